@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 python="${PYTHON:-python3}"
 export HOTLAP_DEVICE="${HOTLAP_DEVICE:-cuda}"
 
-needed='hypothesis jinja2 libcst msgspec numpy psutil rich scipy pytest pytest_timeout'
+needed='hypothesis jinja2 msgspec numpy psutil rich scipy pytest pytest_timeout'
 missing() {
   # shellcheck disable=SC2086
   "$1" -c 'import sys, importlib.util as u; print(*[n for n in sys.argv[1:] if u.find_spec(n) is None])' $needed

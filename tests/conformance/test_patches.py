@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from hotlap.levers.loaders import NESTING
 from hotlap.record import LeverSpec, Run, State, Study
 from hotlap.search.candidates import alternative
 from hotlap.search.gate_runs import numerics_of
-from hotlap.source import Patched, WrapArgument, patch, patching, tree
+from hotlap.source import Patched, WrapArgument, patch
 from hotlap.source.disk import PatchFiles
 from tests.conformance.patched_runs import Outcome, run_all
 from tests.conformance.recorded import OWN, SCRIPTS, machines, run_of
@@ -35,14 +35,6 @@ WRITTEN = tuple(kind for kind in levers.ALL if not kind.by_environment)
 
 # How far a loss may be from that of the baseline, as a part of it.
 CLOSE = {Numerics.ROUNDING: 1e-4, Numerics.STATISTICAL: 0.1}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _parsed_once() -> Iterator[None]:
-    """Each script is parsed by LibCST once, not for each of the sets of edits that are made to it."""
-    with pytest.MonkeyPatch.context() as patcher:
-        patcher.setattr(patching, "Tree", lru_cache(maxsize=None)(tree.Tree))
-        yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,11 @@ from hotlap.source import (
     InsertAfterImports,
     InsertBefore,
     InsertBehind,
-    ReplaceCall,
+    Replace,
     WrapArgument,
     WrapStatement,
     patch,
+    top_of,
 )
 from tests.edits.sites import sites
 
@@ -46,7 +47,7 @@ def _edits(line: str, text: str, path: str, sha256: str) -> list[Edit]:
     kind, _, rest = line.partition(" ")
     parts = [part.strip() for part in rest.split("|")]
     if kind == "after":
-        return [InsertAfterImports(path=path, sha256=sha256, code=parts[0], imports=parts[1])]
+        return [InsertAfterImports(site=top_of(path, sha256), code=parts[0], imports=parts[1])]
     return _edits_at_calls(kind, parts, text, path)
 
 
@@ -73,10 +74,11 @@ def _edits_at_calls(kind: str, parts: list[str], text: str, path: str) -> list[E
             for site in found
         ]
     if kind == "call":
-        return [ReplaceCall(site=site, code=parts[1], imports=parts[2]) for site in found]
-    if kind in ("before", "behind"):
-        insertion = InsertBefore if kind == "before" else InsertBehind
-        return [insertion(site=site, code=parts[1], imports=parts[2]) for site in found]
+        return [Replace(site=site, code=parts[1], imports=parts[2]) for site in found]
+    if kind == "before":
+        return [InsertBefore(site=site, code=parts[1], imports=parts[2]) for site in found]
+    if kind == "behind":
+        return [InsertBehind(site=site, code=parts[1], imports=parts[2]) for site in found]
     assert kind == "statement"
     return [WrapStatement(site=site, header=parts[1], suffix=parts[2], imports=parts[3]) for site in found]
 

@@ -186,7 +186,7 @@ def test_importing_hotlap_loads_nothing_but_the_standard_library() -> None:
     assert extra - set(sys.stdlib_module_names) == {"hotlap"}
 
 
-HEAVY = {"torch", "numpy", "scipy", "rich", "libcst", "jinja2", "psutil", "msgspec"}
+HEAVY = {"torch", "numpy", "scipy", "rich", "jinja2", "psutil", "msgspec"}
 
 HELP = """
 import sys
@@ -216,7 +216,7 @@ def test_the_child_never_loads_what_only_the_parent_needs() -> None:
     forget = "[sys.modules.pop(name) for name in before - {'json', 'sys'}]"
     loaded = loaded_by(f"{mark}\nfrom hotlap.probe import hooks, session\n{forget}")
     assert "hotlap" in loaded
-    assert not loaded & {"libcst", "rich", "jinja2", "scipy"}
+    assert not loaded & {"rich", "jinja2", "scipy"}
 
 
 def test_what_runs_first_in_every_python_is_under_version_control() -> None:

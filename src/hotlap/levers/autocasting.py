@@ -13,6 +13,15 @@ def model_calls(run: Run) -> list[CallSite]:
     return [site for site in run.call_sites if site.calls == "forward" and site.detail.get("parameters")]
 
 
+def why_not(run: Run) -> str | None:
+    """Why the script's models are not put under autocast, whatever the device."""
+    if run.autocast:
+        return "The script runs under autocast already."
+    if any(dtype != "float32" for o in run.optimizers for dtype in o.dtypes):
+        return "The parameters are not all float32."
+    return None if model_calls(run) else "No call of a model in the script's own source was seen."
+
+
 def autocast_edits(run: Run, lever: str, dtype: Literal["bfloat16", "float16"]) -> Sequence[Edit]:
     """Models compute in a half precision, and what they return goes on as float32.
 

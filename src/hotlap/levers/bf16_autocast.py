@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hotlap.levers.autocasting import autocast_edits, model_calls
+from hotlap.levers.autocasting import autocast_edits, why_not
 from hotlap.levers.cards import is_before_ampere
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope
 from hotlap.record import Machine, Phase, Run
@@ -37,17 +37,8 @@ class Bf16Autocast(Lever):
     )
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
-        """Present state, then the chip, then whether it can be written as source."""
-        if run.autocast:
-            return "The script runs under autocast already."
-        lacking = _lacks_it(run, machine)
-        if lacking is not None:
-            return lacking
-        if any(dtype != "float32" for o in run.optimizers for dtype in o.dtypes):
-            return "The parameters are not all float32."
-        if not model_calls(run):
-            return "No call of a model in the script's own source was seen."
-        return None
+        """The chip, then the present state."""
+        return _lacks_it(run, machine) or why_not(run)
 
     def install(self, patch: Patch) -> None:
         """CHILD: outermost calls of modules with parameters, while gradients are on."""

@@ -51,7 +51,4 @@ class CudaGraphs(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or the argument of Hugging Face's Trainer."""
-        words = in_their_words(run, self.name)
-        if words is not None:
-            return words
-        return tuple(compile_edits(run, 'backend="cudagraphs"'))
+        return in_their_words(run, self.name) or tuple(compile_edits(run, 'backend="cudagraphs"'))

@@ -43,10 +43,8 @@ class CudnnBenchmark(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports, or the argument of Lightning's Trainer, which sets it again."""
-        words = in_their_words(run, self.name)
-        if words is not None:
-            return words
-        return behind_imports(run, "torch.backends.cudnn.benchmark = True", imports="import torch")
+        line = behind_imports(run, "torch.backends.cudnn.benchmark = True", imports="import torch")
+        return in_their_words(run, self.name) or line
 
 
 def _refuses(switches: SwitchFacts, num_shapes: int) -> str | None:

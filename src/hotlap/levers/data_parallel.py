@@ -2,7 +2,7 @@
 
 import ast
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -97,18 +97,3 @@ def megabytes(run: Run) -> float:
     """Of the gradients of the largest of them."""
     known = (site.detail.get("gradient_mb") for site in forward_sites(run))
     return max((size for size in known if isinstance(size, int | float)), default=0.0)
-
-
-def names_any(script: Script, words: Collection[str]) -> bool:
-    """One of these words is an attribute, a name or a keyword somewhere in the script."""
-    return any(word in words for node in ast.walk(script.tree) for word in named(node))
-
-
-def named(node: ast.AST) -> Iterator[str]:
-    """Of an attribute, a name or a keyword."""
-    if isinstance(node, ast.Attribute):
-        yield node.attr
-    elif isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.keyword) and node.arg is not None:
-        yield node.arg

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.autocasting import autocast_edits, model_calls
+from hotlap.levers.autocasting import autocast_edits, why_not
 from hotlap.levers.cards import has_float16_alone, is_before_ampere
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics
@@ -41,7 +41,7 @@ class Fp16Autocast(Lever):
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """The card, present state, then what the scale would meet."""
-        return _card(run) or _state(run) or (None if _words(run) else _source(run))
+        return _card(run) or why_not(run) or _scales(run) or (None if _words(run) else _source(run))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A `with` around the call of the model, a scaler, and what goes through it; or the word of the framework that
@@ -81,11 +81,5 @@ def _card(run: Run) -> str | None:
     return f"This card ({run.device}) has bfloat16, which needs no loss scale: bf16-autocast is tried instead."
 
 
-def _state(run: Run) -> str | None:
-    if run.autocast:
-        return "The script runs under autocast already."
-    if run.skipped_updates:
-        return "The script scales its loss already: some updates were left out."
-    if any(dtype != "float32" for o in run.optimizers for dtype in o.dtypes):
-        return "The parameters are not all float32."
-    return None if model_calls(run) else "No call of a model in the script's own source was seen."
+def _scales(run: Run) -> str | None:
+    return "The script scales its loss already: some updates were left out." if run.skipped_updates else None

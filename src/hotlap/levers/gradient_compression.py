@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
 from hotlap.levers.cards import is_before_ampere
-from hotlap.levers.data_parallel import EXCHANGE, WRAPPERS, forward_sites, names_any, why_none
+from hotlap.levers.data_parallel import EXCHANGE, WRAPPERS, forward_sites, why_none
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit, InsertBehind, Script, is_name, scripts
@@ -52,7 +52,7 @@ class GradientCompression(Lever):
         none = why_none(run)
         if none is not None:
             return none
-        registers = any(names_any(script, _REGISTERS) for script in scripts(run))
+        registers = any(script.spelled(*_REGISTERS) for script in scripts(run))
         if registers or any(site.detail.get("hooked") for site in forward_sites(run)):
             return "The model has a communication hook already, and bears only one."
         if any(dtype != "float32" for optimizer in run.optimizers for dtype in optimizer.dtypes):
@@ -77,7 +77,7 @@ class GradientCompression(Lever):
                 imports=f"from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import {hook}",
             )
             for script in scripts(run)
-            if not names_any(script, _REGISTERS)
+            if not script.spelled(*_REGISTERS)
             for call in script.calls(*WRAPPERS)
             for name in _names(script, call)
         )

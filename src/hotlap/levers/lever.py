@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from hotlap.errors import UserError
 from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run, lever_title
-from hotlap.source import Edit, InsertAfterImports, scripts
+from hotlap.source import Edit, InsertAfterImports, scripts, top_of
 
 
 class Scope(StrEnum):
@@ -188,4 +188,4 @@ def set_on_purpose(run: Run, *switches: str) -> str | None:
 def behind_imports(run: Run, code: str, *, imports: str) -> Sequence[Edit]:
     """One statement behind the imports of the main script; nothing where that is not known."""
     script = script_sha256(run)
-    return () if script is None else (InsertAfterImports(path=script[0], sha256=script[1], code=code, imports=imports),)
+    return () if script is None else (InsertAfterImports(site=top_of(*script), code=code, imports=imports),)

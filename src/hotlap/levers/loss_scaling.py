@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hotlap.record import Run
-from hotlap.source import Edit, InsertAfterImports, ReplaceStatements, Script, is_name, scripts
+from hotlap.source import Edit, InsertAfterImports, Replace, Script, is_name, scripts, top_of
 
 # Growing doubles it every 2,000 steps where there is room. torch begins at 65,536 and leaves out the first updates
 # until nothing overflows; factors from 8 to 32,768 were enough for all networks that NVIDIA tried (Training With Mixed
@@ -53,7 +53,7 @@ def scaled_step(run: Run) -> tuple[Script, ScaledStep] | None:
     script, call, optimizer = steps[0]
     loss = _receiver(backward[0][1])
     given = [*call.args, *call.keywords, *backward[0][1].args, *backward[0][1].keywords]
-    scaler = next((name for name in _NAMES if not _has_name(script, name)), None)
+    scaler = next((name for name in _NAMES if script.spelled(name) is None), None)
     if given or not is_name(loss) or scaler is None or not _follow(script, backward[0][1], call):
         return None
     return script, ScaledStep(backward[0][1], ast.unparse(loss), call, optimizer, scaler)
@@ -68,13 +68,13 @@ def scaling_edits(run: Run) -> Sequence[Edit]:
     backward = f"{one.loss}.backward({one.scaler}.scale(torch.ones_like({one.loss})))"
     make = f'{one.scaler} = torch.amp.GradScaler("cuda", init_scale={FIRST_SCALE})'
     return (
-        InsertAfterImports(path=script.path, sha256=script.sha256, code=make, imports="import torch"),
-        ReplaceStatements(
+        InsertAfterImports(site=top_of(script.path, script.sha256), code=make, imports="import torch"),
+        Replace(
             site=script.site(one.backward, calls="backward"),
             code=f"{backward}\n{one.scaler}.unscale_({one.optimizer})",
             imports="import torch",
         ),
-        ReplaceStatements(
+        Replace(
             site=script.site(one.step, calls="step"), code=f"{one.scaler}.step({one.optimizer})\n{one.scaler}.update()"
         ),
     )
@@ -82,11 +82,8 @@ def scaling_edits(run: Run) -> Sequence[Edit]:
 
 def already_scales(known: Sequence[Script]) -> int | None:
     """A line with a GradScaler; None where there is none."""
-    for script in known:
-        for node in ast.walk(script.tree):
-            if _spells(node) == "GradScaler":
-                return int(getattr(node, "lineno", 0))
-    return None
+    found = (script.spelled("GradScaler") for script in known)
+    return next((getattr(node, "lineno", 0) for node in found if node is not None), None)
 
 
 def other_gradients(known: Sequence[Script]) -> int | None:
@@ -128,14 +125,3 @@ def _follow(script: Script, first: ast.Call, second: ast.Call) -> bool:
     leaving = (ast.Continue, ast.Break, ast.Return, ast.Raise)
     between = behind[: behind.index(other)]
     return not any(isinstance(node, leaving) for statement in between for node in ast.walk(statement))
-
-
-def _has_name(script: Script, name: str) -> bool:
-    return any(_spells(node) == name for node in ast.walk(script.tree))
-
-
-def _spells(node: ast.AST) -> str | None:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.alias(name=name):
-            return name.rpartition(".")[2]
-    return None

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, ReplaceCall, Script, scripts
+from hotlap.source import AddArgument, Edit, Replace, Script, scripts
 from hotlap.units import size
 
 _CHECKPOINT = ("torch.utils.checkpoint.checkpoint",)
@@ -69,10 +69,16 @@ class NoRecomputation(Lever):
 def _edits(script: Script) -> Iterator[Edit]:
     replaced: set[ast.AST] = set()
     for call in script.all_calls():
-        code = _plain(script, call) or _in_one_segment(script, call) or _turned_off(script, call)
-        if code is not None and replaced.isdisjoint(script.around(call)):
+        code = _plain(script, call) or _turned_off(script, call)
+        if not replaced.isdisjoint(script.around(call)):
+            continue
+        if code is not None:
             replaced.add(call)
-            yield ReplaceCall(site=script.site(call, calls="checkpoint"), code=code)
+            yield Replace(site=script.site(call, calls="checkpoint"), code=code)
+        elif script.full_name(call.func) in _SEQUENTIAL and _is_spelt_out(call):
+            # With one segment: the last one keeps its activations.
+            segments = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "segments")]
+            yield from (Replace(site=script.site(one, calls="checkpoint"), code="1") for one in segments)
     for call in script.all_calls():
         for word in call.keywords:
             if word.arg in _KEYWORDS and isinstance(word.value, ast.Constant) and word.value.value is True:
@@ -98,21 +104,6 @@ def _code(script: Script, node: ast.expr) -> str:
             plain = _plain(script, call)
             code = code if plain is None else code.replace(script.code(call), plain)
     return code
-
-
-def _in_one_segment(script: Script, call: ast.Call) -> str | None:
-    """`checkpoint_sequential(layers, 4, x)` -> with one segment: the last one keeps its activations."""
-    if script.full_name(call.func) not in _SEQUENTIAL or not _is_spelt_out(call):
-        return None
-    given = [script.code(one) for one in call.args]
-    words = {str(word.arg): script.code(word.value) for word in call.keywords}
-    if len(given) > 1:
-        given[1] = "1"
-    elif "segments" in words:
-        words["segments"] = "1"
-    else:
-        return None
-    return f"{script.code(call.func)}({', '.join([*given, *(f'{name}={code}' for name, code in words.items())])})"
 
 
 def _turned_off(script: Script, call: ast.Call) -> str | None:

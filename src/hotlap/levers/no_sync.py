@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import EXCHANGE, Pass, named, names_any, passes, why_none
+from hotlap.levers.data_parallel import EXCHANGE, Pass, passes, why_none
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Machine, Phase, Run
-from hotlap.source import Edit, InsertBefore, Script
+from hotlap.source import Edit, InsertBefore, Script, word_of
 from hotlap.source.names import bound
 
 _FLAG = "require_backward_grad_sync"
@@ -53,7 +53,7 @@ class NoSync(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One statement in front of the forward pass."""
-        found = ((one, _last(one)) for one in passes(run) if not names_any(one.script, _CHOSEN))
+        found = ((one, _last(one)) for one in passes(run) if not one.script.spelled(*_CHOSEN))
         return tuple(
             InsertBefore(site=one.site, code=f"{one.script.code(one.call.func)}.{_FLAG} = {last}")
             for one, last in found
@@ -132,11 +132,11 @@ def _holds(statement: ast.AST, call: ast.AST) -> bool:
 
 
 def _goes_backward(statements: Sequence[ast.stmt]) -> bool:
-    return any("backward" in named(node) for statement in statements for node in ast.walk(statement))
+    return any(word_of(node) == "backward" for statement in statements for node in ast.walk(statement))
 
 
 def _reads(statements: Sequence[ast.stmt]) -> bool:
-    return any(name in _READERS for statement in statements for node in ast.walk(statement) for name in named(node))
+    return any(word_of(node) in _READERS for statement in statements for node in ast.walk(statement))
 
 
 def _is_pure(test: ast.expr) -> bool:

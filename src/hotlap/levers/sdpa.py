@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.attention import Plain, unused_weights, written_out
+from hotlap.levers.attention import unused_weights, written_out
 from hotlap.levers.lever import PASSES, Lever, Numerics
-from hotlap.record import CallSite, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, ReplaceStatements, Script, scripts
+from hotlap.record import Machine, Phase, Run
+from hotlap.source import AddArgument, Edit, Replace, Script, scripts
 
 _IMPORTS = "from torch.nn import functional as F"
 
@@ -49,21 +49,8 @@ class Sdpa(Lever):
 
 def _edits(script: Script) -> Iterator[Edit]:
     for attention in written_out(script):
-        yield ReplaceStatements(site=_span(attention), code=attention.code, imports=_IMPORTS)
+        site = script.site(attention.statements[0], attention.statements[-1], calls="attention")
+        yield Replace(site=site, code=attention.code, imports=_IMPORTS)
     for call in unused_weights(script):
         site = script.site(call, calls="torch.nn.MultiheadAttention")
         yield AddArgument(site=site, keyword="need_weights", value="False")
-
-
-def _span(attention: Plain) -> CallSite:
-    """From the first statement to the last."""
-    first, last = attention.statements[0], attention.statements[-1]
-    return CallSite(
-        calls="attention",
-        path=attention.script.path,
-        sha256=attention.script.sha256,
-        line=first.lineno,
-        end_line=last.end_lineno or last.lineno,
-        col=first.col_offset,
-        end_col=last.end_col_offset or 0,
-    )

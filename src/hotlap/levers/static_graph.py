@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument, names_any
+from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument
 from hotlap.levers.lever import Numerics
 from hotlap.record import Phase, Run, Scalar
 from hotlap.source import scripts
@@ -35,7 +35,7 @@ class StaticGraph(WrapperArgument):
         """Does it look for unused parameters, and can it be told not to?"""
         if not any(one.get("finds_unused") and not one.get("static_graph") for one in models):
             return "DistributedDataParallel does not look for unused parameters in each step here."
-        if any(names_any(script, _ACCUMULATES) for script in scripts(run)):
+        if any(script.spelled(*_ACCUMULATES) for script in scripts(run)):
             return "The script exchanges gradients in some passes only: its graph is not static."
         return None
 

@@ -53,7 +53,5 @@ class Tf32(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports, or the argument of Hugging Face's Trainer, which sets it again."""
-        words = in_their_words(run, self.name)
-        if words is not None:
-            return words
-        return behind_imports(run, 'torch.set_float32_matmul_precision("high")', imports="import torch")
+        line = behind_imports(run, 'torch.set_float32_matmul_precision("high")', imports="import torch")
+        return in_their_words(run, self.name) or line

@@ -1,216 +1,145 @@
-"""Edits of a call's arguments -> splices."""
+"""Edits of a call's arguments."""
 
+import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-
-import libcst as cst
+from dataclasses import dataclass
 
 from hotlap.source import snippet
-from hotlap.source.edits import AddArgument, WrapArgument
+from hotlap.source.edits import Edit
 from hotlap.source.file import Refusal
-from hotlap.source.names import Names, any_same
-from hotlap.source.splices import Rank, Splice, insert
-from hotlap.source.tree import Tree
+from hotlap.source.page import Page, Splice
 
 # In `{**x}` these need no parentheses around them.
-_ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Dict)
+_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wrapper:
-    """A function that is to stand around an argument."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddArgument(Edit):
+    """`Adam(params, lr=0.1)` -> `Adam(params, lr=0.1, fused=True)`. A present keyword of that name is replaced."""
 
-    name: str
-    """As it is written in this file."""
-    targets: frozenset[str]
-    """Its full name."""
-    arguments: str
-    """What it is given besides."""
+    keyword: str
+    value: str
 
-
-@dataclass(slots=True)
-class Arguments:
-    """What is to become of the arguments of the calls in one file."""
-
-    tree: Tree
-    _appended: dict[cst.Call, dict[str, str]] = field(default_factory=dict)
-    """New keywords of a call, with their values."""
-    _merged: dict[cst.BaseExpression, dict[str, str]] = field(default_factory=dict)
-    """New items of what is given as `**`, which may hold these keywords already."""
-    _replaced: dict[cst.BaseExpression, str] = field(default_factory=dict)
-    _wrapped: dict[cst.BaseExpression, list[_Wrapper]] = field(default_factory=dict)
-    """Functions around an argument, the innermost first."""
-
-    def add(self, edit: AddArgument, call: cst.Call, names: Names) -> None:
-        """Plan an `AddArgument`."""
-        if not edit.keyword.isidentifier() or not snippet.is_value(edit.value):
-            raise ValueError(f"not a keyword and a value: {edit.keyword}={edit.value!r}")
-        edit = replace(edit, value=snippet.renamed(edit.value, names.use(edit.imports)))
-        present = next((arg.value for arg in call.args if arg.keyword and arg.keyword.value == edit.keyword), None)
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """The value that is there, or that may be in a `**` argument; else one argument more."""
+        if not self.keyword.isidentifier() or not snippet.is_value(self.value):
+            raise ValueError(f"not a keyword and a value: {self.keyword}={self.value!r}")
+        page.settle(self.site, self.keyword, self.value)
+        call, new = page.call(self.site), page.renamed(self.value, self.imports)
+        present = {word.arg: word.value for word in call.keywords if word.arg is not None}
         unknown = []
-        for value in [arg.value for arg in call.args if arg.star == "**"]:
-            items = _literal(value)
-            if items is None:
-                unknown.append(value)
-            elif edit.keyword in items:
-                present = items[edit.keyword]
-        if present is not None:
-            self._replace(present, edit.value)
+        for value in [word.value for word in call.keywords if word.arg is None]:
+            items, is_all = _surely_in(value)
+            present |= items
+            unknown += [] if is_all else [value]
+        if self.keyword in present:
+            if not snippet.same(page.script.code(present[self.keyword]), new):
+                yield *page.script.span(present[self.keyword]), new
         elif not unknown:
-            _settle(self._appended.setdefault(call, {}), edit)
+            yield from _appended(page, call, f"{self.keyword}={new}")
         elif len(unknown) == 1:
-            self._merge(unknown[0], edit)
+            yield from _merged(page, unknown[0], f', "{self.keyword}": {new}')
         else:
-            raise Refusal(f"more than one ** argument of this call may hold {edit.keyword}")
+            raise Refusal(f"more than one ** argument of this call may hold {self.keyword}")
 
-    def wrap(self, edit: WrapArgument, call: cst.Call, names: Names) -> None:
-        """Plan a `WrapArgument`."""
-        value = inner = _argument(edit, call)
-        function = snippet.renamed(edit.function, names.spelled(edit.imports))
-        while isinstance(inner, cst.Call):
-            if names.agree(self.tree.code(inner.func), function, imports=edit.imports):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrapArgument(Edit):
+    """`DataLoader(train, ...)` -> `DataLoader(cached(train), ...)`, importing what is needed."""
+
+    position: int
+    """Index of the argument when it is given by position."""
+    keyword: str
+    """Its name when it is given by keyword."""
+    function: str
+    """Name put around it, which `imports` bind."""
+    arguments: str = ""
+    """What the function is given besides: `disk=True`."""
+    inside: tuple[str, ...] = ()
+    """Full names of functions that stay around this one ("hotlap.data.late"): it goes within their calls."""
+
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """Around the argument, or what is left of it within those that stay around."""
+        value = inner = self._argument(page.call(self.site))
+        function = page.renamed(self.function, self.imports)
+        while isinstance(inner, ast.Call):
+            there = page.script.code(inner.func)
+            if page.names.agree(there, function, imports=self.imports):
                 return
-            stays_around = value is inner and names.is_any(self.tree.code(inner.func), edit.inside)
-            if not inner.args or inner.args[0].keyword or inner.args[0].star:
+            stays_around = value is inner and page.names.is_any(there, self.inside)
+            if not inner.args or isinstance(inner.args[0], ast.Starred) or page.is_edited(inner):
                 break
-            if len(inner.args) != 1 and not stays_around:
+            if len(inner.args) + len(inner.keywords) != 1 and not stays_around:
                 break
-            inner = inner.args[0].value  # another function may stand around it
+            inner = inner.args[0]  # another function may stand around it
             value = inner if stays_around else value
-        names.use(edit.imports)
-        wrapper = _Wrapper(function, frozenset(names.targets(function)), edit.arguments)
-        planned = self._wrapped.setdefault(value, [])
-        if all(other.name != wrapper.name for other in planned):
-            around = (k for k, other in enumerate(planned) if any_same(other.targets, edit.inside))
-            planned.insert(next(around, len(planned)), wrapper)
+        start, end = page.outer(value)
+        yield start, start, f"{function}("
+        yield end, end, f", {self.arguments})" if self.arguments else ")"
 
-    def splices(self) -> Iterator[Splice]:
-        """All that was planned."""
-        text = self.tree.source.text
-        for value, new in self._replaced.items():
-            start, end = self.tree.span(value)
-            if text[start:end] != new:
-                yield Splice(start, end, new)
-        for value, wrappers in self._wrapped.items():
-            start, end = self.tree.outer(value)
-            yield insert(start, "".join(f"{wrapper.name}(" for wrapper in reversed(wrappers)), Rank.WRAP)
-            behind = (f", {wrapper.arguments})" if wrapper.arguments else ")" for wrapper in wrappers)
-            yield insert(end, "".join(behind), Rank.WRAP_END)
-        for value, items in self._merged.items():
-            yield from self._merge_splices(value, items)
-        for call, keywords in self._appended.items():
-            yield from self._append_splices(call, [f"{keyword}={new}" for keyword, new in keywords.items()])
-
-    def _replace(self, present: cst.BaseExpression, value: str) -> None:
-        if snippet.same(self.tree.code(present), value):
-            value = self.tree.code(present)
-        if self._replaced.setdefault(present, value) != value:
-            raise Refusal(f"two changes want different values, {self._replaced[present]} and {value}")
-
-    def _merge(self, value: cst.BaseExpression, edit: AddArgument) -> None:
-        last = _last_item(value, edit.keyword)
-        if last is not None:
-            self._replace(last, edit.value)
-        else:
-            _settle(self._merged.setdefault(value, {}), edit)
-
-    def _merge_splices(self, value: cst.BaseExpression, items: dict[str, str]) -> Iterator[Splice]:
-        """`**x` -> `**{**x, "k": v}`; a display is added to."""
-        new = "".join(f', "{keyword}": {item}' for keyword, item in items.items())
-        if isinstance(value, cst.Dict):
-            yield insert(self.tree.outer(value.elements[-1].value)[1], new, Rank.APPEND)
-            return
-        start, end = self.tree.outer(value)
-        bare = not value.lpar and not isinstance(value, _ATOMS)
-        yield insert(start, "{**(" if bare else "{**", Rank.PARENTHESIS)
-        yield insert(end, f"){new}}}" if bare else f"{new}}}", Rank.APPEND)
-
-    def _append_splices(self, call: cst.Call, new: list[str]) -> Iterator[Splice]:
-        if not call.args:
-            space = len(self.tree.module.code_for_node(call.whitespace_before_args))
-            yield insert(self.tree.span(call)[1] - 1 - space, ", ".join(new), Rank.APPEND)
-            return
-        last = call.args[-1]
-        end = self.tree.outer(last.value)[1]
-        if isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:
-            yield insert(self.tree.outer(last.value)[0], "(", Rank.PARENTHESIS)
-            yield insert(end, ")", Rank.PARENTHESIS_END)
-        margin = self._margin(call, last)
-        if margin is None:
-            yield insert(end, "".join(f", {part}" for part in new), Rank.APPEND)
-        else:
-            yield from self._append_lines(last, [f"\n{margin}{part}" for part in new])
-
-    def _append_lines(self, last: cst.Arg, new: list[str]) -> Iterator[Splice]:
-        """Behind an argument that has its own line: each new one on its own line, below a comment on that line."""
-        source = self.tree.source
-        end = self.tree.outer(last.value)[1]
-        comma = isinstance(last.comma, cst.Comma)
-        behind = source.text.index(",", end) + 1 if comma else end
-        line_end = source.line_end(behind)
-        rest = source.text[behind:line_end].strip()
-        if rest and not rest.startswith("#"):
-            # The closing bracket is on the same line: behind the value, so that a trailing comma stays one.
-            yield insert(end, "".join(f",{line}" for line in new), Rank.APPEND)
-        elif comma:
-            yield insert(line_end, "".join(f"{line}," for line in new), Rank.APPEND)
-        elif rest:
-            yield insert(end, ",", Rank.APPEND)
-            yield insert(line_end, ",".join(new), Rank.APPEND)
-        else:
-            yield insert(end, "".join(f",{line}" for line in new), Rank.APPEND)
-
-    def _margin(self, call: cst.Call, last: cst.Arg) -> str | None:
-        """The space in front of an argument that begins a line; None if something else begins it."""
-        source = self.tree.source
-        start = self.tree.outer(last)[0]
-        line = source.position(start)[0]
-        margin = source.text[source.starts[line - 1] : start]
-        return margin if not margin.strip() and line > source.position(self.tree.span(call)[0])[0] else None
+    def _argument(self, call: ast.Call) -> ast.expr:
+        named = [word.value for word in call.keywords if word.arg == self.keyword]
+        stars = ["*" for arg in call.args if isinstance(arg, ast.Starred)]
+        stars += ["**" for word in call.keywords if word.arg is None]
+        if named:
+            return named[0]
+        first = call.args[: self.position + 1]
+        if len(first) > self.position and not any(isinstance(arg, ast.Starred) for arg in first):
+            return first[-1]
+        where = f"; it may be in the {stars[0]} argument" if stars else ""
+        raise Refusal(f"the call has no argument {self.keyword} to be seen{where}")
 
 
-def _argument(edit: WrapArgument, call: cst.Call) -> cst.BaseExpression:
-    """The argument that is to be wrapped."""
-    for arg in call.args:
-        if arg.keyword and arg.keyword.value == edit.keyword:
-            return arg.value
-    for index, arg in enumerate(call.args):
-        if arg.star or arg.keyword:
-            break
-        if index == edit.position:
-            return arg.value
-    stars = next((arg.star for arg in call.args if arg.star), None)
-    where = f"; it may be in the {stars} argument" if stars else ""
-    raise Refusal(f"the call has no argument {edit.keyword} to be seen{where}")
+def _surely_in(value: ast.expr) -> tuple[dict[str, ast.expr], bool]:
+    """What a `**` argument surely holds, written out behind all that cannot be known; and whether that is all."""
+    items: dict[str, ast.expr] = {}
+    if not isinstance(value, ast.Dict):
+        return items, False
+    for key, item in zip(reversed(value.keys), reversed(value.values), strict=True):
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+            return items, False
+        items.setdefault(key.value, item)
+    return items, True
 
 
-def _settle(planned: dict[str, str], edit: AddArgument) -> None:
-    """Note the new value of a keyword, unless another edit wants another one."""
-    if planned.setdefault(edit.keyword, edit.value) != edit.value:
-        raise Refusal(f"two changes want different values, {planned[edit.keyword]} and {edit.value}")
+def _merged(page: Page, value: ast.expr, item: str) -> Iterator[Splice]:
+    """`**x` -> `**{**x, "k": v}`; a display is added to."""
+    if isinstance(value, ast.Dict):
+        end = page.outer(value.values[-1])[1]
+        yield end, end, item
+        return
+    start, end = page.outer(value)
+    bare = start == page.script.span(value)[0] and not isinstance(value, _ATOMS)
+    yield start, start, "{**(" if bare else "{**"
+    yield end, end, f"){item}}}" if bare else f"{item}}}"
 
 
-def _literal(value: cst.BaseExpression) -> dict[str, cst.BaseExpression] | None:
-    """The items of a dict display whose keys are all written out; None for anything else."""
-    if not isinstance(value, cst.Dict):
-        return None
-    items: dict[str, cst.BaseExpression] = {}
-    for element in value.elements:
-        key = element.key if isinstance(element, cst.DictElement) else None
-        if not isinstance(key, cst.SimpleString) or not isinstance(key.evaluated_value, str):
-            return None
-        items[key.evaluated_value] = element.value
-    return items
-
-
-def _last_item(value: cst.BaseExpression, keyword: str) -> cst.BaseExpression | None:
-    """What a dict display surely holds for `keyword`: written out behind all that cannot be known."""
-    if not isinstance(value, cst.Dict):
-        return None
-    for element in reversed(value.elements):
-        key = element.key if isinstance(element, cst.DictElement) else None
-        if not isinstance(key, cst.SimpleString):
-            return None
-        if key.evaluated_value == keyword:
-            return element.value
-    return None
+def _appended(page: Page, call: ast.Call, new: str) -> Iterator[Splice]:
+    """Behind the last argument; where that has a line of its own, on one as well, below a comment on that line."""
+    text, (opening, *inside, _) = page.script.text, page.brackets(call)
+    if not inside:
+        yield opening.end, opening.end, new
+        return
+    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    last = max(arguments, key=page.script.span)
+    value = last.value if isinstance(last, ast.keyword | ast.Starred) else last
+    start, end = page.outer(value)
+    if page.script.span(value)[0] == opening.start:  # a generator expression
+        yield start, start, "("
+        yield end, end, ")"
+    start = start if last is value else page.script.span(last)[0]
+    line = page.script.line_start(start)
+    if text[line:start].strip() or line < page.script.span(call)[0]:
+        yield end, end, f", {new}"
+        return
+    comma = next((token.end for token in inside if token.start >= end), end)
+    line_end = page.script.line_end(comma)
+    rest = text[comma:line_end].strip()
+    on_next_line = f"\n{text[line:start]}{new}"
+    if comma > end and (not rest or rest.startswith("#")):
+        yield line_end, line_end, f"{on_next_line},"
+    elif rest.startswith("#"):
+        yield end, end, ","
+        yield line_end, line_end, on_next_line
+    else:  # also where the closing bracket is on the same line: in front of a comma, so that a trailing one stays one
+        yield end, end, f",{on_next_line}"

@@ -1,109 +1,293 @@
-"""What can be done to a source file; each edit names its place exactly, none searches for it."""
+"""What can be done to a source file. An edit is data: a place in the file as it was recorded, and what is to be there.
 
+Each edit says itself which splices that takes; to write a new kind is to write one such class.
+"""
+
+import ast
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hotlap.record import CallSite
+from hotlap.source import snippet
+from hotlap.source.file import NEWLINE, Refusal
+from hotlap.source.page import Page, Splice, Token
+from hotlap.source.script import Script, Span, is_simple
+
+_SPACE = " \t\f\\\r\n"
+
+# Of a line that goes on behind backslashes.
+_MARK = re.compile(r"([;:]?)(?:[ \t\f]|\\(?:\r\n|\r|\n))*\Z")
+_LOOK_BACK = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddArgument:
-    """`Adam(params, lr=0.1)` -> `Adam(params, lr=0.1, fused=True)`. A present keyword of that name is replaced."""
+class Edit(ABC):
+    """One change at one place."""
 
     site: CallSite
-    keyword: str
-    value: str
+    """What it is about, mostly a call; `top_of` for what goes behind the imports."""
     imports: str = ""
-    """Statement that binds the names in the value."""
+    """Statements that bind names of its code. All other names are those that the file has at that place."""
+
+    @abstractmethod
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """Where the page changes; nothing where all of it is there already.
+
+        Raises:
+            Refusal: it cannot be made without a risk of wrong code.
+        """
+
+
+def top_of(path: str, sha256: str) -> CallSite:
+    """Stands for no call, but for the top of a file."""
+    return CallSite(calls="", path=path, sha256=sha256, line=0, end_line=0, col=0, end_col=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrapArgument:
-    """`DataLoader(train, ...)` -> `DataLoader(cached(train), ...)`, importing what is needed."""
+class InsertAfterImports(Edit):
+    """Statements behind the last import at the top of the file."""
 
-    site: CallSite
-    position: int
-    """Index of the argument when it is given by position."""
-    keyword: str
-    """Its name when it is given by keyword."""
-    function: str
-    """Name put around it."""
-    imports: str
-    """Statement that binds that name: `from hotlap.data import cached`."""
-    arguments: str = ""
-    """What the function is given besides: `disk=True`."""
-    inside: tuple[str, ...] = ()
-    """Full names of functions that stay around this one ("hotlap.data.late"): it goes within their calls, whether
-    they are in the file already or are put there by another edit."""
+    code: str
+
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """None: they are put there when all else is done."""
+        code = page.renamed(self.code, self.imports)
+        if not page.layout.holds(code):
+            page.names.use(self.imports)
+            page.behind[code.strip("\n")] = None
+        yield from ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrapStatement:
+class InsertBefore(Edit):
+    """A statement in front of the one that makes a call, unless it stands somewhere in front of it already."""
+
+    code: str
+    """One simple statement."""
+
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """The line, and a line of its own for what comes behind it."""
+        script, code = page.script, page.renamed(self.code, self.imports)
+        statement = _statement_with_line(script, page.call(self.site))
+        block, recorded = script.block_of(statement), _statement_of(page.recorded, page.recorded.at(self.site))
+        in_front = [*block[: block.index(statement)][-1:], *_in_front(page.recorded, recorded)]
+        if snippet.statements(code)[0] not in map(ast.dump, in_front):
+            margin = _margin(script, statement)
+            yield from _own_line(script, statement, margin)
+            start = script.span(statement)[0]
+            yield start, start, f"{code}\n{margin}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertBehind(Edit):
+    """A statement behind the one that makes a call, unless it stands somewhere behind it already."""
+
+    code: str
+    """One simple statement."""
+
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """The line, and a line of its own for what comes behind it; below a comment's line."""
+        script, code = page.script, page.renamed(self.code, self.imports)
+        statement = _statement_with_line(script, page.call(self.site))
+        next_one, recorded = _behind(script, statement)[:1], _statement_of(page.recorded, page.recorded.at(self.site))
+        there = [*next_one, *(_behind(page.recorded, recorded) if recorded is not None else ())]
+        margin, end = _margin(script, statement), script.line_end(script.span(statement)[1])
+        if snippet.statements(code)[0] in map(ast.dump, there):
+            return
+        if next_one and _mark_before(script, next_one[0]) == ";":
+            yield from _own_line(script, next_one[0], margin)
+            start = script.span(next_one[0])[0]
+            yield start, start, f"{code}\n{margin}"
+        else:
+            yield end, end, f"\n{margin}{code}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replace(Edit):
+    """An expression, or statements one behind the other in one block, become `code`, below the comments among them.
+
+    `set_detect_anomaly(True)` -> `set_detect_anomaly(False)`
+    """
+
+    code: str
+    """One expression in place of one; else statements, one a line, in place of some of which the first and the last
+    are simple ones."""
+
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """The expression, or statements that have lines of their own."""
+        script, code = page.script, page.renamed(self.code, self.imports)
+        statements, expression = page.statements(self.site), page.expression(self.site)
+        if expression is not None and snippet.is_value(code):
+            if not snippet.same(script.code(expression), code):
+                yield *script.span(expression), code
+        elif statements:
+            start, end = script.span(statements[0])[0], script.span(statements[-1])[1]
+            tokens, margin = page.tokens(statements[0], statements[-1]), script.text[script.line_start(start) : start]
+            comments = [token.text for token in tokens if token.kind == "COMMENT"]
+            yield start, end, f"\n{margin}".join([*comments, *code.split("\n")])
+        else:
+            raise Refusal("the statements do not have lines of their own")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrapStatement(Edit):
     """The statement around a call moves into a `with`; `suffix` is put behind the call itself.
 
     `out = model(x)` -> `with torch.autocast("cpu", dtype=torch.bfloat16):` / `    out = model(x).float()`
     """
 
-    site: CallSite
     header: str
     """`with ...` without the colon."""
     suffix: str = ""
-    imports: str = ""
+
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """The header, the indentation of what it is about, and the suffix."""
+        script, call = page.script, page.call(self.site)
+        statement = _statement_now(script, call)
+        if any(map(_gives_up_control, ast.walk(statement))):
+            raise Refusal("the statement gives up control in its middle (yield or await), and the `with` would stay on")
+        if self.suffix and _is_target(script, call):
+            raise Refusal("the call is in the target of an assignment")
+        header = page.renamed(f"{self.header}: pass", self.imports).removesuffix(": pass")
+        suffix = page.renamed(f"_{self.suffix}", self.imports)[1:]
+        end = script.span(call)[1]
+        if not re.compile(re.escape(suffix) + r"(\b|(?<!\w))").match(script.text, end):
+            yield end, end, suffix
+        if not set(snippet.with_items(header)) <= set(_items_around(script, statement)):
+            yield from _indented(page, statement, header)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaceCall:
-    """The whole call becomes `code`: `set_detect_anomaly(True)` -> `set_detect_anomaly(False)`."""
-
-    site: CallSite
-    code: str
-    """One expression; its names are those that `imports` bind, or those that the file has at that place."""
-    imports: str = ""
+def _statement_of(script: Script, call: ast.Call | None) -> ast.stmt | None:
+    """The simple statement that makes a call; None in a lambda, and in the header of a compound one."""
+    outer = script.around(call) if call is not None else ()
+    found = next((node for node in outer if isinstance(node, ast.Lambda | ast.stmt)), None)
+    return found if found is not None and is_simple(found) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaceStatements:
-    """Statements, one behind the other in one block, become `code`; comments among them go in front of it.
-
-    The first and the last are simple ones.
-    """
-
-    site: CallSite
-    """From the first character of the first statement to the last one of the last."""
-    code: str
-    """Simple statements, one a line; their names as in `ReplaceCall`."""
-    imports: str = ""
+def _statement_with_line(script: Script, call: ast.Call) -> ast.stmt:
+    """The simple statement that makes a call, where it can be given a line of its own."""
+    statement = _statement_of(script, call)
+    if statement is None or _mark_before(script, _first_on_line(script, statement)):
+        raise Refusal("the call is in a statement that has no line of its own; give it one")
+    return statement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InsertBefore:
-    """A statement in front of the one that makes a call, unless it stands somewhere in front of it already."""
-
-    site: CallSite
-    code: str
-    """One simple statement; its names as in `ReplaceCall`."""
-    imports: str = ""
+def _behind(script: Script, statement: ast.stmt) -> list[ast.stmt]:
+    block = script.block_of(statement)
+    return block[block.index(statement) + 1 :]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InsertBehind:
-    """A statement behind the one that makes a call, unless it stands somewhere behind it already."""
-
-    site: CallSite
-    code: str
-    """As of `InsertBefore`."""
-    imports: str = ""
+def _in_front(script: Script, statement: ast.AST | None) -> Iterator[ast.stmt]:
+    """What stands in front of a statement in its block, and of the `with` statements around it in theirs."""
+    while isinstance(statement, ast.stmt):
+        block, outer = script.block_of(statement), next(script.around(statement))
+        yield from block[: block.index(statement)]
+        statement = outer if isinstance(outer, ast.With) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InsertAfterImports:
-    """Statements behind the last import at the top of the file."""
+def _statement_now(script: Script, call: ast.Call) -> ast.stmt:
+    """The simple statement that makes the call, while it runs."""
+    for outer in script.around(call):
+        if isinstance(outer, ast.Lambda):
+            raise Refusal("the call is in a lambda, which runs at another time than the statement around it")
+        # What a generator expression goes over first is made when it is made.
+        if isinstance(outer, ast.GeneratorExp) and call not in ast.walk(outer.generators[0].iter):
+            raise Refusal("the call is in a generator expression, which may run at another time than the statement")
+    statement = _statement_of(script, call)
+    if statement is None:
+        raise Refusal("the call is in the header of a compound statement; give it a line of its own")
+    return statement
 
-    path: str
-    sha256: str
-    code: str
-    imports: str = ""
+
+def _gives_up_control(node: ast.AST) -> bool:
+    asynchronous = isinstance(node, ast.comprehension) and node.is_async
+    return bool(asynchronous) or isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)
 
 
-Replacement = ReplaceCall | ReplaceStatements | InsertBefore | InsertBehind
-SiteEdit = AddArgument | WrapArgument | WrapStatement | Replacement
-Edit = SiteEdit | InsertAfterImports
+def _is_target(script: Script, call: ast.Call) -> bool:
+    return any(isinstance(getattr(outer, "ctx", None), ast.Store | ast.Del) for outer in script.around(call))
+
+
+def _items_around(script: Script, statement: ast.stmt) -> Iterator[str]:
+    """The items of all `with` statements around it, up to the function that it is in."""
+    for outer in script.around(statement):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            break
+        if isinstance(outer, ast.With):
+            yield from map(ast.dump, outer.items)
+
+
+def _indented(page: Page, statement: ast.stmt, header: str) -> Iterator[Splice]:
+    """The statement on lines of its own, below the header. What is within strings stays where it is."""
+    script = page.script
+    first, margin, unit = _first_on_line(script, statement), _margin(script, statement), _unit(script, statement)
+    for one in dict.fromkeys((first, statement, *_behind(script, statement)[:1])):
+        yield from _own_line(script, one, margin)
+    start, end = script.span(statement)
+    yield start, start, f"{header}:\n{margin}{unit}"
+    strings = [*_strings(page.tokens(statement))]
+    for newline in NEWLINE.finditer(script.text, start, end):
+        at = newline.end()
+        if script.text[at] not in "\r\n" and not any(begin < at < close for begin, close in strings):
+            yield at, at, unit
+
+
+def _strings(tokens: Iterable[Token]) -> Iterator[Span]:
+    begun: list[int] = []
+    for token in tokens:
+        if token.kind.endswith("STRING_START"):  # of an f-string, from Python 3.12 on
+            begun.append(token.start)
+        elif token.kind.endswith("STRING_END"):
+            yield begun.pop(), token.end
+        elif token.kind == "STRING":
+            yield token.start, token.end
+
+
+def _mark_before(script: Script, statement: ast.stmt) -> str:
+    """What is in front of a statement on its line: ":" of a header, ";" of another statement; "" at a line's start."""
+    start = script.span(statement)[0]
+    found = _MARK.search(script.text, max(0, start - _LOOK_BACK), start)
+    return found[1] if found else ""
+
+
+def _first_on_line(script: Script, statement: ast.stmt) -> ast.stmt:
+    block = script.block_of(statement)
+    index = block.index(statement)
+    while index and _mark_before(script, block[index]) == ";":
+        index -= 1
+    return block[index]
+
+
+def _margin(script: Script, statement: ast.stmt) -> str:
+    """The space in front of the line, on which the statement may have to be brought first."""
+    first = _first_on_line(script, statement)
+    if _mark_before(script, first):
+        return _margin_of(script, next(script.around(statement))) + _unit(script, statement)
+    start = script.span(first)[0]
+    return script.text[script.line_start(start) : start]
+
+
+def _margin_of(script: Script, node: ast.AST) -> str:
+    """The space that the line of a header begins with."""
+    line = node.pattern.lineno if isinstance(node, ast.match_case) else getattr(node, "lineno", 1)
+    text = script.text[script.starts[line - 1] :].partition("\n")[0]
+    return text[: len(text) - len(text.lstrip(" \t\f"))]
+
+
+def _unit(script: Script, statement: ast.stmt) -> str:
+    """By how much the block around it is indented; by what the file does elsewhere, if that cannot be seen."""
+    for outer in (*script.around(statement), *ast.walk(script.tree)):
+        body = getattr(outer, "body", None)
+        if isinstance(body, list) and body and not isinstance(outer, ast.Module) and not _mark_before(script, body[0]):
+            return _margin(script, body[0]).removeprefix(_margin_of(script, outer))
+    return "    "
+
+
+def _own_line(script: Script, statement: ast.stmt, margin: str) -> Iterator[Splice]:
+    """A new line in place of what parts the statement from its neighbour on the same line."""
+    mark, end = _mark_before(script, statement), script.span(statement)[0]
+    if mark:
+        before = script.text[:end].rstrip(_SPACE)
+        yield len(before.removesuffix(";").rstrip(_SPACE)), end, f"\n{margin}"

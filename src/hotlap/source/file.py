@@ -2,7 +2,6 @@
 
 import io
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from tokenize import detect_encoding
 from hotlap.errors import UserError
 from hotlap.source.diff import label, unified
 
-# What ends a line for Python's tokenizer (and for LibCST): not form feeds or the separators of Unicode.
+# What ends a line for Python's tokenizer: not form feeds or the separators of Unicode.
 NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
@@ -53,29 +52,10 @@ class SourceFile:
     sha256: str
 
     @cached_property
-    def starts(self) -> tuple[int, ...]:
-        """Offset of each line's first character."""
-        return (0, *(match.end() for match in NEWLINE.finditer(self.text)))
-
-    @cached_property
     def newline(self) -> str:
         """The line ending that most lines have."""
         found = NEWLINE.findall(self.text)
         return max(("\n", "\r\n", "\r"), key=found.count)
-
-    def offset(self, line: int, column: int) -> int:
-        """Line from 1 and column in characters from 0 -> offset; a line behind the last one is the end of the text."""
-        return self.starts[line - 1] + column if line <= len(self.starts) else len(self.text)
-
-    def position(self, offset: int) -> tuple[int, int]:
-        """Offset -> line from 1 and column in UTF-8 bytes from 0, as CPython counts them."""
-        line = bisect_right(self.starts, offset)
-        return line, len(self.text[self.starts[line - 1] : offset].encode())
-
-    def line_end(self, offset: int) -> int:
-        """Offset of the end of the line that `offset` is on, before its newline."""
-        match = NEWLINE.search(self.text, offset)
-        return match.start() if match else len(self.text)
 
     def diff(self, new: str, *, root: Path) -> str:
         """How new text of this file differs, with its path from `root`; empty if it does not."""
@@ -108,25 +88,16 @@ def read_bytes(path: Path) -> bytes:
     raise UserError(message)
 
 
-def encoding_of(data: bytes, path: str) -> str:
-    """The encoding that Python would read `data` with.
-
-    Raises:
-        UserError: Python would refuse it.
-    """
-    try:
-        return detect_encoding(io.BytesIO(data).readline)[0]
-    except SyntaxError as error:
-        raise UserError(f"{shown(path)} is not Python source: {error}.") from None
-
-
 def decode(data: bytes, path: str) -> SourceFile:
     """Bytes of a source file -> its text.
 
     Raises:
-        UserError: it cannot be decoded, or not so that encoding gives the same bytes again.
+        UserError: Python would not decode it, or encoding does not give the same bytes again.
     """
-    encoding = encoding_of(data, path)
+    try:
+        encoding = detect_encoding(io.BytesIO(data).readline)[0]
+    except SyntaxError as error:
+        raise UserError(f"{shown(path)} is not Python source: {error}.") from None
     try:
         source = SourceFile(path=path, text=data.decode(encoding), encoding=encoding, sha256=digest(data))
         same = source.encode(source.text) == data

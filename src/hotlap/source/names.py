@@ -1,7 +1,7 @@
 """Which names a file binds, and what an import that an edit needs is called there."""
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from hotlap.source import snippet
@@ -57,33 +57,30 @@ def needed(imports: str) -> tuple[Binding, ...]:
 class Names:
     """The names of one file, and the imports that edits add to it.
 
-    `before_line`: imports up to this line are done when what is inserted runs.
+    `targets`: name -> what imports bind it to, anywhere in the file; "" where something else binds it. `before_line`:
+    imports up to this line are done when what is inserted runs.
     """
 
-    def __init__(self, tree: ast.Module, *, before_line: int) -> None:
+    def __init__(self, tree: ast.Module, targets: Mapping[str, set[str]], *, before_line: int) -> None:
         self.added: dict[str, None] = {}
         """Import statements to insert, in order."""
-        self._targets: dict[str, set[str]] = {}
-        self._used: set[str] = set()
+        self._targets = {name: {*targets} for name, targets in targets.items()}
+        nodes = ast.walk(tree)
+        self._used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         self._imported = [found for node in tree.body if node.lineno <= before_line for found in bindings(node)]
-        self._star = False
-        for node in ast.walk(tree):
-            self._note(node)
 
     def spelled(self, imports: str) -> dict[str, str]:
         """Name in `imports` -> name for the same thing in this file, there or to be."""
         return {binding.name: self._name(binding) for binding in needed(imports)}
 
-    def use(self, imports: str) -> dict[str, str]:
-        """As `spelled`; what the file does not import is noted in `added`."""
-        names = self.spelled(imports)
+    def use(self, imports: str) -> None:
+        """Note in `added` what the file does not import."""
         for binding in needed(imports):
-            name = names[binding.name]
+            name = self._name(binding)
             if self._present(binding) is None:
                 self.added[binding.statement(name)] = None
                 self._imported.append(Binding(name, binding.target, binding.loads))
                 self._targets.setdefault(name, set()).add(binding.target)
-        return names
 
     def agree(self, there: str, function: str, *, imports: str) -> bool:
         """`there`, the function of a call in this file, is `function`, which `imports` are for."""
@@ -128,14 +125,6 @@ class Names:
             # Bound nowhere but used: it comes from a star import (or is a builtin).
             return name not in self._used
         return all(same_object(found, target) for found in self._targets[name])
-
-    def _note(self, node: ast.AST) -> None:
-        for binding in bindings(node):
-            self._targets.setdefault(binding.name, set()).add(binding.target)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            self._used.add(node.id)
-        for name in bound(node):
-            self._targets.setdefault(name, set()).add("")
 
 
 def same_object(one: str, other: str) -> bool:

@@ -1,19 +1,27 @@
 """A source file of the user's as the levers read it: what is called where, by full name."""
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import TypeGuard
 
 from hotlap.record import CallSite, Run
 from hotlap.source import snippet
-from hotlap.source.file import read
+from hotlap.source.file import NEWLINE, read
 from hotlap.source.names import bindings, bound
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
+Span = tuple[int, int]
+"""Offsets of the first character and of the one behind the last."""
 
-@dataclass(slots=True, eq=False)
+Place = tuple[int, int, int, int]
+"""As CPython writes it: line, end line, column, end column; columns in bytes of UTF-8."""
+
+
+@dataclass(eq=False)
 class Script:
     """One file, parsed. What a name stands for is followed through imports only, so an answer is sure or missing."""
 
@@ -21,11 +29,11 @@ class Script:
     sha256: str
     text: str
     tree: ast.Module
+    names: dict[str, set[str]] = field(default_factory=dict)
+    """Name -> what imports bind it to, anywhere in the file; "" where something else binds it."""
     _parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     _calls: list[ast.Call] = field(default_factory=list)
     """In the order of the text."""
-    _names: dict[str, set[str]] = field(default_factory=dict)
-    """Name -> what imports bind it to, anywhere in the file; "" where something else binds it."""
 
     def __post_init__(self) -> None:
         for node in ast.walk(self.tree):
@@ -34,9 +42,9 @@ class Script:
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
             for found in bindings(node):
-                self._names.setdefault(found.name, set()).add(found.target)
+                self.names.setdefault(found.name, set()).add(found.target)
             for name in bound(node):
-                self._names.setdefault(name, set()).add("")
+                self.names.setdefault(name, set()).add("")
         self._calls.sort(key=lambda call: (call.lineno, call.col_offset))
 
     def full_name(self, node: ast.expr) -> str | None:
@@ -44,7 +52,7 @@ class Script:
         if isinstance(node, ast.Attribute):
             owner = self.full_name(node.value)
             return None if owner is None else f"{owner}.{node.attr}"
-        targets = self._names.get(node.id, set()) if isinstance(node, ast.Name) else set()
+        targets = self.names.get(node.id, set()) if isinstance(node, ast.Name) else set()
         return next(iter(targets)) if len(targets) == 1 and "" not in targets else None
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
@@ -67,31 +75,44 @@ class Script:
         """The call that was recorded as `site`; None where it cannot be told."""
         if site.path != self.path:
             return None
-        spans = [call for call in self._calls if (call.end_lineno, call.end_col_offset) == _end(site)]
-        exact = [call for call in spans if (call.lineno, call.col_offset) == (site.line, site.col)]
-        return exact[0] if len(exact) == 1 else None
+        found = self._places.get((site.line, site.end_line, site.col, site.end_col), [])
+        return found[0] if len(found) == 1 else None
 
-    def site(self, call: ast.expr, *, calls: str) -> CallSite:
-        """Where a call (or a name) is."""
+    def site(self, first: ast.expr | ast.stmt, last: ast.stmt | None = None, *, calls: str) -> CallSite:
+        """Where a call (or a name, or a row of statements) is."""
+        line, _, col, _ = place_of(first)
+        _, end_line, _, end_col = place_of(last or first)
         return CallSite(
-            calls=calls,
-            path=self.path,
-            sha256=self.sha256,
-            line=call.lineno,
-            end_line=call.end_lineno or call.lineno,
-            col=call.col_offset,
-            end_col=call.end_col_offset or call.col_offset,
+            calls=calls, path=self.path, sha256=self.sha256, line=line, end_line=end_line, col=col, end_col=end_col
         )
+
+    def span(self, node: ast.expr | ast.stmt | ast.keyword | ast.pattern) -> Span:
+        """Where a node is in the text, without the parentheses around it."""
+        line, end_line, col, end_col = place_of(node)
+        return self._offset(line, col), self._offset(end_line, end_col)
 
     def code(self, node: ast.expr | ast.stmt) -> str:
         """The text of an expression, or of a statement."""
-        return ast.get_source_segment(self.text, node) or ast.unparse(node)
+        return self.text[slice(*self.span(node))]
+
+    def line_start(self, offset: int) -> int:
+        """Offset of the first character of the line that `offset` is on."""
+        return self.starts[bisect_right(self.starts, offset) - 1]
+
+    def line_end(self, offset: int) -> int:
+        """Offset of the end of the line that `offset` is on, in front of its newline."""
+        match = NEWLINE.search(self.text, offset)
+        return match.start() if match else len(self.text)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """What `node` is in, from the inside out."""
         while node in self._parents:
             node = self._parents[node]
             yield node
+
+    def spelled(self, *words: str) -> ast.AST | None:
+        """Something in it that is called by one of these words, as `word_of` has it; None where nothing is."""
+        return next((node for node in ast.walk(self.tree) if word_of(node) in words), None)
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         """The innermost class that `node` is in."""
@@ -108,6 +129,55 @@ class Script:
             if isinstance(outer, Function | ast.ClassDef | ast.Module):
                 return outer
         return self.tree
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Offset of each line's first character."""
+        return (0, *(match.end() for match in NEWLINE.finditer(self.text)))
+
+    @cached_property
+    def _places(self) -> dict[Place, list[ast.Call]]:
+        found: dict[Place, list[ast.Call]] = {}
+        for call in self._calls:
+            for place in _recorded(call):
+                found.setdefault(place, []).append(call)
+        return found
+
+    def _offset(self, line: int, col: int) -> int:
+        start = self.starts[line - 1]
+        return start + len(self.text[start : start + col].encode()[:col].decode(errors="ignore"))
+
+
+def place_of(node: ast.expr | ast.stmt | ast.keyword | ast.pattern) -> Place:
+    """Where the parser says that a node is."""
+    return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset
+
+
+def _recorded(call: ast.Call) -> set[Place]:
+    """The places that CPython may give for a call while it runs."""
+    place = place_of(call)
+    _, line, _, behind = place_of(call.func)
+    if not isinstance(call.func, ast.Attribute) or line == call.lineno:
+        return {place}
+    # A method called on a later line than its object starts on is placed at its name (compile.c,
+    # update_start_location_to_match_attr); CPython 3.12 and later then end it behind the name, too.
+    name = behind - len(call.func.attr.encode())
+    return {place, (line, place[1], name, place[3]), (line, place[1], name, behind)}
+
+
+def is_simple(node: ast.AST) -> TypeGuard[ast.stmt]:
+    """A statement that holds no others."""
+    return isinstance(node, ast.stmt) and not hasattr(node, "body") and not isinstance(node, ast.Match)
+
+
+def word_of(node: ast.AST) -> str | None:
+    """What a name, an attribute, a parameter, a keyword or an import is called."""
+    match node:
+        case ast.Name(id=word) | ast.Attribute(attr=word) | ast.arg(arg=word) | ast.keyword(arg=word):
+            return word
+        case ast.alias(name=name):
+            return name.rpartition(".")[2]
+    return None
 
 
 def is_name(node: ast.expr) -> bool:
@@ -135,7 +205,3 @@ def parsed(path: str, sha256: str, text: str) -> Script | None:
     except (SyntaxError, ValueError, RecursionError):
         return None
     return Script(path=path, sha256=sha256, text=text, tree=tree)
-
-
-def _end(site: CallSite) -> tuple[int, int]:
-    return site.end_line, site.end_col

@@ -24,8 +24,11 @@ def check(code: str, *, name: str) -> None:
 
 
 def same(one: str, other: str) -> bool:
-    """Both expressions mean the same, however they are written."""
-    return ast.dump(parse(f"({one}\n)")) == ast.dump(parse(f"({other}\n)"))
+    """Both are expressions, and mean the same, however they are written."""
+    try:
+        return ast.dump(parse(f"({one}\n)")) == ast.dump(parse(f"({other}\n)"))
+    except SyntaxError:
+        return False
 
 
 def statements(code: str) -> list[str]:

@@ -26,7 +26,7 @@ from hotlap.record import (
     load,
     save,
 )
-from hotlap.source import InsertAfterImports, Patched, patch
+from hotlap.source import InsertAfterImports, Patched, patch, top_of
 
 TEXT = "import torch\r\n\r\nprint('é')"
 
@@ -46,7 +46,7 @@ def sha256(path: Path) -> str:
 
 
 def patched(paths: Sequence[Path], *, root: Path) -> Patched:
-    edits = [InsertAfterImports(path=str(path), sha256=sha256(path), code="import gc") for path in paths]
+    edits = [InsertAfterImports(site=top_of(str(path), sha256(path)), code="import gc") for path in paths]
     return patch(edits, root=root)
 
 

@@ -179,7 +179,7 @@ def test_a_loader_that_a_framework_made_of_the_scripts_own_stands_for_that(tmp_p
     run = replace(run, loaders=(one, other), call_sites=(own, prepared))
     (edit,) = Workers(num_workers=2).edits(run)
     assert Workers(num_workers=2).rejects(run, machine()) is None
-    assert edit.site == own  # type: ignore[union-attr]
+    assert edit.site == own
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,11 @@ def test_it_is_turned_off_where_it_is_written(tmp_path: Path, before: str, after
     assert written(tmp_path, f"{before}\n") == [after]
 
 
+def test_arguments_keep_the_lines_that_they_have(tmp_path: Path) -> None:
+    text = "for x in xs:\n    y = checkpoint(block, [\n        x,  # first\n    ], use_reentrant=False)\n"
+    assert written(tmp_path, text) == ["    y = block([", "    ])"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

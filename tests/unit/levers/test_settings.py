@@ -12,7 +12,7 @@ from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.threads import Threads
 from hotlap.record import CpuUse, Phase, Run
-from hotlap.source import AddArgument, InsertAfterImports, WrapStatement
+from hotlap.source import AddArgument, InsertAfterImports, WrapStatement, top_of
 from tests.sample_runs import SCRIPT, SHA, machine, optimizer, run_with, site
 
 
@@ -48,7 +48,7 @@ def test_threads_may_save_all_arithmetic_where_others_use_the_cores_and_fewer_wo
 
 def test_threads_is_one_line_behind_the_imports() -> None:
     (edit,) = Threads(count=3).edits(run_with())
-    assert edit == InsertAfterImports(path=SCRIPT, sha256=SHA, code="torch.set_num_threads(3)", imports="import torch")
+    assert edit == InsertAfterImports(site=top_of(SCRIPT, SHA), code="torch.set_num_threads(3)", imports="import torch")
 
 
 def test_threads_sets_and_restores_torchs_own_number() -> None:

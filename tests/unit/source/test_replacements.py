@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.record import CallSite
-from hotlap.source import CannotEdit, Edit, ReplaceStatements, patch
+from hotlap.source import CannotEdit, Edit, Replace, patch
 
 TEXT = """\
 def f(q, k, v, mask):
@@ -38,7 +38,7 @@ def edited(path: Path, *edits: Edit) -> list[str]:
 
 
 def test_statements_become_one_below_their_comments(path: Path) -> None:
-    edit = ReplaceStatements(site=at(path, "x", (3, 7, 4, 13)), code="b = F.f(q)", imports="import F")
+    edit = Replace(site=at(path, "x", (3, 7, 4, 13)), code="b = F.f(q)", imports="import F")
     assert edited(path, edit)[:9] == [
         "import F",
         "",
@@ -53,7 +53,7 @@ def test_statements_become_one_below_their_comments(path: Path) -> None:
 
 
 def test_one_statement_becomes_several_at_its_own_margin(path: Path) -> None:
-    edit = ReplaceStatements(site=at(path, "x", (7, 7, 4, 13)), code="b = a @ v\nb.add_(1)\nc = b")
+    edit = Replace(site=at(path, "x", (7, 7, 4, 13)), code="b = a @ v\nb.add_(1)\nc = b")
     assert edited(path, edit)[5:10] == [
         "        a = a + mask",
         "    b = a @ v",
@@ -66,11 +66,11 @@ def test_one_statement_becomes_several_at_its_own_margin(path: Path) -> None:
 @pytest.mark.parametrize("place", [(3, 6, 4, 8), (3, 7, 4, 9), (3, 8, 6, 12), (5, 7, 4, 13), (40, 41, 0, 1)])
 def test_what_begins_or_ends_within_a_statement_is_refused(path: Path, place: tuple[int, int, int, int]) -> None:
     with pytest.raises(CannotEdit, match=r"train\.py:\d+ cannot be edited"):
-        edited(path, ReplaceStatements(site=at(path, "x", place), code="b = 1"))
+        edited(path, Replace(site=at(path, "x", place), code="b = 1"))
 
 
 def test_two_changes_of_the_same_statements_are_refused(path: Path) -> None:
     site = at(path, "x", (7, 7, 4, 13))
-    assert edited(path, *[ReplaceStatements(site=site, code="b = 1")] * 2)[6] == "    b = 1  # last"
-    with pytest.raises(CannotEdit, match="different statements"):
-        edited(path, ReplaceStatements(site=site, code="b = 1"), ReplaceStatements(site=site, code="b = 2"))
+    assert edited(path, *[Replace(site=site, code="b = 1")] * 2)[6] == "    b = 1  # last"
+    with pytest.raises(CannotEdit, match="in each other's way"):
+        edited(path, Replace(site=site, code="b = 1"), Replace(site=site, code="b = 2"))

@@ -1,0 +1,246 @@
+"""The text of one file while edits are made to it, one after the other: each sees what the ones before it left."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotlap.record import CallSite
+from hotlap.source import snippet
+from hotlap.source.file import Refusal, SourceFile
+from hotlap.source.layout import Layout
+from hotlap.source.names import Names
+from hotlap.source.script import Place, Script, Span, is_simple, place_of
+
+Splice = tuple[int, int, str]
+"""What is between two offsets is replaced; inserted if they are equal. A line feed stands for the file's newline."""
+
+# What may be inserted into an f-string: nothing that could end it, or its field, in any version of Python.
+_SAFE_IN_F_STRING = re.compile(r"[\w.()=, ]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of code or a comment, at offsets into the text."""
+
+    start: int
+    end: int
+    kind: str
+    """As in `token.tok_name`."""
+    text: str
+
+
+class Page:
+    """A file's text as it is by now, and the places in it that edits are about."""
+
+    def __init__(self, source: SourceFile, sites: Sequence[CallSite], *, behind_imports: frozenset[str] | None) -> None:
+        """`behind_imports`: names that must be bound in front of what is put there; None where nothing is."""
+        self._source = source
+        self.script = self.recorded = _parsed(source, source.text)
+        spans = {_key(site): span for site in sites if (span := _recorded(self.script, site)) is not None}
+        self._spans: dict[Place, Span | None] = {**spans}
+        """Where each place is by now; None once it was replaced."""
+        self._codes = {key: source.text[slice(*span)] for key, span in spans.items()}
+        """As it was recorded."""
+        self.layout = Layout(self.script)
+        first = min((start for start, _ in spans.values()), default=len(source.text))
+        places = self.layout.places(first_edit=first, names=behind_imports)
+        self._starts_file = places[0] < 0
+        self._tops = [self.layout.offset(place) for place in places]
+        self.names = Names(self.script.tree, self.script.names, before_line=self.layout.last_line(places[0]))
+        self.behind: dict[str, None] = {}
+        """What is to be inserted behind the imports."""
+        self._arguments: dict[tuple[Place, str], str] = {}
+
+    def call(self, site: CallSite) -> ast.Call:
+        """The call at `site`.
+
+        Raises:
+            Refusal: none is there, or it cannot be told which.
+        """
+        call = self.expression(site)
+        if not isinstance(call, ast.Call):
+            raise Refusal(f"no single call of {site.calls} is at column {site.col + 1}")
+        return call
+
+    def expression(self, site: CallSite) -> ast.expr | None:
+        """The expression at `site`; None where there are statements.
+
+        Raises:
+            Refusal: it cannot be told where it is.
+        """
+        span = self._span(site)
+        nodes = (node for node in ast.walk(self.script.tree) if isinstance(node, ast.expr))
+        found = next((node for node in nodes if self.script.span(node) == span), None)
+        outer = [*self.script.around(found)] if found is not None else []
+        if any(found in getattr(node, "decorator_list", ()) for node in outer[:1]):
+            # The call in `@f(x)` and the call of what it returns are at the same place.
+            raise Refusal("the call is a decorator")
+        # Up to CPython 3.11 some of what is in an f-string is placed somewhere else.
+        in_string = any(isinstance(node, ast.JoinedStr) for node in outer)
+        if found is not None and in_string and not snippet.same(self.script.code(found), ast.unparse(found)):
+            raise Refusal("the call is in an f-string")
+        return found
+
+    def statements(self, site: CallSite) -> list[ast.stmt]:
+        """The statements of one block that `site` covers, where they have lines of their own; else none."""
+        span = self._span(site)
+        if self.script.text[slice(*span)] != self._codes[_key(site)]:
+            raise Refusal("two changes are in each other's way")
+        return _statements(self.script, span)
+
+    def is_edited(self, call: ast.Call) -> bool:
+        """An edit is about it."""
+        return self.script.span(call) in self._spans.values()
+
+    def settle(self, site: CallSite, keyword: str, value: str) -> None:
+        """Note what an argument is to be, unless another edit wants something else."""
+        wanted = self._arguments.setdefault((_key(site), keyword), value)
+        if wanted != value:
+            raise Refusal(f"two changes want different values, {wanted} and {value}")
+
+    def renamed(self, code: str, imports: str) -> str:
+        """`code` with the names that this file has for what `imports` bind."""
+        return snippet.renamed(code, self.names.spelled(imports))
+
+    def outer(self, value: ast.expr) -> Span:
+        """Where an argument of a call, or a value of a display, is with the parentheses around it."""
+        opening, *inner, _ = self.brackets(
+            next(o for o in self.script.around(value) if isinstance(o, ast.Call | ast.Dict))
+        )
+        start, end = self.script.span(value)
+        if start == opening.start:  # a generator expression that has the call's own
+            return inner[0].start, inner[-1].end
+        before = [token for token in inner if token.end <= start]
+        behind = [token for token in inner if token.start >= end]
+        while before and behind and (before[-1].text, behind[0].text) == ("(", ")"):
+            start, end = before.pop().start, behind.pop(0).end
+        return start, end
+
+    def brackets(self, node: ast.Call | ast.Dict) -> list[Token]:
+        """What a call or a display ends with: from the opening bracket to the closing one, without comments."""
+        found = [token for token in self.tokens(node) if token.kind not in ("NL", "COMMENT")]
+        depth, index = 0, len(found)
+        while depth or index == len(found):
+            index -= 1
+            if found[index].kind == "OP":
+                depth += (found[index].text in (")", "]", "}")) - (found[index].text in ("(", "[", "{"))
+        return found[index:]
+
+    def tokens(self, first: ast.expr | ast.stmt, last: ast.expr | ast.stmt | None = None) -> list[Token]:
+        """Of a node, or of statements from the first to the last, comments included."""
+        begin, end = self.script.span(first)[0], self.script.span(last or first)[1]
+        # In brackets, so that lines and margins mean nothing.
+        text = "(" + re.sub("\r(?!\n)", "\n", self.script.text[begin:end]) + "\n)\n"
+        starts = [begin - 1, *(begin + match.start() for match in re.finditer("\n", text))]
+        found = [
+            Token(starts[line - 1] + col, starts[end_line - 1] + end_col, tokenize.tok_name[kind], string)
+            for kind, string, (line, col), (end_line, end_col), _ in tokenize.generate_tokens(
+                io.StringIO(text).readline
+            )
+        ]
+        return [token for token in found if begin <= token.start < end]
+
+    def apply(self, splices: Sequence[Splice]) -> None:
+        """Change the text.
+
+        Raises:
+            Refusal: it would break an f-string, or the file.
+        """
+        text, done, parts = self.script.text, 0, []
+        splices = [
+            (start, end, new.replace("\n", self._source.newline)) for start, end, new in sorted(splices, key=_at)
+        ]
+        strings = [self.script.span(node) for node in ast.walk(self.script.tree) if isinstance(node, ast.JoinedStr)]
+        for start, end, new in splices:
+            if not _SAFE_IN_F_STRING.fullmatch(new) and any(begin < start < close for begin, close in strings):
+                raise Refusal("the call is in an f-string")
+            parts += [text[done:start], new]
+            done = end
+        self.script = _parsed(self._source, "".join([*parts, text[done:]]))
+        self._spans = {key: None if span is None else _moved_span(span, splices) for key, span in self._spans.items()}
+        self._tops = [_moved(top, splices, begins=False) for top in self._tops]
+
+    def finish(self) -> str:
+        """The text with all that its top needs: imports, and what stands behind them."""
+        self._put_on_top(1, [*self.behind], above=True, below=True)
+        self._put_on_top(0, [*self.names.added], above=False, below=self._starts_file)
+        return self.script.text
+
+    def _put_on_top(self, place: int, lines: Sequence[str], *, above: bool, below: bool) -> None:
+        """Statements with an empty line above or below them, where something is there."""
+        text, offset = self.script.text, self._tops[place]
+        block = "".join(f"{line}\n" for line in lines)
+        if above and offset:
+            block = f"\n{block}"
+        if below and offset < len(text) and text[offset] not in "\r\n":
+            block = f"{block}\n"
+        if offset and text[offset - 1] not in "\r\n":
+            block = f"\n{block}".removesuffix("\n")
+        if lines:
+            self.apply([(offset, offset, block)])
+
+    def _span(self, site: CallSite) -> Span:
+        if _key(site) not in self._spans:
+            raise Refusal(f"no single call of {site.calls} is at column {site.col + 1}")
+        span = self._spans[_key(site)]
+        if span is None:
+            raise Refusal("two changes are in each other's way")
+        return span
+
+
+def _parsed(source: SourceFile, text: str) -> Script:
+    try:
+        snippet.check(text, name=source.path)
+        return Script(path=source.path, sha256=source.sha256, text=text, tree=snippet.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        what = "it is not" if text == source.text else "the change would not be"
+        raise Refusal(f"{what} valid Python ({error})") from None
+
+
+def _key(site: CallSite) -> Place:
+    return site.line, site.end_line, site.col, site.end_col
+
+
+def _recorded(script: Script, site: CallSite) -> Span | None:
+    """Where a call is, or another expression, or statements from the first to the last."""
+    call = script.at(site)
+    if call is not None:
+        return script.span(call)
+    nodes = [node for node in ast.walk(script.tree) if isinstance(node, ast.expr | ast.stmt)]
+    starts = [script.span(node)[0] for node in nodes if (node.lineno, node.col_offset) == (site.line, site.col)]
+    ends = [script.span(node)[1] for node in nodes if place_of(node)[1::2] == (site.end_line, site.end_col)]
+    return (starts[0], ends[0]) if starts and ends else None
+
+
+def _statements(script: Script, span: Span) -> list[ast.stmt]:
+    simple = [node for node in ast.walk(script.tree) if is_simple(node)]
+    first = next((node for node in simple if script.span(node)[0] == span[0]), None)
+    block = [] if first is None else script.block_of(first)
+    found = [node for node in block if span[0] <= script.span(node)[0] and script.span(node)[1] <= span[1]]
+    before = script.text[script.line_start(span[0]) : span[0]].strip()
+    behind = script.text[span[1] : script.line_end(span[1])].strip()
+    whole = found and is_simple(found[-1]) and script.span(found[-1])[1] == span[1]
+    return found if whole and not before and (not behind or behind.startswith("#")) else []
+
+
+def _at(splice: Splice) -> Span:
+    return splice[:2]
+
+
+def _moved_span(span: Span, splices: Sequence[Splice]) -> Span | None:
+    """None where all of it was replaced."""
+    if any(start <= span[0] and span[1] <= end for start, end, _ in splices):
+        return None
+    return _moved(span[0], splices, begins=True), _moved(span[1], splices, begins=False)
+
+
+def _moved(offset: int, splices: Sequence[Splice], *, begins: bool) -> int:
+    """Where it is behind the splices; what is inserted there comes in front of what begins, and behind what ends."""
+    return offset + sum(
+        len(new) - (end - start)
+        for start, end, new in splices
+        if end < offset or (end == offset and (begins or start < end))
+    )
