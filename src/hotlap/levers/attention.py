@@ -19,7 +19,6 @@ from hotlap.source import Script
 class Plain:
     """One attention, written out."""
 
-    script: Script
     statements: Sequence[ast.stmt]
     """Of one block, one behind the other."""
     code: str
@@ -86,28 +85,21 @@ def _at(script: Script, function: ast.FunctionDef, block: list[ast.stmt], index:
             assert isinstance(node, ast.expr)
             code = _with_call(script, last, node, reader.call(product[1]))
             kept = [text(script, one) for one in reader.kept(function, statements, product[1])]
-            return Plain(script, statements, "\n".join([*kept, code]))
+            return Plain(statements, "\n".join([*kept, code]))
     return None
 
 
 def _with_call(script: Script, statement: ast.stmt, product: ast.expr, call: str) -> str:
-    """The text of a statement with `call` in place of the product, and of the parentheses around that."""
-    text = script.text.encode()
-    lines = text.splitlines(keepends=True)
-
-    def offset(line: int, col: int) -> int:
-        return sum(map(len, lines[: line - 1])) + col
-
-    start, end = (
-        offset(product.lineno, product.col_offset),
-        offset(product.end_lineno or 0, product.end_col_offset or 0),
-    )
-    begin = offset(statement.lineno, statement.col_offset)
-    stop = offset(statement.end_lineno or 0, statement.end_col_offset or 0)
-    before, behind = text[begin:start].decode(), text[end:stop].decode()
+    """The text of a statement with `call` in place of the product, and of the parentheses around that; behind the first
+    line without the margin that all of it has."""
+    (begin, stop), (start, end) = script.span(statement), script.span(product)
+    before, behind = script.text[begin:start], script.text[end:stop]
     while before.endswith("(") and behind.startswith(")") and not re.search(r"[\w)\]]\($", before):
         before, behind = before[:-1], behind[1:]
-    return f"{before}{call}{behind}".replace("\r\n", "\n")
+    margin = script.text[script.line_start(begin) : begin]
+    before, behind = (part.replace("\r\n", "\n").replace(f"\n{margin}", "\n") for part in (before, behind))
+    line = before.rpartition("\n")[2]
+    return before + call.replace("\n", "\n" + line[: len(line) - len(line.lstrip())]) + behind
 
 
 def _leaves_weights(script: Script, call: ast.Call) -> bool:

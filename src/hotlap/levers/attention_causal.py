@@ -1,10 +1,14 @@
 """Masks under which no query sees a later key, as scripts write them: what `is_causal=True` says in a word."""
 
 import ast
+import re
 from collections.abc import Callable
 
 from hotlap.levers.attention_parts import is_self, number
 from hotlap.source import Script
+
+# What leaves the last two dimensions as they are, or cuts both to one length: `[None, None]`, `[:, :, :n, :n]`.
+_SQUARE = re.compile(r"\(?(None(, None)*|(:, )*:([^,:]+), :\4)\)?")
 
 Made = Callable[[str], ast.expr | None]
 """Name -> what it was assigned just before; None where that is not known."""
@@ -74,22 +78,9 @@ def _bare(node: ast.expr) -> ast.expr:
             rows
         ) == ast.unparse(columns) and all(number(size) == 1 for size in first):
             return _bare(inner)
-        case ast.Subscript(value=inner, slice=where) if _keeps_square(where):
+        case ast.Subscript(value=inner, slice=where) if _SQUARE.fullmatch(ast.unparse(where)):
             return _bare(inner)
     return node
-
-
-def _keeps_square(where: ast.expr) -> bool:
-    """`[None, None]`, `[:, :, :n, :n]`, `[:n, :n]`."""
-    parts = where.elts if isinstance(where, ast.Tuple) else [where]
-    if all(isinstance(part, ast.Constant) and part.value is None for part in parts):
-        return True
-    whole = (isinstance(part, ast.Slice) and ast.unparse(part) == ":" for part in parts[:-2])
-    match parts[-2:]:
-        case [ast.Slice(lower=None, upper=ast.expr() as rows, step=None), ast.Slice() as columns]:
-            same = columns.lower is None and columns.step is None and columns.upper is not None
-            return same and ast.unparse(rows) == ast.unparse(columns.upper or rows) and all(whole)
-    return False
 
 
 def _buffer(script: Script, node: ast.Attribute) -> ast.expr | None:

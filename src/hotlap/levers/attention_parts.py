@@ -1,6 +1,7 @@
 """The expressions that attention is written with: products, scales, masks, casts."""
 
 import ast
+import re
 
 from hotlap.source import Script
 
@@ -8,6 +9,9 @@ _MATMUL = ("torch.matmul", "torch.bmm")
 
 # A score of this or less, beside ordinary ones, has the weight 0 in float32, as minus infinity has.
 _LOWEST_FILL = -1e4
+
+# As `ast.unparse` writes it, in small letters.
+_LOWEST = re.compile(r"-(\w+\.)*inf|float\('-inf(inity)?'\)|-float\('inf(inity)?'\)|(\w+\.)*finfo\([^()]*\)\.min")
 
 _LAST_TWO = ({-2, -1}, {2, 3})
 
@@ -72,29 +76,17 @@ def is_scalar(script: Script, node: ast.expr) -> bool:
 
 def is_low(node: ast.expr) -> bool:
     """As good as minus infinity."""
-    match node:
-        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str(word))]):
-            return word.strip().lower() in ("-inf", "-infinity")
-        case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="finfo")), attr="min"):
-            return True
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Attribute(attr="inf") | ast.Name(id="inf")):
-            return True
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=word)])):
-            return str(word).strip().lower() in ("inf", "infinity")
     value = number(node)
-    return value is not None and value <= _LOWEST_FILL
+    return _LOWEST.fullmatch(ast.unparse(node).lower()) is not None if value is None else value <= _LOWEST_FILL
 
 
 def number(node: ast.expr) -> float | None:
     """The value of a number that is written out."""
-    match node:
-        case ast.Constant(value=int(value)) | ast.Constant(value=float(value)):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
-            return -value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=float(value))):
-            return -value
-    return None
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return None
+    return value if isinstance(value, int | float) else None
 
 
 def text(script: Script, node: ast.expr | ast.stmt) -> str:

@@ -130,8 +130,7 @@ class Reader:
         line = ", ".join(words)
         if len(line) <= _ONE_LINE:
             return f"{_WHERE_TO}({line})"
-        margin = " " * self.block[0].col_offset
-        return f"{_WHERE_TO}(\n{margin}    {line}\n{margin})"
+        return f"{_WHERE_TO}(\n    {line}\n)"
 
     # One step back
 

@@ -226,3 +226,23 @@ def test_a_name_that_the_file_lacks_is_imported(tmp_path: Path) -> None:
     path.write_text(OWN["sdpa"].read_text())
     new = changed(path)
     assert new is not None and "from torch.nn import functional as F\n" in new
+
+
+def test_lines_of_what_is_written_have_the_margin_of_what_was_there(tmp_path: Path) -> None:
+    body = """\
+att = F.softmax(q @ k.transpose(-2, -1) / math.sqrt(k.size(-1)), dim=-1)
+att = self.drop(att)
+return torch.cat([
+    att @ v,
+    x,
+])
+"""
+    new = changed(script(tmp_path, body))
+    assert new is not None and new.endswith("""\
+        return torch.cat([
+            F.scaled_dot_product_attention(
+                q, k, v, dropout_p=self.drop.p if self.drop.training else 0.0, scale=1 / math.sqrt(k.size(-1))
+            ),
+            x,
+        ])
+""")
