@@ -1,14 +1,19 @@
 """Masks under which no query sees a later key, as scripts write them: what `is_causal=True` says in a word."""
 
 import ast
-import re
 from collections.abc import Callable
 
-from hotlap.levers.attention_parts import is_self, number
+from hotlap.levers.attention_parts import is_self, like
 from hotlap.source import Script
 
-# What leaves the last two dimensions as they are, or cuts both to one length: `[None, None]`, `[:, :, :n, :n]`.
-_SQUARE = re.compile(r"\(?(None(, None)*|(:, )*:([^,:]+), :\4)\)?")
+_SQUARES = ("torch.ones(N, N, **_)", "torch.ones((N, N), **_)", "torch.ones([N, N], **_)")
+
+# What changes neither the values of a mask nor its last two dimensions, or cuts both to one length.
+_SAME = (
+    *("E.bool()", "E.float()", "E.contiguous()", "E.to(_)", "E.to(_, _)", "E.unsqueeze(0)", "E.unsqueeze(1)"),
+    *("E.view(N, N)", "E.view(1, N, N)", "E.view(1, 1, N, N)"),
+    *("E[None]", "E[None, None]", "E[:N, :N]", "E[:, :N, :N]", "E[:, :, :N, :N]"),
+)
 
 Made = Callable[[str], ast.expr | None]
 """Name -> what it was assigned just before; None where that is not known."""
@@ -17,70 +22,38 @@ Made = Callable[[str], ast.expr | None]
 def hides_later(script: Script, node: ast.expr, made: Made) -> bool:
     """True at each later key and nowhere else, of a square mask. (So queries and keys are equally many: a mask of
     another size fits no scores.)"""
-    node = _bare(node)
-    match node:
-        case ast.Name(id=name):
-            value = made(name)
-            return value is not None and hides_later(script, value, made)
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]) if not value:
-            return _shows_earlier(script, left, made)
-        case ast.UnaryOp(op=ast.Invert(), operand=inner):
-            return _shows_earlier(script, inner, made)
-    return _is_triangle(script, node, "triu", diagonal=1)
+    node = _bare(script, node)
+    if isinstance(node, ast.Name):
+        value = made(node.id)
+        return value is not None and hides_later(script, value, made)
+    opposite = like(script, node, "E == 0", "~E")
+    return _shows_earlier(script, opposite["E"], made) if opposite else _is_triangle(script, node, "triu", "1")
 
 
 def _shows_earlier(script: Script, node: ast.expr, made: Made) -> bool:
     """The opposite: 1 or True at each key that is not later."""
-    node = _bare(node)
-    match node:
-        case ast.Name(id=name):
-            value = made(name)
-            return value is not None and _shows_earlier(script, value, made)
-        case ast.Attribute() if is_self(node):
-            buffer = _buffer(script, node)
-            return buffer is not None and _shows_earlier(script, buffer, lambda name: None)
-    return _is_triangle(script, node, "tril", diagonal=0)
+    node = _bare(script, node)
+    if isinstance(node, ast.Name):
+        value = made(node.id)
+        return value is not None and _shows_earlier(script, value, made)
+    if isinstance(node, ast.Attribute) and is_self(node):
+        buffer = _buffer(script, node)
+        return buffer is not None and _shows_earlier(script, buffer, lambda name: None)
+    return _is_triangle(script, node, "tril", "", "0")
 
 
-def _is_triangle(script: Script, node: ast.expr, name: str, *, diagonal: int) -> bool:
+def _is_triangle(script: Script, node: ast.expr, name: str, *diagonals: str) -> bool:
     """`torch.ones(n, n).triu(1)`, or `torch.triu(torch.ones(n, n), diagonal=1)`."""
-    match node:
-        case ast.Call(func=function, args=[inner, *rest], keywords=words) if (
-            script.full_name(function) == f"torch.{name}"
-        ):
-            pass
-        case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=rest, keywords=words) if attr == name:
-            pass
-        case _:
-            return False
-    given = [*rest, *(word.value for word in words if word.arg == "diagonal")]
-    found = number(given[0]) if given else 0
-    return found == diagonal and len(given) == len(rest) + len(words) <= 1 and _is_square(script, _bare(inner))
+    given = [*diagonals, *(f"diagonal={diagonal}" for diagonal in diagonals if diagonal)]
+    forms = [form for one in given for form in (f"T.{name}({one})", f"torch.{name}(T, {one})")]
+    found = like(script, node, *forms)
+    return found is not None and like(script, _bare(script, found["T"]), *_SQUARES) is not None
 
 
-def _is_square(script: Script, node: ast.expr) -> bool:
-    """`torch.ones(n, n)`."""
-    match node:
-        case ast.Call(func=function, args=args) if script.full_name(function) == "torch.ones":
-            sizes = args[0].elts if len(args) == 1 and isinstance(args[0], ast.Tuple | ast.List) else args
-            return len(sizes) == 2 and ast.unparse(sizes[0]) == ast.unparse(sizes[1])
-    return False
-
-
-def _bare(node: ast.expr) -> ast.expr:
+def _bare(script: Script, node: ast.expr) -> ast.expr:
     """Without what changes neither the values nor the last two dimensions."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=inner, attr="bool" | "to" | "float" | "contiguous")):
-            return _bare(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr="unsqueeze"), args=[where]) if number(where) in (0, 1):
-            return _bare(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr="view"), args=[*first, rows, columns]) if ast.unparse(
-            rows
-        ) == ast.unparse(columns) and all(number(size) == 1 for size in first):
-            return _bare(inner)
-        case ast.Subscript(value=inner, slice=where) if _SQUARE.fullmatch(ast.unparse(where)):
-            return _bare(inner)
-    return node
+    found = like(script, node, *_SAME)
+    return node if found is None else _bare(script, found["E"])
 
 
 def _buffer(script: Script, node: ast.Attribute) -> ast.expr | None:

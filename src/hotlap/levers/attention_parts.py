@@ -2,18 +2,15 @@
 
 import ast
 import re
+from functools import cache
 
 from hotlap.source import Script
-
-_MATMUL = ("torch.matmul", "torch.bmm")
 
 # A score of this or less, beside ordinary ones, has the weight 0 in float32, as minus infinity has.
 _LOWEST_FILL = -1e4
 
 # As `ast.unparse` writes it, in small letters.
 _LOWEST = re.compile(r"-(\w+\.)*inf|float\('-inf(inity)?'\)|-float\('inf(inity)?'\)|(\w+\.)*finfo\([^()]*\)\.min")
-
-_LAST_TWO = ({-2, -1}, {2, 3})
 
 
 def parts(node: ast.Call | ast.BinOp) -> list[ast.expr]:
@@ -23,38 +20,57 @@ def parts(node: ast.Call | ast.BinOp) -> list[ast.expr]:
     return [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) else node.args
 
 
+def like(script: Script, node: ast.AST, *examples: str) -> dict[str, ast.expr] | None:
+    """Of an expression that is written as one of these, the parts where the example has a capital letter; None of any
+    other. `_` stands for something, `**_` for keywords, and what an example calls by its full name may have any."""
+    for example in examples:
+        found: dict[str, ast.expr] = {}
+        if _is_like(script, node, _parsed(example), found):
+            return found
+    return None
+
+
+@cache
+def _parsed(example: str) -> ast.expr:
+    return ast.parse(example, mode="eval").body
+
+
+def _is_like(script: Script, node: object, example: object, found: dict[str, ast.expr]) -> bool:
+    match example:
+        case ast.Name(id=name) if name == "_" or (len(name) == 1 and name.isupper()):
+            same = isinstance(node, ast.expr) and ast.unparse(found.setdefault(name, node)) == ast.unparse(node)
+            return same or (name == "_" and isinstance(node, ast.expr))
+        case ast.Attribute() if ast.unparse(example).startswith("torch."):
+            return isinstance(node, ast.expr) and script.full_name(node) == ast.unparse(example)
+        case ast.Call(keywords=[*_, ast.keyword(arg=None)]) if isinstance(node, ast.Call):
+            return _is_like(script, [node.func, *node.args], [example.func, *example.args], found)
+        case ast.AST():
+            fields = [name for name in example._fields if name != "ctx"]
+            return type(node) is type(example) and all(
+                _is_like(script, getattr(node, name), getattr(example, name), found) for name in fields
+            )
+        case list():
+            pairs = zip(node, example, strict=False) if isinstance(node, list) else ()
+            same_length = isinstance(node, list) and len(node) == len(example)
+            return same_length and all(_is_like(script, *pair, found) for pair in pairs)
+    return node == example
+
+
 def factors(script: Script, node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     """`a @ b`, however it is spelled -> (a, b)."""
-    match node:
-        case ast.BinOp(left=left, op=ast.MatMult(), right=right):
-            return left, right
-        case ast.Call(func=function, args=[left, right], keywords=[]) if script.full_name(function) in _MATMUL:
-            return left, right
-        case ast.Call(func=ast.Attribute(value=left, attr="matmul" | "bmm") as function, args=[right], keywords=[]):
-            return None if script.full_name(function) in _MATMUL else (left, right)
-    return None
+    found = like(script, node, "A @ B", "torch.matmul(A, B)", "torch.bmm(A, B)", "A.matmul(B)", "A.bmm(B)")
+    return None if found is None else (found["A"], found["B"])
 
 
 def turned(script: Script, node: ast.expr) -> ast.expr | None:
     """`k.transpose(-2, -1)` -> k, where these are the last two dimensions for certain."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=inner, attr="transpose"), args=[one, other], keywords=[]):
-            return inner if {number(one), number(other)} in _LAST_TWO else None
-        case ast.Attribute(value=inner, attr="mT"):
-            return inner
-    return None
+    last_two = ("-2, -1", "-1, -2", "2, 3", "3, 2")
+    return (like(script, node, "K.mT", *(f"K.transpose({two})" for two in last_two)) or {}).get("K")
 
 
-def cast(call: ast.Call) -> ast.expr | None:
+def cast(script: Script, node: ast.expr) -> ast.expr | None:
     """`x.float()`, `x.type_as(q)`, `x.to(q.dtype)` -> x: the kernel sums in float32 by itself."""
-    match call:
-        case ast.Call(func=ast.Attribute(value=inner, attr="float"), args=[], keywords=[]):
-            return inner
-        case ast.Call(func=ast.Attribute(value=inner, attr="type_as"), args=[_], keywords=[]):
-            return inner
-        case ast.Call(func=ast.Attribute(value=inner, attr="to"), args=[ast.Attribute(attr="dtype")], keywords=[]):
-            return inner
-    return None
+    return (like(script, node, "X.float()", "X.type_as(_)", "X.to(_.dtype)") or {}).get("X")
 
 
 def is_scalar(script: Script, node: ast.expr) -> bool:

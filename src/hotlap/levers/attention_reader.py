@@ -14,14 +14,20 @@ from hotlap.levers.attention_parts import (
     is_low,
     is_scalar,
     is_self,
-    number,
+    like,
     parts,
     text,
     turned,
 )
 from hotlap.source import Script
 
-_SOFTMAX = ("torch.softmax", "torch.nn.functional.softmax")
+_LAST = ("-1", "dim=-1", "-1, dtype=_", "dim=-1, dtype=_")
+_SOFTMAX_LAYERS = ("torch.nn.Softmax(-1)", "torch.nn.Softmax(dim=-1)")
+_SOFTMAX = (
+    *(f"{layer}(S)" for layer in _SOFTMAX_LAYERS),
+    *(f"{softmax}(S, {dim})" for softmax in ("torch.softmax", "torch.nn.functional.softmax") for dim in _LAST),
+    *(f"S.softmax({dim})" for dim in _LAST),
+)
 _WHERE_TO = "F.scaled_dot_product_attention"
 
 # Longer arguments get a line of their own.
@@ -69,7 +75,7 @@ class Reader:
             if scores is not None:
                 self.scores(scores)
                 return
-            inner = cast(node) or self._dropout(node)
+            inner = cast(self.script, node) or self._dropout(node)
             if inner is not None:
                 self.weights(inner)
                 return
@@ -90,7 +96,7 @@ class Reader:
             case ast.Call(func=ast.Attribute(value=inner, attr="masked_fill" | "masked_fill_"), args=[where, fill]):
                 self._filled(where, fill)
                 self.scores(inner)
-            case ast.Call() if (uncast := cast(node)) is not None:
+            case ast.Call() if (uncast := cast(self.script, node)) is not None:
                 self.scores(uncast)
             case _:
                 raise Other
@@ -191,29 +197,11 @@ class Reader:
         return self._value(name, scores=True)
 
     def _softmax(self, call: ast.Call) -> ast.expr | None:
-        """`F.softmax(x, dim=-1)` -> x."""
-        layer = self._softmax_layer(call.func)
-        dims = [word.value for word in (layer or call).keywords if word.arg == "dim"]
-        args = list(call.args)
-        if layer is not None and len(args) == 1 and not call.keywords:
-            scores = args.pop()
-            args = list(layer.args)
-        elif self.script.full_name(call.func) in _SOFTMAX and args:
-            scores = args.pop(0)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr == "softmax":
-            scores = call.func.value
-        else:
-            return None
-        known = {word.arg for word in call.keywords} <= {"dim", "dtype"}
-        if not known or len(dims + args) != 1 or number((dims + args)[0]) != -1:
-            raise Other
-        return scores
-
-    def _softmax_layer(self, function: ast.expr) -> ast.Call | None:
-        """`nn.Softmax(dim=-1)`, made here or as an attribute of `self`."""
-        if isinstance(function, ast.Call) and self.script.full_name(function.func) == "torch.nn.Softmax":
-            return function
-        return self._made(function, "torch.nn.Softmax") if is_self(function) else None
+        """`F.softmax(x, dim=-1)` -> x; also of a layer, made here or as an attribute of `self`."""
+        layer = self._made(call.func, "torch.nn.Softmax")
+        if layer is not None and like(self.script, layer, *_SOFTMAX_LAYERS) is not None:
+            return (like(self.script, call, "_(S)") or {}).get("S")
+        return (like(self.script, call, *_SOFTMAX) or {}).get("S")
 
     def _dropout(self, call: ast.Call) -> ast.expr | None:
         """`self.dropout(x)` or `F.dropout(x, ...)` -> x."""
