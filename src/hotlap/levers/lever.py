@@ -165,11 +165,6 @@ class Lever(ABC):
         return lever_title(self.spec())
 
 
-def script_sha256(run: Run) -> tuple[str, str] | None:
-    """(path, sha256) of the main script; None when the record does not know it."""
-    return next(iter(run.sources.items()), None)
-
-
 def set_on_purpose(run: Run, *switches: str) -> str | None:
     """Why a switch stays as it is: the script sets it itself, and behind a line of ours; None where it does not.
 
@@ -186,6 +181,6 @@ def set_on_purpose(run: Run, *switches: str) -> str | None:
 
 
 def behind_imports(run: Run, code: str, *, imports: str) -> Sequence[Edit]:
-    """One statement behind the imports of the main script; nothing where that is not known."""
-    script = script_sha256(run)
-    return () if script is None else (InsertAfterImports(site=top_of(*script), code=code, imports=imports),)
+    """One statement behind the imports of the main script, which is the first; nothing where that is not known."""
+    main = [top_of(path, sha256) for path, sha256 in run.sources.items()][:1]
+    return tuple(InsertAfterImports(site=site, code=code, imports=imports) for site in main)

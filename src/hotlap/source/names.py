@@ -97,7 +97,8 @@ class Names:
 
     def is_any(self, there: str, full_names: Collection[str]) -> bool:
         """`there` is surely one of these functions."""
-        return any_same(self.targets(there), full_names)
+        found = self.targets(there)
+        return bool(found) and all(any(same_object(target, name) for name in full_names) for target in found)
 
     def _name(self, binding: Binding) -> str:
         found = self._present(binding)
@@ -131,11 +132,6 @@ def same_object(one: str, other: str) -> bool:
     """Two full names of one thing: hotlap's public names are also those of the modules that have them."""
     first, second = one.split("."), other.split(".")
     return first == second or (first[0] == second[0] == "hotlap" and first[-1] == second[-1] and first[-1] != "hotlap")
-
-
-def any_same(found: Collection[str], full_names: Collection[str]) -> bool:
-    """All that a name may stand for is among these."""
-    return bool(found) and all(any(same_object(target, name) for name in full_names) for target in found)
 
 
 def bound(node: ast.AST) -> tuple[str, ...]:
