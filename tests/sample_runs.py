@@ -5,6 +5,7 @@ import random
 from collections.abc import Mapping
 
 from hotlap.record import CallSite, LoaderFacts, Machine, Number, OptimizerFacts, Phase, Run, Status
+from hotlap.record.spans import PHASES, Step, excerpt
 
 SCRIPT = "/home/ada/digits/digits.py"
 SHA = "9f2c1e0b7a54d3f6" * 4
@@ -35,6 +36,7 @@ def run_with(
     }
     return Run(
         status=Status.COMPLETE,
+        excerpt=excerpt(_steps(phase_s, num_steps)),
         versions=VERSIONS,
         device=device,
         num_threads=2,
@@ -54,6 +56,20 @@ def run_with(
         rss_peak_bytes=612 << 20,
         probe_s=0.000012,
     )
+
+
+def _steps(phase_s: Mapping[Phase, tuple[float, ...]], num_steps: int) -> list[Step]:
+    """One phase after the other, and at the end of a step what is in none."""
+    found: list[Step] = []
+    now = 0.0
+    for i in range(num_steps):
+        begin, pieces = now, []
+        for phase, seconds in phase_s.items():
+            if phase is not Phase.OTHER:
+                pieces.append((PHASES.index(phase), now, now + seconds[i], seconds[i]))
+            now += seconds[i]
+        found.append(Step(number=20 + i, begin=begin, end=now, recorded=True, pieces=pieces))
+    return found
 
 
 def _divided(step_s: float, *, input_s: float) -> dict[Phase, float]:

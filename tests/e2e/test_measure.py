@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,80 @@ def test_a_slow_data_set_is_found_and_all_reports_are_written(tmp_path: Path) ->
     assert study.state is State.COMPLETE
     assert study.findings[0].code == "input-bound"
     assert {"input", "optimizer"} <= {ceiling.name for ceiling in study.ceilings}
-    assert len(study.baseline[0].step_s) == 40
+    run = study.baseline[0]
+    assert len(run.step_s) == 40
+    assert run.excerpt is not None
+    assert len(run.excerpt.ends_s) == 24
+    first = run.step_index.index(run.excerpt.first)
+    assert run.excerpt.ends_s == pytest.approx(list(accumulate(run.step_s[first:]))[:24])
     assert load(tmp_path / "s.json", Study) == study
     assert "<svg" in (tmp_path / "s.html").read_text()
     assert "input-bound" in (tmp_path / "s.md").read_text()
     assert script.read_bytes() == before
     assert names(tmp_path) == {"late_items.py", ".hotlap", "s.json", "s.html", "s.md"}
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
+    folder = tmp_path_factory.mktemp("killed")
+    place("killed.py", folder)
+    return folder, hotlap("measure", "--quick", "killed.py", "60", cwd=folder)
+
+
+def test_of_a_training_that_was_killed_all_is_told_that_was_measured_until_then(
+    killed: tuple[Path, "subprocess.CompletedProcess[str]"],
+) -> None:
+    folder, done = killed
+    assert done.returncode == 3
+    told = "it was ended by SIGKILL after 60 training steps, in or after a backward pass; the system kills like that"
+    assert f"killed.py failed: {told}" in done.stderr
+    assert "Time per step" in done.stdout
+    run = study_in(folder).baseline[0]
+    assert run.status is Status.KILLED
+    assert run.step_index == tuple(range(20, 60)), "without the warm-up"
+    assert all(step_s > 0.06 for step_s in run.step_s[-14:])
+    for i, step_s in enumerate(run.step_s):
+        assert sum(parts[i] for parts in run.phase_s.values() if parts) == pytest.approx(step_s)
+    assert run.loaders
+    assert run.num_samples == (4,) * 40
+    assert run.excerpt is not None
+    assert run.excerpt.first + len(run.excerpt.ends_s) == 60
+    (page,) = folder.glob(".hotlap/*/report.html")
+    assert "ended by SIGKILL" in page.read_text()
+
+
+def test_the_exported_trace_holds_the_spans_of_steps_as_they_went(
+    killed: tuple[Path, "subprocess.CompletedProcess[str]"],
+) -> None:
+    folder, _ = killed
+    done = hotlap("show", "--perfetto", "trace.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "trace.json was written" in done.stderr
+    run = study_in(folder).baseline[0]
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    spans = [one for one in events if one["ph"] == "X"]
+    steps = [one for one in spans if one["name"].startswith("step ")]
+    assert [one["name"] for one in steps] == [f"step {number}" for number in range(36, 60)]
+    for i, step in enumerate(steps, 16):
+        begin, end = step["ts"], step["ts"] + step["dur"]
+        assert step["dur"] == pytest.approx(1e6 * run.step_s[i])
+        within = [one for one in spans if one not in steps and begin - 0.01 <= one["ts"] < end - 0.01]
+        order = [one["name"] for one in sorted(within, key=lambda one: one["ts"]) if one["name"] != "other"]
+        assert order == ["input", "optimizer", "forward", "backward", "optimizer"]
+        assert sum(one["dur"] for one in within) == pytest.approx(step["dur"])
+        for phase, parts in run.phase_s.items():
+            lasted = sum(one["dur"] for one in within if one["name"] == phase)
+            assert lasted == pytest.approx(1e6 * parts[i] if parts else 0.0, abs=0.01)
+
+
+def test_a_training_for_real_that_is_killed_at_once_is_told_as_well(tmp_path: Path) -> None:
+    place("killed.py", tmp_path)
+    done = hotlap("measure", "--full", "killed.py", "60", cwd=tmp_path)
+    assert done.returncode == -signal.SIGKILL
+    assert "ended by SIGKILL" in done.stderr
+    run = study_in(tmp_path).baseline[0]
+    assert run.status is Status.KILLED
+    assert run.step_index[-1] == 59
 
 
 def test_a_module_is_measured_and_compared_with_itself(

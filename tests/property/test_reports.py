@@ -7,7 +7,7 @@ import hypothesis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hotlap.record import Interval, Phase, Prediction, Run, Status, Study
+from hotlap.record import Excerpt, Interval, Phase, Prediction, Run, Status, Study
 from hotlap.report import charts, devices, html, lanes, markdown, terminal
 from tests.property.test_record import values
 
@@ -33,8 +33,9 @@ def test_any_study_is_shown(study: Study) -> None:
     loss=st.lists(st.none() | numbers, max_size=8).map(tuple),
     low=numbers,
     high=numbers,
+    excerpt=values(Excerpt),
 )
-@example(step_s=(0.0,), phase_s={}, loss=(), low=5e-324, high=1.0)
+@example(step_s=(0.0,), phase_s={}, loss=(), low=5e-324, high=1.0, excerpt=Excerpt(first=0, ends_s=(), spans=()))
 @settings(max_examples=100)
 def test_any_number_is_drawn_or_left_out(
     step_s: tuple[float, ...],
@@ -42,8 +43,9 @@ def test_any_number_is_drawn_or_left_out(
     loss: tuple[float | None, ...],
     low: float,
     high: float,
+    excerpt: Excerpt,
 ) -> None:
-    run = Run(status=Status.COMPLETE, step_s=step_s, phase_s=phase_s, loss=loss)
+    run = Run(status=Status.COMPLETE, step_s=step_s, phase_s=phase_s, loss=loss, excerpt=excerpt)
     picture = lanes.timeline(run, run)
     blocks = [block for lane in picture.before.lanes for block in lane.blocks] if picture else []
     assert all(0 <= block.x <= 100 and 0 <= block.width <= 100 for block in blocks)

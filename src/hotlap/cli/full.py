@@ -64,7 +64,7 @@ class _Watching:
         if self._first is None and self._whole.progress.steps:
             self._first = (time.monotonic(), self._whole.progress.steps)
         run = self._whole.partial()
-        if run is not None:
+        if run is not None and run.step_s:
             self._note(run)
             # The training goes on, whatever becomes of our files.
             with contextlib.suppress(UserError):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotlap.cli import words
-from hotlap.errors import UserError
+from hotlap.errors import NoSteps, ScriptFailed, UserError
 
 if TYPE_CHECKING:
     from hotlap.cli.target import Target
@@ -103,6 +103,9 @@ def _measure(args: argparse.Namespace, aim: "Target", cwd: Path) -> int:
         except KeyboardInterrupt:
             bench.study = replace(bench.study, state=State.INTERRUPTED)
             code = 130
+        except (ScriptFailed, NoSteps):
+            bench.finish()  # with what was measured until then
+            raise
     bench.finish()
     return code
 

@@ -307,7 +307,7 @@ def hand_out(args: argparse.Namespace, study: "Study") -> None:
 
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse before anything runs what could not be written at the end."""
-    check_writable([getattr(args, name, None) for name in ("json", "html", "markdown", "gpu_timeline")])
+    check_writable([getattr(args, name, None) for name in ("json", "html", "markdown", "gpu_timeline", "perfetto")])
 
 
 def check_writable(paths: Sequence[str | None]) -> None:

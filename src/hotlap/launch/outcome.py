@@ -11,7 +11,9 @@ from typing import TypeVar
 from hotlap.errors import RecordError
 from hotlap.launch import ranks
 from hotlap.launch.workplace import Workplace
-from hotlap.record import RankLog, Run, Status, load
+from hotlap.record import Phase, RankLog, Run, Status, load
+from hotlap.record.progress import Progress
+from hotlap.record.spans import SpanRing, with_steps
 from hotlap.units import plural
 
 T = TypeVar("T")
@@ -19,13 +21,20 @@ T = TypeVar("T")
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
 _LIBRARY = re.compile(r"(?:site|dist)-packages|/lib/python\d|/hotlap/probe/")
 
+_BEGUN = {
+    Phase.INPUT: "drawing a batch",
+    Phase.FORWARD: "a forward pass",
+    Phase.BACKWARD: "a backward pass",
+    Phase.OPTIMIZER: "an optimizer's step",
+}
+
 # What the user is shown of a script's output.
 _SHOWN = 8000
 
 
 def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: str, stderr: str) -> Run:
     """The Run of an ended process. `status`: what the parent decided (HUNG, LAPSED); None if it let it run."""
-    run = recorded(place.out)
+    run = left(place.out)
     seen = run is not None
     if run is None:
         run = Run(status=Status.SILENT, arms=place.plan.arms, always=place.plan.always, seed=place.plan.seed)
@@ -36,7 +45,7 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
     if status is not None:
         return replace(run, status=status, error=_sentence(status, place), exit_code=None)
     if exit_code < 0:
-        error = killed_by(-exit_code) + _place_of_death(stderr)
+        error = killed_by(-exit_code, _place_of_death(stderr) + reached(place.progress))
         return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
     if exit_code > 0 or run.status is Status.CRASHED:
         error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
@@ -56,9 +65,24 @@ def recorded(out: Path) -> Run | None:
     return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
 
 
-def on_the_way(out: Path) -> Run | None:
-    """The record that the process wrote last while it trained."""
-    return next(iter(_completed(out, "partial-*.json")), None)
+def left(out: Path) -> Run | None:
+    """As `recorded`; where nobody came to its end, what a process wrote last while it trained, and its last spans."""
+    run = recorded(out)
+    if run is not None and run.step_s:
+        return run
+    partial = next(iter(_completed(out, "partial-*.json")), None)
+    rings = [steps for path in out.glob("spans-*") if (steps := SpanRing(path).steps())]
+    if partial is None or not rings:
+        return partial or run
+    return with_steps(partial, max(rings, key=lambda steps: steps[-1].end))
+
+
+def reached(progress: Progress) -> str:
+    """ " after 2 training steps, in or after a backward pass": what had been begun last is known of one that trains
+    alone. Empty where no step was made."""
+    phase = progress.reached if progress.processes == 1 else None
+    begun = "" if phase is None else f", in or after {_BEGUN[phase]}"
+    return f" after {plural(progress.steps, 'training step')}{begun}" if progress.steps else ""
 
 
 def _completed(out: Path, names: str) -> list[Run]:
@@ -90,14 +114,14 @@ def _sentence(status: Status, place: Workplace) -> str:
     return f"it made {plural(steps, 'training step')} and then none for too long"
 
 
-def killed_by(number: int) -> str:
-    """What is said of a process that a signal ended."""
+def killed_by(number: int, where: str = "") -> str:
+    """What is said of a process that a signal ended; `where` with its comma or space."""
     try:
         name = signal.Signals(number).name
     except ValueError:
         name = f"signal {number}"
     hint = "; the system kills like that when memory runs out" if number == signal.SIGKILL else ""
-    return f"it was ended by {name}{hint}"
+    return f"it was ended by {name}{where}{hint}"
 
 
 def _place_of_death(stderr: str) -> str:

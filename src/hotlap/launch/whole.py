@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from hotlap.errors import RecordError, UserError
-from hotlap.launch.outcome import killed_by, on_the_way, recorded
+from hotlap.launch.outcome import killed_by, left, reached
 from hotlap.launch.readable import readable
 from hotlap.launch.workplace import probe_environment
 from hotlap.record import Plan, Run, Status, load, save
@@ -140,7 +140,7 @@ class WholeRun:
 
     def outcome(self, exit_code: int) -> Run:
         """The Run of a command that has ended."""
-        run = self._recorded()
+        run = left(self.out)
         if run is None:
             told = self.out / "no-probe"
             why = (
@@ -150,18 +150,14 @@ class WholeRun:
             )
             run = Run(status=Status.SILENT, error=why, exit_code=exit_code)
         if exit_code < 0:
-            return replace(run, status=Status.KILLED, error=killed_by(-exit_code), exit_code=exit_code)
+            error = killed_by(-exit_code, reached(self.progress))
+            return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
         if exit_code > 0:
             error = run.error or f"it left with exit code {exit_code}"
             return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
         if run.status is Status.SILENT:
             return run
         return replace(run, status=Status.COMPLETE, error=None, exit_code=0)
-
-    def _recorded(self) -> Run | None:
-        """The last record; one that was written on the way where the process could not write more."""
-        run = recorded(self.out)
-        return run if run is not None and run.step_s else on_the_way(self.out) or run
 
 
 @contextlib.contextmanager

@@ -14,8 +14,9 @@ from typing import Any
 
 from hotlap.probe.aside import Aside, Stretch
 from hotlap.record import Phase
+from hotlap.record import spans as record
 
-PHASES = tuple(Phase)
+PHASES = record.PHASES
 INPUT, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, SYNC, OTHER = range(len(PHASES))
 
 # Intervals that belong to a phase and mean more than that.
@@ -48,8 +49,8 @@ _MOST_PIECES = 2**17
 _LATEST = 2**10
 
 
-@dataclass(slots=True)
-class Lap:
+@dataclass(slots=True, kw_only=True)
+class Lap(record.Step):
     """One step, as it was read."""
 
     spent: list[float] = field(default_factory=lambda: [0.0] * len(PHASES))
@@ -58,10 +59,6 @@ class Lap:
     """Of these, in a stretch without training; None if there was none."""
     losses: list[Any] = field(default_factory=list)
     """Scalars that backward was called on: floats, or tensors that still live on a device."""
-    num_samples: int | None = None
-    num_updates: int = 0
-    num_forwards: int = 0
-    epoch_started: bool = False
 
 
 class Clock:
@@ -181,8 +178,9 @@ class _Reader:
         self._lap = Lap()
         self._outer: list[tuple[float, float, float]] = []
         """(begin, end, seconds) of what lies in no other interval of the lap yet."""
-        self._pieces: list[tuple[float, float, int | None, float]] = []
-        """(begin, end, phase or None for our own, seconds without what lies within) of the lap."""
+        self._pieces: list[record.Piece] = []
+        self._summed = False
+        """Of the lap: they are not all that it was made of."""
         self._aside = Aside()
 
     def read(self, tape: list[Any]) -> list[Lap]:
@@ -209,12 +207,12 @@ class _Reader:
             seconds -= outer.pop()[2]
         outer.append((begin, end, end - begin))
         if what == OWN:
-            self._pieces.append((begin, end, None, seconds))
+            self._pieces.append((record.OWN, begin, end, seconds))
             return
         phase = _PHASE_OF[what]
         self.num_of[what] += 1
         self._lap.spent[phase] += seconds
-        self._pieces.append((begin, end, phase, seconds))
+        self._pieces.append((phase, begin, end, seconds))
         self._lap.num_forwards += phase == FORWARD
         if what >= DRAW:
             self._note_kind(what, begin, end)
@@ -247,19 +245,24 @@ class _Reader:
         found = self._aside.take()
         if found is not None:
             lap.aside = Stretch(self._within(found.begin, found.end), found.num_looks, found.num_samples)
-        self._begin, self._lap, self._outer, self._pieces = end, Lap(), [], []
+        lap.begin, lap.end, lap.pieces = self._begin, end, self._pieces
+        if self._summed:
+            own = (record.OWN, nan, nan, end - self._begin - sum(lap.spent))
+            lap.pieces = [*((phase, nan, nan, part) for phase, part in enumerate(lap.spent)), own]
+        self._begin, self._lap, self._outer, self._pieces, self._summed = end, Lap(), [], [], False
         return lap
 
     def _add_up(self) -> None:
         """The lap is a long one: keep no more of what is over than its sums."""
+        self._summed = True
         begin, end = self._aside.so_far()
-        pieces = [piece for piece in self._pieces if piece[0] >= begin]
-        early = [piece for piece in pieces[:-_LATEST] if piece[1] <= end]
-        late = [piece for piece in pieces[:-_LATEST] if piece[1] > end] + pieces[-_LATEST:]
-        seconds: dict[int | None, float] = {}
-        for _, _, phase, part in early:
-            seconds[phase] = seconds.get(phase, 0.0) + part
-        self._pieces = [(begin, end, phase, part) for phase, part in seconds.items()] + late
+        pieces = [piece for piece in self._pieces if piece[1] >= begin]
+        early = [piece for piece in pieces[:-_LATEST] if piece[2] <= end]
+        late = [piece for piece in pieces[:-_LATEST] if piece[2] > end] + pieces[-_LATEST:]
+        seconds: dict[int, float] = {}
+        for what, _, _, part in early:
+            seconds[what] = seconds.get(what, 0.0) + part
+        self._pieces = [(what, begin, end, part) for what, part in seconds.items()] + late
         outer = self._outer[:-_LATEST]
         if outer:
             whole = (outer[0][0], outer[-1][1], sum(part for _, _, part in outer))
@@ -269,10 +272,10 @@ class _Reader:
         """Seconds by phase of a stretch of the lap."""
         spent = [0.0] * len(PHASES)
         rest = end - begin
-        for piece_begin, piece_end, phase, seconds in self._pieces:
+        for what, piece_begin, piece_end, seconds in self._pieces:
             if piece_begin >= begin and piece_end <= end:
                 rest -= seconds
-                if phase is not None:
-                    spent[phase] += seconds
+                if what != record.OWN:
+                    spent[what] += seconds
         spent[OTHER] += max(0.0, rest)
         return spent

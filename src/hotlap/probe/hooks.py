@@ -17,6 +17,12 @@ from hotlap.probe import collectives, device, seeds, unseen
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import Phase
+from hotlap.record.progress import REACHED
+
+# As the words of the progress have them.
+_INPUT, _FORWARD, _BACKWARD, _OPTIMIZER = (
+    1 + phase for phase in (phases.INPUT, phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER)
+)
 
 
 def install(session: Session, patch: Patch) -> None:
@@ -46,7 +52,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     of `_call_impl` (about 2 us each), while this adds one branch to the inner calls.
     """
     call = torch.nn.Module.__call__
-    clock, script = session.clock, session.script
+    clock, script, words = session.clock, session.script, session.words
     now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
 
@@ -58,6 +64,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
         if clock.where == phases.DRAW:
             return call(self, *args, **kwargs)
         session.in_forward = True
+        words[REACHED] = _FORWARD
         before = clock.where
         clock.where = what = phases.TRAIN if self.training and is_grad_enabled() else phases.LOOK
         begin = now()
@@ -76,7 +83,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
 
 
 def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    clock = session.clock
+    clock, words = session.clock, session.words
     now, note = clock.now, clock.note
 
     books, what = session.collectives, "the communication within backward passes"
@@ -90,6 +97,7 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
                 return function(*args, **kwargs)
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             session.in_backward = True
+            words[REACHED] = _BACKWARD
             stop_listening = listen(roots) if books.hidden else None
             before, clock.where = clock.where, phases.BACKWARD
             begin = now()
@@ -148,7 +156,7 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
 
     Names of a function around them, not attributes of an object: this runs in every step, and those are read faster.
     """
-    clock, marker, evidence = session.clock, session.marker, session.plan.evidence
+    clock, marker, evidence, words = session.clock, session.marker, session.plan.evidence, session.words
     now, note = clock.now, clock.note
     depth, outermost, where, begin = 0, 0, phases.OTHER, 0.0
 
@@ -162,6 +170,7 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
         if depth > 1:
             return None
         outermost = id(optimizer)
+        words[REACHED] = _OPTIMIZER
         if clock.where != phases.STEP:  # it is where a step ended in an exception, or where torch has wrapped one twice
             where = clock.where
         clock.where = phases.STEP
@@ -275,12 +284,13 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     start = DataLoader.__iter__
     script = session.script
     replay = session.guard.around(next_batch, script.replayed, "the replay of batches")
-    clock = session.clock
+    clock, words = session.clock, session.words
     now, note, tape = clock.now, clock.note, clock.tape
 
     def __next__(self: Any) -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
             return next_batch(self)
+        words[REACHED] = _INPUT
         before, clock.where = clock.where, phases.DRAW
         begin = now()
         try:

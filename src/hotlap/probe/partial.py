@@ -1,4 +1,5 @@
-"""What is known so far, written now and then while a long run goes on: a record that survives `kill -9`."""
+"""What is known so far, written now and then while a run goes on: with the last spans (`hotlap.record.spans`) it is
+what is left after a `kill -9`."""
 
 import time
 from typing import TYPE_CHECKING
@@ -9,8 +10,8 @@ from hotlap.record import Status, save
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
-# The first one early, because scripts fail early.
-_FIRST_S = 5.0
+# The first one at once, because scripts fail early; the second, which can tell more, soon.
+_SECOND_S = 5.0
 _EVERY_S = 30.0
 # Writing may take this part of the time, 1 in so many.
 _SHARE = 500
@@ -21,22 +22,16 @@ class Partial:
 
     def __init__(self, session: "Session") -> None:
         self._session = session
-        self._next_s: float | None = None
-        self._read = False
+        self._next_s = 0.0
 
-    def step_ended(self, _: int) -> None:
-        """A step is over."""
+    def step_ended(self, step: int) -> None:
+        """Step number `step`, from 0, is over."""
         now_s = time.perf_counter()
-        if self._next_s is None:
-            self._next_s = now_s + _FIRST_S
-        elif now_s >= self._next_s and not self._read:
-            self._session.read_now()  # that comes when all were told of this step, so the record is written at the next
-            self._read = True
-        elif self._read:
-            self._read = False
-            self._write()
-            took_s = time.perf_counter() - now_s
-            self._next_s = now_s + max(_EVERY_S, _SHARE * took_s)
+        if not step or now_s < self._next_s:
+            return
+        self._write()
+        took_s = time.perf_counter() - now_s
+        self._next_s = now_s + (max(_EVERY_S, _SHARE * took_s) if self._next_s else _SECOND_S)
 
     def _write(self) -> None:
         """Errors (a full disk) must not reach the training; the next try may succeed."""

@@ -14,6 +14,7 @@ from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
 from hotlap.probe.sites import users_sources
 from hotlap.record import OptimizerFacts, Run, Status, save
+from hotlap.record.spans import excerpt
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -80,6 +81,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         probe_s=_cost_s(session),
         not_installed=tuple(dict.fromkeys(session.arms.not_installed)),
         notes=tuple(dict.fromkeys(notes)),
+        excerpt=excerpt(session.ring.steps()) if last and session.ring is not None and len(plan.arms) == 1 else None,
         **session.ledger.columns(measured=session.measured, evidence=plan.evidence),
         **seen,
     )

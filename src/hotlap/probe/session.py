@@ -1,5 +1,7 @@
 """One training process under a plan: hears the hooks, closes each step, and says when all is recorded."""
 
+import contextlib
+import os
 import sys
 import time
 import weakref
@@ -36,6 +38,7 @@ from hotlap.probe.turn import Token
 from hotlap.probe.windows import Windows
 from hotlap.record import Plan, Status
 from hotlap.record.progress import STEPS, STOP, Progress
+from hotlap.record.spans import SpanRing
 
 # Batches drawn before the first step may have been looked at only; from here on each step draws its own.
 _SECOND_STEP = 2
@@ -43,10 +46,6 @@ _SECOND_STEP = 2
 # Between two looks up from the road, for watches that want to be called: about so long, at most so many steps.
 _LOOK_S = 0.05
 _MOST_UNSEEN = 256
-
-# Steps whose events wait to be read, about a kilobyte each. A window is read when it is over, and costs the steps in it
-# nothing; a whole run is read as it goes on.
-_MOST_UNREAD = 4096
 
 _MEASURING = "the measurement of steps"
 # Without these there are no steps.
@@ -87,20 +86,22 @@ class Session:
         """Seconds spent in our own affairs at the ends of steps."""
         self.out = Path(plan.out)
         self._progress = Progress(self.out / "progress")
-        self._words = self._progress.words
+        self.words = self._progress.words
         self._token = Token(plan.turn)
         self._nudge = Nudge(plan.nudge) if plan.nudge else None
         self._went_backward = False
         self._until = 0
         """Number of the step at whose end we look up; until then the clock only writes."""
         self._sure_until = 0
-        """Number of the step at whose end something must be decided, which takes reading what the clock wrote."""
+        """Number of the step at whose end something must be decided."""
         self._looked = (time.perf_counter(), 0)
         self._read = 0
         """Steps whose events were read."""
         self._undrained = 0
         """Recorded steps since the device and the host last met."""
         self._first_step_at: float | None = None
+        self.ring: SpanRing | None = None
+        """The last spans, for whoever reads them when this process is gone."""
         # A watch's window is to begin or end, as soon as we are outside of torch's own calls.
         self.due = self._wait_for_turn = self._in_window = False
         for name in _STEPS_NEED:
@@ -174,32 +175,30 @@ class Session:
             return
         self.clock.note((phases.LAP, now, now))
         self.steps = steps = self.steps + 1
-        words = self._words
+        words = self.words
         words[STEPS] = steps
         if steps >= self._until or 0 < words[STOP] <= steps + 1:
             self._decide()
 
     def _decide(self) -> None:
-        """Look up between two steps; where something is to be decided, read what the clock wrote. Not a part of any
-        step."""
+        """Look up between two steps: read what the clock wrote, and decide what comes next. Not a part of any step."""
         begun = self.clock.now()
         if self._first_step_at is None:
             self._note_first_step(begun)
         for told in self.windows.each_step:
             told(self.steps - 1)
-        if self._must_read(begun):
-            self.account(now=begun)
-            if self._nudge is not None:
-                self._nudge.apply(self.facts.parameters())
-            drawn_from = self.script.drawn()
-            if self._went_backward and self.steps < LOADERS_SEEN_BY:
-                self.facts.drawn_for_training(drawn_from)
-            if self.steps in (1, LOADERS_SEEN_BY):
-                self.facts.note_optimizers()
-            self._note_loops(drawn_from)
-            self._went_backward = False
-            self._go_on()
-            self.script.replaying = self.plan.free_input and self.schedule.warm
+        self.account(now=begun)
+        if self._nudge is not None:
+            self._nudge.apply(self.facts.parameters())
+        drawn_from = self.script.drawn()
+        if self._went_backward and self.steps < LOADERS_SEEN_BY:
+            self.facts.drawn_for_training(drawn_from)
+        if self.steps in (1, LOADERS_SEEN_BY):
+            self.facts.note_optimizers()
+        self._note_loops(drawn_from)
+        self._went_backward = False
+        self._go_on()
+        self.script.replaying = self.plan.free_input and self.schedule.warm
         self._until = min(self._sure_until, self.steps + self._affordable(begun))
         self.own_s += time.perf_counter() - begun
         if not self.plan.whole:
@@ -215,19 +214,6 @@ class Session:
             self._token.wait(self.ending.leave, warm=self.schedule.warm)
             self._looked = time.perf_counter(), self.steps
 
-    def _must_read(self, now: float) -> bool:
-        """Something is to be decided, or enough was written; until then reading would only cost."""
-        return (
-            self.steps >= self._sure_until
-            or self.steps - self._read >= _MOST_UNREAD
-            or self._progress.must_stop(self.steps)
-            or self.schedule.is_late(now - (self._first_step_at or now))
-        )
-
-    def read_now(self) -> None:
-        """Asked for between two steps: those made so far shall be in the ledger before the next one begins."""
-        self._sure_until = self.steps
-
     @collector_rests
     def account(self, *, now: float) -> None:
         """The steps that were made since the last look -> rows of the ledger."""
@@ -240,6 +226,9 @@ class Session:
                 self._record(lap, arm=move.arm, block=move.block)
             elif not self._in_window:
                 self.ledger.warm_up(lap.spent)
+            if self.ring is not None:
+                lap.number, lap.recorded = self._read, move.recorded
+                self.ring.add(lap)
             self._read += 1
             if not self._in_window:
                 schedule.advance(
@@ -336,6 +325,9 @@ class Session:
     def _note_first_step(self, now: float) -> None:
         self._first_step_at = now
         self.setup_s = parting.age_s()
+        if not self.plan.evidence:
+            with contextlib.suppress(OSError):  # a full disk
+                self.ring = SpanRing(self.out / f"spans-{os.getpid()}", begun=True)
         self.facts.imported.look()
         self.num_threads = torch.get_num_threads()
         self.script.group_made()

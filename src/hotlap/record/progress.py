@@ -4,8 +4,10 @@ import mmap
 import os
 from pathlib import Path
 
+from hotlap.record.moments import Phase
+
 # Words of eight bytes, then one byte a process.
-STEPS, _ARM, STOP, _PROCESSES = range(4)
+STEPS, _ARM, STOP, _PROCESSES, REACHED = range(5)
 _LEFT_AT = 64
 _LEFT, _DONE = 1, 2
 
@@ -39,8 +41,9 @@ class Progress:
         finally:
             os.close(descriptor)
         self.words = memoryview(self._map)[:_LEFT_AT].cast("Q")
-        """CHILD, in every step, for speed: it writes the steps made into STEPS, and is to end with a step behind which
-        `0 < words[STOP] <= steps + 1`. (An item of a view costs a third of packing a struct, and a call as much again.)
+        """CHILD, in every step, for speed: it writes the steps made into STEPS, the phase that it begins into REACHED
+        (its place in `Phase`, from 1), and is to end with a step behind which `0 < words[STOP] <= steps + 1`. (An item
+        of a view costs a third of packing a struct, and a call as much again.)
         """
 
     @property
@@ -51,6 +54,11 @@ class Progress:
     @steps.setter
     def steps(self, value: int) -> None:
         self.words[STEPS] = value
+
+    @property
+    def reached(self) -> Phase | None:
+        """INPUT, FORWARD, BACKWARD or OPTIMIZER: what was begun last; None where nothing was."""
+        return tuple(Phase)[self.words[REACHED] - 1] if self.words[REACHED] else None
 
     @property
     def arm(self) -> int:

@@ -38,20 +38,21 @@ class Span:
     """What one part of the machine did from one moment to another."""
 
     lane: str
-    """ "loader", "host", "device", "copies", "network"."""
+    """ "loader", "host", "device", "copies", "network"; "stream 7" where several compute."""
     phase: Phase
     begin_s: float
-    """From the begin of the step at which the spans start."""
+    """From the begin of the step at which the spans start. On one lane a span may lie within another."""
     end_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """Successive steps as they really went, where the moments are known (in a trace)."""
+    """Some successive steps as they really went."""
 
     first: int
-    """Index into (S,) of its first step."""
-    num_steps: int
+    """Number of its first step in the training, from 0; of a trace, in that."""
+    ends_s: tuple[float, ...]
+    """At which its steps end, from the begin of the first; hotlap's own work is in no step's time."""
     spans: tuple[Span, ...]
 
 
@@ -196,7 +197,9 @@ class Run:
     calls: CallFacts | None = None
     what_ifs: tuple[WhatIf, ...] = ()
     excerpt: Excerpt | None = None
-    """None where only the lengths of phases were recorded, not when they came."""
+    """Of a script that was killed its last steps, else usual ones; None where none was seen whole."""
+    from_trace: bool = False
+    """Read from a profiler's trace: of where and how it was made only that tells."""
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""

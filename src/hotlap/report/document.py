@@ -128,7 +128,7 @@ def ceilings(study: Study) -> Section:
     )
     run = story.timed(study)
     none = "Not measured."
-    if run is not None and run.excerpt is not None:
+    if run is not None and run.from_trace:
         few = len(run.step_s) < _FEWEST_BOUNDED
         none = "Fewer than three steps are too few for bounds." if few else "Nothing is found that would gain 1%."
     return Section(name="ceilings", title="Upper bounds", lead="" if rows else none, rows=rows)

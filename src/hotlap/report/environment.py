@@ -11,7 +11,7 @@ from hotlap.units import duration, size
 def rows(study: Study) -> tuple[tuple[str, str], ...]:
     """Name and value; what is not known says so."""
     run = timed(study)
-    if run is not None and run.excerpt is not None:
+    if run is not None and run.from_trace:
         return tuple(_trace(study, run))
     return (*_study(study), *(_run(run) if run else ()), *(_machine(study.machine) if study.machine else ()))
 

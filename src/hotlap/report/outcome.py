@@ -97,6 +97,8 @@ def _measured(study: Study, run: Run) -> Conclusion:
     sentence = " ".join(filter(None, parts)) or "No rule found a bottleneck."
     if study.state is State.INTERRUPTED:
         sentence += " The study was stopped before its end."
+    if run.status in (Status.CRASHED, Status.KILLED) and run.error:
+        sentence += f" This is what was measured until the script failed: {run.error.rstrip('.')}."
     return Conclusion(outcome=Outcome.MEASURED, title=f"{duration(run.median_step_s())} a step", sentence=sentence)
 
 

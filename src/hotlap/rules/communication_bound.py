@@ -67,7 +67,7 @@ def _sent_buffers(run: Run) -> str:
 
 def _waits(run: Run) -> str:
     """Of one trace nobody knows when the others came."""
-    alone = not run.ranks and run.excerpt is not None
+    alone = not run.ranks and run.from_trace
     return "; it holds waiting for the slowest of them, which the traces of all ranks would tell" if alone else ""
 
 

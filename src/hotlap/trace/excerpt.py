@@ -44,7 +44,8 @@ def drawn(trace: Trace, rows: Mask, edges: Floats, host: Host, found: Timeline, 
     lengths = edges[count:] - edges[:-count]
     first = int(np.argmin(np.abs(lengths - count * median(np.diff(edges)))))
     begin, end = float(edges[first]), float(edges[first + count])
-    return Excerpt(first=first, num_steps=count, spans=tuple(_spans(lanes, begin, end)))
+    ends_s = tuple((edges[first + 1 : first + count + 1] - begin).tolist())
+    return Excerpt(first=first, ends_s=ends_s, spans=tuple(_spans(lanes, begin, end)))
 
 
 def _computing(trace: Trace, rows: Mask, launched: Launched) -> Lanes:

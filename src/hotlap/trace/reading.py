@@ -101,6 +101,7 @@ def reading(trace: Trace) -> Reading:
         rank=trace.rank or 0,
         world_size=trace.world_size,
         excerpt=excerpt.drawn(trace, rows, edges, host, found, launched),
+        from_trace=True,
         notes=(f"Steps were told apart by {told.how}.", *_others(trace, work, edges), *trace.notes),
     )
     return Reading(

@@ -65,7 +65,7 @@ def _change(ratio: Interval, limit: float | None) -> Change:
 def _level(study: Study, name: str) -> batches.Level | None:
     """None for a recorded trace of very few steps: what changed on the device says something all the same."""
     found = batches.level(study.baseline[0].step_s) if study.baseline else None
-    if found is None and not (study.baseline and study.baseline[0].excerpt):
+    if found is None and not (study.baseline and study.baseline[0].from_trace):
         raise UserError(f"{name} holds too few steps to compare. Measure more of them.")
     return found
 

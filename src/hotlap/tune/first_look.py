@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
-from hotlap.record import Plan, Run, Status
+from hotlap.record import Plan, Purpose, Run, Status
 from hotlap.search import Options, StudyLog
 
 # Fewer steps than this cannot be told from chance.
@@ -40,7 +41,13 @@ def first_look(log: StudyLog, plan: Plan) -> Run:
         # A short script, or a slow one: throw away less.
         log.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
         (run,) = log.runs([replace(plan, warmup=min(_SHORT_WARMUP, plan.warmup))], limit_s=limit_s)
-    run = _usable(run, options)
+    try:
+        run = _usable(run, options)
+    except (ScriptFailed, NoSteps):
+        if run.step_s and log.study.purpose is Purpose.MEASURE:
+            log.change("baseline", baseline=(run,))
+            log.change("findings", findings=rules.check(run, log.machine))
+        raise
     if run.trains_again is not None and run.status is not Status.ENDED:
         log.warn(
             f"{options.title} trains in several parts, the next from {run.trains_again} on: times, gains and what the "
@@ -59,7 +66,7 @@ def _usable(run: Run, options: Options) -> Run:
     title = options.title
     if run.status in (Status.CRASHED, Status.KILLED):
         raise ScriptFailed(_crash_sentence(run, title, made), output=run.output)
-    if made == 0:
+    if made == 0 or run.status is Status.HUNG:
         raise NoSteps(_no_step_sentence(run, options), output=run.output)
     if len(run.step_s) < FEWEST_STEPS:
         raise NoSteps(
@@ -71,8 +78,10 @@ def _usable(run: Run, options: Options) -> Run:
 
 
 def _crash_sentence(run: Run, title: str, made: int) -> str:
-    where = f"after {made} training step{'s' * (made != 1)}" if made else "before its first training step"
-    sentence = f"{title} failed {where}: {(run.error or 'no reason recorded').rstrip('.')}."
+    where = f" after {made} training step{'s' * (made != 1)}" if made else " before its first training step"
+    if made and run.status is Status.KILLED:
+        where = ""  # the error says so, of the steps that were looked at closely as well
+    sentence = f"{title} failed{where}: {(run.error or 'no reason recorded').rstrip('.')}."
     if "EOFError" in run.output:
         sentence += (
             " It reads standard input, and hotlap runs it several times: give it a file, as in "

@@ -9,7 +9,9 @@ import pytest
 
 from hotlap.launch.outcome import outcome
 from hotlap.launch.workplace import Workplace
-from hotlap.record import Plan, Run, Status, save
+from hotlap.record import Phase, Plan, Run, Status, save
+from hotlap.record.progress import REACHED
+from hotlap.record.spans import SpanRing, Step
 from tests.sample_runs import run_with
 
 
@@ -69,6 +71,21 @@ def test_a_crash_before_the_probe_is_told_by_its_last_line(place: Workplace) -> 
 
 def test_a_crash_without_a_word_is_told_by_its_code(place: Workplace) -> None:
     assert end(place, exit_code=7).error == "it left with exit code 7"
+
+
+def test_what_a_killed_process_wrote_on_its_way_is_told_up_to_its_last_steps(place: Workplace) -> None:
+    save(replace(run_with(num_steps=2), status=Status.KILLED), place.out / "partial-0.json")
+    ring = SpanRing(place.out / "spans-1", begun=True)
+    for i in range(40):
+        ring.add(Step(number=i, begin=float(i), end=i + 1.0, recorded=i >= 20))
+    place.progress.steps = 40
+    place.progress.words[REACHED] = 1 + list(Phase).index(Phase.FORWARD)
+    run = end(place, exit_code=-signal.SIGKILL)
+    assert run.status is Status.KILLED
+    assert run.step_index == tuple(range(20, 40))
+    assert run.error is not None
+    assert "SIGKILL after 40 training steps, in or after a forward pass; " in run.error
+    assert end(place, recorded=run_with(), exit_code=-signal.SIGKILL).status is Status.COMPLETE
 
 
 def test_out_of_memory_is_what_a_kill_means_most_often(place: Workplace) -> None:

@@ -42,7 +42,7 @@ def test_tells_what_the_terminal_tells() -> None:
     words = " ".join(Page(html.render(samples.study_full())).words.split())
     for part in (
         "3.11x as fast",
-        "In the time of 4 steps of the baseline, 19 steps fit",
+        "In the time of 5 steps of the baseline, 24 steps fit",
         "at most 4.31x",
         "with and without cached-dataset",
         "no timing: the run took longer than it was given (60 s)",

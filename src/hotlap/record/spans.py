@@ -1,0 +1,220 @@
+"""The last spans of a process that trains, in a mapped file: it writes them, and they are there however it ends.
+
+A span is four doubles: (phase as a number, begin, end, seconds of it that lie in no span within it). Behind those of a
+step, which come in the order of their ends, stand two of the step's own.
+"""
+
+import mmap
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, pairwise
+from math import isnan, nan
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from hotlap.record.moments import Phase
+from hotlap.record.run import Excerpt, Run, Span
+
+PHASES = tuple(Phase)
+OWN = len(PHASES)
+"""In the place of a phase: hotlap's own work, which is in no step's time."""
+_OTHER = PHASES.index(Phase.OTHER)
+_BROUGHT, _STEP = OWN + 1, OWN + 2
+_RECORDED, _EPOCH = 1, 2
+"""Added to _STEP."""
+
+Piece = tuple[int, float, float, float]
+
+# Spans that a file holds: 1 MB, some thousand steps of few spans.
+_CAPACITY = 2**15
+_FIELDS = 4
+_BYTES = 8 * _FIELDS
+
+# Of a step with more spans only the sums are written.
+_MOST_SPANS = 1000
+# Of an excerpt: a rhythm shows in these.
+_MOST_STEPS = 24
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """One step as the file holds it. Seconds by the clock of the process."""
+
+    number: int = 0
+    """In the training, from 0."""
+    begin: float = nan
+    end: float = nan
+    recorded: bool = False
+    epoch_started: bool = False
+    pieces: Sequence[Piece] = ()
+    """In the order of their ends; begin and end are NaN where only their sums are known."""
+    num_samples: int | None = None
+    num_updates: int = 0
+    num_forwards: int = 0
+
+    def sums(self) -> list[float]:
+        """Seconds by phase, and at OWN hotlap's own."""
+        found = [0.0] * (OWN + 1)
+        for what, _, _, seconds in self.pieces:
+            found[what] += seconds
+        # Rounding must not make the rest negative.
+        found[_OTHER] += max(0.0, self.end - self.begin - sum(found))
+        return found
+
+    def length_s(self) -> float:
+        """Its time without hotlap's own."""
+        return sum(self.sums()[:OWN])
+
+
+class SpanRing:
+    """The file, in which the newest spans overwrite the oldest. `begun`: by the process that trains; else it is read.
+
+    Raises:
+        OSError: there is none, or no room for it.
+    """
+
+    def __init__(self, path: Path, *, begun: bool = False) -> None:
+        size = _BYTES * (1 + _CAPACITY)
+        descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if begun else 0), 0o600)
+        try:
+            if begun:
+                os.ftruncate(descriptor, size)
+                if hasattr(os, "posix_fallocate"):
+                    # Writing to a mapped page that has no room on the disk would end the training (SIGBUS).
+                    os.posix_fallocate(descriptor, 0, size)
+            self._map = mmap.mmap(descriptor, size)
+        finally:
+            os.close(descriptor)
+        self._count = memoryview(self._map)[:8].cast("Q")
+        """Spans written since the beginning."""
+
+    def add(self, step: Step) -> None:
+        """A step is over."""
+        pieces = step.pieces
+        if len(pieces) > _MOST_SPANS:
+            pieces = [(what, nan, nan, seconds) for what, seconds in enumerate(step.sums())]
+        what = _STEP + _RECORDED * step.recorded + _EPOCH * step.epoch_started
+        samples = nan if step.num_samples is None else step.num_samples
+        own = (_BROUGHT, samples, step.num_updates, step.num_forwards, what, step.begin, step.end, step.number)
+        data = array("d", [*chain.from_iterable(pieces), *own]).tobytes()  # of an iterator it would take twice as long
+        place = self._count[0] % _CAPACITY
+        begin, room = _BYTES * (1 + place), _BYTES * (_CAPACITY - place)
+        self._map[begin : begin + len(data[:room])] = data[:room]
+        self._map[_BYTES : _BYTES + len(data[room:])] = data[room:]
+        # Last: what is not counted was not written.
+        self._count[0] += len(data) // _BYTES
+
+    def steps(self) -> list[Step]:
+        """Those that are in it whole, the oldest first."""
+        count = self._count[0]
+        values = array("d", self._map[_BYTES:]).tolist()
+        values = values[: _FIELDS * count] if count < _CAPACITY else _turned(values, _FIELDS * (count % _CAPACITY))
+        found: list[Step] = []
+        pieces: list[Any] = []
+        brought: tuple[float, ...] = (nan, 0.0, 0.0)
+        for what, *told in zip(*[iter(values)] * _FIELDS, strict=True):
+            if what < _BROUGHT:
+                pieces.append((int(what), *told))
+            elif what == _BROUGHT:
+                brought = tuple(told)
+            else:
+                found.append(_step(int(what) - _STEP, told, pieces, brought))
+                pieces = []
+        return found if count <= _CAPACITY else found[1:]
+
+
+def _turned(values: list[float], place: int) -> list[float]:
+    return values[place:] + values[:place]
+
+
+def _step(flags: int, told: Sequence[float], pieces: list[Piece], brought: tuple[float, ...]) -> Step:
+    samples, updates, forwards = brought
+    return Step(
+        number=int(told[2]),
+        begin=told[0],
+        end=told[1],
+        recorded=bool(flags & _RECORDED),
+        epoch_started=bool(flags & _EPOCH),
+        pieces=pieces,
+        num_samples=None if isnan(samples) else int(samples),
+        num_updates=int(updates),
+        num_forwards=int(forwards),
+    )
+
+
+def excerpt(steps: Sequence[Step], *, last: bool = False) -> Excerpt | None:
+    """Successive recorded steps as they went, the `last` or those whose length is most usual; None without one.
+
+    Hotlap's own work is cut out of their time, as it is out of the time of each step.
+    """
+    usable = [one for one in steps if one.recorded and not any(isnan(piece[1]) for piece in one.pieces)]
+    if not usable:
+        return None
+    count = min(_MOST_STEPS, max(1, _MOST_SPANS // max(1, *(len(one.pieces) for one in usable))))
+    stretches = list(_stretches(usable, count))
+    usual = median(one.length_s() for one in usable)
+
+    def odd(stretch: Sequence[Step]) -> tuple[int, float]:
+        return -len(stretch), abs(sum(one.length_s() for one in stretch) - len(stretch) * usual)
+
+    chosen = stretches[-1] if last else min(stretches, key=odd)
+    begins = list(accumulate((one.length_s() for one in chosen), initial=0.0))
+    spans = (_spans(one, begin) for one, begin in zip(chosen, begins, strict=False))
+    return Excerpt(first=chosen[0].number, ends_s=tuple(begins[1:]), spans=tuple(chain.from_iterable(spans)))
+
+
+def _stretches(steps: Sequence[Step], count: int) -> Iterator[Sequence[Step]]:
+    """All of `count` successive steps, or as many as there are on end."""
+    breaks = [i for i, (one, after) in enumerate(pairwise(steps), 1) if after.number != one.number + 1]
+    for begin, end in pairwise([0, *breaks, len(steps)]):
+        for first in range(begin, max(begin, end - count) + 1):
+            yield steps[first : min(first + count, end)]
+
+
+def _spans(step: Step, begin_s: float) -> Iterator[Span]:
+    """Those of the training thread, the outer before those within it; what is in none is the script's own Python."""
+    own = [(begin, end) for what, begin, end, _ in step.pieces if what == OWN]
+
+    def moved(moment: float) -> float:
+        return begin_s + moment - step.begin - sum(min(end, moment) - begin for begin, end in own if begin < moment)
+
+    told = ((moved(begin), moved(end), PHASES[what]) for what, begin, end, _ in step.pieces if what != OWN)
+    at = begin_s
+    for begin, end, phase in sorted(told, key=lambda one: (one[0], -one[1])):
+        if begin > at:
+            yield Span(lane="host", phase=Phase.OTHER, begin_s=at, end_s=begin)
+        yield Span(lane="loader" if phase is Phase.INPUT else "host", phase=phase, begin_s=begin, end_s=end)
+        at = max(at, end)
+    if moved(step.end) > at:
+        yield Span(lane="host", phase=Phase.OTHER, begin_s=at, end_s=moved(step.end))
+
+
+def with_steps(run: Run, steps: Sequence[Step]) -> Run:
+    """A record that a process wrote on its way, with the steps that it has made since; a thinned one gets only how the
+    last ones went."""
+    shown = excerpt(steps, last=True)
+    made = [one for one in steps if one.recorded]
+    if not made or (run.long is not None and run.step_s):
+        return replace(run, excerpt=shown)
+    sums = [one.sums() for one in made]
+    seen = {what for one in made for what, *_ in one.pieces} | {_OTHER}
+    losses = dict(zip(run.step_index, run.loss, strict=True))
+    return replace(
+        run,
+        excerpt=shown,
+        long=None,
+        first_steps_s=tuple(one.length_s() for one in steps if one.number < made[0].number) or run.first_steps_s,
+        step_s=tuple(sum(one[:OWN]) for one in sums),
+        phase_s={phase: tuple(one[i] for one in sums) if i in seen else None for i, phase in enumerate(PHASES)},
+        arm=(0,) * len(made),
+        block=(0,) * len(made),
+        step_index=tuple(one.number for one in made),
+        epoch_starts=tuple(i for i, one in enumerate(made) if one.epoch_started),
+        loss=tuple(losses.get(one.number) for one in made),
+        num_samples=tuple(one.num_samples for one in made),
+        num_updates=tuple(one.num_updates for one in made),
+        num_forwards=tuple(one.num_forwards for one in made),
+    )
