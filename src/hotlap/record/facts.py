@@ -264,6 +264,8 @@ class ShapeFacts:
     """Of these, first seen in the second half of the steps."""
     new_steps: tuple[int, ...] = ()
     """Numbers of the steps (as in `Run.step_index`) that brought a shape not seen before; at most 1,000."""
+    elements: Mapping[int, int] = field(default_factory=dict)
+    """Number of a step -> elements of the tensors that the model was given; of the first 1,000 steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

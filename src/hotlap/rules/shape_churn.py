@@ -20,11 +20,13 @@ After:
 """
 
 import ast
-from collections.abc import Iterator
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import median, stdev
 
-from hotlap.record import Finding, Machine, Run, ShapeFacts, SightingKind
+from hotlap.record import Finding, Machine, Phase, Run, ShapeFacts, SightingKind
 from hotlap.rules.advice import Change, calls, replaced, with_change
 from hotlap.rules.step import finding, mean_step_s
 from hotlap.units import duration, percent
@@ -36,6 +38,9 @@ MIN_RATIO = 0.10
 
 # Half of it is added to a batch on average: little on sentences.
 _MULTIPLE = 16
+
+# Known shapes without which there is no standard error.
+_FEWEST = 2
 
 # Steps that must have been looked at: at the very start every shape is new.
 MIN_STEPS = 30
@@ -78,10 +83,33 @@ def _padded(run: Run) -> Iterator[Change]:
 
 
 def _new_beyond_known(run: Run, shapes: ShapeFacts) -> float:
-    new = set(shapes.new_steps)
-    index = run.step_index if len(run.step_index) == len(run.step_s) else ()
-    of_new = [seconds for seconds, step in zip(run.step_s, index, strict=False) if step in new]
-    of_known = [seconds for seconds, step in zip(run.step_s, index, strict=False) if step not in new]
-    if not of_new or not of_known:
+    """Each step with a known shape beside those with new ones of its size, because rare shapes are the long ones; less
+    the standard error. Waiting for other processes is left out."""
+    new, waits_s = set(shapes.new_steps), run.phase_s.get(Phase.COMMUNICATION) or (0.0,) * len(run.step_s)
+    of_new: dict[int, list[float]] = {}
+    of_known: list[tuple[int, float]] = []
+    for index, step_s, wait_s in zip(run.step_index, run.step_s, waits_s, strict=False):
+        # Older records have no sizes; newer ones not those of all steps.
+        size, own_s = shapes.elements.get(index, None if shapes.elements else 0), step_s - wait_s
+        if size is not None and index in new:
+            of_new.setdefault(size, []).append(own_s)
+        elif size is not None:
+            of_known.append((size, own_s))
+    sizes, typical_s = sorted(of_new), [median(of_new[size]) for size in sorted(of_new)]
+    beyond_s = [
+        _between(size, sizes, typical_s) - own_s for size, own_s in of_known if sizes and sizes[0] <= size <= sizes[-1]
+    ]
+    if len(beyond_s) < _FEWEST:
         return 0.0
-    return max(0.0, (median(of_new) - median(of_known)) * len(of_new) / len(run.step_s))
+    sure_s = median(beyond_s) - stdev(beyond_s) / math.sqrt(len(beyond_s))
+    num_new = sum(map(len, of_new.values()))
+    return max(0.0, sure_s) * num_new / (num_new + len(of_known))
+
+
+def _between(size: int, sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """On the straight line between the two nearest sizes."""
+    at = bisect_left(sizes, size)
+    if sizes[at] == size:
+        return seconds[at]
+    part = (size - sizes[at - 1]) / (sizes[at] - sizes[at - 1])
+    return seconds[at - 1] + part * (seconds[at] - seconds[at - 1])

@@ -463,6 +463,46 @@ def test_shape_churn_prices_new_shapes_by_the_steps_that_brought_known_ones() ->
     assert finding.cost_s == pytest.approx(0.01 * share)
 
 
+# Of three steps with known shapes: shorter in the middle, and as often as not longer.
+KNOWN_S = (0.002, 0.009, 0.012, *(0.0,) * 100)
+
+
+def churn_s(run: Run) -> float:
+    finding = shape_churn.check(run)
+    assert finding is not None
+    return finding.cost_s
+
+
+def test_shape_churn_compares_steps_of_like_sizes_of_this_process_alone() -> None:
+    run = firing("shape-churn")
+    assert run.shapes is not None
+    new = [step in run.shapes.new_steps for step in run.step_index]
+    elements = {step: 100 + 50 * is_new + step % 7 for step, is_new in zip(run.step_index, new, strict=True)}
+    first = next(step for step in run.shapes.new_steps if step in elements)
+    elements[first] = 100  # a new one as short as the shortest known one
+    shapes = replace(run.shapes, elements=elements)
+    longer = tuple(elements[step] * 1e-4 for step in run.step_index)
+    assert churn_s(replace(run, shapes=replace(shapes, elements={}), step_s=longer)) > 0.003
+    assert churn_s(replace(run, shapes=shapes, step_s=longer)) == pytest.approx(0.0, abs=1e-9), "new ones are longer"
+    dearer = tuple(seconds + 0.002 * is_new for seconds, is_new in zip(longer, new, strict=True))
+    share = sum(new) / len(new)
+    assert churn_s(replace(run, shapes=shapes, step_s=dearer)) == pytest.approx(0.002 * share)
+    waits = tuple(0.002 * is_new for is_new in new)
+    waiting = replace(run, shapes=shapes, step_s=dearer, phase_s={**run.phase_s, Phase.COMMUNICATION: waits})
+    assert churn_s(waiting) == pytest.approx(0.0, abs=1e-9), "waiting for another process is no shape's"
+
+
+def test_shape_churn_takes_off_what_chance_may_have_brought() -> None:
+    run = firing("shape-churn")
+    assert run.shapes is not None
+    few = tuple(step for step in run.step_index if step not in run.step_index[:3])
+    shapes = replace(run.shapes, new_steps=few)
+    unsteady = tuple(0.01 if step in few else known for step, known in zip(run.step_index, KNOWN_S, strict=False))
+    sure = tuple(0.01 if step in few else 0.006 for step in run.step_index)
+    assert churn_s(replace(run, shapes=shapes, step_s=sure)) == pytest.approx(0.004 * len(few) / len(run.step_index))
+    assert churn_s(replace(run, shapes=shapes, step_s=unsteady)) == 0.0
+
+
 def test_wasted_forward_tells_a_validation_from_a_result_that_is_not_used() -> None:
     assert said("wasted-forward") == (
         "Forward passes whose result no gradient ever reaches, take 2.00 ms a step (20%): Net in line 12 of digits.py."

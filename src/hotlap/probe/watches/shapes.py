@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
 _MAX_SHAPES = 1000
+_MOST_STEPS = 1000
 
 
 class Shapes(Watch):
@@ -22,13 +23,14 @@ class Shapes(Watch):
         super().__init__()
         self._seen: set[Any] = set()
         self._new_steps: list[int] = []
+        self._elements: dict[int, int] = {}
         self._looked_at = -1
         self._num_steps = 0
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of forward passes."""
         super().install(session, patch)
-        seen, grad, looked_at = self._seen, torch.is_grad_enabled, -1
+        seen, elements, grad, looked_at = self._seen, self._elements, torch.is_grad_enabled, -1
 
         def forward_made(module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
             nonlocal looked_at
@@ -39,11 +41,14 @@ class Shapes(Watch):
             self._num_steps += 1
             # One tensor and nothing else is what nearly all models take.
             if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and not args[0].is_nested:
+                given = [args[0]]
                 shapes: tuple[Any, ...] = args[0].shape
             else:
                 given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
                 # A nested tensor has no shape of its own.
                 shapes = tuple([() if value.is_nested else value.shape for value in given])
+            if len(elements) < _MOST_STEPS:
+                elements[step] = sum([value.numel() for value in given])
             if shapes not in seen and len(seen) < _MAX_SHAPES:
                 seen.add(shapes)
                 self._new_steps.append(step)
@@ -61,5 +66,6 @@ class Shapes(Watch):
                 num_shapes=len(self._seen),
                 num_new_late=sum(step > half for step in self._new_steps),
                 new_steps=tuple(self._new_steps),
+                elements=self._elements,
             )
         }

@@ -38,3 +38,8 @@ def test_all_tensors_of_a_call_make_its_shape() -> None:
     for other in others:
         found = facts_of(tokens(32, 10), other, tokens(32, 50))
         assert found.num_shapes == 3
+
+
+def test_the_size_of_what_the_model_was_given_is_kept_for_each_step() -> None:
+    two: tuple[tuple[Any, ...], dict[str, Any]] = (torch.zeros(2), "text"), {"x": torch.zeros(3, 4)}
+    assert facts_of(tokens(32, 10), two, tokens(4, 60)).elements == {0: 320, 1: 14, 2: 240}
