@@ -5,6 +5,8 @@ A file that has a `check` is a rule, by the name of the file.
 A finding's cost is what a step would save at most if its cause were gone. Costs may overlap, because causes lie one
 behind the other: anomaly mode makes calls expensive, calls make the step launch-bound. So a cause takes the place of
 what it explains (`EXPLAINS`), and `compute-bound`, which is no fault, is said where nothing else is.
+Of several processes that train together, phases are judged by what they have in common: one rank's own part is the
+straggler's (`straggler.in_common`).
 """
 
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from textwrap import dedent
 from typing import Any, Protocol
 
 from hotlap.record import Finding, Machine, Run
+from hotlap.rules.straggler import in_common
 
 __all__ = ["ALL", "EXAMPLES", "EXPLAINS", "EXPLANATIONS", "RISKS", "Rule", "check"]
 
@@ -69,6 +72,7 @@ _NO_FAULT = "compute-bound"
 
 def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
     """All findings about a run: what ends it, the costliest, advice. What another one explains is left out."""
+    run = in_common(run)
     found = [
         replace(finding, risk=RISKS[code]) for code, rule in ALL.items() if (finding := rule(run, machine)) is not None
     ]

@@ -67,8 +67,11 @@ def _idled(run: Run, cost_s: float) -> str | None:
     seen = run.operators
     if seen is None or not seen.idle_s:
         return None
+    # Of ranks only what all of them have is told (straggler.in_common), and the trace is of one.
+    told_s = sum(seen.idle_s.get(reason, 0.0) for reason in _MEANWHILE)
+    part = min(1.0, cost_s / told_s) if told_s else 1.0
     parts = (
-        f"{duration(seen.idle_s[reason])} {where}{named(seen, reason)}"
+        f"{duration(part * seen.idle_s[reason])} {where}{named(seen, reason)}"
         for reason, where in _MEANWHILE.items()
         if seen.idle_s.get(reason, 0.0) >= _LEAST_PART * cost_s
     )

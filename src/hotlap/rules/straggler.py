@@ -18,6 +18,7 @@ After:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, RankFacts, Run
@@ -56,6 +57,33 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"without communication, the others {duration(others_s)}: all wait {duration(cost_s)} "
         f"({percent(min(1.0, share_of(run, cost_s)))} of each step){_where(slowest, others)}.",
     )
+
+
+def in_common(run: Run) -> Run:
+    """The same run, its phases without what this process alone has in them.
+
+    What a process computes beyond the others is `straggler`'s or `unequal-work`'s, and so is what it has beyond the
+    slowest, for which it waits. Findings about a phase are worth what is left: gone everywhere, all are sooner by that.
+    """
+    mine = next((rank for rank in run.ranks if rank.rank == run.rank), None)
+    if mine is None or len(run.ranks) < _FEWEST:
+        return run
+    slowest = max(run.ranks, key=lambda rank: rank.compute_s)
+    others = [rank for rank in run.ranks if rank is not mine] if mine is slowest else [slowest]
+    apart_s = abs(mine.compute_s - median(rank.compute_s for rank in others))
+    own_s = {
+        phase: max(0.0, seconds - median(rank.phase_s.get(phase) or 0.0 for rank in others))
+        for phase, seconds in mine.phase_s.items()
+        if seconds and phase is not Phase.COMMUNICATION
+    }
+    # Slow in one phase and sooner in another, it keeps nobody waiting: both are for all to mend.
+    part = min(1.0, apart_s / sum(own_s.values())) if any(own_s.values()) else 0.0
+    left: dict[Phase, float] = {phase: 1.0 - part * own_s[phase] / (mine.phase_s[phase] or 1.0) for phase in own_s}
+    phase_s = {
+        phase: tuple(seconds * left.get(phase, 1.0) for seconds in steps) if steps is not None else None
+        for phase, steps in run.phase_s.items()
+    }
+    return replace(run, phase_s=phase_s)
 
 
 def _of_step(run: Run, slowest: RankFacts) -> str:
