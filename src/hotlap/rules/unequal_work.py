@@ -4,23 +4,29 @@ What it says: in each step the process with most elements in its batch computes 
 others wait for it.
 Why it is bad: all go on when the last one is done; the others' hardware idles, though none of it is slow.
 Example: sequences of random length, sorted shards, a smaller batch on the process that also logs.
-Risk: samples in the order of their length are no longer drawn at random.
+Risk: samples of like length meet in one batch, which no shuffled order gives; an incomplete last batch is left out.
 
 Before:
 
     sampler = DistributedSampler(texts)
-    loader = DataLoader(texts, batch_size=32, sampler=sampler)
 
 After:
 
-    # Neighbours are of like length, so all processes get the same work at a time.
-    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    mine = DistributedSampler(by_length, shuffle=False)
-    loader = DataLoader(texts, batch_size=32, sampler=[by_length[i] for i in mine])
+    class ByLength(DistributedSampler):  # in each step like lengths for all processes
+        def __iter__(self):
+            order = sorted(range(len(self.dataset)), key=lambda i: len(self.dataset[i]))
+            size = 32 * self.num_replicas  # samples of a step
+            steps = [order[i : i + size] for i in range(0, len(order) - size + 1, size)]
+            random.Random(self.seed + self.epoch).shuffle(steps)
+            return (i for step in steps for i in step[self.rank :: self.num_replicas])
+    sampler = ByLength(texts)
 """
 
+from dataclasses import replace
+from textwrap import dedent
+
 from hotlap.record import Finding, Machine, Run, UnequalWork
-from hotlap.rules.advice import calls
+from hotlap.rules.advice import Change, calls, replaced, with_change
 from hotlap.rules.step import file_name, finding, share_of
 from hotlap.units import duration, percent
 
@@ -30,6 +36,9 @@ MIN_SHARE = 0.10
 # Below it the means of the ranks are the same for people, and another one has most in each step.
 _SAME = 1.1
 
+# The example's class, of which a script has another base and size.
+_CLASS = dedent((__doc__ or "").partition("\nAfter:\n\n")[2]).partition("sampler = ")[0]
+
 EXPLAINS = frozenset({"communication-bound"})
 
 
@@ -38,14 +47,15 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     seen = run.unequal_work
     if seen is None or share_of(run, seen.cost_s) < MIN_SHARE:
         return None
-    return finding(
+    found = finding(
         run,
         "unequal-work",
         seen.cost_s,
         f"{_whose(seen)} in a step has {seen.most:.2f} times the mean of the {len(seen.work)} processes to compute: "
-        f"all wait {duration(seen.cost_s)} ({percent(min(1.0, share_of(run, seen.cost_s)))} of each step) for it"
-        f"{_fed(run)}.",
+        f"all wait {duration(seen.cost_s)} ({percent(min(1.0, share_of(run, seen.cost_s)))} of each step) for it, "
+        f"the most that equal work would bring{_fed(run)}.",
     )
+    return with_change(found, _by_length(run))
 
 
 def _whose(seen: UnequalWork) -> str:
@@ -61,3 +71,13 @@ def _fed(run: Run) -> str:
     for script, call in calls(run, "torch.utils.data.DataLoader"):
         return f"; batches are made in line {call.lineno} of {file_name(script.path)}"
     return ""
+
+
+def _by_length(run: Run) -> Change | None:
+    """Where equally many samples go to each process, so that only their lengths can differ."""
+    names = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
+    for script, call in calls(run, *names):
+        change, sampler = replaced(script, call.func, "ByLength"), script.code(call.func)
+        size = next((str(one.batch_size) for one in run.loaders if one.trained_on and one.batch_size), "batch_size")
+        return replace(change, after=_CLASS.replace("DistributedSampler", sampler).replace("32", size) + change.after)
+    return None

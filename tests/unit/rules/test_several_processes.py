@@ -1,9 +1,14 @@
 """What rules say of several processes: a slow one, unequal work, a slow link and needless exchanges told apart."""
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils import data
 
 from hotlap import rules
 from hotlap.record import Exchange, HotLine, Phase, RankFacts, Run, UnequalWork
@@ -18,9 +23,9 @@ loss.backward()
 """
 
 
-def with_script(run: Run, folder: Path) -> Run:
+def with_script(run: Run, folder: Path, text: str = SCRIPT) -> Run:
     path = folder / "train.py"
-    path.write_text(SCRIPT)
+    path.write_text(text)
     return replace(run, sources={str(path): sha256(path.read_bytes()).hexdigest()})
 
 
@@ -75,7 +80,7 @@ def test_a_process_that_has_more_to_compute_is_no_straggler() -> None:
     assert "straggler" not in said
     assert said["unequal-work"] == (
         "The process with most elements (mostly rank 1) in a step has 1.50 times the mean of the 2 processes to "
-        "compute: all wait 2.50 ms (25% of each step) for it."
+        "compute: all wait 2.50 ms (25% of each step) for it, the most that equal work would bring."
     )
 
 
@@ -85,11 +90,63 @@ def test_a_process_that_is_slow_beyond_its_work_is_still_a_straggler() -> None:
     assert next(iter(said)) == "straggler"
 
 
+def python_s(*ranks: Mapping[Phase, float]) -> dict[str, float]:
+    """What is found where rank 0 spends 2.9 ms of a step of 10 ms in the script's own Python."""
+    run = replace(firing("host-bound"), world_size=len(ranks))
+    facts = tuple(rank(number, phase_s=phase_s) for number, phase_s in enumerate(ranks))
+    return {one.code: one.cost_s for one in rules.check(replace(run, ranks=facts))}
+
+
+def test_what_one_process_alone_computes_beyond_the_others_is_the_stragglers() -> None:
+    model = {Phase.FORWARD: 0.006}
+    said = python_s({**model, Phase.OTHER: 0.0029}, {**model, Phase.OTHER: 0.0})
+    assert said == {"straggler": pytest.approx(0.0029)}
+
+
+def test_what_all_processes_compute_is_no_stragglers() -> None:
+    model = {Phase.FORWARD: 0.005, Phase.OTHER: 0.0029}
+    assert python_s(model, model)["host-bound"] == pytest.approx(0.0029)
+    said = python_s({**model, Phase.OTHER: 0.0049}, model, model)
+    assert said["host-bound"] == pytest.approx(0.0029 * 29 / 49), "as far as the others have it too"
+    assert said["straggler"] == pytest.approx(0.002)
+
+
+def test_what_a_process_does_while_it_would_wait_for_the_slowest_costs_nothing() -> None:
+    said = python_s({Phase.FORWARD: 0.003, Phase.OTHER: 0.0029}, {Phase.FORWARD: 0.009})
+    assert "host-bound" not in said and "straggler" in said
+
+
+def test_a_process_slow_in_one_phase_and_fast_in_another_keeps_nobody_waiting() -> None:
+    said = python_s({Phase.FORWARD: 0.003, Phase.OTHER: 0.0029}, {Phase.FORWARD: 0.0059})
+    assert said == {"host-bound": pytest.approx(0.0029)}
+
+
 def test_where_another_process_has_most_in_each_step_none_is_named(tmp_path: Path) -> None:
     work = UnequalWork(cost_s=0.0025, most=1.5, work={0: 20.0, 1: 21.0}, extra_s={0: 0.0, 1: 0.0})
     said = found(with_script(replace(healthy(), world_size=2, unequal_work=work), tmp_path))["unequal-work"]
     assert said.startswith("The process with most elements (another one from step to step)")
     assert said.endswith("; batches are made in line 3 of train.py.")
+
+
+def test_unequal_lengths_come_with_a_sampler_that_gives_all_processes_like_ones_at_a_time(tmp_path: Path) -> None:
+    before = "mine = d.DistributedSampler(texts, world, rank, drop_last=True)"
+    run = with_script(firing("unequal-work"), tmp_path, f"import torch.utils.data as d\n{before}\n")
+    (finding,) = (one for one in rules.check(run) if one.code == "unequal-work")
+    assert (finding.where, finding.before) == ("train.py:2", before)
+
+    def lengths(rank: int, epoch: int) -> list[int]:
+        names: dict[str, Any] = {"d": data, "random": random, "texts": texts, "world": 2, "rank": rank}
+        exec(finding.after, names)
+        names["mine"].set_epoch(epoch)
+        return [len(texts[i]) for i in names["mine"]]
+
+    size, texts = 64, ["x" * (7 * k % 1009) for k in range(1009)]
+    first, other, later = lengths(0, 0), lengths(1, 0), lengths(0, 1)
+    assert len(first) == len(other) == 1009 // (2 * size) * size
+    assert all(abs(a - b) == 1 for a, b in zip(first, other, strict=True)), "of all lengths, each is there once"
+    spans = [max(first[i : i + size]) - min(first[i : i + size]) for i in range(0, len(first), size)]
+    assert set(spans) == {2 * (size - 1)}, "a batch holds neighbours only"
+    assert first != sorted(first) and first != later, "in random order, another one in each epoch"
 
 
 def test_a_slow_link_is_told_by_its_speed_what_is_hidden_and_where_the_model_is_wrapped(tmp_path: Path) -> None:
