@@ -133,7 +133,7 @@ class Exec {
         T *value = nullptr, *gradient = nullptr;   // of evaluation 0
         int64_t step = 0, gradient_step = 0;       // from one evaluation to the next
     };
-    enum class Form { tiles, few_inputs, few_outputs };
+    enum class Form { tiles, few_inputs, few_outputs, large };
     struct Linear {
         Form form = Form::tiles;
         bool forward_dot = false, backward_dot = false;  // of the tiles
@@ -156,7 +156,6 @@ class Exec {
     std::vector<char> written_;
     std::vector<int> uses_;
     std::vector<Adds> adds_;
-    Packing<T> packing_;
     Buffer<T> zeros_;
     bool is_short_ = false;
     decltype(&through_tanh<T, 1>) one_pass_ = nullptr;
@@ -348,7 +347,7 @@ HOTLAP_INLINE void copy_bias(const T* from, int64_t n, T* to) {
 template <class T>
 void Exec<T>::prepare(const Node& n, Linear& l) {
     const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
-    l.form = rows_ != 1 ? Form::tiles : in <= few<T> && in <= out ? Form::few_inputs : out <= few<T> ? Form::few_outputs : Form::tiles;
+    l.form = is_large<T>(rows_, in, out) ? Form::large : rows_ != 1 ? Form::tiles : in <= few<T> && in <= out ? Form::few_inputs : out <= few<T> ? Form::few_outputs : Form::tiles;
     const bool once = evaluations_ == 1;  // packing must pay within this one pass
     // Measured on AVX-512: the dot form saves the packing of W, and costs about 45
     // instructions for each 16 results, so it wins for one row, for long rows and for very few outputs.
@@ -358,6 +357,7 @@ void Exec<T>::prepare(const Node& n, Linear& l) {
         l.bias.grow(wide);
         copy_bias(parameter(n.bias), out, l.bias.data());
     }
+    if (l.form == Form::large) return;
     if (l.form == Form::few_outputs) {
         l.thin = {parameter(n.weight), in, in, false};
         return;

@@ -70,8 +70,9 @@ class Busy {
     std::atomic<bool>& flag_;
 };
 
-// Multiplications of a forward pass from which on a step is long: about ten microseconds on one core.
-constexpr int64_t LONG = 200'000;
+// Multiplications of a forward pass from which on a step is long, about ten microseconds on one core; of an update, WORK for
+// each number.
+constexpr int64_t LONG = 200'000, WORK = 10;
 
 template <class T>
 struct PyStep {
@@ -219,7 +220,17 @@ void bind_update(nb::module_& m, const char* name) {
                  for (nb::handle p : parameters) self->add_parameter(p.ptr());
              })
         // True if done; False, with nothing changed, where the guard does not hold or a gradient is not as expected.
-        .def("step", [](P& self, const Guard& guard, const Guard& settings) { return exchange && self.step(guard, settings, *exchange); })
+        .def("step",
+             [](P& self, const Guard& guard, const Guard& settings) {
+                 if (!exchange || !self.find(guard, settings, *exchange)) return false;
+                 {
+                     std::optional<nb::gil_scoped_release> release;
+                     if (self.numel() * WORK >= LONG) release.emplace();
+                     self.run();
+                 }
+                 self.drop();
+                 return true;
+             })
         .def("set_groups", [](P& self, const std::vector<std::vector<double>>& groups) { self.groups = make_groups(groups); });
 }
 

@@ -8,9 +8,12 @@ namespace hotlap {
 template <class T>
 void Exec<T>::weight_gradient(const Node& n, int64_t first, int64_t count, int64_t from, int64_t num, T* to, bool accumulate) {
     const int64_t in = cols(n.a);
+    if (is_large<T>(rows_ * count, in, num))
+        return multiply_large<T>({gradient(n.out, first) + from, ld(n.out), true}, {value(n.a, first), ld(n.a), false}, num, in,
+                                 rows_ * count, to, in, accumulate);
     const BroadcastArgs<T> args{gradient(n.out, first) + from, 1, ld(n.out), value(n.a, first), ld(n.a), rows_ * count,
                                 to, in, nullptr, accumulate, true, false};
-    multiply<T>(args, num, in, packing_);
+    multiply_broadcast<T>(args, num, in);
 }
 
 template <class T>
@@ -22,14 +25,14 @@ void Exec<T>::linear_gradient(size_t node, int64_t first, int64_t count, bool mo
     if (!trained(n.weight)) return;
     T* to = parameter_gradient(n.weight);
     // Vectors along the wider side: a layer 3 -> 100 would fill 3 of 16 lanes the other way.
-    if (2 * out * round_up<T>(in) <= 3 * in * wide) {
+    if (2 * out * round_up<T>(in) <= 3 * in * wide || (!l.summing && is_large<T>(rows_ * count, in, out))) {
         weight_gradient(n, first, count, 0, out, to, written_[n.weight]);
         written_[n.weight] = 1;
         return;
     }
     l.sum.grow(in * wide);
-    multiply<T>({value(n.a, first), 1, ld(n.a), gradient(n.out, first), wide, rows_ * count, l.sum.data(), wide, nullptr, l.summing,
-                 true, true}, in, out, packing_);
+    multiply_broadcast<T>({value(n.a, first), 1, ld(n.a), gradient(n.out, first), wide, rows_ * count, l.sum.data(), wide, nullptr, l.summing,
+                 true, true}, in, out);
     l.summing = more;
     if (more) return;
     add_transposed<T>(l.sum.data(), wide, out, in, to, written_[n.weight]);
@@ -93,12 +96,17 @@ void Exec<T>::linear_forward(const Node& n, const Linear& l, int64_t e) {
         return few_to_many<T>(l.thin, in, value(n.a, e), start_of(n, l), value(n.out, e));
     if (l.form == Form::few_outputs)
         return many_to_few<T>(l.thin, out, value(n.a, e), start_of(n, l), value(n.out, e));
+    if (l.form == Form::large) {
+        T* y = value(n.out, e);
+        for (int64_t r = 0; r < rows; r++) std::memcpy(y + r * ld(n.out), start_of(n, l), sizeof(T) * ld(n.out));
+        return multiply_large<T>({value(n.a, e), ld(n.a), false}, {parameter(n.weight), in, true}, rows, out, in, y, ld(n.out), true);
+    }
     const T* bias = n.bias >= 0 ? l.bias.data() : nullptr;
     if (l.forward_dot)
         multiply_dot<T>({value(n.a, e), ld(n.a), parameter(n.weight), in, in, value(n.out, e), ld(n.out), bias, false, true}, rows, out);
     else
-        multiply<T>({value(n.a, e), ld(n.a), 1, l.transposed.data(), round_up<T>(out), in, value(n.out, e), ld(n.out), bias, false,
-                     true, true}, rows, out, packing_);
+        multiply_broadcast<T>({value(n.a, e), ld(n.a), 1, l.transposed.data(), round_up<T>(out), in, value(n.out, e), ld(n.out), bias, false,
+                     true, true}, rows, out);
 }
 
 template <class T>
@@ -108,10 +116,12 @@ void Exec<T>::linear_backward(const Node& n, const Linear& l, int64_t e, bool ad
     T *from = gradient(n.out, e), *to = gradient(n.a, e);
     if (l.form == Form::few_inputs) return many_to_few<T>(l.thin, in, from, add ? to : zeros_.data(), to);
     if (l.form == Form::few_outputs) return few_to_many<T>(l.thin, out, from, add ? to : zeros_.data(), to);
-    if (l.backward_dot)
+    if (l.form == Form::large)
+        multiply_large<T>({from, ld(n.out), false}, {parameter(n.weight), in, false}, rows, in, out, to, ld(n.a), add);
+    else if (l.backward_dot)
         multiply_dot<T>({from, ld(n.out), l.transposed.data(), round_up<T>(out), out, to, ld(n.a), nullptr, add, true}, rows, in);
     else
-        multiply<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, false, true}, rows, in, packing_);
+        multiply_broadcast<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, false, true}, rows, in);
 }
 
 // torch's dropout: each element is kept with probability 1 - p and then divided by 1 - p.

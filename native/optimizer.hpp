@@ -1,6 +1,7 @@
 // torch's optimizers on flat memory: SGD, Adam, AdamW, RMSprop. Formulas and their order are those of torch.optim.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -17,6 +18,35 @@ struct Group {
     double momentum, dampening;    // sgd, rmsprop
     double beta1, beta2, eps;      // adam, adamw; rmsprop has its alpha in beta2
     bool nesterov, maximize, centered;
+};
+
+// eps from here on hides what is denormal, and what estimates of 14 bits make of a root.
+constexpr double HIDING_EPS = 1e-15;
+
+// While this lives, numbers below the smallest normal one count as 0 in this thread (on x86; elsewhere nothing changes). The
+// averages of a weight whose gradient stays 0 end there for good (0.9 of 4 denormal units is 4 again), and each vector that
+// has one takes more than a hundred cycles: a network with dead units was updated 20 times as slowly. A parameter does not
+// notice: 1e-38 of it is added or not.
+class NoDenormals {
+  public:
+    NoDenormals(Method method, const std::vector<Group>& groups) {
+#if defined(__x86_64__)
+        was_ = __builtin_ia32_stmxcsr();
+        if (method == Method::sgd || std::all_of(groups.begin(), groups.end(), [](const Group& g) { return g.eps >= HIDING_EPS; }))
+            __builtin_ia32_ldmxcsr(was_ | 0x8040);  // flush to zero, denormals are zeros
+#else
+        (void)method, (void)groups;
+#endif
+    }
+    NoDenormals(const NoDenormals&) = delete;
+    ~NoDenormals() {
+#if defined(__x86_64__)
+        __builtin_ia32_ldmxcsr(was_);
+#endif
+    }
+
+  private:
+    unsigned was_ = 0;
 };
 
 // One parameter's memory; the states are the user's own tensors.
@@ -145,7 +175,7 @@ template <class T>
 void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g, T scale, int64_t offset, int64_t n) {
     T* s[3];
     for (int k = 0; k < 3; k++) s[k] = slot.states[k] ? slot.states[k] + offset : nullptr;
-    const bool estimate = rate.group.eps >= 1e-15;
+    const bool estimate = rate.group.eps >= HIDING_EPS;
     const auto run = [&](auto span) { span(rate, p + offset, g, s[0], s[1], s[2], scale, n); };
     switch (rate.method) {
         case Method::sgd: return run(update_span<T, Method::sgd, false>);

@@ -49,6 +49,7 @@ class Step {
         exec_.begin_backward();
         exec_.backward(0);
         exec_.finish_backward();
+        const NoDenormals here(method_, groups_);
         all_rates<T>(method_, groups_, slots_, rates_);
         if (clip_ == Clip::none)
             update_as_they_come();
@@ -158,7 +159,7 @@ class Step {
         if (!exec_.trained(n.weight) || exec_.uses(n.weight) != 1 || slot_of_[n.weight] < 0) return false;
         const int64_t in = exec_.cols(n.a), out = exec_.cols(n.out);
         // Every block of the weight reads the whole batch, which has to stay in the second cache for that.
-        return in >= W && in * out >= 1024 && exec_.rows() * in * int64_t(sizeof(T)) <= 262144;
+        return !is_large<T>(exec_.rows(), in, out) && in >= W && in * out >= 1024 && exec_.rows() * in * int64_t(sizeof(T)) <= 262144;
     }
 
     bool done_in_passing(int parameter) {

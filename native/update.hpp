@@ -16,6 +16,7 @@ class Update {
     Update(const Update&) = delete;
     ~Update() {
         Py_XDECREF(grad_);
+        drop();
         for (PyObject* p : parameters_) Py_DECREF(p);
     }
 
@@ -26,32 +27,51 @@ class Update {
         parameters_.push_back(p);
     }
 
-    // False, with nothing changed, where a gradient is missing or not dense, or where a guard does not hold.
-    bool step(const Guard& guard, const Guard& settings, const Exchange& exchange) {
-        if (!guard.holds() || !settings.holds() || !settings.read_rates(groups)) return false;
-        gradients_.clear();
+    // Numbers that are updated.
+    int64_t numel() const {
+        int64_t n = 0;
+        for (const Slot<T>& slot : slots_) n += slot.numel;
+        return n;
+    }
+
+    // Find the gradients, and keep them alive until drop(). False where one is missing or not dense, where a guard does not
+    // hold, and while another thread is in run().
+    bool find(const Guard& guard, const Guard& settings, const Exchange& exchange) {
+        if (!kept_.empty() || !guard.holds() || !settings.holds() || !settings.read_rates(groups)) return false;
         for (size_t i = 0; i < parameters_.size(); i++) {
             PyObject* g = PyObject_GetAttr(parameters_[i], grad_);
             if (!g) {
                 PyErr_Clear();
-                return false;
+                return drop();
             }
             TensorView v{};
-            const bool fits = g != Py_None && exchange.view(g, v) && v.is(2, sizeof(T) * 8) && v.dense() && v.numel() == slots_[i].numel;
-            Py_DECREF(g);  // the parameter holds it
-            if (!fits) return false;
+            kept_.push_back(g);
+            if (g == Py_None || !exchange.view(g, v) || !v.is(2, sizeof(T) * 8) || !v.dense() || v.numel() != slots_[i].numel)
+                return drop();
             gradients_.push_back(static_cast<const T*>(v.start()));
         }
+        return true;
+    }
+
+    // Update all parameters; needs no lock of the interpreter's.
+    void run() {
+        const NoDenormals here(method_, groups);
         all_rates<T>(method_, groups, slots_, rates_);
         for (size_t i = 0; i < slots_.size(); i++) update<T>(rates_[i], slots_[i], data_[i], gradients_[i], T(1), 0, slots_[i].numel);
-        return true;
+    }
+
+    bool drop() {
+        for (PyObject* g : kept_) Py_DECREF(g);
+        kept_.clear();
+        gradients_.clear();
+        return false;
     }
 
   private:
     Method method_;
     std::vector<Slot<T>> slots_;
     std::vector<T*> data_;
-    std::vector<PyObject*> parameters_;
+    std::vector<PyObject*> parameters_, kept_;
     std::vector<const T*> gradients_;
     std::vector<Rate<T>> rates_;
     PyObject* grad_;

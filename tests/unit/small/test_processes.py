@@ -1,10 +1,15 @@
 """Forked children, threads and seeds: the native core has no state that they could share by accident."""
 
 import os
+import platform
+import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +17,7 @@ from torch import nn
 
 from hotlap.native import core
 from hotlap.small import CompiledStep, compile_step, odeint
+from hotlap.small.updates import NativeUpdate
 
 pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 
@@ -29,21 +35,32 @@ def curve(step: CompiledStep) -> list[float]:
     return step.fit(X, Y, epochs=20, batch_size=16, generator=generator)
 
 
+def wide(width: int) -> Callable[[], float]:
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+    step = compile_step(net, nn.MSELoss(), torch.optim.SGD(net.parameters(), lr=0.1))
+    x, y = torch.ones(64, width), torch.zeros(64, width)
+    return lambda: step.step(x, y)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_child_goes_on_as_its_parent_does() -> None:
-    step = made(1)
-    curve(step)
+@pytest.mark.parametrize("width", [16, 256])
+def test_a_forked_child_goes_on_as_its_parent_does(width: int) -> None:
+    """Also where the parent's threads, which are not in the child, had a part in its products."""
+    step = wide(width)
+    step()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writer, repr(curve(step)).encode())
+        signal.alarm(60)
+        os.write(writer, repr(step()).encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as told:
         said = told.read()
     assert os.waitpid(child, 0)[1] == 0
-    assert said == repr(curve(step))
+    assert float(said) == pytest.approx(step(), rel=1e-5)
 
 
 def test_steps_in_threads_are_those_done_one_after_the_other() -> None:
@@ -100,11 +117,8 @@ def test_solves_of_one_field_in_threads_are_those_alone() -> None:
     assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
 
 
-def test_other_threads_go_on_during_a_long_step() -> None:
-    net = nn.Sequential(nn.Linear(256, 512), nn.Tanh(), nn.Linear(512, 256))
-    step = compile_step(net, nn.MSELoss(), torch.optim.Adam(net.parameters(), lr=0.01))
-    x, y = torch.zeros(4096, 256), torch.zeros(4096, 256)
-    step.step(x, y)
+def counts_during(work: Callable[[], object]) -> bool:
+    """Whether another thread of Python comes to its turn while `work` is done."""
     seen, over = [0], threading.Event()
 
     def count() -> None:
@@ -119,10 +133,51 @@ def test_other_threads_go_on_during_a_long_step() -> None:
     try:
         counting.start()
         before = seen[0]
-        step.step(x, y)
+        work()
         after = seen[0]
     finally:
         over.set()
         sys.setswitchinterval(switch_s)
         counting.join()
-    assert after > before
+    return after > before
+
+
+def test_other_threads_go_on_during_a_long_step() -> None:
+    net = nn.Sequential(nn.Linear(256, 512), nn.Tanh(), nn.Linear(512, 256))
+    step = compile_step(net, nn.MSELoss(), torch.optim.Adam(net.parameters(), lr=0.01))
+    x, y = torch.zeros(4096, 256), torch.zeros(4096, 256)
+    step.step(x, y)
+    assert counts_during(lambda: step.step(x, y))
+
+
+@pytest.mark.skipif(not core().views, reason=f"optimizers are left to torch: {core().why_not}")
+def test_other_threads_go_on_during_a_long_update() -> None:
+    weight = nn.Parameter(torch.zeros(4_000_000))
+    weight.grad = torch.zeros_like(weight)
+    optimizer = torch.optim.Adam([weight])
+    update = NativeUpdate(optimizer)
+    assert counts_during(lambda: update.step(optimizer))
+
+
+WIDE = """
+import os, torch
+from torch import nn
+from hotlap.small import compile_step
+torch.set_num_threads(2)
+for width in (16, 256):
+    net = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+    step = compile_step(net, nn.MSELoss(), torch.optim.SGD(net.parameters(), lr=0.1))
+    step.step(torch.zeros(64, width), torch.zeros(64, width))
+    print(len(os.listdir("/proc/self/task")))
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or not Path("/proc/self/task").exists(),
+    reason="not MKL, or no threads to count here",
+)
+def test_the_products_of_wide_layers_take_torchs_threads() -> None:
+    done = subprocess.run([sys.executable, "-c", WIDE], check=True, capture_output=True, text=True)
+    small, wide = map(int, done.stdout.split())
+    assert wide == small + 1
