@@ -58,6 +58,10 @@ std::vector<Group> make_groups(const std::vector<std::vector<double>>& groups) {
     return made;
 }
 
+using CriterionTuple = std::tuple<int, bool, double, int64_t>;
+
+Criterion make_criterion(const CriterionTuple& t) { return {Loss(std::get<0>(t)), std::get<1>(t), std::get<2>(t), std::get<3>(t)}; }
+
 // Only one call at a time may use the buffers of an object; a second one is an error, not a wait.
 class Busy {
   public:
@@ -118,9 +122,8 @@ void bind_step(nb::module_& m, const char* name) {
         .def("__init__",
              [](P* self, const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
                 const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends,
-                std::tuple<int, bool, double, int64_t> loss, int method, uint64_t seed) {
-                 const auto [kind, mean, parameter, ignore] = loss;
-                 new (self) P(make_program(values, nodes, parameters, ends), {Loss(kind), mean, parameter, ignore}, Method(method), seed);
+                const CriterionTuple& loss, int method, uint64_t seed) {
+                 new (self) P(make_program(values, nodes, parameters, ends), make_criterion(loss), Method(method), seed);
              })
         .def("set_groups",
              [](P& self, const std::vector<std::vector<double>>& groups) { self.step.groups() = make_groups(groups); })
@@ -339,6 +342,17 @@ void apply(const std::string& name, uintptr_t x, uintptr_t y, int64_t n) {
     throw std::invalid_argument("no such function");
 }
 
+// The loss of a prediction (rows, cols), and its gradient in memory that has room for one vector more.
+template <class T>
+void loss_of(const CriterionTuple& criterion, uintptr_t prediction, uintptr_t target, int64_t rows, int64_t cols, uintptr_t gradient,
+             uintptr_t loss) {
+    const Criterion c = make_criterion(criterion);
+    if (c.loss == Loss::cross_entropy && !labels_fit(c, pointer<int64_t>(target), rows, cols))
+        throw std::out_of_range("a label names no column of the prediction");
+    const Prediction<T> p{pointer<T>(prediction), pointer<T>(gradient), rows, cols, cols};
+    *pointer<T>(loss) = T(loss_and_gradient<T>(c, p, pointer<void>(target)));
+}
+
 // Addresses and sizes of pixels, as `Resample` has them.
 using ResampleTuple = std::tuple<uintptr_t, int64_t, std::tuple<int, int, int, int>, std::tuple<int, int>, int, int, bool, bool, bool, uintptr_t>;
 
@@ -394,6 +408,8 @@ NB_MODULE(HOTLAP_MODULE, m) {
         return true;
     });
     m.def("resample", &resample_all);
+    m.def("loss_float32", &loss_of<float>);
+    m.def("loss_float64", &loss_of<double>);
     m.def("apply_float32", &apply<float>);
     m.def("apply_float64", &apply<double>);
     nb::class_<Guard>(m, "Guard")

@@ -25,12 +25,13 @@ class NativeStep(Lever):
     """Puts `hotlap.small.native_steps()` into the script: known models and optimizers run in hotlap's native core.
 
     What: the forward and backward of a model made of linear layers, activations, layer norms and sums become one node
-    of autograd, and `optimizer.step()` of SGD, Adam, AdamW and RMSprop one call on the `.grad` tensors. The loss,
-    hooks, clipping, accumulation, schedulers and `state_dict` stay torch's; what is not known runs as before.
+    of autograd, the usual loss modules another, and `optimizer.step()` of SGD, Adam, AdamW and RMSprop one call on the
+    `.grad` tensors. Other losses, hooks, clipping, accumulation, schedulers and `state_dict` stay torch's; what is not
+    known runs as before.
     Why: a small network's arithmetic takes a few microseconds, torch's operators around it hundreds.
-    When it hurts: torch's products are faster where layers are wide and batches large, and its updates where there are
-    many parameters, so `native_steps("model")` and `native_steps("optimizer")` are compared as well. Dropout, which
-    would draw other numbers, is left to torch.
+    When it hurts: where layers are wide and batches large the products are torch's own and the work, and torch updates
+    many parameters with several threads, so `native_steps("model")` and `native_steps("optimizer")` are compared as
+    well. Dropout, which would draw other numbers, is left to torch.
     """
 
     parts: Literal["all", "model", "optimizer"] = "all"

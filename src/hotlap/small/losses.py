@@ -41,6 +41,10 @@ class Criterion:
     parameter: float = 1.0
     ignore_index: int = -100
 
+    def numbers(self) -> tuple[int, bool, float, int]:
+        """In the order of native/loss.hpp."""
+        return self.kind, self.mean, self.parameter, self.ignore_index
+
     @property
     def labels(self) -> bool:
         """Whether the target is a class number for each row."""

@@ -1,9 +1,9 @@
 """native_steps(): known models and optimizers of a script run natively from now on, and everything else as before.
 
 Two places of torch are replaced, and `zero_grad` for its own overhead. The outermost `model(x)` of a model that
-`compile_step` knows becomes one node of autograd, whose forward and backward are native calls; `optimizer.step()` of a
-known optimizer becomes one native call on the `.grad` tensors. Between them all is torch's own: the loss, hooks,
-clipping, accumulation, schedulers, `state_dict`.
+`compile_step` knows becomes one node of autograd, whose forward and backward are native calls, and so does a loss
+module; `optimizer.step()` of a known optimizer becomes one native call on the `.grad` tensors. Between them all is
+torch's own: other losses, hooks, clipping, accumulation, schedulers, `state_dict`.
 """
 
 import weakref
@@ -20,9 +20,11 @@ from torch.optim import optimizer as optimizer_module
 from hotlap import at_work
 from hotlap.errors import UserError
 from hotlap.native import core
+from hotlap.small.losses import KINDS
 from hotlap.small.network import Network
 from hotlap.small.optimizers import METHODS
 from hotlap.small.program import Unsupported
+from hotlap.small.script_losses import NativeLoss
 from hotlap.small.updates import NativeUpdate
 
 Set = Callable[[Any, str, Any], object]
@@ -70,6 +72,7 @@ class NativeSteps:
         self.notes: list[str] = []
         """Why a model or an optimizer was left to torch, each reason once."""
         self._models: dict[int, _Known[nn.Module, Network]] = {}
+        self._losses: dict[int, _Known[nn.Module, NativeLoss]] = {}
         self._optimizers: dict[int, _Known[optim.Optimizer, NativeUpdate]] = {}
         self._inside = False
         self._thread = main_thread().ident
@@ -117,6 +120,10 @@ class NativeSteps:
                 if network is not None:
                     self.at_work = True
                     return network(args[0])
+            if len(args) == 2 and not kwargs and type(module) in KINDS and torch.is_grad_enabled():
+                loss = self._loss(module, call)
+                if loss is not None and all(type(a) is torch.Tensor for a in args) and loss.takes(*args):
+                    return loss(module, *args)
             self._inside = True
             try:
                 return call(module, *args, **kwargs)
@@ -124,6 +131,33 @@ class NativeSteps:
                 self._inside = False
 
         return _call_impl
+
+    def _loss(self, module: nn.Module, call: Callable[..., Any]) -> NativeLoss | None:
+        known = self._losses.get(id(module))
+        if known is None or known.subject() is not module:
+            known = self._losses[id(module)] = _Known(module, self._losses)
+        if known.refused or not _is_plain_torch():
+            return None
+        if known.made is None or not known.made.holds():
+            known.times += 1
+            try:
+                known.made = NativeLoss(module, self._eager(call))
+            except Unsupported:
+                known.made = None
+            known.refused = known.made is None or known.times > MAX_TRACED
+        return known.made
+
+    def _eager(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """What torch does, while it is asked natively."""
+
+        def eager(*args: Any) -> Any:
+            self._inside = True
+            try:
+                return call(*args)
+            finally:
+                self._inside = False
+
+        return eager
 
     def _network(self, module: nn.Module, x: torch.Tensor, call: Callable[..., Any]) -> Network | None:
         known = self._models.get(id(module))
@@ -145,22 +179,13 @@ class NativeSteps:
     def _trace(self, known: "_Known[nn.Module, Network]", module: nn.Module, call: Callable[..., Any]) -> None:
         known.times += 1
         known.made = None
-
-        def eager(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-            self._inside = True
-            try:
-                result: torch.Tensor = call(model, x)
-                return result
-            finally:
-                self._inside = False
-
         self._inside = True
         try:
             if known.times > MAX_TRACED:
                 raise Unsupported("it is another model again and again.")
             if vars(module).get("_compiled_call_impl") is not None:
                 raise Unsupported("it is compiled.")
-            known.made = Network(module, eager)
+            known.made = Network(module, self._eager(call))
         except Unsupported as reason:
             # One that is refused in training (a dropout) is not asked again; nor is one that has no parameters.
             known.refused = True

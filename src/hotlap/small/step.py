@@ -130,9 +130,8 @@ class CompiledStep:
         if core().module is None:
             return
         name = "StepFloat32" if self._program.dtype == torch.float32 else "StepFloat64"
-        c = self._criterion
-        criterion = (c.kind, c.mean, c.parameter, c.ignore_index)
-        native = getattr(core().module, name)(*self._program.description(), criterion, method, self._seed % 2**63)
+        criterion, seed = self._criterion.numbers(), self._seed % 2**63
+        native = getattr(core().module, name)(*self._program.description(), criterion, method, seed)
         native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
         native.set_slots(optimizers.slots(self.optimizer, method, self._program.parameters))
         kind, limit = self._clip or ("none", 0.0)

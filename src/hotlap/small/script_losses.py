@@ -1,0 +1,102 @@
+"""A script's loss module natively, inside torch's autograd: `criterion(prediction, target)`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from hotlap.native import core, core_for
+from hotlap.small import guards, losses
+from hotlap.small.node import direct, is_plain
+from hotlap.small.program import Unsupported
+from hotlap.small.trace import check_plain
+
+NAMES = {torch.float32: "loss_float32", torch.float64: "loss_float64"}
+
+VECTOR = 16
+"""Numbers that are written behind a gradient, at most."""
+
+WORK = 10
+"""Multiplications that one number's exponential counts for."""
+
+MAX_NUMBERS = 65_536
+"""Beyond this the sums are the work, in which torch has several threads."""
+
+
+class NativeLoss:
+    """What is known of one loss module; it does not keep the module alive.
+
+    Args:
+        module: any.
+        eager: `eager(module, prediction, target)` is the same in torch, where a second derivative is wanted.
+    """
+
+    def __init__(self, module: nn.Module, eager: Callable[..., torch.Tensor]) -> None:
+        if not hasattr(core().module, "loss_float32"):
+            raise Unsupported(core().why_not or "the native core is older than this hotlap: install it again.")
+        check_plain(module)
+        self._criterion = losses.recognise(module)
+        self._labels, self._numbers = self._criterion.labels, self._criterion.numbers()
+        self.eager = eager
+        self._guard = guards.new_guard()
+        guards.watch_model(self._guard, module, [])
+
+    def holds(self) -> bool:
+        """Whether the module is still what it was."""
+        return bool(self._guard.holds())
+
+    def takes(self, prediction: torch.Tensor, target: torch.Tensor) -> bool:
+        """Whether torch would do the same with these: nothing is broadcast, and no target is a probability."""
+        if prediction.dtype not in NAMES or prediction.dim() != 2 or not prediction.requires_grad:
+            return False
+        if target.requires_grad or not (prediction.is_contiguous() and target.is_contiguous()):
+            return False
+        if not prediction.is_cpu or not target.is_cpu or not 0 < prediction.numel() <= MAX_NUMBERS:
+            return False
+        if self._labels:
+            return target.dtype is torch.int64 and target.shape == prediction.shape[:1]
+        return target.dtype is prediction.dtype and target.shape == prediction.shape
+
+    def __call__(self, module: nn.Module, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The loss, with its gradient."""
+        apply = _apply_directly if is_plain(prediction) and is_plain(target) else _Loss.apply
+        out: torch.Tensor = apply(self, module, prediction, target)
+        return out
+
+    def fill(self, prediction: torch.Tensor, target: torch.Tensor, gradient: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the loss to `out` and its gradient to `gradient`, which is longer by a vector."""
+        rows, cols = prediction.shape
+        native = getattr(core_for(WORK * rows * cols).module, NAMES[prediction.dtype])
+        where = prediction.data_ptr(), target.data_ptr(), rows, cols, gradient.data_ptr(), out.data_ptr()
+        native(self._numbers, *where)
+
+
+class _Loss(torch.autograd.Function):
+    """A loss and, computed with it, its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: NativeLoss, module: nn.Module, prediction: torch.Tensor, target: torch.Tensor) -> Any:
+        gradient, out = prediction.new_empty(prediction.numel() + VECTOR), prediction.new_empty(())
+        loss.fill(prediction, target, gradient, out)
+        ctx.save_for_backward(gradient.as_strided(prediction.shape, (prediction.shape[1], 1)))
+        ctx.loss, ctx.module, ctx.given = loss, module, (prediction, target)
+        ctx.versions = prediction._version, target._version
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, to_loss: torch.Tensor) -> Any:
+        (gradient,) = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            return None, None, gradient * to_loss, None
+        # create_graph=True: a second derivative is to come
+        if ctx.versions != tuple(given._version for given in ctx.given):
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation "
+                "(the prediction, or the target of the loss)."
+            )
+        value = ctx.loss.eager(ctx.module, *ctx.given)
+        return None, None, *torch.autograd.grad(value, ctx.given[0], to_loss, create_graph=True), None
+
+
+_apply_directly = direct(_Loss)
