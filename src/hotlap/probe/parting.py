@@ -81,7 +81,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         probe_s=_cost_s(session),
         not_installed=tuple(dict.fromkeys(session.arms.not_installed)),
         notes=tuple(dict.fromkeys(notes)),
-        excerpt=excerpt(session.ring.steps()) if last and session.ring is not None and len(plan.arms) == 1 else None,
+        excerpt=excerpt(session.ring.steps()) if last and session.ring is not None else None,
         **session.ledger.columns(measured=session.measured, evidence=plan.evidence),
         **seen,
     )

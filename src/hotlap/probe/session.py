@@ -47,6 +47,10 @@ _SECOND_STEP = 2
 _LOOK_S = 0.05
 _MOST_UNSEEN = 256
 
+# Steps of a trial whose events wait to be read, about a kilobyte each. A trial's window is read when it is over, and
+# costs the steps in it nothing; a run that shall leave something if it is killed is read as it goes on.
+_MOST_UNREAD = 4096
+
 _MEASURING = "the measurement of steps"
 # Without these there are no steps.
 _STEPS_NEED = ("update_made", "shorten", "_decide", "turn_page")
@@ -100,8 +104,10 @@ class Session:
         self._undrained = 0
         """Recorded steps since the device and the host last met."""
         self._first_step_at: float | None = None
+        self.survives = plan.whole or bool(plan.watches and not plan.evidence)
+        """What it has measured is there for whoever reads it when this process is gone."""
         self.ring: SpanRing | None = None
-        """The last spans, for whoever reads them when this process is gone."""
+        """The last spans, of which an excerpt is shown; of switched arms there is none."""
         # A watch's window is to begin or end, as soon as we are outside of torch's own calls.
         self.due = self._wait_for_turn = self._in_window = False
         for name in _STEPS_NEED:
@@ -181,13 +187,33 @@ class Session:
             self._decide()
 
     def _decide(self) -> None:
-        """Look up between two steps: read what the clock wrote, and decide what comes next. Not a part of any step."""
+        """Look up between two steps; where something is to be decided, read what the clock wrote. Not a part of any
+        step."""
         begun = self.clock.now()
         if self._first_step_at is None:
             self._note_first_step(begun)
         for told in self.windows.each_step:
             told(self.steps - 1)
-        self.account(now=begun)
+        if self._must_read(begun):
+            self._read_and_go_on(begun)
+        self._until = min(self._sure_until, self.steps + self._affordable(begun))
+        self.own_s += time.perf_counter() - begun
+        if not self.plan.whole:
+            self._wait()
+        self.clock.own(begun)
+
+    def _must_read(self, now: float) -> bool:
+        """Something is to be decided, or enough was written; until then reading would only cost."""
+        return (
+            self.survives
+            or self.steps >= self._sure_until
+            or self.steps - self._read >= _MOST_UNREAD
+            or self._progress.must_stop(self.steps)
+            or self.schedule.is_late(now - (self._first_step_at or now))
+        )
+
+    def _read_and_go_on(self, now: float) -> None:
+        self.account(now=now)
         if self._nudge is not None:
             self._nudge.apply(self.facts.parameters())
         drawn_from = self.script.drawn()
@@ -199,11 +225,6 @@ class Session:
         self._went_backward = False
         self._go_on()
         self.script.replaying = self.plan.free_input and self.schedule.warm
-        self._until = min(self._sure_until, self.steps + self._affordable(begun))
-        self.own_s += time.perf_counter() - begun
-        if not self.plan.whole:
-            self._wait()
-        self.clock.own(begun)
 
     def _wait(self) -> None:
         """Between two steps of a trial: for its turn, and no longer than there is a hotlap to read its record."""
@@ -325,7 +346,7 @@ class Session:
     def _note_first_step(self, now: float) -> None:
         self._first_step_at = now
         self.setup_s = parting.age_s()
-        if not self.plan.evidence:
+        if not self.plan.evidence and len(self.plan.arms) == 1:
             with contextlib.suppress(OSError):  # a full disk
                 self.ring = SpanRing(self.out / f"spans-{os.getpid()}", begun=True)
         self.facts.imported.look()

@@ -34,7 +34,7 @@ def start(plan: Plan) -> Session:
     except Exception:
         patch.undo()
         raise
-    if plan.whole or (plan.watches and not plan.evidence):
+    if session.survives:
         session.windows.each_step += (session.guard(Partial(session).step_ended, "the record on the way"),)
     atexit.register(session.ending.script_ends)
     after_import("torch._dynamo", unseen.by_dynamo)
