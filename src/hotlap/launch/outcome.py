@@ -68,7 +68,7 @@ def recorded(out: Path) -> Run | None:
 def left(out: Path) -> Run | None:
     """As `recorded`; where nobody came to its end, what a process wrote last while it trained, and its last spans."""
     run = recorded(out)
-    if run is not None and run.step_s:
+    if run is not None and (run.first_steps_s or run.step_s):
         return run
     partial = next(iter(_completed(out, "partial-*.json")), None)
     rings = [steps for path in out.glob("spans-*") if (steps := SpanRing(path).steps())]

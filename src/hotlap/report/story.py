@@ -318,7 +318,7 @@ def recipe_lines(study: Study) -> tuple[str, ...]:
         + (" (yours)" if point.size == recipe.before else "")
         for point in recipe.curve
     ]
-    if recipe.accepted and recipe.speedup is not None:
+    if recipe.accepted and recipe.speedup is not None and recipe.before:
         rates = ", ".join(f"the learning rate of {name} times {rate:.3g}" for name, rate in recipe.rates.items())
         lines.append(
             f"Worth trying: batch size {recipe.size} instead of {recipe.before}, {rates}, and a schedule of steps "

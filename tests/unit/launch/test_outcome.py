@@ -62,6 +62,14 @@ def test_a_crash_keeps_the_probes_own_words(place: Workplace) -> None:
     assert run.output == "Traceback ...\nValueError: no"
 
 
+def test_a_crash_in_the_first_steps_counts_more_than_what_was_written_on_the_way(place: Workplace) -> None:
+    save(replace(run_with(num_steps=0), first_steps_s=(0.1,), status=Status.KILLED), place.out / "partial-0.json")
+    SpanRing(place.out / "spans-1", begun=True).add(Step(begin=0.0, end=1.0))
+    early = replace(run_with(num_steps=0), first_steps_s=(0.1,) * 3, status=Status.CRASHED, error="ValueError: no")
+    run = end(place, recorded=early, exit_code=1)
+    assert (len(run.first_steps_s), run.error) == (3, "ValueError: no")
+
+
 def test_a_crash_before_the_probe_is_told_by_its_last_line(place: Workplace) -> None:
     run = end(place, exit_code=1, stderr="Traceback ...\nModuleNotFoundError: No module named 'datas'\n\n")
     assert run.status is Status.CRASHED
