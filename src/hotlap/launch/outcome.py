@@ -13,7 +13,7 @@ from hotlap.launch import ranks
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Phase, RankLog, Run, Status, load
 from hotlap.record.progress import Progress
-from hotlap.record.spans import SpanRing, with_steps
+from hotlap.record.spans import SpanRing, Step, with_steps
 from hotlap.units import plural
 
 T = TypeVar("T")
@@ -71,10 +71,18 @@ def left(out: Path) -> Run | None:
     if run is not None and (run.first_steps_s or run.step_s):
         return run
     partial = next(iter(_completed(out, "partial-*.json")), None)
-    rings = [steps for path in out.glob("spans-*") if (steps := SpanRing(path).steps())]
-    if partial is None or not rings:
+    made = list(_made(out))
+    if partial is None or not made:
         return partial or run
-    return with_steps(partial, max(rings, key=lambda steps: steps[-1].end))
+    return with_steps(partial, max(made, key=lambda steps: steps[-1].end))
+
+
+def _made(out: Path) -> Iterator[list[Step]]:
+    """The last steps of each process that made some; one may have been killed before its file was whole."""
+    for path in out.glob("spans-*"):
+        with contextlib.suppress(OSError):  # a full disk
+            if steps := SpanRing(path).steps():
+                yield steps
 
 
 def reached(progress: Progress) -> str:

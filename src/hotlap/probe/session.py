@@ -348,7 +348,7 @@ class Session:
         self.setup_s = parting.age_s()
         if not self.plan.evidence and len(self.plan.arms) == 1:
             with contextlib.suppress(OSError):  # a full disk
-                self.ring = SpanRing(self.out / f"spans-{os.getpid()}", begun=True)
+                self.ring = SpanRing(self.out / f"spans-{os.getpid()}")
         self.facts.imported.look()
         self.num_threads = torch.get_num_threads()
         self.script.group_made()

@@ -1,9 +1,8 @@
 """What the parent and the child tell each other while a run goes on: steps made, the wish to stop, turns."""
 
-import mmap
-import os
 from pathlib import Path
 
+from hotlap.record.mapped import mapped
 from hotlap.record.moments import Phase
 
 # Words of eight bytes, then one byte a process.
@@ -30,16 +29,7 @@ class Progress:
     """The child counts its steps here; the parent looks whenever it likes and may ask the child to end."""
 
     def __init__(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            if os.fstat(descriptor).st_size < SIZE:
-                os.ftruncate(descriptor, SIZE)
-                if hasattr(os, "posix_fallocate"):
-                    # Writing to a mapped page that has no room on the disk would end the training (SIGBUS).
-                    os.posix_fallocate(descriptor, 0, SIZE)
-            self._map = mmap.mmap(descriptor, SIZE)
-        finally:
-            os.close(descriptor)
+        self._map = mapped(path, SIZE)
         self.words = memoryview(self._map)[:_LEFT_AT].cast("Q")
         """CHILD, in every step, for speed: it writes the steps made into STEPS, the phase that it begins into REACHED
         (its place in `Phase`, from 1), and is to end with a step behind which `0 < words[STOP] <= steps + 1`. (An item

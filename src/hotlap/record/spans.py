@@ -4,8 +4,6 @@ A span is four doubles: (phase as a number, begin, end, seconds of it that lie i
 step, which come in the order of their ends, stand two of the step's own.
 """
 
-import mmap
-import os
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from hotlap.record.mapped import mapped
 from hotlap.record.moments import Phase
 from hotlap.record.run import Excerpt, Run, Span
 
@@ -70,24 +69,14 @@ class Step:
 
 
 class SpanRing:
-    """The file, in which the newest spans overwrite the oldest. `begun`: by the process that trains; else it is read.
+    """The file, in which the newest spans overwrite the oldest. The process that trains adds steps, its parent reads.
 
     Raises:
-        OSError: there is none, or no room for it.
+        OSError: there is no room for it.
     """
 
-    def __init__(self, path: Path, *, begun: bool = False) -> None:
-        size = _BYTES * (1 + _CAPACITY)
-        descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if begun else 0), 0o600)
-        try:
-            if begun:
-                os.ftruncate(descriptor, size)
-                if hasattr(os, "posix_fallocate"):
-                    # Writing to a mapped page that has no room on the disk would end the training (SIGBUS).
-                    os.posix_fallocate(descriptor, 0, size)
-            self._map = mmap.mmap(descriptor, size)
-        finally:
-            os.close(descriptor)
+    def __init__(self, path: Path) -> None:
+        self._map = mapped(path, _BYTES * (1 + _CAPACITY))
         self._count = memoryview(self._map)[:8].cast("Q")
         """Spans written since the beginning."""
 

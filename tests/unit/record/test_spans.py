@@ -22,7 +22,7 @@ def step(number: int, *, begin: float, length: float = 10.0, recorded: bool = Tr
 
 
 def test_what_was_written_is_read_by_another_process(tmp_path: Path) -> None:
-    ring = SpanRing(tmp_path / "spans", begun=True)
+    ring = SpanRing(tmp_path / "spans")
     made = [step(i, begin=10.0 * i, recorded=i > 1) for i in range(5)]
     made[3].epoch_started, made[3].num_samples, made[3].num_updates, made[3].num_forwards = True, None, 2, 3
     for one in made:
@@ -33,7 +33,7 @@ def test_what_was_written_is_read_by_another_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 100])
 def test_the_newest_overwrite_the_oldest(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "_CAPACITY", 8 * 5)  # a step takes five
-    ring = SpanRing(tmp_path / "spans", begun=True)
+    ring = SpanRing(tmp_path / "spans")
     for i in range(count):
         ring.add(step(i, begin=10.0 * i))
     found = ring.steps()
@@ -43,7 +43,7 @@ def test_the_newest_overwrite_the_oldest(count: int, tmp_path: Path, monkeypatch
 
 
 def test_of_a_step_with_very_many_spans_the_sums_are_kept(tmp_path: Path) -> None:
-    ring = SpanRing(tmp_path / "spans", begun=True)
+    ring = SpanRing(tmp_path / "spans")
     many = [(FORWARD, float(i), i + 0.5, 0.5) for i in range(3000)]
     ring.add(Step(number=0, begin=0.0, end=3001.0, recorded=True, pieces=many))
     (found,) = ring.steps()
