@@ -76,7 +76,7 @@ def in_common(run: Run) -> Run:
         for phase, seconds in mine.phase_s.items()
         if seconds and phase is not Phase.COMMUNICATION
     }
-    # Slow in one phase and sooner in another, it keeps nobody waiting: both are for all to mend.
+    # Slow in one phase and sooner in another, it keeps nobody waiting: both are for all to shorten.
     part = min(1.0, apart_s / sum(own_s.values())) if any(own_s.values()) else 0.0
     left: dict[Phase, float] = {phase: 1.0 - part * own_s[phase] / (mine.phase_s[phase] or 1.0) for phase in own_s}
     phase_s = {

@@ -12,22 +12,25 @@ Before:
 
 After:
 
+    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # reads each sample once
     class ByLength(DistributedSampler):  # in each step like lengths for all processes
         def __iter__(self):
-            order = sorted(range(len(self.dataset)), key=lambda i: len(self.dataset[i]))
             size = 32 * self.num_replicas  # samples of a step
-            steps = [order[i : i + size] for i in range(0, len(order) - size + 1, size)]
+            steps = [by_length[i : i + size] for i in range(0, len(by_length) - size + 1, size)]
             random.Random(self.seed + self.epoch).shuffle(steps)
             return (i for step in steps for i in step[self.rank :: self.num_replicas])
     sampler = ByLength(texts)
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from textwrap import dedent
 
 from hotlap.record import Finding, Machine, Run, UnequalWork
 from hotlap.rules.advice import Change, calls, replaced, with_change
 from hotlap.rules.step import file_name, finding, share_of
+from hotlap.source import is_name
 from hotlap.units import duration, percent
 
 # As for a straggler, which it looks like.
@@ -36,7 +39,7 @@ MIN_SHARE = 0.10
 # Below it the means of the ranks are the same for people, and another one has most in each step.
 _SAME = 1.1
 
-# The example's class, of which a script has another base and size.
+# What the example puts in front of the sampler; a script has another base, size and data set.
 _CLASS = dedent((__doc__ or "").partition("\nAfter:\n\n")[2]).partition("sampler = ")[0]
 
 EXPLAINS = frozenset({"communication-bound"})
@@ -77,7 +80,16 @@ def _by_length(run: Run) -> Change | None:
     """Where equally many samples go to each process, so that only their lengths can differ."""
     names = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
     for script, call in calls(run, *names):
+        dataset = call.args[0] if call.args else None
+        if dataset is None or not is_name(dataset):
+            continue
         change, sampler = replaced(script, call.func, "ByLength"), script.code(call.func)
         size = next((str(one.batch_size) for one in run.loaders if one.trained_on and one.batch_size), "batch_size")
-        return replace(change, after=_CLASS.replace("DistributedSampler", sampler).replace("32", size) + change.after)
+        own = {"DistributedSampler": sampler, "32": size, "texts": script.code(dataset)}
+        return replace(change, after=_with(own) + change.after)
     return None
+
+
+def _with(own: Mapping[str, str]) -> str:
+    """The example with the script's own words."""
+    return re.sub("|".join(own), lambda found: own[found[0]], _CLASS)

@@ -129,13 +129,13 @@ def test_where_another_process_has_most_in_each_step_none_is_named(tmp_path: Pat
 
 
 def test_unequal_lengths_come_with_a_sampler_that_gives_all_processes_like_ones_at_a_time(tmp_path: Path) -> None:
-    before = "mine = d.DistributedSampler(texts, world, rank, drop_last=True)"
+    before = "mine = d.DistributedSampler(rows, world, rank, drop_last=True)"
     run = with_script(firing("unequal-work"), tmp_path, f"import torch.utils.data as d\n{before}\n")
     (finding,) = (one for one in rules.check(run) if one.code == "unequal-work")
     assert (finding.where, finding.before) == ("train.py:2", before)
 
     def lengths(rank: int, epoch: int) -> list[int]:
-        names: dict[str, Any] = {"d": data, "random": random, "texts": texts, "world": 2, "rank": rank}
+        names: dict[str, Any] = {"d": data, "random": random, "rows": texts, "world": 2, "rank": rank}
         exec(finding.after, names)
         names["mine"].set_epoch(epoch)
         return [len(texts[i]) for i in names["mine"]]
