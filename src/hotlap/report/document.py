@@ -59,8 +59,9 @@ OUTPUT_LINES = 30
 
 
 def time_per_step(study: Study) -> Section:
-    """What the baseline's step is spent on, and in one line what it is spent on afterwards."""
-    run = story.timed(study)
+    """What the baseline's step is spent on, and in one line what it is spent on afterwards: where there is a run under
+    the levers, of the one beside it, for the machine may have been busier when the baseline was looked at."""
+    run, looked_at = story.pictured(study), story.timed(study)
     if run is None or not run.step_s:
         lead = "Not measured yet." if run is None else story.failure(run) or "No step was recorded."
         return Section(name="time", title="Time per step", lead=lead, output=_output(run))
@@ -73,8 +74,7 @@ def time_per_step(study: Study) -> Section:
     unknown = ", ".join(part.phase.value for part in parts if part.mean_s is None)
     notes = [f"not measured: {unknown}"] if unknown else [] if rows else ["What it was spent on was not measured."]
     if study.after is not None and study.after.step_s:
-        beside = story.pictured(study) or run
-        steps = f"{duration(beside.median_step_s())} -> {duration(study.after.median_step_s())}"
+        steps = f"{duration(run.median_step_s())} -> {duration(study.after.median_step_s())}"
         notes.append(f"optimized: {_in_a_line(study.after)}; compared in turns, the median step: {steps}")
     notes += [story.loss_sentence(run)] if run.loss else []
     failure = story.failure(run)
@@ -84,7 +84,7 @@ def time_per_step(study: Study) -> Section:
         title="Time per step",
         lead=lead,
         rows=rows,
-        notes=(*notes, *(f"note: {one}" for one in run.notes)),
+        notes=(*notes, *(f"note: {one}" for one in (looked_at or run).notes)),
         output=_output(run),
     )
 

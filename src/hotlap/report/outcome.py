@@ -210,14 +210,15 @@ def runs_on(study: Study) -> str | None:
     """Whether the patched script needs hotlap when it runs; None without a patch."""
     if not study.patch:
         return None
-    ours = dict.fromkeys(_OURS.findall(study.patch))
+    ours = _ours(study)
     if not ours:
         return "The patched script is plain PyTorch: it runs where hotlap is not installed."
-    needs = f"The patched script needs hotlap when it runs (pip install hotlap): it calls {', '.join(ours)}."
-    # Each lever of that kind writes calls of one function.
-    if study.result is None or len(study.result.levers) <= len(ours):
-        return needs
-    return f"{needs} To apply the part in plain PyTorch alone: hotlap apply --without hotlap."
+    return f"The patched script needs hotlap when it runs (pip install hotlap): it calls {', '.join(ours)}."
+
+
+def _ours(study: Study) -> list[str]:
+    """What the patch imports from hotlap; each lever of that kind writes calls of one function."""
+    return list(dict.fromkeys(_OURS.findall(study.patch or "")))
 
 
 _OURS = re.compile(r"^\+\s*from hotlap[\w.]* import (\w+)", re.MULTILINE)
@@ -238,8 +239,10 @@ def apply_commands(study: Study) -> tuple[tuple[str, str], ...]:
     if not study.patch or conclusion(study).outcome is Outcome.HARM:
         return ()
     files = ", ".join(change.path.removeprefix(f"{study.cwd}/") for change in study.changes)
+    plain = study.result is not None and 0 < len(_ours(study)) < len(study.result.levers)
     return (
         ("hotlap apply", f"writes the patch into {files or 'the files named in it'}"),
+        *([("hotlap apply --without hotlap", "writes its part in plain PyTorch alone")] if plain else []),
         ("hotlap apply --revert", "takes it back"),
     )
 

@@ -238,7 +238,7 @@ class Candidates:
 
     def beside_each_other(self) -> list[Candidate]:
         """What is switched, and alone brought nothing and cost nothing that counts, as one: some levers help only
-        together. None where that is less than two, or was compared already."""
+        together. Empty where that is less than two, or was compared already."""
         harmless = [
             self._alone(lever, log_gain=_log_seen(own[-1]))
             for lever in self._not_rejected()

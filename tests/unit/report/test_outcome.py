@@ -7,6 +7,7 @@ import pytest
 from hotlap.record import Finding, Verdict
 from hotlap.report import document, outcome
 from tests.sample_measured import study_measured
+from tests.sample_runs import run_with
 from tests.samples import study_full
 
 
@@ -15,10 +16,18 @@ def test_the_plain_part_of_a_patch_is_offered_where_there_is_one(names: tuple[st
     study = study_full()
     assert study.result is not None
     result = replace(study.result, levers=tuple({"name": name} for name in names))
-    told = outcome.runs_on(replace(study, patch="+from hotlap.data import cached\n", result=result))
-    assert told is not None
-    assert "it calls cached." in told
-    assert ("--without hotlap" in told) is plain
+    study = replace(study, patch="+from hotlap.data import cached\n", result=result)
+    told = outcome.runs_on(study)
+    assert told is not None and told.endswith("it calls cached.")
+    assert ("hotlap apply --without hotlap" in dict(outcome.apply_commands(study))) is plain
+
+
+def test_the_step_that_is_told_is_the_one_that_the_patched_step_was_compared_with() -> None:
+    study = study_full()
+    slow, beside, after = (run_with(step_s=step_s) for step_s in (0.005, 0.0026, 0.0007))
+    told = document.time_per_step(replace(study, baseline=(slow,), beside=beside, after=after))
+    assert "Median step 2.60 ms" in told.lead
+    assert "2.60 ms -> 700 us" in " ".join(told.notes)
 
 
 def test_what_the_answer_says_is_no_warning_as_well() -> None:
