@@ -126,7 +126,7 @@ def test_parts_can_be_printed_one_by_one() -> None:
 def test_the_answer_is_the_end() -> None:
     last = terminal.render(samples.study_full()).rstrip().split("\n\n")[-1]
     assert last.startswith("3.11x as fast  examples/digits.py")
-    assert last.split()[-6:] == "hotlap apply --revert takes it back".split()
+    assert last.split()[-6:] == ["hotlap", "apply", "--revert", "takes", "it", "back"]
     assert "Another process" not in last, "a warning is never the last thing said"
 
 
