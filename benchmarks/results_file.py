@@ -22,8 +22,13 @@ def device_name() -> str:
     return f"cpu-{os.cpu_count()}core"
 
 
-def write(name: str, **fields: Any) -> Path:
+def path(name: str) -> Path:
     """`benchmarks/results/NAME-<device>.json`."""
+    return RESULTS / f"{name}-{device_name()}.json"
+
+
+def write(name: str, **fields: Any) -> Path:
+    """The result, into `path(name)`."""
     import torch
 
     seen = machine.look()
@@ -37,7 +42,7 @@ def write(name: str, **fields: Any) -> Path:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **fields,
     }
-    path = RESULTS / f"{name}-{device_name()}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    return path
+    at = path(name)
+    at.parent.mkdir(exist_ok=True)
+    at.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return at

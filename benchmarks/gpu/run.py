@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from math import exp
 from pathlib import Path
 from statistics import mean, median
@@ -55,16 +56,18 @@ Result = dict[str, Any]
 
 
 class Report:
-    """All results so far, and the two files."""
+    """All results so far, and the two files; what this run does not make again stays as it was."""
 
     def __init__(self) -> None:
-        self._results: list[Result] = []
+        path = results_file.path("gpu")
+        self._results: list[Result] = json.loads(path.read_text())["commands"] if path.exists() else []
         self._lock = Lock()
+        self.failed: list[str] = []
+        """Names of commands that did not end well."""
 
     def note(self, name: str, **saw: Any) -> None:
         """What follows from commands."""
-        self._results.append({"name": name, "exit_code": 0, "took_s": 0.0, "saw": saw, "tail": ""})
-        self.write()
+        self._add({"name": name, "exit_code": 0, "took_s": 0.0, "saw": saw, "tail": ""})
 
     def run(self, name: str, *command: str, limit_s: float, document: Path | None = None) -> float:
         """A command, and what it leaves as JSON; seconds. One that hangs must not take the time of those behind it."""
@@ -93,21 +96,21 @@ class Report:
             found["saw"] = digest(json.loads(document.read_text()))
         if code != 0:
             print(f"   exit code {code}: {words[-TAIL:]}", file=sys.stderr)
-        with self._lock:
-            self._results.append({**found, "tail": words[-TAIL:]})
-            self.write()
+            self.failed.append(name)
+        self._add({**found, "tail": words[-TAIL:]})
         return took_s
 
-    def write(self) -> None:
+    def _add(self, result: Result) -> None:
+        with self._lock:
+            kept = [one for one in self._results if one["name"] != result["name"]]
+            self._results = [*kept, {**result, "date": datetime.now(UTC).date().isoformat()}]
+            self._write()
+
+    def _write(self) -> None:
         path = results_file.write("gpu", commands=self._results, claims=list(claims(self._results)))
         rows = "".join(f"| {' | '.join(row(one))} |\n" for one in self._results)
         head = "| command | exit code | took | step | device busy | its phases | findings | accepted |\n"
         path.with_suffix(".md").write_text(f"# {path.stem}\n\n{head}{'|---' * 8}|\n{rows}")
-
-    @property
-    def failed(self) -> list[str]:
-        """Names of commands that did not end well."""
-        return [one["name"] for one in self._results if one["exit_code"] != 0]
 
 
 def portable(text: str) -> str:

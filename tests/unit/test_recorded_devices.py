@@ -11,6 +11,7 @@ import pytest
 from hotlap import cuda, rules
 from hotlap.gate import Evidence, judge
 from hotlap.record import Phase, Run, Study, Verdict, codec
+from hotlap.report.outcome import conclusion
 from hotlap.rules.step import device_s, launch_s, phase_s
 from hotlap.trace import read_trace
 from hotlap.tune.ceilings import ceilings
@@ -131,3 +132,14 @@ def test_a_training_whose_bits_differ_from_run_to_run_there_is_held_to_what_roun
     assert judge("rounding", Evidence(base=(one,), lever=(other,), perturbed=perturbed)).verdict is Verdict.UNHARMED
     halved = replace(other, loss=tuple(0.5 * loss if isinstance(loss, float) else loss for loss in other.loss))
     assert judge("rounding", Evidence(base=(one,), lever=(halved,), perturbed=perturbed)).verdict is Verdict.HARMED
+
+
+def test_a_study_on_an_h200_that_came_to_its_patch_is_told_as_one() -> None:
+    study = study_in(H200 / "tune-images.json.gz")
+    assert study.result is not None and study.result.total_speedup is not None
+    total = study.result.total_speedup
+    assert [spec["name"] for spec in study.result.levers] == ["device-resident"]
+    assert study.result.speedup.low > 2
+    assert 1 < total.low < total.high < study.result.speedup.low, "its start counts"
+    assert "+    loader = DataLoader(resident(Pictures(2048))" in study.patch
+    assert conclusion(study).title == "1.29x as fast"
