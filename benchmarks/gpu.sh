@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What to run first on a machine with a GPU: under ten minutes, no network.
 #
-#   benchmarks/gpu.sh                  the device suite, `hotlap machine`, `measure` of seven trainings, raw material
+#   benchmarks/gpu.sh                  the device suite, `hotlap machine`, `measure` of eight trainings, raw material
 #   benchmarks/gpu.sh levers           `hotlap tune` with each lever alone, several at a time: what the gate says
-#   benchmarks/gpu.sh tune             `hotlap tune` of the seven, five minutes each (--budget 2m: less)
+#   benchmarks/gpu.sh tune             `hotlap tune` of the eight, five minutes each (--budget 2m: less)
 #   HOTLAP_DEVICE=sim benchmarks/gpu.sh    the same on the simulated GPU, as a rehearsal
 #
 # One JSON and one page, benchmarks/results/gpu-*, say how each went; the records lie in tests/recorded (of a rehearsal

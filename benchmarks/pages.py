@@ -15,19 +15,18 @@ FOLDERS = ("levers", "rules")
 """Below docs/; every page in them is made here."""
 
 _NOTE = "<!-- Made from docstrings in src/hotlap by benchmarks/paste.py; change those. -->\n"
-# They do something on a device alone, and none of them has met a real one (docs/limits.md).
+# Of those that do something on a device alone: what tests/device/levers.py and studies on real ones showed.
 _NOT_RUN = "**It has not run on a GPU yet**; see [what has](../gpu.md)."
-_COMPARED = (
-    "**It was compared on a GPU in two processes, and not held to the gate there**; see [what has run](../gpu.md)."
-)
+_HELD = "**The gate has passed it on an H100 and an H200**; no study there has accepted it ([what has run](../gpu.md))."
+_ACCEPTED = "**Studies on an H100 and an H200 have accepted it**, on the latter up to a confirmed patch ([what](../gpu.md))."
 _ON_GPUS = {
-    "bf16-autocast": _COMPARED,
-    "cuda-graphs": _NOT_RUN,
-    "cudnn-benchmark": _NOT_RUN,
-    "device-resident": _NOT_RUN,
+    "bf16-autocast": _HELD,
+    "cuda-graphs": _HELD,
+    "cudnn-benchmark": _HELD,
+    "device-resident": _ACCEPTED,
     "fp16-autocast": _NOT_RUN,
-    "pin-and-overlap": _NOT_RUN,
-    "tf32": _COMPARED,
+    "pin-and-overlap": _HELD,
+    "tf32": _HELD,
 }
 _HEADING = re.compile(r"^(What it says|Why it \w+(?: \w+)?|Example|Risk|What|Why|When it hurts): ", re.MULTILINE)
 _ISSUE = re.compile(r"(?:\b([\w-]+/[\w.-]+)|(?<![\w.-]))#(\d{3,})\b")

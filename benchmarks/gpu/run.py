@@ -23,6 +23,8 @@ from statistics import mean, median
 from threading import Lock
 from typing import Any
 
+import torch
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
@@ -32,9 +34,10 @@ DEVICE = os.environ.get("HOTLAP_DEVICE", "cuda")
 RECORDED = Path(os.environ.get("HOTLAP_RECORDED", ROOT / "tests" / "recorded"))
 if DEVICE == "sim":
     results_file.RESULTS = RECORDED
-TRAININGS = ("mnist", "conv-amp", "gpt-10m", "gpt-124m", "lstm", "ode", "images")
-# The seventh trains on pictures that Python makes one by one.
-IMAGES = ROOT / "tests" / "device" / "scripts" / "images.py"
+TRAININGS = ("mnist", "conv-amp", "gpt-10m", "gpt-124m", "lstm", "ode", "images", "ranks")
+# The seventh trains on pictures that Python makes one by one; the eighth is a process for each GPU, under torchrun. One
+# more, "digits", is the script of benchmarks/track, on MNIST in the folder $HOTLAP_DATA.
+SCRIPTS = ROOT / "tests" / "device" / "scripts"
 # Of these a few thousand steps take seconds.
 QUICK = ("mnist", "lstm")
 STAGES = ("suite", "machine", "plain", "measure", "raw", "levers", "tune")
@@ -193,7 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stages", nargs="*", help=f"of {', '.join(STAGES)}")
     parser.add_argument("--budget", default="5m", help="of each training in `tune` (default: 5m)")
-    parser.add_argument("--trainings", nargs="+", choices=TRAININGS, default=TRAININGS, help="default: all")
+    parser.add_argument("--trainings", nargs="+", choices=(*TRAININGS, "digits"), default=TRAININGS, help="default: all")
     parser.add_argument("--levers", help="of `tune`, separated by commas (default: all)")
     args = parser.parse_args()
     stages = args.stages or STAGES[:-2]
@@ -235,7 +238,14 @@ def made(stage: str, report: Report, trainings: Sequence[str], *, budget: str, l
 
 def script(training: str) -> tuple[str, ...]:
     """The path of its script, and arguments."""
-    return (str(IMAGES),) if training == "images" else (str(HERE / "training.py"), training)
+    if training == "digits":
+        return (str(HERE.parent / "track" / "digits" / "train.py"), "--data", os.environ["HOTLAP_DATA"])
+    if training == "images":
+        return (str(SCRIPTS / "images.py"),)
+    if training == "ranks":
+        torchrun, count = str(Path(sys.executable).with_name("torchrun")), max(1, torch.cuda.device_count())
+        return ("--", torchrun, "--nproc-per-node", str(count), str(SCRIPTS / "ranks.py"))
+    return (str(HERE / "training.py"), training)
 
 
 def alone(report: Report, pairs: Sequence[tuple[str, str]], *, budget: str) -> None:

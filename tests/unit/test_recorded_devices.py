@@ -134,12 +134,27 @@ def test_a_training_whose_bits_differ_from_run_to_run_there_is_held_to_what_roun
     assert judge("rounding", Evidence(base=(one,), lever=(halved,), perturbed=perturbed)).verdict is Verdict.HARMED
 
 
-def test_a_study_on_an_h200_that_came_to_its_patch_is_told_as_one() -> None:
-    study = study_in(H200 / "tune-images.json.gz")
+@pytest.mark.parametrize(
+    ("training", "levers", "line", "title"),
+    [
+        ("images", ["device-resident"], "DataLoader(resident(Pictures(2048))", "1.29x as fast"),
+        ("digits", ["device-resident", "cached-dataset"], "DataLoader(resident(cached(Digits(", "1.36x as fast"),
+    ],
+)
+def test_a_study_on_an_h200_that_came_to_its_patch_is_told_as_one(
+    training: str, levers: list[str], line: str, title: str
+) -> None:
+    study = study_in(H200 / f"tune-{training}.json.gz")
     assert study.result is not None and study.result.total_speedup is not None
     total = study.result.total_speedup
-    assert [spec["name"] for spec in study.result.levers] == ["device-resident"]
-    assert study.result.speedup.low > 2
+    assert [spec["name"] for spec in study.result.levers] == levers
     assert 1 < total.low < total.high < study.result.speedup.low, "its start counts"
-    assert "+    loader = DataLoader(resident(Pictures(2048))" in study.patch
-    assert conclusion(study).title == "1.29x as fast"
+    assert line in study.patch
+    assert conclusion(study).title == title
+
+
+def test_a_process_that_trains_over_nccl_there_is_measured_as_any_other() -> None:
+    study = measured("ranks")
+    run = study.baseline[0]
+    assert [one.code for one in rules.check(run, study.machine)] == ["launch-bound", "input-bound"]
+    assert sum(mean(column) for column in run.phase_s.values() if column) == pytest.approx(mean(run.step_s), rel=1e-6)
