@@ -196,7 +196,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stages", nargs="*", help=f"of {', '.join(STAGES)}")
     parser.add_argument("--budget", default="5m", help="of each training in `tune` (default: 5m)")
-    parser.add_argument("--trainings", nargs="+", choices=(*TRAININGS, "digits"), default=TRAININGS, help="default: all")
+    trainings = (*TRAININGS, "digits")
+    parser.add_argument("--trainings", nargs="+", choices=trainings, default=TRAININGS, help="default: all but digits")
     parser.add_argument("--levers", help="of `tune`, separated by commas (default: all)")
     args = parser.parse_args()
     stages = args.stages or STAGES[:-2]
