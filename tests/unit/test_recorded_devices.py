@@ -149,7 +149,7 @@ def test_a_study_on_an_h200_that_came_to_its_patch_is_told_as_one(
     total = study.result.total_speedup
     assert [spec["name"] for spec in study.result.levers] == levers
     assert 1 < total.low < total.high < study.result.speedup.low, "its start counts"
-    assert line in study.patch
+    assert study.patch is not None and line in study.patch
     assert conclusion(study).title == title
 
 
