@@ -97,7 +97,7 @@ wheel: $(STAMP_DEMO)
 	rm -rf dist
 	PIP_CONSTRAINT= $(PIP) install --quiet build
 	PIP_CONSTRAINT= $(BIN)/python -m build --outdir dist .
-	.ci/smoke dist/hotlap-*.whl $(BIN)/python
+	PIP_CONSTRAINT= .ci/smoke dist/hotlap-*.whl $(BIN)/python
 
 gpu:
 	benchmarks/gpu.sh
