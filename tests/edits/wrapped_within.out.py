@@ -1,9 +1,6 @@
 import hotlap.data as data
-from hotlap.data import lasting
+from hotlap.data import cached, lasting, late, overlapped
 from torch.utils.data import DataLoader
-from hotlap.data import overlapped
-from hotlap.data import late
-from hotlap.data import cached
 
 a = DataLoader(overlapped(lasting(late(cached(train)))))
 b = DataLoader(overlapped(lasting(late(cached(train)))))

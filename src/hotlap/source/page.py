@@ -166,8 +166,35 @@ class Page:
     def finish(self) -> str:
         """The text with all that its top needs: imports, and what stands behind them."""
         self._put_on_top(1, [*self.behind], above=True, below=True)
-        self._put_on_top(0, [*self.names.added], above=False, below=self._starts_file)
+        self._put_on_top(0, self._import(), above=False, below=self._starts_file)
         return self.script.text
+
+    def _import(self) -> list[str]:
+        """Import statements, one for each module; names of a module that the file imports names from are put there."""
+        by_module: dict[str, list[str]] = {}
+        for statement in self.names.added:
+            module, _, name = statement.rpartition(" import ")
+            there = self._place_among(module, name) if module else None
+            if there is None:
+                by_module.setdefault(module, []).append(name)
+            else:
+                self.apply([there])
+        lines = by_module.pop("", [])
+        return lines + [f"{module} import {', '.join(sorted(names))}" for module, names in by_module.items()]
+
+    def _place_among(self, module: str, name: str) -> Splice | None:
+        """Into the names that the file imports "from a.b" in front of where imports go, by the alphabet."""
+        for node in [node for node in self.script.tree.body if isinstance(node, ast.ImportFrom)]:
+            other, end = f"from {'.' * node.level}{node.module or ''}" != module, self.script.span(node)[1]
+            if other or end > self._tops[0] or node.names[0].name == "*":
+                continue
+            next_one = next((alias for alias in node.names if alias.name > name), None)
+            start, behind = self.script.span(next_one or node.names[-1])
+            margin = self.script.text[self.script.line_start(start) : start]
+            if self.script.text[end - 1] == ")" and not margin.strip():
+                return start, start, f"{name},\n{margin}"  # so that a comment behind the last name stays its own
+            return (start, start, f"{name}, ") if next_one else (behind, behind, f", {name}")
+        return None
 
     def _put_on_top(self, place: int, lines: Sequence[str], *, above: bool, below: bool) -> None:
         """Statements with an empty line above or below them, where something is there."""

@@ -91,7 +91,7 @@ def test_the_framework_is_given_its_own_word(text: str, lever: Lever, given: str
 
 def test_what_a_word_needs_is_imported(tmp_path: Path) -> None:
     (new,) = patch(PinAndOverlap().edits(run_of(tmp_path, ACCELERATE)), root=tmp_path).texts.values()
-    assert new.startswith("from accelerate import Accelerator\nfrom accelerate import DataLoaderConfiguration\n")
+    assert new.startswith("from accelerate import Accelerator, DataLoaderConfiguration\n")
 
 
 def test_a_trainer_compiles_with_the_random_numbers_of_the_script(tmp_path: Path) -> None:

@@ -1,0 +1,9 @@
+from hotlap.data import *
+from torch.utils.data import DataLoader
+from hotlap.data import cached, resident
+
+a = DataLoader(cached(train))
+b = Test(resident(test))
+# edit: wrap Test 0 dataset resident | from hotlap.data import resident
+# edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached
+from hotlap.data import batched

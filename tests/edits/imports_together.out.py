@@ -1,0 +1,21 @@
+"""Names of one module are imported by one statement."""
+import os
+from hotlap.data import cached, late, resident  # for pictures
+from hotlap.small import (
+    native_odeint,
+    native_steps,
+    padded_recurrent as padded,  # a comment
+)
+from torch.utils.data import DataLoader
+
+native_steps()
+
+if os.environ.get("MORE"):
+    from hotlap.data import batched
+
+a = DataLoader(late(cached(train)), shuffle=True)
+b = Test(resident(test))
+# edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached | hotlap.data.late
+# edit: wrap Test 0 dataset resident | from hotlap.data import resident
+# edit: after native_steps() | from hotlap.small import native_steps
+# edit: add DataLoader shuffle=True
