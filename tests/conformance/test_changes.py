@@ -231,8 +231,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small_items_are_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)
-    for module in (engine, prefix):
-        monkeypatch.setattr(module, "MAX_RESTARTS", 1_000)
+    monkeypatch.setattr(engine, "MAX_RESTARTS", 1_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers
         yield

@@ -53,7 +53,7 @@ def test_the_record_says_that_it_was_not_at_work(monkeypatch: pytest.MonkeyPatch
     assert arms.not_installed == []
     list(DataLoader(dataset))
     (told,) = arms.not_installed
-    assert told.startswith("cached-prefix: heads of AtOnce are not kept")
+    assert told.startswith("cached-prefix: the prefix of AtOnce is not kept")
     works = cached_prefix(Photographs())
     list(DataLoader(works))
     assert arms.not_installed == [], "one is"

@@ -4,6 +4,7 @@ Nothing of the data set is run in this process. The copy is told that it is the 
 and has called `worker_init_fn`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -30,19 +31,19 @@ class Seen:
     """An item is read from somewhere, which Python did not open."""
 
 
-def first_look(dataset: Any, indices: list[int], role: Role) -> Seen:
-    """Compute some items in a copy of this process, twice."""
+def first_look(item: Callable[[int], Any], dataset: Any, indices: list[int], role: Role) -> Seen:
+    """Compute some items of a data set (`item` does) in a copy of this process, twice."""
     why_not = cannot_fork(shares_files=True)
     if why_not is not None:
         return Seen(reason=why_not, items=[])
     try:
-        seen = in_a_copy(lambda: _seen(dataset, indices, role), timeout_s=role.timeout_s)
+        seen = in_a_copy(lambda: _seen(item, dataset, indices, role), timeout_s=role.timeout_s)
     except NoAnswer as reason:
         return Seen(reason=f"items cannot be had by their places in a copy of this process ({reason})", items=[])
     return seen if isinstance(seen, Seen) else Seen(reason="its first items could not be read", items=[])
 
 
-def _seen(dataset: Any, indices: list[int], role: Role) -> Seen:
+def _seen(item: Callable[[int], Any], dataset: Any, indices: list[int], role: Role) -> Seen:
     """IN A COPY: the items, and what was seen around computing them."""
     inputs = Inputs(dataset)
     role.play(0, dataset)
@@ -51,7 +52,7 @@ def _seen(dataset: Any, indices: list[int], role: Role) -> Seen:
         return Seen(reason=f"worker_init_fn changes {changed} of the data set", items=[])
 
     def compute(wanted: list[int]) -> list[Any]:
-        return [dataset[index] for index in wanted]
+        return [*map(item, wanted)]
 
     files = OpenedFiles()
     before = inputs.streams.states()

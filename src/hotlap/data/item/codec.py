@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from hotlap.data.item.compare import Unsupported, is_picture, is_plain_tensor, overlaps, without_repeats
+from hotlap.data.item.compare import Unsupported, is_marked, is_picture, is_plain_tensor, overlaps, without_repeats
 from hotlap.data.item.trees import is_named_tuple
 
 _PLAIN = (types.FunctionType, types.BuiltinFunctionType, types.BuiltinMethodType, type)
@@ -58,7 +58,7 @@ class _Packer(pickle.Pickler):
             return _pack_picture(value)
         if type(value) is np.ndarray:
             return _pack_array(value)
-        if type(value).__module__.startswith("torchvision.tv_tensors"):
+        if is_marked(value):
             return _pack_marked(value)
         known = isinstance(value, Enum | np.generic | complex) or is_named_tuple(value) or type(value) is OrderedDict
         if known or getattr(type(value), "_hotlap_packs", False):
@@ -154,7 +154,6 @@ def _array(data: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ..
 
 
 def _pack_marked(value: Any) -> Any:
-    """torchvision's tensors that know what they show."""
     plain = value.as_subclass(torch.Tensor)
     if not is_plain_tensor(plain):
         raise Unsupported("it holds a tensor that is not a plain one")

@@ -12,12 +12,43 @@ from hotlap.data.loader.collation import Batch, goes_to_default_collate
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
 
 
+class CacheWrapper(DatasetWrapper):
+    """A data set of which something is kept in an `ItemCache`."""
+
+    _hotlap_cache: ItemCache
+
+    @property
+    def num_cached(self) -> int:
+        """Items kept now."""
+        self._hotlap_cache.refused()
+        return self._hotlap_cache.num_cached
+
+    @property
+    def note(self) -> str | None:
+        """One sentence if items are not kept, or were dropped: what was seen."""
+        self._hotlap_cache.refused()
+        return self._hotlap_cache.note
+
+    def _hotlap_settled(self) -> bool:
+        kept = self._hotlap_cache
+        return not kept.used or kept.refused() or kept.settled
+
+    def _hotlap_idle(self) -> str | None:
+        kept = self._hotlap_cache
+        return None if kept.used and not kept.refused() else self.note or ""
+
+    def _hotlap_begin_epoch(self) -> None:
+        self._hotlap_cache.begin_epoch()
+
+    def _hotlap_changed(self, name: str) -> None:
+        self._hotlap_cache.drop(f"attribute {name} of the data set")
+
+
 @final
-class CachedDataset(DatasetWrapper):
+class CachedDataset(CacheWrapper):
     """What `cached` returns: the data set itself to all who look, with kept items. See `cached`."""
 
     _hotlap_function = "cached"
-    _hotlap_cache: ItemCache
     _hotlap_devices: Any
     """`hotlap.data.gather.resident.DeviceStores`: batches are gathered on a device; or None."""
 
@@ -25,12 +56,6 @@ class CachedDataset(DatasetWrapper):
         object.__setattr__(self, "_hotlap_dataset", dataset)
         object.__setattr__(self, "_hotlap_devices", None)
         object.__setattr__(self, "_hotlap_cache", ItemCache(dataset, memory_bytes=memory_bytes, disk=disk))
-
-    @property
-    def num_cached(self) -> int:
-        """Items kept now."""
-        self._hotlap_cache.refused()
-        return self._hotlap_cache.num_cached
 
     @property
     def full(self) -> bool:
@@ -46,8 +71,7 @@ class CachedDataset(DatasetWrapper):
     def note(self) -> str | None:
         """One sentence if items are not kept, or were dropped, or are not on the device: what was seen."""
         devices = self._hotlap_devices
-        self._hotlap_cache.refused()
-        return self._hotlap_cache.note or (None if devices is None else devices.notes.last)
+        return super().note or (None if devices is None else devices.notes.last)
 
     def __getitem__(self, index: Any) -> Any:
         kept = self._hotlap_cache
@@ -83,23 +107,14 @@ class CachedDataset(DatasetWrapper):
 
     def _hotlap_settled(self) -> bool:
         kept, devices = self._hotlap_cache, self._hotlap_devices
-        return not kept.used or kept.refused() or (kept.settled and (devices is None or devices.settled))
-
-    def _hotlap_idle(self) -> str | None:
-        kept = self._hotlap_cache
-        return None if kept.used and not kept.refused() else self.note or ""
+        resides = devices is None or devices.settled or kept.given_up or not kept.used
+        return super()._hotlap_settled() and resides
 
     def _hotlap_gather(self, store: Store, index: torch.Tensor) -> tuple[Any] | None:
         """A batch of a store that holds all items."""
         devices = self._hotlap_devices
         gathers = devices is not None and isinstance(store, ColumnStore)
         return devices.gather(store, index) if gathers else store.gather(index)
-
-    def _hotlap_begin_epoch(self) -> None:
-        self._hotlap_cache.begin_epoch()
-
-    def _hotlap_changed(self, name: str) -> None:
-        self._hotlap_cache.drop(f"attribute {name} of the data set")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Copies and spawned workers fill a cache of their own.

@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, final
+from typing import Any, ClassVar
 
 import torch
 from torch.utils.data import get_worker_info
@@ -49,9 +49,11 @@ MOST_OTHERS = 64
 SETTLED_WINDOW = 1024
 
 
-@final
 class ItemCache(CacheFill):
     """The kept items of one data set, and the doubts about them."""
+
+    may_draw: ClassVar[bool] = False
+    """An item that draws random numbers is not kept, but others are; False: then none is."""
 
     def __init__(self, dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | Path = False) -> None:
         super().__init__(dataset, memory_bytes=memory_bytes, disk=disk)
@@ -133,9 +135,13 @@ class ItemCache(CacheFill):
         """The store, full and not in doubt, to be read in place of workers: as they would, it outlives a change."""
         return self.store if self.full and not self.given_up and int in self.index_types else None
 
+    def item(self, index: Any) -> Any:
+        """What is kept of an item, computed now."""
+        return self.dataset[index]
+
     def plain(self, indices: Any, *, single: bool = False) -> Any:
         """The items as the data set gives them."""
-        return self.dataset[indices[0]] if single else fetch(self.dataset, indices)
+        return self.item(indices[0]) if single else fetch(self.dataset, indices)
 
     def compute(self, indices: Sequence[Any], *, single: bool = False) -> Any:
         """The items in the order and with the draws that they have without a cache; what may be kept is kept."""
@@ -153,7 +159,8 @@ class ItemCache(CacheFill):
         self.item_s = min(item_s, self.item_s or item_s)
         reason = self._why_not_kept(before)
         if reason is not None:
-            self.give_up(reason)
+            if not self.may_draw or inputs.streams.drawn(before) is None:
+                self.give_up(reason)
         elif isinstance(items, list) and len(items) == len(indices):
             self._keep(indices, items, rows)
         else:
@@ -198,7 +205,7 @@ class ItemCache(CacheFill):
                 items[row] = item
         rows = sorted(set(range(len(indices))).difference(kept))
         for row in tuple(rows):
-            items[row] = self.dataset[indices[row]]
+            items[row] = self.item(indices[row])
             if self._note_first():
                 rows.remove(row)
         self._count(len(indices))
@@ -344,17 +351,15 @@ class ItemCache(CacheFill):
         before = streams.states()
         try:
             with files.opened_by_items():
-                item = self.dataset[index]
+                item = self.item(index)
+            reason = self._why_not_kept(before)
         except Exception as error:
-            streams.restore(before)
-            self.give_up(f"an item of {self.name} could not be computed twice ({type(error).__name__}: {error})")
-            return None
-        reason = self._why_not_kept(before)
-        if reason is not None:
-            streams.restore(before)
-            self.give_up(reason)
-            return None
-        return (item,)
+            reason = f"an item of {self.name} could not be computed twice ({type(error).__name__}: {error})"
+        if reason is None:
+            return (item,)
+        streams.restore(before)
+        self.give_up(reason)
+        return None
 
     def _found_different(self, item: Any) -> None:
         if not same(item, item):

@@ -132,11 +132,7 @@ class CacheFill(ABC):
         """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
         self._limit_bytes = limit_bytes(self.memory_bytes)
         try:
-            opened = open_store(
-                items, length, limit_bytes=self._limit_bytes, own_memory=self.own_memory, key=self._key,
-                disk=DiskCache(default_folder() if isinstance(self.disk, bool) else Path(self.disk)),
-                as_bytes=self.as_bytes and not shared,
-            )  # fmt: skip
+            opened = self._make_store(items, length, shared=shared)
         except Unsupported as unsupported:
             self.give_up(f"{self.name} is not kept: {unsupported}")
         except (MemoryError, RuntimeError, OSError) as error:
@@ -147,6 +143,13 @@ class CacheFill(ABC):
             self.progress = Progress(length, full=opened.full)
             self.warm = self._full = opened.full
             self._tell(opened)
+
+    def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
+        return open_store(
+            items, length, limit_bytes=self._limit_bytes, own_memory=self.own_memory, key=self._key,
+            disk=DiskCache(default_folder() if isinstance(self.disk, bool) else Path(self.disk)),
+            as_bytes=self.as_bytes and not shared,
+        )  # fmt: skip
 
     def leave_disk(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Begin anew in memory: what another run left is of other items."""
@@ -220,7 +223,7 @@ class CacheFill(ABC):
         if store is None:
             return
         try:
-            store.put(positions, items)
+            kept = store.put(positions, items)
         except (NotBytes, Varies) as other:
             if self._ahead:
                 raise  # the training process meets it, and knows what to do
@@ -229,10 +232,10 @@ class CacheFill(ABC):
                 self._keep_numbers(items)
                 return
             store = self._keep_one_by_one(items)
-            store.put(positions, items)
-        self.present[positions] = True
+            kept = store.put(positions, items)
+        self.present[kept] = True
         self.look_if_full()
-        if isinstance(store, RecordStore) and store.records.in_memory:
+        if isinstance(store, RecordStore) and store.records.in_memory and not store.halves:
             take(store.records, store.used_bytes * len(self.present) // self.num_cached, self._limit_bytes)
 
     def _keep_numbers(self, items: list[Any]) -> None:

@@ -70,7 +70,7 @@ def _open(cache: ItemCache, role: Role) -> str | None:
     length = inputs.watch.length
     if not length or cache.whole:
         return "it fetches whole batches, or has no length"
-    seen = first_look(cache.dataset, spread(length, NUM_FIRST_CHECKS), role)
+    seen = first_look(cache.item, cache.dataset, spread(length, NUM_FIRST_CHECKS), role)
     if seen.reason is not None:
         return seen.reason
     cache.inputs = inputs
@@ -99,11 +99,11 @@ def _check(cache: ItemCache, role: Role) -> bool:
 
 def _come_out_as_kept(cache: ItemCache, role: Role, positions: Sequence[int]) -> bool:
     """True if these items come out as they are kept, or do not come out: a worker will tell."""
-    store, dataset = cache.store, cache.dataset
+    store = cache.store
 
     def hold() -> bool:
-        role.play(0, dataset)
-        return store is not None and all(store.holds(position, dataset[position]) for position in positions)
+        role.play(0, cache.dataset)
+        return store is not None and all(store.holds(position, cache.item(position)) for position in positions)
 
     try:
         return bool(in_a_copy(hold, timeout_s=role.timeout_s))

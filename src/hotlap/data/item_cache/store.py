@@ -29,8 +29,8 @@ class Store(ABC):
     """What it takes now, or has reserved."""
 
     @abstractmethod
-    def put(self, positions: Sequence[int], items: Sequence[Any]) -> None:
-        """Keep copies."""
+    def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
+        """Keep copies; the positions of those that are kept now."""
 
     @abstractmethod
     def take(self, positions: Sequence[int]) -> list[Any]:
@@ -68,12 +68,13 @@ class ColumnStore(Store):
         """What a `SharedBlock` must hold for N such items."""
         return sum(whole_pages(num_items * column.item_bytes) for column in self._columns)
 
-    def put(self, positions: Sequence[int], items: Sequence[Any]) -> None:
-        """Keep copies; `Varies` for an item that does not fit."""
+    def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
+        """Keep copies of all; `Varies` for an item that does not fit."""
         rows = [self._leaves(item) for item in items]
         index = torch.tensor(positions, dtype=torch.int64, device="cpu")
         for column, values in zip(self._columns, zip(*rows, strict=True), strict=True):
             column.put(index, list(values))
+        return positions
 
     def take(self, positions: Sequence[int]) -> list[Any]:
         """Independent items, as they were put in."""
@@ -145,23 +146,28 @@ class RecordStore(Store):
 
     exact_items = True
 
-    def __init__(self, records: SharedRecords) -> None:
+    def __init__(self, records: SharedRecords, *, halves: bool = False) -> None:
+        """`halves`: they are handed to more transforms. As many as fit will do, and their pictures are lazy ones."""
         self.records = records
+        self.halves = halves
 
     @property
     def used_bytes(self) -> int:  # type: ignore[override]  # grows as items come
         """What it takes now."""
         return self.records.used_bytes
 
-    def put(self, positions: Sequence[int], items: Sequence[Any]) -> None:
-        """Keep copies; `Unsupported` for an item that does not fit."""
-        for position, item in zip(positions, items, strict=True):
-            if not self.records.put(position, pack(item)):
-                raise Unsupported(f"it would take more than the {size(self.records.limit_bytes)} set aside for it")
+    def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
+        """Keep copies; `Unsupported` where there is no room for all, and all are wanted."""
+        kept = [
+            position for position, item in zip(positions, items, strict=True) if self.records.put(position, pack(item))
+        ]
+        if len(kept) < len(positions) and not self.halves:
+            raise Unsupported(f"it would take more than the {size(self.records.limit_bytes)} set aside for it")
+        return kept
 
     def take(self, positions: Sequence[int]) -> list[Any]:
         """Independent items, as they were put in."""
-        return [self._at(position) for position in positions]
+        return [self._at(position, lazily=self.halves) for position in positions]
 
     def gather(self, index: torch.Tensor) -> tuple[Any] | None:
         """Always None: only torch itself can tell what it makes of such items."""
@@ -171,7 +177,7 @@ class RecordStore(Store):
         """True if the kept item has the same types and bytes."""
         return same(self._at(position), item)
 
-    def _at(self, position: int) -> Any:
+    def _at(self, position: int, *, lazily: bool = False) -> Any:
         parts = self.records.get(position)
         assert parts is not None, "an item is asked for only once it is kept"
-        return unpack(parts)
+        return unpack(parts, lazily=lazily)

@@ -80,9 +80,9 @@ def _prepare_heads(loader: Any) -> None:
         return
     reason = why_no_copies(loader)
     if reason is None:
-        dataset._hotlap_prepare(role_of(loader))
+        dataset._hotlap_cache.prepare(role_of(loader))
     else:
-        dataset._hotlap_notes.say(f"heads of {type(dataset._hotlap_dataset).__name__} are not kept: {reason}")
+        dataset._hotlap_cache.say(f"{dataset._hotlap_cache.name} is not kept: {reason}")
 
 
 def _order_is_fixed(loader: Any) -> bool:

@@ -8,9 +8,9 @@ the head, keeps what comes out, and hands the data set a mark in place of the re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch.utils.data import Dataset
@@ -28,22 +28,19 @@ class CannotSplit(Exception):  # noqa: N818 - reads as the sentence "touched"
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class Placeholder:
     """Stands for the result of a call (for one of several: `part`). Whoever does anything with it is told no."""
 
-    __slots__ = ("call", "part")
     _hotlap_packs: ClassVar[bool] = True
 
-    def __init__(self, call: int, part: int | None = None) -> None:
-        self.call, self.part = call, part
+    call: int
+    part: int | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         raise CannotSplit("it works on what its transforms return")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Placeholder, (self.call, self.part)
 
 
 @dataclass(slots=True)
@@ -71,8 +68,7 @@ class Pipeline:
         return inputs
 
 
-@dataclass(slots=True)
-class Call:
+class Call(NamedTuple):
     """One call of a pipeline while an item was made."""
 
     pipeline: int
@@ -81,20 +77,12 @@ class Call:
     several: bool
     """It was given several inputs, and returns as many."""
 
-    _hotlap_packs: ClassVar[bool] = True
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Call, (self.pipeline, self.inputs, self.several)
-
-
-@dataclass(slots=True)
-class HalfItem:
+class HalfItem(NamedTuple):
     """An item whose tails have not run: how it is built, and what they are given."""
 
     skeleton: Any
-    calls: list[Call] = field(default_factory=list)
-
-    _hotlap_packs: ClassVar[bool] = True
+    calls: list[Call]
 
 
 @final
@@ -131,15 +119,15 @@ class Pipelines:
         Raises:
             CannotSplit: it cannot be cut there.
         """
-        half = HalfItem(None)
+        calls: list[Call] = []
         try:
-            with self._lock, self.recording(half.calls):
-                half.skeleton = self.dataset[index]
+            with self._lock, self.recording(calls):
+                skeleton = self.dataset[index]
         except Exception as error:  # the data set's code, which met a mark, or an error of its own that comes again
             raise CannotSplit(f"it works on what its transforms return ({type(error).__name__}: {error})") from error
-        if not half.calls:
+        if not calls:
             raise CannotSplit("it calls none of its transforms")
-        return half
+        return HalfItem(skeleton, calls)
 
     def whole(self, half: HalfItem) -> Any:
         """The item: each call's tail in the order of the calls, then what was built of their results."""

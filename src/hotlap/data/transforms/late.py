@@ -17,7 +17,7 @@ from hotlap.data.loader.collation import Batch, torch_collates
 from hotlap.data.loader.fetch import fetch, fetches_whole_batches
 from hotlap.data.loader.workers import Role, role_of, why_no_copies
 from hotlap.data.notes import Notes
-from hotlap.data.prefix_cache.cached_prefix import PrefixDataset
+from hotlap.data.prefix_cache.cached_prefix import HeadCache, PrefixDataset
 from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipelines, Placeholder, built
 from hotlap.data.transforms.batches import LateBatch, LateIterator, LateWorkers, Leaf, finish
 from hotlap.data.transforms.normalize import DeferredSteps, bytes_of, converts, deferred_steps, is_exact
@@ -89,11 +89,12 @@ class ByteBatches:
 
     def _halves(self, indices: Any) -> list[HalfItem]:
         """The items as far as their bytes."""
-        heads = None if self._prefix is None else self._prefix._hotlap_prepare()
-        return [self._half(heads, index) for index in indices]
+        heads = None if self._prefix is None else self._prefix._hotlap_cache
+        ready = heads is not None and heads.prepare()
+        return [self._half(heads if ready else None, index) for index in indices]
 
-    def _half(self, heads: Any, index: Any) -> HalfItem:
-        kept = None if self._prefix is None else self._prefix._hotlap_half(heads, index)
+    def _half(self, heads: HeadCache | None, index: Any) -> HalfItem:
+        kept = None if heads is None else heads.half(index)
         if kept is None:
             return self._pipelines.half(index)
         # From where its kept part ends, call by call in their order: what draws in between draws as it would.

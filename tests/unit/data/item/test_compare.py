@@ -6,12 +6,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from hotlap.data.item.compare import entangled, overlaps, same, shares_memory
 
 
 class Colour(Enum):
     RED = 1
+
+
+class Boxes(torch.Tensor):
+    """As torchvision's, which is not installed here."""
+
+    __module__ = "torchvision.tv_tensors._bounding_boxes"
+
+
+def boxes(numbers: list[float], size: tuple[int, int]) -> Any:
+    made: Any = torch.tensor(numbers).as_subclass(Boxes)
+    made.canvas_size = size
+    return made
+
+
+def grey(info: dict[str, Any]) -> Any:
+    picture: Any = Image.new("P", (2, 2))
+    picture.info = info
+    return picture
 
 
 @pytest.mark.parametrize(
@@ -28,10 +47,19 @@ class Colour(Enum):
         (np.zeros(2), np.zeros((2, 1))),
         (np.float32(1), np.float64(1)),
         (object(), object()),
+        (boxes([1.0], (2, 3)), boxes([2.0], (2, 3))),
+        (boxes([1.0], (2, 3)), boxes([1.0], (3, 2))),
+        (boxes([1.0], (2, 3)), torch.tensor([1.0])),
+        (grey({"dpi": (72, 72)}), grey({"dpi": (72, 96)})),
     ],
 )
 def test_what_differs_in_type_or_bytes_is_not_the_same(left: Any, right: Any) -> None:
     assert not same(left, right)
+
+
+def test_marked_tensors_and_pictures_are_the_same_with_all_that_is_said_of_them() -> None:
+    assert same(boxes([1.0], (2, 3)), boxes([1.0], (2, 3)))
+    assert same(grey({"dpi": (72, 72)}), grey({"dpi": (72, 72)}))
 
 
 def test_nan_and_enum_members_are_the_same_as_themselves() -> None:

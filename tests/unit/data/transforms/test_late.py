@@ -12,7 +12,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from hotlap.data import cached_prefix, late
 from hotlap.data.item import pictures
-from hotlap.data.prefix_cache import cached_prefix as prefix
+from hotlap.data.item_cache import engine
 from hotlap.data.transforms import batches
 from hotlap.data.transforms.batches import LateBatch
 from hotlap.data.transforms.late import LateDataset
@@ -171,6 +171,7 @@ def test_kept_pictures_are_cropped_resized_and_turned_over_without_pil(
         pytest.skip("the native core does not do as this Pillow")
     ours = wrapped(KEPT["resized"]())
     seen = epochs(ours, num_epochs=1)
+    monkeypatch.setattr(engine, "RECHECK_EVERY", 10**6)
     for name in ("crop", "resize", "transpose", "tobytes"):
         monkeypatch.setattr(Image.Image, name, None)
     assert_same_epochs(epochs(ours, num_epochs=1), seen)
@@ -188,7 +189,7 @@ def test_around_kept_heads_nothing_is_decoded_and_nothing_made_item_by_item(monk
     seen = epochs(ours, num_epochs=2)
     num_before = len(DECODED)
     monkeypatch.setattr(ToTensor, "__call__", None)
-    monkeypatch.setattr(prefix, "RECHECK_EVERY", 10**6)
+    monkeypatch.setattr(engine, "RECHECK_EVERY", 10**6)
     assert_same_epochs(epochs(ours, num_epochs=2), seen)
     assert len(DECODED) == num_before
 
