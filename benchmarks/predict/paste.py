@@ -116,14 +116,14 @@ def host(found: dict[str, Any]) -> str:
 def frozen(found: dict[str, list[dict[str, Any]]], measured: dict[str, dict[str, Any]]) -> str:
     """Forecasts that were made before a GPU was there. `measured`: what `benchmarks/gpu.sh` saw since."""
     devices = [one["device"] for one in next(iter(found.values()))]
-    were_there = sorted(one["machine"]["device"] for one in measured.values())
-    heads = [*devices, "bound by", *(f"measured: {device}" for device in were_there)]
     steps_s = {
         (one["machine"]["device"], command["name"].removeprefix("measure ")): command["saw"]["step_s"]
         for one in measured.values()
         for command in one["commands"]
         if command["name"].startswith("measure ")
     }
+    were_there = sorted({device for device, _ in steps_s})
+    heads = [*devices, "bound by", *(f"measured: {device}" for device in were_there)]
     lines = [f"| training | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
     for name, rows in found.items():
         steps = (tuple(f"{1e3 * row['step_s'][end]:.3g}" for end in ("mid", "low", "high")) for row in rows)
@@ -138,17 +138,22 @@ def put(text: str, name: str, table: str) -> str:
     return re.sub(pattern, lambda match: f"{match[1]}{table}\n{match[2]}", text, flags=re.DOTALL)
 
 
-def main() -> None:
+def page(text: str) -> str:
+    """docs/predict.md with the tables of the results that are there."""
     results = {path.stem: json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")}
-    text = put(PAGE.read_text(), "judge", judged(results["judge"]))
     measured = {path.stem: json.loads(path.read_text()) for path in GPUS.glob("gpu-*.json")}
-    text = put(text, "frozen", frozen(results["frozen"], measured))
-    text = put(text, "host", host(results["host"]))
-    text = put(text, "forms", forms(results["forms"]))
-    text = put(text, "operators", operators(results["operators"]))
-    text = put(text, "reality", reality({name: one for name, one in results.items() if name.startswith("reality-")}))
-    PAGE.write_text(put(text, "several", several(results["several"], results["trace"])))
-    FIGURES.write_text(figures())
+    tables = {
+        "judge": judged(results["judge"]),
+        "frozen": frozen(results["frozen"], measured),
+        "host": host(results["host"]),
+        "forms": forms(results["forms"]),
+        "operators": operators(results["operators"]),
+        "reality": reality({name: one for name, one in results.items() if name.startswith("reality-")}),
+        "several": several(results["several"], results["trace"]),
+    }
+    for name, table in tables.items():
+        text = put(text, name, table)
+    return text
 
 
 def figures() -> str:
@@ -175,4 +180,5 @@ def figures() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(PAGE.read_text()))
+    FIGURES.write_text(figures())
