@@ -16,7 +16,7 @@ import measurements
 import numpy as np
 from measurements import Point
 
-from hotlap.predict import forecast, prediction, resolve
+from hotlap.predict import beliefs, forecast, prediction, resolve
 from hotlap.predict.catalogue import Device
 from hotlap.predict.precision import matrix_rate, parse
 from hotlap.record import Interval
@@ -57,7 +57,7 @@ def _has_unit(point: Point) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One pair of measured devices, predicted without any spread on top of the draws."""
+    """One pair of measured devices, predicted without any spread on top of what is not known of the workload."""
 
     here: Point
     there: Point
@@ -68,7 +68,7 @@ class Pair:
     kind: str
     """Of pair, as it has a spread."""
     halves: tuple[float, float]
-    """Of the interval that the draws give, below and above the middle."""
+    """Of that interval, below and above the middle."""
 
     @property
     def devices(self) -> tuple[Device, Device]:
@@ -83,12 +83,12 @@ class Pair:
         return sqrt(abs(log(faster) - self.error))
 
     def missing(self) -> float:
-        """Standard deviations that the interval of the draws lacks on the side of the truth."""
-        return max(0.0, self.error**2 - self.halves[self.error < 0] ** 2) ** 0.5 / prediction.HALF
+        """Standard deviations that its interval lacks on the side of the truth."""
+        return max(0.0, self.error**2 - self.halves[self.error < 0] ** 2) ** 0.5 / beliefs.HALF
 
     def widened(self, table: dict[str, float]) -> tuple[float, float]:
-        """Half intervals below and above, as `prediction` widens those of the draws."""
-        spread = prediction.HALF * max(table["same"], table[self.kind] * self.scale)
+        """Half intervals below and above, as `prediction` widens them."""
+        spread = beliefs.HALF * max(table["same"], table[self.kind] * self.scale)
         below, above = (hypot(half, spread) for half in self.halves)
         return below, above
 
@@ -156,7 +156,7 @@ def halves() -> dict[str, float]:
         for here, there, step_s in halved():
             error = log(step_s.mid / there.step_s)
             half = log(step_s.mid / step_s.low) if error > 0 else log(step_s.high / step_s.mid)
-            lacks = max(0.0, error**2 - half**2) ** 0.5 / prediction.HALF
+            lacks = max(0.0, error**2 - half**2) ** 0.5 / beliefs.HALF
             missing.setdefault(f"{here.suite.split(',')[0]}, {here.precision}", []).append(lacks)
     return {name: float(np.quantile(found, INSIDE)) for name, found in missing.items()}
 

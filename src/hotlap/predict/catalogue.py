@@ -17,6 +17,8 @@ from hotlap.errors import UserError
 
 GIGA = 1e9
 MEGA = 1e6
+USUAL_HZ = 1.5e9
+"""Clock of a multiprocessor, where it is not known."""
 # PCIe: bytes a second in one direction and lane after line coding (8b/10b up to generation 2, then 128b/130b).
 PCIE_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 # Words in names that say who made a device or what it is for, but never tell two devices apart.
@@ -25,7 +27,6 @@ NOISE_WORDS = frozenset([
     "core",
 ])  # fmt: skip
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
-_VARIANT = re.compile(r" (sxm\d?|pcie|nvl|\d+gb)\b")
 _SLICE = re.compile(r" MIG (?P<parts>\d)g\.(?P<gigabytes>\d+)gb", re.IGNORECASE)
 # Multiprocessors of one compute slice, by NVIDIA's MIG user guide.
 _SLICE_UNITS = {"ga100": 14, "hopper": 16, "gb100": 18}
@@ -61,7 +62,6 @@ class Device:
     """One GPU or CPU. Operations and bytes a second; bytes; seconds; watts. 0 where the hardware has no such unit."""
 
     name: str
-    vendor: str
     family: str
     """Architecture: "ampere" is two (ga100, ga102), since their rates differ."""
     kind: str = "gpu"
@@ -85,7 +85,7 @@ class Device:
     memory: float
     cache: float
     """Last-level cache (L2 of a GPU)."""
-    clock_hz: float = 1.5e9
+    clock_hz: float = USUAL_HZ
     """That the rates are derived from."""
     fp32_share: float = 0.6
     """Part of the FP32 peak that large products reach: less where lanes are shared with integers (GA10x and later) or
@@ -119,6 +119,10 @@ class Match:
     device: Device
     assumption: str | None = None
     """If the name fits several variants: which was taken, and what to say for another."""
+
+
+_Pool = tuple[tuple[Device, tuple[str, ...]], ...]
+"""Devices with all their names."""
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -157,7 +161,6 @@ def _gpu(row: Mapping[str, str]) -> Device:
     fp32 = rate("fp32_fma", clock)
     return Device(
         name=row["name"].replace(" (per die)", ""),
-        vendor=row["vendor"],
         family=row["family"],
         year=int(row["year"]),
         units=units,
@@ -191,7 +194,6 @@ def _cpu(row: Mapping[str, str]) -> Device:
     clock = (float(row["base_mhz"]) * float(row["turbo_mhz"])) ** 0.5 * MEGA
     return replace(
         unknown_cpu(row["name"], cores=int(row["cores"]), fp32=float(row["flop_per_cycle"]) * clock),
-        vendor=row["vendor"],
         year=int(row["year"]),
         bandwidth=float(row["bandwidth_gbs"]) * GIGA,
         cache=float(row["l3_mb"]) * 2**20,
@@ -206,7 +208,6 @@ def unknown_cpu(name: str, *, cores: int, fp32: float | None = None) -> Device:
     fp32 = fp32 or 32 * 2.5e9 * cores
     return Device(
         name=name,
-        vendor="unknown",
         family="cpu",
         kind="cpu",
         year=0,
@@ -223,19 +224,17 @@ def unknown_cpu(name: str, *, cores: int, fp32: float | None = None) -> Device:
 
 
 @cache
-def _shipped() -> tuple[tuple[Device, tuple[str, ...]], ...]:
-    """All devices of the package, each with its further names; preferred variants first."""
-    found = [(_gpu(row), _aliases(row)) for row in _rows("gpus.csv")]
-    found += [(_cpu(row), _aliases(row)) for row in _rows("cpus.csv")]
-    return tuple(found)
+def _shipped() -> _Pool:
+    """All devices of the package; preferred variants first."""
+    found = [(_gpu(row), row["aliases"]) for row in _rows("gpus.csv")]
+    found += [(_cpu(row), row["aliases"]) for row in _rows("cpus.csv")]
+    return tuple((device, _names(device.name, aliases)) for device, aliases in found)
 
 
-def _aliases(row: Mapping[str, str]) -> tuple[str, ...]:
-    """The names in the row, and the bare number of a GeForce: "4070 Ti" for "RTX 4070 Ti"."""
-    names = [name for name in row["aliases"].split(";") if name]
-    if bare := re.fullmatch(r"[RG]TX (\d{3,4}( Ti)?( Super)?( D)?)( \d+GB)?", row["name"]):
-        names.append(bare[1])
-    return tuple(names)
+def _names(name: str, aliases: str) -> tuple[str, ...]:
+    """Those in the row, and the bare number of a GeForce: "4070 Ti" for "RTX 4070 Ti"."""
+    bare = re.fullmatch(r"[RG]TX (\d{3,4}( Ti)?( Super)?( D)?)( \d+GB)?", name)
+    return (name, *filter(None, aliases.split(";")), *([bare[1]] if bare else []))
 
 
 def devices(*, kind: str | None = None) -> tuple[Device, ...]:
@@ -244,7 +243,7 @@ def devices(*, kind: str | None = None) -> tuple[Device, ...]:
 
 
 @cache
-def _words(name: str) -> tuple[frozenset[str], float | None]:
+def _words(name: str) -> tuple[tuple[str, ...], float | None]:
     """A name as it may be written -> the words that tell devices apart, and the gigabytes of memory if named."""
     text = _CPU_NOISE.sub(" ", name.lower())
     text = re.sub(r"[^a-z0-9.+]+", " ", text)
@@ -254,26 +253,20 @@ def _words(name: str) -> tuple[frozenset[str], float | None]:
     # The driver calls the SXM form of H100 "NVIDIA H100 80GB HBM3".
     text = re.sub(r"\bhbm3\b", "sxm", re.sub(r"(\d+) ?gb\b", r" \1gb ", text))
     memory = re.search(r"\b(\d+)gb\b", text)
-    words = frozenset(re.sub(r"\b\d+gb\b", " ", text).split()) - NOISE_WORDS
+    words = tuple(word for word in re.sub(r"\b\d+gb\b", " ", text).split() if word not in NOISE_WORDS)
     return words, float(memory[1]) if memory else None
 
 
-def _fits(wanted: frozenset[str], known: frozenset[str]) -> bool:
+def _candidates(name: str, pool: _Pool) -> list[Device]:
     """Equal words; a form factor (SXM, PCIe) may be left out, never contradicted."""
-    return wanted <= known and known - wanted <= FORM_WORDS
-
-
-def _candidates(name: str, pool: Iterable[tuple[Device, tuple[str, ...]]]) -> list[Device]:
     words, memory_gb = _words(name)
-    found, exact = [], []
-    for device, aliases in pool:
-        names = (device.name, *aliases)
-        known = [_words(one) for one in names]
-        sizes = {device.memory / 2**30, *(size for _, size in known)}
-        if any(_fits(words, known_words) for known_words, _ in known) and memory_gb in (None, *sizes):
-            found.append(device)
-            exact += [device] if name.lower().strip() in (one.lower() for one in names) else []
-    return exact or found
+    exact = [device for device, names in pool if name.lower().strip() in (one.lower() for one in names)]
+    return exact or [
+        device
+        for device, names in pool
+        if memory_gb in (None, device.memory / 2**30, *(_words(one)[1] for one in names))
+        and any(set(words) <= set(_words(one)[0]) <= {*words, *FORM_WORDS} for one in names)
+    ]
 
 
 def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
@@ -289,7 +282,7 @@ def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
     if (cut := _SLICE.search(name)) is not None:
         match = resolve(name[: cut.start()], extra=extra)
         return replace(match, device=_slice(match.device, name, int(cut["parts"]), float(cut["gigabytes"])))
-    pool = [*((device, ()) for device in extra), *_shipped()]
+    pool = (*((device, (device.name,)) for device in extra), *_shipped())
     found = _candidates(name, pool)
     if not found:
         raise UserError(_unknown(name, pool))
@@ -329,18 +322,14 @@ def known_name(name: str, *, units: int, memory: float, capability: tuple[int, i
     return found[0].name if alike else name
 
 
-def _unknown(name: str, pool: Iterable[tuple[Device, tuple[str, ...]]]) -> str:
-    names: dict[str, str] = {}
-    for device, aliases in pool:
-        for known in (device.name, *aliases):
-            # "H1000" is near to "h100", not to "h100 sxm5 80gb".
-            for spelling in (_plain(known), _VARIANT.sub("", _plain(known))):
-                names.setdefault(spelling, device.name)
-    near = difflib.get_close_matches(_plain(name), names, n=6, cutoff=0.5)
+def _unknown(name: str, pool: _Pool) -> str:
+    names = {_spelled(known): device.name for device, names in reversed(pool) for known in reversed(names)}
+    near = difflib.get_close_matches(_spelled(name), names, n=6, cutoff=0.5)
     nearest = list(dict.fromkeys(names[key] for key in near))[:4]
     hint = f"Nearest: {', '.join(nearest)}." if nearest else "`hotlap predict --list` shows all names."
     return f'No device is called "{name}". {hint} A device of your own can be given in a TOML file (--devices).'
 
 
-def _plain(name: str) -> str:
-    return " ".join(word for word in re.split(r"[^a-z0-9]+", name.lower()) if word not in NOISE_WORDS)
+def _spelled(name: str) -> str:
+    """Without what tells variants apart: "H1000" is near to "h100", not to "h100 sxm"."""
+    return " ".join(word for word in _words(name)[0] if word not in FORM_WORDS)

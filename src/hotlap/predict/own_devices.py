@@ -4,9 +4,11 @@ import tomllib
 from pathlib import Path
 
 from hotlap.errors import UserError
-from hotlap.predict.catalogue import GIGA, Device, Link
+from hotlap.predict.catalogue import GIGA, USUAL_HZ, Device, Link
 
 TERA = 1e12
+# Of a multiprocessor, as most architectures have them: tells how many there are where the user does not.
+LANES = 128
 # What a user must give for a device of his own, and what may be left out: key -> field, and its unit in that of the
 # field; or the value where it is left out.
 _REQUIRED = {"fp32_tflops": ("fp32", TERA), "bandwidth_gbs": ("bandwidth", GIGA), "memory_gb": ("memory", 2.0**30)}
@@ -15,8 +17,8 @@ _RATES = {
     "tf32_tflops": ("tf32", TERA), "l2_mb": ("cache", 2.0**20), "link_gbs": ("link_bytes_s", GIGA),
 }  # fmt: skip
 _AS_THEY_ARE = {
-    "vendor": "user", "family": "user", "kind": "gpu", "year": 0, "units": 1, "bf16": False, "pcie_generation": 4,
-    "pcie_lanes": 16, "peer_access": True, "power_w": 250.0,
+    "family": "user", "kind": "gpu", "year": 0, "units": 0, "bf16": False, "pcie_generation": 4, "pcie_lanes": 16,
+    "peer_access": True, "power_w": 250.0,
 }  # fmt: skip
 _OPTIONAL = {**dict.fromkeys(_RATES, 0.0), **_AS_THEY_ARE, "link": "", "source": "given by the user"}
 
@@ -60,5 +62,6 @@ def _own(table: object, *, where: str) -> Device:
     fields = {field: values[key] * unit for key, (field, unit) in {**_REQUIRED, **_RATES}.items()}
     fields["fp64"] = fields["fp64"] or fields["fp32"] / 32
     fields["fp16"] = max(fields["fp16"], fields["fp32"])
+    values["units"] = values["units"] or max(1, round(fields["fp32"] / (2 * LANES * USUAL_HZ)))
     rest = {key: values[key] for key in ("name", *_AS_THEY_ARE)}
     return Device(**fields, **rest, link=link, sources=(values["source"],))

@@ -4,11 +4,9 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from hotlap.errors import UserError
-from hotlap.predict import beliefs, links, memory, timing
-from hotlap.predict.beliefs import Array, Draws
+from hotlap.predict import links, memory, timing
+from hotlap.predict.beliefs import BEST, HALF, Off, halves
 from hotlap.predict.catalogue import Device, Match, resolve
 from hotlap.predict.precision import Precision, matrix_rate, parse
 from hotlap.predict.timing import Parts
@@ -16,12 +14,9 @@ from hotlap.predict.workload import Workload
 from hotlap.record import Interval, Prediction
 from hotlap.units import percent, size
 
-LOW, MID, HIGH = 0.10, 0.50, 0.90
-# Half an 80% interval in standard deviations.
-HALF = 1.2816
-# A step takes so much longer than its operators, and spreads so much on top of its draws: between the median of the
-# measured ones (1.6, each net once) and that of large trainings on an H200 of ours (1.05); and four fifths of them.
-UNMODELLED = 1.3
+# A step takes so much longer than its operators, and spreads so much on top of what is not known: between the median
+# of the measured ones (1.7, each net once) and that of large trainings on an H200 of ours (1.05); and four fifths.
+UNMODELLED = 1.4
 UNMEASURED_SIGMA = 0.45
 # Standard deviation of the logarithm that a pair of devices adds: of one architecture, and at least; both on lanes; and
 # for any other, in FP32 or TF32 and in half precision, times the root of the logarithm of how much faster one is, as of
@@ -49,22 +44,27 @@ class _Question:
     """One forecast, its names resolved."""
 
     workload: Workload
+    share: Workload
+    """What one of the GPUs does."""
     target: Device
     count: int
     precision: Precision
     here: Device | None
     measured_step_s: float
     """Of one device; 0 where none was measured."""
-    interconnect: str | None
-    strong: bool
-    factor: float
-    """Of the workload's batch, what one of the GPUs has."""
-    draws: Draws
+    host_s: float | None
+    over: links.Fabric | None
+    """Between several GPUs."""
 
-    @property
-    def share(self) -> Workload:
-        """What one of the GPUs does."""
-        return self.workload if self.factor == 1 else self.workload.scaled(self.factor)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """Of the target, in seconds."""
+
+    parts: Parts
+    one_s: float
+    """Of one device."""
+    all_s: float
 
 
 def forecast(  # noqa: PLR0913 - the arguments are the public question, all but one by name
@@ -115,23 +115,40 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     wanted = parse(precision) if precision is not None else own
     if not workload.precision_known:
         workload = replace(workload, precision=wanted)
+    factor = batch_factor / (count if strong else 1)
     question = _Question(
         workload=workload,
+        share=workload if factor == 1 else workload.scaled(factor),
         target=there.device,
         count=count,
         precision=wanted,
         here=here.device if here else None,
         measured_step_s=measured_step_s or 0.0,
-        interconnect=interconnect,
-        strong=strong,
-        factor=batch_factor / (count if strong else 1),
-        draws=beliefs.draws(workload, there_host_s=host_s),
+        host_s=host_s,
+        over=links.fabric(there.device, count, interconnect=interconnect) if count > 1 else None,
     )
-    notes = [match.assumption for match in (there, here) if match and match.assumption]
-    found = _answer(question, (*notes, *_assumed(question)))
-    if found.bound_by == "host" and host_s is None:
-        found = replace(found, assumptions=(*found.assumptions, FROM_OTHER_HOST))
-    return found
+    found = _step(question, BEST)
+    spread = _spread(question, question.measured_step_s * factor / found.one_s)
+    # Two causes that know nothing of each other: what is not known of the workload, and of the pair of devices.
+    below, above = (
+        math.hypot(half, HALF * spread) for half in halves(lambda off: math.log(_step(question, off).all_s))
+    )
+    bound_by, need = _bound_by(question, found), memory.need(question.share, precision=wanted)
+    return Prediction(
+        device=there.device.name,
+        count=count,
+        step_s=Interval(low=found.all_s * math.exp(-below), mid=found.all_s, high=found.all_s * math.exp(above)),
+        bound_by=bound_by,
+        efficiency=found.one_s / found.all_s,
+        fits=None if need is None else need.fits(there.device),
+        assumptions=(
+            *(match.assumption for match in (there, here) if match and match.assumption),
+            *_assumed(question),
+            *_several(question, strong=strong),
+            *_room(question, need),
+            *((FROM_OTHER_HOST,) if bound_by == "host" and host_s is None else ()),
+        ),
+    )
 
 
 def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...]) -> Match | None:
@@ -161,24 +178,6 @@ def _assumed(question: _Question) -> Iterator[str]:
         yield "batches are ready when they are needed"
 
 
-def _answer(question: _Question, notes: tuple[str, ...]) -> Prediction:
-    parts, one_s, spread = _one_device(question)
-    step_s, more = _several(question, one_s)
-    low, mid, high = np.quantile(np.log(step_s), (LOW, MID, HIGH))
-    # Two causes that know nothing of each other: what is not known of the workload, and of the pair of devices.
-    below, above = (math.hypot(half, HALF * spread) for half in (mid - low, high - mid))
-    need = memory.need(question.share, precision=question.precision)
-    return Prediction(
-        device=question.target.name,
-        count=question.count,
-        step_s=Interval(low=math.exp(mid - below), mid=math.exp(mid), high=math.exp(mid + above)),
-        bound_by=_bound_by(question, parts, one_s, step_s),
-        efficiency=float(np.median(one_s / step_s)),
-        fits=None if need is None else need.fits(question.target),
-        assumptions=(*notes, *more, *_room(question, need)),
-    )
-
-
 def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
     """If it does not fit: by how much, and what would help."""
     target = question.target
@@ -194,33 +193,37 @@ def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
         yield f"FSDP over {question.count} GPUs would need {size(sharded.total)} on each, which {verdict}"
 
 
-def _one_device(question: _Question) -> tuple[Parts, Array, float]:
-    """One target's parts of a step and (D,) seconds of it, and the spread of logarithms on top of that of the draws."""
-    workload, target, here, draws = question.workload, question.target, question.here, question.draws
+def _step(question: _Question, off: Off) -> _Step:
+    """The step there, if what is not known is so far off."""
+    workload, target, here = question.workload, question.target, question.here
+    host_s = off.host_s(workload)
     # Another precision of a training that was measured on this device is asked about the same machine.
-    host_s = draws.host_s if here == target else draws.there_host_s
-    parts = timing.step(question.share, target, precision=question.precision, draws=draws, host_s=host_s)
-    if here is None:
-        return parts, _with_input(UNMODELLED * parts.step_s, question.share, target), UNMEASURED_SIGMA
-    here_parts = timing.step(workload, here, precision=workload.precision, draws=draws, host_s=draws.host_s)
-    ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
-    if here.kind == "cpu" and target.kind == "gpu":
-        there_s = _with_input(UNMODELLED ** (1 - CPU_WEIGHT) * parts.step_s, question.share, target)
-        return parts, there_s * ratio**CPU_WEIGHT, CPU_SIGMA
-    there_s = _with_input(parts.step_s, question.share, target) * ratio
-    if here == target and workload.precision is question.precision and question.factor == 1:
-        # The same model of device: what was measured is the answer, but for another machine around it.
-        there_s = np.full_like(there_s, question.measured_step_s)
-    faster = question.measured_step_s * question.factor / float(np.median(there_s))
-    return parts, there_s, _spread(question, here, faster)
+    there_host_s = host_s if here == target else off.there_host_s(workload, question.host_s)
+    parts = timing.step(question.share, target, precision=question.precision, host_s=there_host_s, off=off)
+    weight, ratio = 0.0, 1.0
+    if here is not None:
+        weight = CPU_WEIGHT if here.kind == "cpu" and target.kind == "gpu" else 1.0
+        here_parts = timing.step(workload, here, precision=workload.precision, host_s=host_s, off=off)
+        ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
+    one_s = _with_input(UNMODELLED ** (1 - weight) * parts.step_s, question.share, target) * ratio**weight
+    all_s = one_s
+    if question.over is not None:
+        gradient_bytes = workload.gradient_bytes or 0.0
+        all_s = links.together(one_s, gradient_bytes=gradient_bytes, count=question.count, over=question.over, off=off)
+    return _Step(parts=parts, one_s=one_s, all_s=all_s)
 
 
-def _spread(question: _Question, here: Device, faster: float) -> float:
+def _spread(question: _Question, faster: float) -> float:
     """Standard deviation of the logarithm that this pair of devices and precisions adds.
 
     Arguments:
         faster: how many times as fast as here an item is there.
     """
+    here = question.here
+    if here is None:
+        return UNMEASURED_SIGMA
+    if here.kind == "cpu" and question.target.kind == "gpu":
+        return CPU_SIGMA
     there, measured_in, tf32 = question.target, question.workload.precision, question.workload.matmul_tf32 is not False
     here_on_lanes, there_on_lanes = (
         matrix_rate(device, precision, tf32=tf32) < 1.1 * device.fp32
@@ -236,48 +239,45 @@ def _spread(question: _Question, here: Device, faster: float) -> float:
     return math.hypot(pair, SPREAD["halved lanes" if here_on_lanes else "halved"])
 
 
-def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:
+def _with_input(step_s: float, workload: Workload, device: Device) -> float:
     """The step with the script's own Python, and with its batch: made by workers beside the training, or before each
     step; then sent."""
-    step_s = step_s + workload.python_s
+    step_s += workload.python_s
     if device.kind == "gpu" and workload.batch_bytes and device.pcie_bytes_s:
-        step_s = step_s + workload.batch_bytes / (TRANSFER_SHARE * device.pcie_bytes_s)
-    if workload.input_s is None:
-        return step_s
+        step_s += workload.batch_bytes / (TRANSFER_SHARE * device.pcie_bytes_s)
     if workload.input_workers:
-        return np.maximum(step_s, workload.input_s / workload.input_workers)
-    return step_s + workload.input_s
+        return max(step_s, (workload.input_s or 0.0) / workload.input_workers)
+    return step_s + (workload.input_s or 0.0)
 
 
-def _several(question: _Question, one_s: Array) -> tuple[Array, tuple[str, ...]]:
-    """(D,) seconds of a step on all GPUs, and what was assumed of their connection."""
-    if question.count == 1:
-        return one_s, ()
-    gradients = question.workload.gradient_bytes
-    shared = f"{question.count} GPUs share the batch of one (strong scaling)"
-    each = f"each of {question.count} GPUs has the batch of one (weak scaling)"
-    notes: tuple[str, ...] = (shared if question.strong else each,)
-    if gradients is None:
+def _several(question: _Question, *, strong: bool) -> Iterator[str]:
+    """What is assumed of several GPUs."""
+    count, over = question.count, question.over
+    if over is None:
+        return
+    if question.workload.gradient_bytes is None:
         # A step does about six operations for each parameter and sample; without a batch size that says nothing.
         raise UserError("The workload does not say how many bytes its parameters have; give parameter_bytes.")
+    if strong:
+        yield f"{count} GPUs share the batch of one (strong scaling)"
+    else:
+        yield f"each of {count} GPUs has the batch of one (weak scaling)"
     if question.workload.input_s is not None:
-        notes += ("each GPU has a loader of its own, as fast as the one here",)
-    over = links.fabric(question.target, question.count, interconnect=question.interconnect)
-    if question.count > 8:
-        notes += ("more than eight GPUs are taken as one machine of the same kind: a network would be slower",)
-    all_s = links.together(one_s, gradient_bytes=gradients, count=question.count, over=over, draws=question.draws)
-    return all_s, (*notes, *over.assumptions)
+        yield "each GPU has a loader of its own, as fast as the one here"
+    if count > 8:
+        yield "more than eight GPUs are taken as one machine of the same kind: a network would be slower"
+    if over.assumption:
+        yield over.assumption
 
 
-def _bound_by(question: _Question, parts: Parts, one_s: Array, step_s: Array) -> str:
-    """`one_s`, `step_s`: a step of one device, and of all."""
-    if float(np.mean(step_s / one_s)) > 1.5:
+def _bound_by(question: _Question, found: _Step) -> str:
+    """What takes most of the step."""
+    if found.all_s > 1.5 * found.one_s:
         return "communication"
-    workload = question.workload
-    waits = {"python": workload.python_s, "input": workload.input_s or 0.0}
-    if workload.input_workers:  # beside the training, not before each step
-        del waits["input"]
-        if (workload.input_s or 0.0) / workload.input_workers > float(parts.step_s.mean()):
+    python_s, input_s, workers = question.share.python_s, question.share.input_s or 0.0, question.share.input_workers
+    if workers:  # beside the training, not before each step
+        if input_s / workers > found.parts.step_s:
             return "input"
-    longest = max(waits, key=lambda name: waits[name])
-    return longest if waits[longest] > float(one_s.mean()) - sum(waits.values()) else parts.bound_by
+        input_s = 0.0
+    longest_s, longest = max((python_s, "python"), (input_s, "input"))
+    return longest if longest_s > found.one_s - python_s - input_s else found.parts.bound_by

@@ -1,29 +1,24 @@
-"""The model of time: operators on a device -> seconds, for many draws of what is not known at once.
+"""The model of time: operators on a device -> seconds.
 
 Per operator: a gap, computing, and moving bytes. The host dispatches operators while the device works; a step takes as
 long as the slower of the two.
-
-Shape letter: D draws.
 """
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
-import numpy as np
-
-from hotlap.predict.beliefs import Array, Draws
-from hotlap.predict.catalogue import Device, devices
+from hotlap.predict.beliefs import Off
+from hotlap.predict.catalogue import USUAL_HZ, Device, devices
 from hotlap.predict.precision import Precision, matrix_rate
-from hotlap.predict.workload import STEP_OPERATORS, Kind, Operator, Workload
+from hotlap.predict.workload import STEP_OPERATORS, Kind, Workload
 
 # None of these constants is fitted: fits to all sources but one predict that one no better (docs/predict.md).
 # Part of the matrix peak that products of real nets reach on an A100 SXM4 80GB. Large products alone reach 0.8 to 0.9.
 PRODUCTS = 0.6
 # Bytes from memory for each byte that operators read and write, counted alone: caches save the rest.
-MOVED = 0.6
+MOVED = 0.65
 # Of one operator beyond its work.
 GAP_S = 5e-6
 # Matrix peak over bandwidth (operations a byte), and board power over matrix peak (joules an operation), of that A100.
@@ -34,19 +29,12 @@ BALANCE = 150.0
 BALANCE_POWER = 0.5
 JOULES_A_FLOP = 400 / 312e12
 JOULES_POWER = 0.22
-# Bytes a second that one multiprocessor asks of memory beyond its own caches, at 1.5 GHz: what it has in flight over
-# the latency of memory. Between 25e9 and 40e9 pairs are predicted equally well.
-IN_FLIGHT_BYTES_S = 30e9
-IN_FLIGHT_HZ = 1.5e9
-# Part of the bandwidth that streaming kernels reach. Triad of BabelStream: 2.97 of 3.35 TB/s (H100, Azure AI
-# benchmarking guide), 920 of 1008 GB/s (RTX 4090); 4.30 of 4.8 TB/s (H200, `hotlap machine`).
-STREAMED = 0.9
+# Bytes a second that one multiprocessor asks of memory beyond its own caches, at the usual clock: what it has in
+# flight over the latency of memory. Between 27e9 and 40e9 pairs are predicted equally well.
+IN_FLIGHT_BYTES_S = 33e9
 # Operations that are counted for each that convolutions take on lanes: those of 3x3 need as few as 1 of 2.25
 # (Winograd). Between 1.3 and 1.8 pairs are predicted equally well.
 CONVOLUTIONS = 1.5
-CPU_STREAMED = 0.7
-# Of no training in FP64 a measured time is at hand: what large products alone reach.
-FP64_PRODUCTS = 0.8
 # Bytes that operators read and write for each of FP32: under mixed precision norms, losses, parameters and their
 # updates stay in FP32.
 MIXED_BYTES = 0.62
@@ -64,25 +52,25 @@ CPU_OPERATOR_S = 3e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """(D,) seconds of one step, by what takes them."""
+    """Seconds of one step, by what takes them: of the device, and of the host beside it."""
 
-    compute_s: Array
-    memory_s: Array
-    gap_s: Array
-    host_s: Array
+    compute: float
+    memory: float
+    launch: float
+    """Gaps between operators."""
+    host: float
 
     @property
-    def step_s(self) -> Array:
+    def step_s(self) -> float:
         """The slower of host and device."""
-        return np.maximum(self.compute_s + self.memory_s + self.gap_s, self.host_s)
+        return max(self.compute + self.memory + self.launch, self.host)
 
     @property
     def bound_by(self) -> str:
-        """What takes most of the time: "compute", "memory", "launch" (gaps between small operators) or "host"."""
-        shares = {"compute": self.compute_s.mean(), "memory": self.memory_s.mean(), "launch": self.gap_s.mean()}
-        if self.host_s.mean() > sum(shares.values()):
+        """What takes most of the time: "compute", "memory", "launch" or "host"."""
+        if self.host >= self.step_s:
             return "host"
-        return max(shares, key=lambda name: shares[name])
+        return max(("compute", "memory", "launch"), key=lambda name: getattr(self, name))
 
 
 @cache
@@ -106,8 +94,6 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
     if not kind.on_matrix_units:
         return vector
     rate = matrix_rate(device, precision, tf32=tf32)
-    if precision is Precision.FP64:
-        return rate * FP64_PRODUCTS
     if rate in (device.tensor, device.tf32) and rate > 0:
         return max(_on_matrix_units(device, rate, operand_bytes=2 if precision.mixed else 4), vector)
     return rate / device.fp32 * vector * (CONVOLUTIONS if kind is Kind.CONV else 1.0)
@@ -124,20 +110,18 @@ def _on_matrix_units(device: Device, peak: float, *, operand_bytes: float) -> fl
 def memory_rate(device: Device) -> float:
     """Bytes a second that operators reach: one after the other, the bandwidth and what multiprocessors ask for."""
     if device.kind == "cpu":
-        return device.bandwidth * CPU_STREAMED
-    streamed_s = 1 / (STREAMED * device.bandwidth)
-    if device.units <= 1:  # a device of the user's that does not say
-        return 1 / (1.5 * streamed_s)
-    return 1 / (streamed_s + 1 / (IN_FLIGHT_BYTES_S * device.units * device.clock_hz / IN_FLIGHT_HZ))
+        return device.bandwidth
+    return 1 / (1 / device.bandwidth + USUAL_HZ / (IN_FLIGHT_BYTES_S * device.units * device.clock_hz))
 
 
-def step(workload: Workload, device: Device, *, precision: Precision, draws: Draws, host_s: Array) -> Parts:
+def step(workload: Workload, device: Device, *, precision: Precision, host_s: float, off: Off) -> Parts:
     """Seconds of one step on `device`, by part.
 
     Arguments:
         workload: its operators; transfers are told by the bytes of a batch instead.
         precision: computed in.
-        host_s: (D,) of host time for each operator.
+        host_s: of host time for each operator.
+        off: how far what is not known is from the best guess.
     """
     work = [operator for operator in workload.operators if operator.kind is not Kind.TRANSFER]
     num_operators = math.fsum(operator.count for operator in work)
@@ -145,23 +129,15 @@ def step(workload: Workload, device: Device, *, precision: Precision, draws: Dra
         num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind.on_matrix_units)
     # More for the host than the device has, as the loop around them takes time too.
     num_dispatched = num_operators + (STEP_OPERATORS if workload.parameter_bytes else 0)
-    moved_bytes = math.fsum(operator.moved_bytes * operator.count for operator in work)
+    moved_bytes = math.fsum(operator.moved_bytes * operator.count for operator in work) * off.bytes_factor(workload)
     moved_bytes *= BYTES_COUNTED.get(precision, 1.0) / BYTES_COUNTED.get(workload.precision, 1.0)
-    cpu = device.kind == "cpu"
-    with_tf32_s, without_s = (_compute_s(work, device, precision, tf32=tf32) for tf32 in (True, False))
-    return Parts(
-        compute_s=np.where(draws.tf32, with_tf32_s, without_s),
-        memory_s=moved_bytes * MOVED / memory_rate(device) * draws.memory,
-        gap_s=np.full_like(draws.memory, num_operators * (CPU_OPERATOR_S if cpu else GAP_S)),
-        host_s=np.zeros_like(host_s) if cpu else num_dispatched * host_s,
-    )
-
-
-def _compute_s(work: list[Operator], device: Device, precision: Precision, *, tf32: bool) -> float:
-    flop: dict[Kind, float] = defaultdict(float)
-    for operator in work:
-        flop[operator.kind] += operator.flop * operator.count
     # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
-    return math.fsum(
-        amount / compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind, amount in flop.items()
+    tf32 = off.tf32(workload)
+    rates = {kind: compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind in Kind}
+    cpu = device.kind == "cpu"
+    return Parts(
+        compute=math.fsum(one.flop * one.count / rates[one.kind] for one in work),
+        memory=moved_bytes * MOVED / memory_rate(device),
+        launch=num_operators * (CPU_OPERATOR_S if cpu else GAP_S),
+        host=0.0 if cpu else num_dispatched * host_s,
     )

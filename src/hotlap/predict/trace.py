@@ -17,7 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from hotlap.predict.precision import Precision
 from hotlap.predict.workload import Kind, Operator, Stage, Workload
@@ -27,14 +27,10 @@ from hotlap.predict.workload import Kind, Operator, Stage, Workload
 TENSORS_A_KERNEL = 40
 # Of the host's time for an operator: what calling one takes at most in a library's Python (torchdiffeq's solvers).
 CALLING = 3.0
+# Make room, or are views that their schema does not call so.
 _NO_KERNEL = frozenset([
-    "detach", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_",
-    "_local_scalar_dense", "is_same_size", "_assert_async", "sym_size", "sym_numel", "sym_stride", "resize_",
-    "record_stream", "lift_fresh", "_has_compatible_shallow_copy_type", "profiler", "_record_function_enter_new",
-    "_record_function_exit",
-    # Views that their schema does not call so.
-    "_unsafe_view", "_reshape_alias", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "t_", "transpose_",
-    "squeeze_", "unsqueeze_", "as_strided_",
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "record_stream", "_unsafe_view",
+    "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk",
 ])  # fmt: skip
 _MATMUL = frozenset([
     "mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul", "_scaled_mm",
@@ -65,23 +61,25 @@ def kind_of(name: str, *, grouped: bool = False) -> Kind:
     return next((kind for part, kind in _PARTS.items() if part in name), Kind.VECTOR)
 
 
-def _is_view(func: Any) -> bool:
-    """Returns an alias of its input without writing: no kernel runs."""
+def _is_free(func: Any, name: str, outputs: list[torch.Tensor]) -> bool:
+    """No kernel runs: it makes room or an alias, changes strides alone, or asks something."""
     returned = [value.alias_info for value in func._schema.returns]
-    return bool(returned) and all(alias is not None and not alias.is_write for alias in returned)
+    aliases = bool(returned) and all(alias is not None and not alias.is_write for alias in returned)
+    asks = not outputs and not func._schema.is_mutable
+    return aliases or asks or name in _NO_KERNEL or torch.Tag.inplace_view in func.tags
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> float:
     """Memory that a kernel touches; a broadcast (stride 0) dimension is read from the cache."""
     total = 0
     for tensor in tensors:
-        if tensor.layout is not torch.strided:
-            total += tensor._nnz() * tensor.element_size() if tensor.is_sparse else 0
-            continue
-        elements = 1
-        for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-            elements *= size if stride else min(size, 1)
-        total += elements * tensor.element_size()
+        if tensor.layout is torch.strided:
+            spread = (
+                size if stride else min(size, 1) for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+            )
+            total += math.prod(spread) * tensor.element_size()
+        elif tensor.is_sparse:
+            total += tensor._nnz() * tensor.element_size()
     return float(total)
 
 
@@ -133,8 +131,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def start(self) -> None:
         """Begin."""
-        for handle in self._mark_optimizer():
-            self._open.callback(handle.remove)
+        self._open.callback(register_optimizer_step_pre_hook(lambda *_: self._updating(is_so=True)).remove)
+        self._open.callback(register_optimizer_step_post_hook(lambda *_: self._updating(is_so=False)).remove)
         self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor))
         self._open.enter_context(_AsOnGpu())
         self._open.enter_context(self)
@@ -185,14 +183,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._failed = error
         return tensor
 
-    def _mark_optimizer(self) -> tuple[Any, ...]:
-        def begin(*_: object) -> None:
-            self._in_optimizer = True
-
-        def end(*_: object) -> None:
-            self._in_optimizer = False
-
-        return register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end)
+    def _updating(self, *, is_so: bool) -> None:
+        self._in_optimizer = is_so
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -205,7 +197,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._outside_s += perf_counter() - begin
         name = func._overloadpacket.__name__
         # Collectives of a run on several processes are the model's to predict, not work of one device.
-        if not self._aside and name not in _NO_KERNEL and "c10d" not in func.namespace:
+        if not self._aside and "c10d" not in func.namespace:
             try:
                 self._record(func, name, args, kwargs, out)
             except Exception as error:
@@ -221,12 +213,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _record(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
-        if not inputs and not outputs:
-            return
         for tensor in inputs:
             if tensor.requires_grad and tensor.is_leaf:
                 self._leaves[tensor.untyped_storage()._cdata] = tensor
-        if _is_view(func):
+        if _is_free(func, name, outputs):
             return
         flop = _flop(func, args, kwargs, out)
         written = _bytes(outputs)
@@ -234,7 +224,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _SPARSE_READS:
             read += written
         kind = kind_of(name, grouped=_grouped(name, args))
-        if name in _COPIES and _crosses(inputs, outputs):
+        if name in _COPIES and inputs[-1].device.type == "cpu" and outputs[0].device.type not in ("cpu", "meta"):
             self._batch_bytes += written
             kind = Kind.TRANSFER
         kernels = _kernels(name, args)
@@ -255,7 +245,9 @@ def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) ->
     convolutions it takes every input channel for every output channel (torch 2.13): they are counted here."""
     name = func._overloadpacket.__name__
     if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
-        return _attention_flop(args, backward=name.endswith("_backward"))
+        backward = name.endswith("_backward")
+        shapes = [one.shape for one in args[: 4 if backward else 3]]
+        return float((sdpa_backward_flop_count if backward else sdpa_flop_count)(*shapes))
     if name.removesuffix("_backward") in _RECURRENT:
         samples: float = args[0].numel() / args[0].shape[-1]
         once = 2.0 * samples * sum(weight.numel() for weight in _recurrent_weights(name, args))
@@ -268,28 +260,10 @@ def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) ->
     return float(count(*args, **kwargs, out_val=out)) if count else 0.0
 
 
-def _attention_flop(args: tuple[Any, ...], *, backward: bool) -> float:
-    """Products of scores and of values; backwards the scores are made again, and each has two gradients."""
-    query, key, value = args[1:4] if backward else args[:3]
-    scores = 2.0 * math.prod(query.shape[:-1]) * key.shape[-2]
-    of_keys, of_values = (3, 2) if backward else (1, 1)
-    return float(scores * (of_keys * query.shape[-1] + of_values * value.shape[-1]))
-
-
-def _crosses(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
-    """A copy from the host to a device."""
-    return (
-        bool(inputs and outputs) and inputs[-1].device.type == "cpu" and outputs[0].device.type not in ("cpu", "meta")
-    )
-
-
 def _grouped(name: str, args: tuple[Any, ...]) -> bool:
     """A convolution with fewer than four input channels a group."""
-    if name == "convolution":
-        return int(args[8]) > 1 and args[1].shape[1] < 4
-    if name == "convolution_backward":
-        return int(args[-2]) > 1 and args[2].shape[1] < 4
-    return False
+    groups, weight = {"convolution": (8, 1), "convolution_backward": (-2, 2)}.get(name, (None, None))
+    return groups is not None and weight is not None and args[groups] > 1 and args[weight].shape[1] < 4
 
 
 class _AsOnGpu(TorchFunctionMode):

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from hotlap.errors import UserError
 from hotlap.predict.precision import Precision, parse
@@ -120,7 +121,7 @@ class Workload:
         return math.fsum(operator.count for operator in self.operators)
 
     @classmethod
-    def from_totals(  # noqa: PLR0913 - the figures are the public question, all by name
+    def from_totals(
         cls,
         *,
         flop: float,
@@ -131,7 +132,6 @@ class Workload:
         precision: str | Precision | None = None,
         batch_size: int | None = None,
         kind: Kind = Kind.MATMUL,
-        name: str = "",
     ) -> "Workload":
         """A step of which only sums are known.
 
@@ -147,35 +147,25 @@ class Workload:
         Raises:
             UserError: a figure is negative, not finite, or there is no work at all.
         """
-        figures = {
-            "flop": flop, "memory_bytes": memory_bytes, "num_kernels": num_kernels,
-            "parameter_bytes": parameter_bytes or 0.0, "batch_bytes": batch_bytes or 0.0,
-        }  # fmt: skip
-        for label, value in figures.items():
-            if not math.isfinite(value) or value < 0:
-                raise UserError(f"{label} = {value} is not a number from 0 up.")
+        for value in (flop, memory_bytes, num_kernels, parameter_bytes or 0.0, batch_bytes or 0.0):
+            _checked(value)
         if num_kernels < 1 or flop + memory_bytes <= 0:
             raise UserError("A step needs at least one kernel, and operations or bytes.")
         fixed_bytes = min(PARAMETER_PASSES * (parameter_bytes or 0.0), memory_bytes)
-        updates = 0.1 * num_kernels if fixed_bytes else 0.0
-
-        count = num_kernels - updates
-        operators = [
-            Operator(
-                kind=kind if flop else Kind.VECTOR,
-                flop=flop / count,
-                moved_bytes=(memory_bytes - fixed_bytes) / count,
-                count=count,
-            )
-        ]
+        shares = {kind if flop else Kind.VECTOR: (0.9 if fixed_bytes else 1.0, flop, memory_bytes - fixed_bytes)}
         if fixed_bytes:
-            update = Operator(
-                kind=Kind.OPTIMIZER, stage=Stage.OPTIMIZER, moved_bytes=fixed_bytes / updates, count=updates
-            )
-            operators.append(update)
+            shares[Kind.OPTIMIZER] = (0.1, 0.0, fixed_bytes)
         return cls(
-            operators=tuple(operators),
-            name=name,
+            operators=tuple(
+                Operator(
+                    kind=kind,
+                    stage=Stage.OPTIMIZER if kind is Kind.OPTIMIZER else Stage.UNKNOWN,
+                    flop=flop / (share * num_kernels),
+                    moved_bytes=moved / (share * num_kernels),
+                    count=share * num_kernels,
+                )
+                for kind, (share, flop, moved) in shares.items()
+            ),
             precision=Precision.FP32 if precision is None else parse(precision),
             precision_known=precision is not None,
             parameter_bytes=parameter_bytes,
@@ -193,31 +183,32 @@ class Workload:
         """
         for operator in self.operators:
             for value in (operator.flop, operator.moved_bytes, operator.count):
-                if not math.isfinite(value) or value < 0:
-                    raise UserError(f"The workload is damaged: {operator.name or operator.kind} holds {value}.")
+                _checked(value, f"The workload is damaged, {operator.name or operator.kind}: ")
         if not self.operators:
             raise UserError("The workload is empty: no operator was recorded.")
         return self
 
     def scaled(self, factor: float) -> "Workload":
         """The same step with `factor` times the batch: parameters and optimizer stay."""
-
-        def grown(operator: Operator) -> Operator:
-            if operator.stage is Stage.OPTIMIZER:
-                return operator
-            return replace(operator, flop=operator.flop * factor, moved_bytes=operator.moved_bytes * factor)
-
-        def times(value: float | None) -> float | None:
-            return None if value is None else value * factor
-
-        return replace(
-            self,
-            operators=tuple(grown(operator) for operator in self.operators),
-            activation_bytes=times(self.activation_bytes),
-            batch_bytes=times(self.batch_bytes),
-            input_s=times(self.input_s),
-            batch_size=None if self.batch_size is None else max(1, round(self.batch_size * factor)),
+        grown: dict[str, Any] = {
+            name: value * factor
+            for name in ("activation_bytes", "batch_bytes", "input_s")
+            if (value := getattr(self, name)) is not None
+        }
+        if self.batch_size is not None:
+            grown["batch_size"] = max(1, round(self.batch_size * factor))
+        operators = (
+            one
+            if one.stage is Stage.OPTIMIZER
+            else replace(one, flop=one.flop * factor, moved_bytes=one.moved_bytes * factor)
+            for one in self.operators
         )
+        return replace(self, operators=tuple(operators), **grown)
+
+
+def _checked(value: float, where: str = "") -> None:
+    if not math.isfinite(value) or value < 0:
+        raise UserError(f"{where}{value} is not a number from 0 up.")
 
 
 def load(path: Path) -> Workload:

@@ -93,7 +93,6 @@ def test_every_device_resolves_by_its_own_name() -> None:
 def test_there_are_sixty_gpus_and_each_says_where_its_figures_come_from() -> None:
     gpus = devices(kind="gpu")
     assert len(gpus) >= 60
-    assert {device.vendor for device in gpus} == {"NVIDIA", "AMD"}
     for device in devices():
         assert device.sources, device.name
         assert min(device.fp32, device.bandwidth, device.memory, device.power_w) > 0, device.name
