@@ -45,8 +45,8 @@ class LazyTensor(torch.Tensor):
         {
             torch.Tensor.size, torch.Tensor.dim, torch.Tensor.__len__, torch.Tensor.numel,
             torch.Tensor.is_floating_point, torch.Tensor.element_size,
-            *(getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "is_cuda", "layout",
-                                                               "requires_grad")),
+            *(getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "is_cpu", "is_cuda",
+                                                               "is_meta", "layout", "requires_grad")),
         }
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
-from hotlap import at_work
+from hotlap import accelerator, at_work
 from hotlap.data import batched, cached, resident
 from hotlap.data.gather.lazy_tensor import MOST_LOOKS, LazyTensor
 from hotlap.data.gather.resident import NUM_MOVES_FIRST, CudaMemory, DeviceStore, DeviceStores
@@ -80,6 +80,16 @@ def test_an_epoch_needs_one_copy_of_its_order() -> None:
     # Two columns, then an order for each epoch, the one that was under way included.
     num_epochs_there = 12 - 1 - NUM_MOVES_FIRST // 2 // 10
     assert len(room.brought) == 2 + num_epochs_there and set(room.brought[2:]) == {40 * 8}
+
+
+def test_a_call_that_is_timed_by_where_its_tensor_lies_is_no_use_of_it_here() -> None:
+    """As hotlap does with each `Tensor.to` of a script that it measures."""
+    kept, _ = there(Pictures(40))
+    for _ in range(8):
+        for batch in DataLoader(kept, batch_size=4):
+            assert not any(accelerator.on_device(part) for part in batch)
+            assert [part.to("cpu") for part in batch]
+    assert device_store(kept).num_given > 40 and kept.note is None
 
 
 def test_a_batch_sampler_is_served_as_well() -> None:
