@@ -265,6 +265,38 @@ def test_a_training_for_real_comes_to_its_end_and_is_timed_as_a_whole(tmp_path: 
     assert launcher.not_enclosed != "as if" or not (tmp_path / "model").exists()
 
 
+_KEEPS_ON_DISK = """
+import torch
+from hotlap.data import cached
+
+class Items:
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return torch.full((1000,), float(index))
+
+items = cached(Items(), disk=True)
+for _ in range(2):
+    list(torch.utils.data.DataLoader(items, batch_size=2))
+assert items.full, items.note
+assert not items.warm, "what another run kept was found"
+"""
+
+
+def test_what_a_run_keeps_on_disk_is_neither_found_by_the_next_one_nor_left_to_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path / "cache"))
+    script = tmp_path / "keeps.py"
+    script.write_text(_KEEPS_ON_DISK)
+    plan = Plan(command=(sys.executable, str(script)), cwd=str(tmp_path), out="", only_levers=True, afresh=True)
+    with Launcher(environment=lambda plan: {}, folders=[], timeout_s=400.0) as launcher:
+        runs = [launcher([plan], limit_s=400.0)[0] for _ in range(2)]
+    assert [run.status for run in runs] == [Status.ENDED] * 2, runs[-1].error
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -> None:
     module = SCRIPTS / "package" / "settings.py"
     plan = Plan(

@@ -20,7 +20,7 @@ _MOST_BYTES = 1 << 16
 _LOOK_S = 0.05
 
 # Differ from run to run, and nothing that is imported reads them before the plan is there.
-_OF_A_RUN = ("HOTLAP_PLAN", "HOTLAP_RUN")
+_OF_A_RUN = ("HOTLAP_PLAN", "HOTLAP_RUN", "HOTLAP_CACHE")
 
 
 class Process(Protocol):

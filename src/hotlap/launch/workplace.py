@@ -92,6 +92,8 @@ class Workplace:
             "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
             # Where native code fails, Python says at which line of the script.
             "PYTHONFAULTHANDLER": environ.get("PYTHONFAULTHANDLER", "1"),
+            # What `cached(..., disk=True)` leaves is gone with the run: each begins cold, as the user's first one does.
+            "HOTLAP_CACHE": str(self.out / "cache"),
         }
         if sys.platform != "linux":
             environ["PYTHONPYCACHEPREFIX"] = str(self.out / "pycache")
