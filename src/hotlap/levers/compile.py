@@ -59,12 +59,17 @@ class Compile(Lever):
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
-        """On a GPU all modes; for sizes known to change, one graph for all of them and no CUDA graphs."""
+        """On a GPU the default, and the mode for what takes longer, launches or kernels; for sizes known to change,
+        one graph for all of them and no CUDA graphs."""
         if run.shapes is not None and run.shapes.num_shapes > 2:
             return (cls(dynamic=True),)
         if run.device == "cpu":
             return (cls(),)
-        return (cls(), cls(mode="reduce-overhead"), cls(mode="max-autotune"))
+        busy_s = None if run.operators is None else run.operators.device_busy_s
+        if busy_s is None:
+            return (cls(), cls(mode="reduce-overhead"), cls(mode="max-autotune"))
+        host_s = sum(run.mean_phase_s(phase) or 0.0 for phase in PASSES)
+        return (cls(), cls(mode="reduce-overhead" if host_s > busy_s else "max-autotune"))
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state, what it needs, changing shapes, and whether it can be written."""

@@ -13,7 +13,7 @@ from hotlap.levers.compile import Compile
 from hotlap.levers.compiling import Compilation, has_torch_forward
 from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.models import named_models
-from hotlap.record import Run, ShapeFacts
+from hotlap.record import OperatorWindow, Phase, Run, ShapeFacts
 from hotlap.source import patch
 from tests.conformance.recorded import OWN, SCRIPTS, run_of
 from tests.edits.sites import sites
@@ -140,6 +140,14 @@ def test_compile_tries_all_modes_on_a_gpu() -> None:
         "reduce-overhead",
         "max-autotune",
     ]
+
+
+@pytest.mark.parametrize(("busy_s", "mode"), [(0.0, "reduce-overhead"), (1.0, "max-autotune")])
+def test_compile_tries_the_mode_for_what_takes_longer_the_launches_or_the_kernels(busy_s: float, mode: str) -> None:
+    operators = OperatorWindow(num_steps=1, wall_s=2.0, operators=(), num_calls=100.0, device_busy_s=busy_s)
+    run = replace(run_of(SCRIPTS[0]), device="NVIDIA H200", operators=operators)
+    run = replace(run, phase_s={**run.phase_s, Phase.FORWARD: (0.5,) * len(run.step_s)})
+    assert [lever.mode for lever in Compile.candidates(run, machine())] == ["default", mode]
 
 
 def test_a_module_of_torchs_own_is_compiled_in_a_frame_of_its_own(tmp_path: Path) -> None:
