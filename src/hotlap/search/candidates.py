@@ -1,7 +1,7 @@
 """What is worth a trial: levers that nothing rejects, by what they could save; and what their trials left open."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ _MOST_SWITCHED = 5
 # Arms that share the base of a heat at most, each a process of its own: they share its start and its steps, and wait
 # for one another.
 _MOST_BESIDE = 3
-# Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
+# Only those that are worth at least this part of the best one: what wins changes what the others can save.
 _LIKE_THE_BEST = 0.5
 
 
@@ -35,8 +35,11 @@ class Candidate:
     levers: tuple[Lever, ...]
     bound_s: float = 0.0
     """Upper bound on seconds saved per step; counted for less where other settings of the lever made it longer."""
+    worth: float = 0.0
+    """The same for each second that its trial takes."""
     log_gain: float = 0.0
-    """Logarithm of the speed-up that was seen; of a stack, if its levers' multiply."""
+    """Logarithm of the speed-up that was seen, of the whole training where it costs something once; of a stack, if its
+    levers' multiply."""
     shown: bool = False
     """It gained so clearly that it is no chance."""
     trial: Trial | None = None
@@ -70,6 +73,11 @@ class Candidate:
         return not self.afresh and all(lever.scope is Scope.STEP for lever in self.levers)
 
     @property
+    def of_loaders(self) -> bool:
+        """It shortens the wait for batches, as others of its kind do."""
+        return any(lever.scope is Scope.LOADER for lever in self.levers)
+
+    @property
     def scope(self) -> str:
         """As `Trial.scope`."""
         return "step" if self.switched else "process"
@@ -81,10 +89,12 @@ class Candidate:
 
 
 def compatible(found: Iterable[Candidate]) -> list[Candidate]:
-    """The best first, each without what excludes a better one: another setting of it, or an alternative to it."""
+    """The best first, each without what excludes a better one: another setting of it, or an alternative to it. Of the
+    levers of loaders, which all save one wait, the best alone: what another one saves shows on top of it."""
     taken: list[Candidate] = []
     for one in sorted(found, key=lambda one: -one.log_gain):
-        if excludes(one, [name for other in taken for name in other.names]) is None:
+        beside = one.of_loaders and any(other.of_loaders for other in taken)
+        if not beside and excludes(one, [name for other in taken for name in other.names]) is None:
             taken.append(one)
     return taken
 
@@ -122,6 +132,8 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
     ("late-transform", "device-resident"),
     # One half precision for the calls of a model.
     ("bf16-autocast", "fp16-autocast"),
+    # A model is compiled once, for one backend.
+    ("compile", "cuda-graphs"),
     # What a first step did not exchange is not known afterwards; and a search is turned off, or done once.
     ("no-sync", "static-graph"),
     ("static-graph", "unused-parameters"),
@@ -138,25 +150,26 @@ def alternative(name: str, taken: Iterable[str]) -> str | None:
 
 def grouped(open_: Sequence[Candidate], *, together: int, nodes: int) -> list[list[Candidate]]:
     """The next ones, as they can be compared in the same processes: by steps within one, or side by side. The group
-    that holds the best bound comes first. Where nodes would idle, all are next, in small groups.
+    that holds what is worth most comes first. Where nodes would idle, all are next, in small groups.
 
     `together`: processes that may be alive on a node. `nodes`: groups that may be compared at the same time.
     """
     spare = nodes > 1
-    likely = [one for one in open_ if spare or one.bound_s >= _LIKE_THE_BEST * open_[0].bound_s]
+    likely = [one for one in open_ if spare or one.worth >= _LIKE_THE_BEST * open_[0].worth]
     switched = [one for one in likely if one.switched][:_MOST_SWITCHED]
     others = [one for one in likely if not one.switched]
     num_groups = max(1, nodes - bool(switched))
     beside = max(1, min(_MOST_BESIDE, together - 1, math.ceil(len(others) / num_groups) if spare else 8))
     beside_each_other = [others[k * beside : (k + 1) * beside] for k in range(num_groups)]
-    return sorted(filter(None, (switched, *beside_each_other)), key=lambda group: -group[0].bound_s)
+    return sorted(filter(None, (switched, *beside_each_other)), key=lambda group: -group[0].worth)
 
 
 class Candidates:
-    """Reads from the study what was tried, so it goes on where it stopped."""
+    """Reads from the study what was tried, so it goes on where it stopped. `trial_s`: what a trial takes."""
 
-    def __init__(self, log: StudyLog) -> None:
+    def __init__(self, log: StudyLog, trial_s: Callable[[Candidate], float] = lambda one: 1.0) -> None:
         self._log = log
+        self._trial_s = trial_s
         self._machine = log.machine
 
     @property
@@ -177,15 +190,16 @@ class Candidates:
         return replace(facts(self._log.study), step_s=timed.step_s, phase_s=timed.phase_s)
 
     def open(self) -> list[Candidate]:
-        """What was not tried and is worth it, the most promising first."""
+        """What was not tried and is worth it, what may save most for the time of its trial first."""
         profile = self.profile()
         tried = {key(trial.levers) for trial in self._trials() if not self._is_outdated(trial)}
         found = []
         for lever in self._not_rejected():
             bound_s = self._bound_s(lever, profile)
             if key((lever.spec(),)) not in tried and bound_s >= _LEAST_SHARE * profile.median_step_s():
-                found.append(self._alone(lever, bound_s=bound_s * min(1.0, self._best_speed(lever.name))))
-        return sorted(found, key=lambda one: -one.bound_s)
+                one = self._alone(lever, bound_s=bound_s * min(1.0, self._best_speed(lever.name)))
+                found.append(replace(one, worth=one.bound_s / self._trial_s(one)))
+        return sorted(found, key=lambda one: -one.worth)
 
     def doubtful(self) -> list[Candidate]:
         """Accepted levers that were not left out yet, and of which it is in doubt whether they earn their place: they
@@ -201,8 +215,10 @@ class Candidates:
         return [one for one in left if not (one.shown and one.specs[0] in last)]
 
     def alone(self, spec: LeverSpec) -> Candidate:
-        """One lever, with what its own trials showed at most."""
-        own = self._trials_of(spec)
+        """One lever, with what its own trials showed at most: nothing, where another one of the loaders was accepted on
+        top of it, which may save all that it did."""
+        of_loaders = [one for one in self.stack if levers.from_spec(one).scope is Scope.LOADER]
+        own = [] if spec in of_loaders[:-1] else self._trials_of(spec)
         return self._alone(
             levers.from_spec(spec),
             log_gain=max(map(_log_seen, own), default=0.0),
@@ -214,7 +230,7 @@ class Candidates:
         return [
             Candidate(
                 levers=tuple(map(levers.from_spec, trial.levers)),
-                log_gain=_log_seen(trial),
+                log_gain=_log_whole(trial, self._log.study.total_steps),
                 shown=True,
                 trial=trial,
                 afresh=self._log.several,
@@ -333,6 +349,14 @@ def _seen_by(trial: Trial) -> set[str]:
 
 def _log_seen(trial: Trial) -> float:
     return math.log(trial.seen) if trial.seen else 0.0
+
+
+def _log_whole(trial: Trial, num_steps: int | None) -> float:
+    """The same of a whole training of so many steps; None: their number is not known."""
+    if not trial.seen or not num_steps or trial.break_even_step is None:
+        return _log_seen(trial)
+    # What it costs once are the steps' savings up to the break-even one.
+    return -math.log(1 / trial.seen + (1 - 1 / trial.seen) * trial.break_even_step / num_steps)
 
 
 def _may_gain(trial: Trial, *, least: float = LEAST_GAIN) -> bool:

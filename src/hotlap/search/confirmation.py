@@ -100,8 +100,9 @@ class Confirmation:
             )
             self._log.change("result", result=unchanged(why, Verdict.UNHARMED))
             return
-        if total is not None and self._num_steps is not None and not whole_s:
-            self._tell_unseen_validation(copy, total)
+        compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
+        if compiles and total is not None and self._num_steps is not None:
+            self._tell_of_compiling(copy, total, whole_s)
         # No change where all levers are variables of the environment.
         edits = levers.edits_of(self._stack, facts(self._log.study))
         patched = source.patch(edits, root=Path(self._log.options.cwd))
@@ -123,10 +124,13 @@ class Confirmation:
         patch, changes = patched.diff or None, patched.changes
         self._log.change("result", result=result, beside=beside, after=after, patch=patch, changes=changes)
 
-    def _tell_unseen_validation(self, effect: Effect, total: Interval) -> None:
-        """What is compiled once more lies behind the steps that were timed."""
-        compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
-        if compiles and not any(run.num_validations for pair in effect.pairs for run in pair):
+    def _tell_of_compiling(self, effect: Effect, total: Interval, whole_s: WholeS) -> None:
+        """What is compiled once more lies behind the steps that were timed, and what trials compiled before them."""
+        self._log.warn(
+            f"Runs before those of the total of {factor(total.mid)} left what torch.compile made in its cache on disk: "
+            "the first training on another machine takes longer by what compiling it anew does."
+        )
+        if not whole_s and not any(run.num_validations for pair in effect.pairs for run in pair):
             self._log.warn(
                 f"The total of {factor(total.mid)} holds no validation, as none came within the steps that were timed: "
                 "a compiled model is compiled once more for the first one."

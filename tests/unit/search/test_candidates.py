@@ -1,7 +1,7 @@
 """What is tried next, by bounds and beside one another; what its trials left open; and what excludes what."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, final
@@ -50,12 +50,17 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[type[Lever]]:
     return found
 
 
-def candidates(*trials: Trial, wanted: tuple[str, ...] | None = None) -> Candidates:
+def candidates(
+    *trials: Trial,
+    wanted: tuple[str, ...] | None = None,
+    trial_s: Callable[[Candidate], float] = lambda one: 1.0,
+    **fields: object,
+) -> Candidates:
     world = World(path="/home/ada/train.py", sha256="0" * 64)
     options = replace(options_for(world.path), levers=wanted)
     run = world.run(_plan(options.command))
-    study = replace(new_study(options), baseline=(run,), trials=trials)
-    return Candidates(StudyLog(study, options, MACHINE, world, Silent(), now=world.now))
+    study = replace(new_study(options), baseline=(run,), trials=trials, **fields)  # type: ignore[arg-type]
+    return Candidates(StudyLog(study, options, MACHINE, world, Silent(), now=world.now), trial_s)
 
 
 def _plan(command: tuple[str, ...]) -> Plan:
@@ -96,6 +101,13 @@ def test_the_highest_bound_comes_first_with_those_of_its_kind(known: list[type[L
 def test_the_group_of_the_best_bound_is_timed_first_however_its_levers_are_compared(known: list[type[Lever]]) -> None:
     known += [lever("a", saves=0.4), lever("b", saves=0.6, scope_=Scope.PROCESS), lever("c", saves=0.3)]
     assert groups(candidates()) == [[["b"]], [["a"], ["c"]]]
+
+
+def test_what_may_save_most_for_the_time_of_its_trial_comes_first(known: list[type[Lever]]) -> None:
+    known += [lever("dear", saves=0.5, scope_=Scope.PROCESS), lever("cheap", saves=0.2), lever("less", saves=0.08)]
+    found = candidates(trial_s=lambda one: 60.0 if one.names == ["dear"] else 10.0)
+    assert names(found.open()) == [["cheap"], ["dear"], ["less"]]
+    assert groups(found) == [[["cheap"]]], "the dear one is worth less than half of that"
 
 
 def test_what_cannot_reach_the_line_is_not_tried(known: list[type[Lever]]) -> None:
@@ -242,3 +254,35 @@ def test_of_alternatives_and_of_settings_the_better_one_is_stacked(known: list[t
     third = candidates(*alone).unshown()[-1]
     better = replace(third, log_gain=1.0)
     assert compatible([third, better]) == [better]
+
+
+def test_of_levers_of_loaders_the_best_one_is_stacked_and_the_others_come_on_top_of_it(
+    known: list[type[Lever]],
+) -> None:
+    known += [lever(name, saves=0.5, scope_=Scope.LOADER) for name in ("one", "two")]
+    known.append(lever("third", saves=0.2))
+    alone = [trial(name, kind="screening", speedup=by) for name, by in (("one", 1.5), ("two", 1.6), ("third", 1.1))]
+    assert names(compatible(candidates(*alone).unjudged())) == [["two"], ["third"]]
+    taken = trial("two", "third", speedup=1.7, accepted=True)
+    assert names(compatible(candidates(*alone, taken).unjudged())) == [["one"]]
+
+
+def test_what_costs_something_once_is_ranked_by_the_whole_training(known: list[type[Lever]]) -> None:
+    known += [lever("once", saves=0.5, scope_=Scope.LOADER), lever("at_once", saves=0.5, scope_=Scope.LOADER)]
+    alone = [
+        trial("once", kind="screening", speedup=2.0, one_time_s=1.0, break_even_step=500),
+        trial("at_once", kind="screening", speedup=1.5),
+    ]
+    assert names(compatible(candidates(*alone).unjudged())) == [["once"]]
+    assert names(compatible(candidates(*alone, total_steps=1_000).unjudged())) == [["at_once"]]
+    found = {one.names[0]: one for one in candidates(*alone, total_steps=1_000).unjudged()}
+    # Of 1,000 steps of 1 s it saves 500 s, and costs what 500 of them save: 250 s.
+    assert found["once"].log_gain == pytest.approx(math.log(1000 / 750))
+
+
+def test_a_lever_of_loaders_below_another_one_must_show_again_what_it_brings(known: list[type[Lever]]) -> None:
+    known += [lever("one", saves=0.5, scope_=Scope.LOADER), lever("two", saves=0.5, scope_=Scope.LOADER)]
+    known.append(lever("third", saves=0.2))
+    alone = [trial(name, accepted=True, speedup=1.5) for name in ("one", "third", "two")]
+    assert [(one.names, one.shown) for one in candidates(*alone).doubtful()] == [(["one"], False), (["third"], True)]
+    assert candidates(*alone[:2]).alone(spec("one")).shown

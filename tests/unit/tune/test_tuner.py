@@ -15,6 +15,7 @@ from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import statistics
 from hotlap.levers import Numerics
 from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.device_resident import DeviceResident
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import conclusion
@@ -94,6 +95,26 @@ def test_accepts_what_pays_and_hands_over_a_patch(script: Path) -> None:
     assert "cached(items)" in study.patch
     assert "fused=True" in study.patch
     assert study.state is State.COMPLETE
+
+
+def test_of_levers_that_save_the_same_wait_the_better_one_is_taken_alone(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two ways to keep items: each makes batches nearly free, both together no more so. The one with the shorter
+    step has to fill something first, and a whole training is sooner over with the other."""
+    monkeypatch.setattr(DeviceResident, "refuses", lambda self, run, machine: None)
+    both = frozenset({"cached-dataset", "device-resident"})
+    settings = {"costs": {"cached-dataset": 0.45, "device-resident": 0.42, "fused-optimizer": 0.85}}
+    settings["one_time_s"] = {"device-resident": 5.0}
+    world = world_of(script, together={both: 1 / 0.45}, **settings)
+    study = tune(world, levers=(*both, "fused-optimizer"), total_steps=20_000, budget_s=600.0)
+    assert accepted(study) == ["cached-dataset", "fused-optimizer"]
+    assert study.patch is not None and "DataLoader(cached(items))" in study.patch
+    (again,) = [trial for trial in study.trials if trial.levers[0]["name"] == "device-resident"]
+    assert "cached-dataset" in [spec["name"] for spec in again.on_top_of] and not again.accepted
+    world = world_of(script, together={both: 1 / 0.6}, **settings)
+    study = tune(world, levers=tuple(both), total_steps=200_000, budget_s=600.0)
+    assert set(accepted(study)) == both, "what it brings on top of the better one is shown"
 
 
 def test_a_gain_above_its_upper_bound_is_told_with_doubt(script: Path) -> None:
@@ -239,6 +260,7 @@ def test_what_the_first_validation_compiles_is_said_to_be_missing_in_a_total_of_
     study = tune(world, levers=("cached-dataset",), budget_s=600.0, total_steps=10_000)
     assert accepted(study) == ["cached-dataset"]
     assert any("holds no validation" in warning for warning in study.warnings) is compiles
+    assert any("left what torch.compile made in its cache" in warning for warning in study.warnings) is compiles
 
 
 def test_of_a_training_in_several_parts_it_says_which_it_speaks_of(script: Path) -> None:

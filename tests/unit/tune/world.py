@@ -168,6 +168,7 @@ class World:
         """What the patched text brings, read off it."""
         text = plan.replaced[self.path]
         marks = {"cached(": "cached-dataset", "fused=True": "fused-optimizer", "set_num_threads": "threads"}
+        marks |= {"resident(": "device-resident"}
         return {lever for mark, lever in marks.items() if mark in text}
 
     def _cost(self, plan: Plan, always: set[str], arm: int) -> float:
