@@ -36,6 +36,10 @@ class Settings:
     words: tuple[str, ...] = ()
     """The user's script with its arguments."""
 
+    def tries_s(self, usual_s: float, *, quick_s: float = 5.0) -> float:
+        """Seconds for what is tried."""
+        return self.budget_s or (quick_s if self.quick else usual_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:

@@ -45,9 +45,9 @@ def run(settings: Settings, doing: Doing) -> Result:
     if not settings.words:
         raise UserError("Which training? Give a script: `hotlap lab checklist train.py`.")
     another = gpus.names(settings)[0]
-    budget_s = settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S)
+    budget_s = settings.tries_s(BUDGET_S, quick_s=QUICK_BUDGET_S)
     with of_user(settings.words, Path(os.getcwd()), doing, levers=wanted_levers()) as bench:
-        study = bench.tuned(bench.measured(quick=settings.quick), budget_s=budget_s)
+        study = bench.studied(quick=settings.quick, budget_s=budget_s)
         title, better = bench.options.title, None
         with suppress(HotlapError):
             better = gpus.there(bench.traced(), another)

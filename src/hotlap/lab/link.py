@@ -11,8 +11,10 @@ from hotlap.lab.result import Cell, Quantity, Result, Table, Unit, in_words
 from hotlap.machine.figures import median_interval
 from hotlap.machine.in_child import measured
 from hotlap.record import Interval
+from hotlap.units import duration
 
-LINKS = ("none", "1 Gbit/s", "10 Gbit/s", "100 Gbit/s", "PCIe 4.0 x8")
+SLOWEST = "1 Gbit/s"
+LINKS = ("none", SLOWEST, "10 Gbit/s", "100 Gbit/s", "PCIe 4.0 x8")
 """The base, and those of `scripts.emulated_link.SPEEDS`, in that order."""
 RANKS = 2
 MIB = (2, 8)
@@ -23,9 +25,9 @@ QUICK_MIB = (4,)
 class Answer:
     """Of one pair of processes. The second index is the link's, in the order of LINKS."""
 
-    step_s: tuple[tuple[tuple[float, ...], ...], ...]
+    step_s: Sequence[Sequence[Sequence[float]]]
     """Model -> link -> seconds of a step, one for each turn."""
-    busy_s: tuple[tuple[float, ...], ...]
+    busy_s: Sequence[Sequence[float]]
     """Model -> link -> seconds of a step in which gradients are on it."""
 
 
@@ -50,36 +52,28 @@ def tell(mib: Sequence[int], answers: Sequence[Answer]) -> Result:
         for link, name in enumerate(LINKS):
             speed = _as_fast(answers, model, link) if link else None
             factor = None if speed is None else Quantity.of(speed, Unit.RATIO)
-            step = median_interval([one for answer in answers for one in answer.step_s[model][link]])
+            step = Quantity.of(median_interval([one for answer in answers for one in answer.step_s[model][link]]))
             busy = Quantity(value=answers[0].busy_s[model][link]) if link else None
-            rows.append((f"{size} MiB", name, busy, Quantity.of(step), factor))
-            if link == 1:
-                base = Quantity(value=_step_s(answers[0], model, 0))
+            rows.append((f"{size} MiB", name, busy, step, factor))
+            if name == SLOWEST:
                 story.append(
-                    f"{size} MiB of gradients are on a link of {name} for {busy} of a step that takes {base} without "
-                    f"one: {in_words(speed)}."
+                    f"{size} MiB of gradients are on a link of {name} for {busy} of a step that takes "
+                    f"{duration(median(answers[0].step_s[model][0]))} without one: {in_words(speed)}."
                 )
-    return Result(
-        story=tuple(story),
-        tables=(
-            Table(
-                title=f"A step of DDP on {RANKS} processes",
-                columns=("gradients", "link", "on the link", "step", "as fast as without"),
-                rows=tuple(rows),
-                note="The link is emulated: gloo on this machine, and each bucket comes back no sooner than the link "
-                "would let it, beside the backward pass. What it takes is known beforehand; no GPU, no NCCL.",
-            ),
-        ),
-        notes=(f"Pairs of processes: {len(answers)}; in each the links take turns. One thread each.",),
+    table = Table(
+        title=f"A step of DDP on {RANKS} processes",
+        columns=("gradients", "link", "on the link", "step", "as fast as without"),
+        rows=tuple(rows),
+        note="The link is emulated: gloo on this machine, and each bucket comes back no sooner than the link would let "
+        "it, beside the backward pass. What it takes is known beforehand; no GPU, no NCCL.",
     )
-
-
-def _step_s(answer: Answer, model: int, link: int) -> float:
-    return median(answer.step_s[model][link])
+    note = f"Pairs of processes: {len(answers)}; in each the links take turns. One thread each."
+    return Result(story=tuple(story), tables=(table,), notes=(note,))
 
 
 def _as_fast(answers: Sequence[Answer], model: int, link: int) -> Interval | None:
     """The pair of processes is the unit; None from too few of them."""
     if len(answers) < statistics.FEWEST_SHOWN:
         return None
-    return statistics.interval([math.log(_step_s(one, model, 0) / _step_s(one, model, link)) for one in answers])
+    pairs = [(one.step_s[model][0], one.step_s[model][link]) for one in answers]
+    return statistics.interval([math.log(median(without) / median(over)) for without, over in pairs])

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from hotlap import machine
 from hotlap.errors import UserError
 from hotlap.lab import Doing, Settings, gpus
-from hotlap.lab.result import Quantity, Result, in_words
+from hotlap.lab.result import Quantity, Result
 from hotlap.lab.studies import gain, of_lab
 from hotlap.predict import Workload
 from hotlap.record import Study
@@ -13,7 +13,7 @@ from hotlap.units import duration
 
 NUM_ITERATIONS = 1000
 LEVERS = ("native-ode", "native-step", "fused-optimizer")
-BUDGET_S, QUICK_BUDGET_S = 180.0, 5.0
+BUDGET_S = 180.0
 
 
 def run(settings: Settings, doing: Doing) -> Result:
@@ -28,8 +28,7 @@ def run(settings: Settings, doing: Doing) -> Result:
     with of_lab("lorenz.py", doing, levers=LEVERS) as script:
         bench = script.asked(total_steps=NUM_ITERATIONS)
         known = bench.traced()
-        study = bench.measured(quick=True, watches=("modules",))
-        study = bench.tuned(study, budget_s=settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S))
+        study = bench.studied(quick=True, budget_s=settings.tries_s(BUDGET_S), watches=("modules",))
         if gpu.predicted:
             there = Quantity.of(gpus.there(known, gpu.name).step_s, predicted=True)
         else:
@@ -39,8 +38,18 @@ def run(settings: Settings, doing: Doing) -> Result:
 
 def tell(study: Study, work: Workload, *, gpu: gpus.Gpu, there: Quantity) -> Result:
     """The numbers, and what they mean. `there`: an iteration on the GPU."""
+    step_s = study.baseline[0].median_step_s()
     return Result(
-        story=tuple(_story(study, work, gpu, there)),
+        story=(
+            f"An iteration (solve, gradient, update) takes {duration(step_s)} with torchdiffeq on this machine. "
+            f"{gain(study)} (The question: orders of magnitude faster on a CPU with a lean path for small networks "
+            "than on a Tesla K40c.)",
+            f"It is {work.num_kernels:,.0f} operators, {duration(step_s / work.num_kernels)} each with the Python "
+            f"around them; all their arithmetic ({work.flop / 1e6:.2g} million operations) would take a core some "
+            f"{duration(work.flop / 1e10)}. So what counts is not how fast a device computes but how little is done "
+            f"around each call. That is why a GPU does not help: the same loop takes {there} an iteration on the "
+            f"{gpu.name}, for its host has the same calls to make and each costs a launch.",
+        ),
         notes=(
             *gpu.notes,
             "dy/dt = net(y), net = 3-100-3 with tanh; t in (0, 1), 101 points, u0 = (1, 0, 0), sigma 10, rho 28, beta "
@@ -48,22 +57,3 @@ def tell(study: Study, work: Workload, *, gpu: gpus.Gpu, there: Quantity) -> Res
         ),
         study=study,
     )
-
-
-def _story(study: Study, work: Workload, gpu: gpus.Gpu, there: Quantity) -> list[str]:
-    step_s, result = study.baseline[0].median_step_s(), gain(study)
-    found = (
-        f"With hotlap's patch it is {in_words(result.speedup)}, start and first steps included "
-        f"{in_words(result.total_speedup)}."
-        if result is not None
-        else "`hotlap tune` found no patch here in its time; --budget gives more."
-    )
-    return [
-        f"An iteration (solve, gradient, update) takes {duration(step_s)} with torchdiffeq on this machine. {found} "
-        "(The question: orders of magnitude faster on a CPU with a lean path for small networks than on a Tesla K40c.)",
-        f"It is {work.num_kernels:,.0f} operators, {duration(step_s / work.num_kernels)} each with the Python around "
-        f"them; all their arithmetic ({work.flop / 1e6:.2g} million operations) would take a core some "
-        f"{duration(work.flop / 1e10)}. So what counts is not how fast a device computes but how little is done around "
-        f"each call. That is why a GPU does not help: the same loop takes {there} an iteration on "
-        f"the {gpu.name}, for its host has the same calls to make and each costs a launch.",
-    ]

@@ -9,7 +9,7 @@ from hotlap.lab.result import Cell, Quantity, Table, ahead_from
 from hotlap.machine.figures import median_interval
 from hotlap.machine.in_child import measured
 from hotlap.predict import Kind, Operator, Workload, forecast
-from hotlap.predict.workload import Stage
+from hotlap.record import Phase
 
 NUMPY, TORCH, SMALL = "NumPy", "torch, CPU", "hotlap.small"
 GPU, GRAPH, COPIES = "GPU", "GPU, CUDA graph", "GPU, copies each time"
@@ -107,11 +107,11 @@ def predicted(shape: Shape, gpu: str, *, host_s: float, copied: bool = False) ->
     product = Operator(
         kind=Kind.MATMUL,
         name="aten::mm" if columns > 1 else "aten::mv",
-        stage=Stage.FORWARD,
+        stage=Phase.FORWARD,
         flop=2.0 * rows * inner * columns,
         moved_bytes=moved,
     )
-    copies = (Operator(kind=Kind.VECTOR, name="aten::copy_", stage=Stage.FORWARD, count=3),) if copied else ()
+    copies = (Operator(kind=Kind.VECTOR, name="aten::copy_", stage=Phase.FORWARD, count=3),) if copied else ()
     work = Workload(
         operators=(product, *copies),
         matmul_tf32=False,

@@ -15,8 +15,9 @@ from hotlap.cli.traced import Traced, trace
 from hotlap.cli.workbench import launching
 from hotlap.errors import UserError
 from hotlap.lab import Doing, Settings
+from hotlap.lab.result import in_words
 from hotlap.launch import Launcher
-from hotlap.record import Purpose, Result, State, Study
+from hotlap.record import Purpose, State, Study
 from hotlap.search import Options
 from hotlap.tune import WATCHES, StudyLog, checked, measured, tuned
 from hotlap.tune.checking import Checked
@@ -49,21 +50,18 @@ class Bench:
         options = replace(self.options, command=(*self.options.command, *words), total_steps=total_steps)
         return replace(self, options=options, words=(*self.words, *words))
 
-    def measured(self, *, quick: bool, watches: Sequence[str] = WATCHES) -> Study:
-        """The baseline: phases, findings, threads."""
+    def studied(self, *, quick: bool, budget_s: float, watches: Sequence[str] = WATCHES) -> Study:
+        """The baseline (phases, findings; threads unless `quick`), then levers, as `hotlap tune` tries them."""
         steps, warmup = (12, 3) if quick else (60, 10)
         plan = replace(self.options.plan, steps=steps, warmup=warmup, watches=tuple(watches))
-        return measured(self._log(self._study(), _MEASURE_S), plan, sweep=not quick, repeat=False)
-
-    def tuned(self, study: Study, *, budget_s: float) -> Study:
-        """With levers tried, as `hotlap tune` tries them."""
+        study = measured(self._log(_MEASURE_S), plan, sweep=not quick, repeat=False)
         study = replace(study, purpose=Purpose.TUNE, state=State.RUNNING, budget_s=budget_s, elapsed_s=0.0)
         study = replace(study, total_steps=self.options.total_steps or study.baseline[0].planned_steps)
-        return tuned(self._log(study, budget_s))
+        return tuned(self._log(budget_s, study))
 
     def checked(self, texts: Mapping[str, str], *, budget_s: float) -> Checked:
         """The script beside the same with other texts (by path), as `hotlap check` compares them."""
-        return checked(self._log(self._study(), budget_s), texts)
+        return checked(self._log(budget_s), texts)
 
     def traced(self) -> Traced:
         """Some steps, and one of them operator by operator; a run of its own.
@@ -74,8 +72,8 @@ class Bench:
         self.doing("looking at one step operator by operator")
         return trace(self.words, timeout_s=_TIMEOUT_S, devices=())
 
-    def _study(self) -> Study:
-        return Study(
+    def _log(self, budget_s: float, study: Study | None = None) -> StudyLog:
+        begun = Study(
             command=self.options.command[1:],
             cwd=self.options.cwd,
             created=shelf.now().isoformat(timespec="seconds"),
@@ -83,9 +81,7 @@ class Bench:
             hotlap=hotlap.__version__,
             purpose=Purpose.MEASURE,
         )
-
-    def _log(self, study: Study, budget_s: float) -> StudyLog:
-        return StudyLog(study, replace(self.options, budget_s=budget_s), machine.look(), self.launcher, self)
+        return StudyLog(study or begun, replace(self.options, budget_s=budget_s), machine.look(), self.launcher, self)
 
 
 @contextmanager
@@ -134,6 +130,12 @@ def mnist(settings: Settings) -> tuple[tuple[str, ...], str]:
     return ("--data", str(settings.data.resolve())), f"The data are MNIST, from {settings.data}."
 
 
-def gain(study: Study) -> Result | None:
-    """What its levers bring together; None where it accepted none."""
-    return study.result if study.result is not None and study.result.levers else None
+def gain(study: Study) -> str:
+    """What its patch brings, in words; a step, and the whole training."""
+    result = study.result
+    if result is None or not result.levers:
+        return "`hotlap tune` found no patch here in its time; --budget gives more."
+    return (
+        f"With hotlap's patch a step is {in_words(result.speedup)}; the whole training, starts and first steps "
+        f"included, {in_words(result.total_speedup)}."
+    )

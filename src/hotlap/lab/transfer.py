@@ -19,24 +19,25 @@ def run(settings: Settings, doing: Doing) -> Result:
 
 def tell(found: Products) -> Result:
     """The numbers, and what they mean."""
-    table = found.table(
-        title="One product of two square matrices",
-        note=f"The article saw about 6x on its GPU at {SIDE}, and nothing left of it with copies each time.",
-    )
-    return Result(story=tuple(_story(found)), tables=(table,), notes=found.notes)
-
-
-def _story(found: Products) -> list[str]:
     at = found.shapes.index((SIDE, SIDE, SIDE))
-    ways = (products.NUMPY, products.TORCH, products.GPU, products.COPIES)
-    numpy, torch, there, copied = (found.times[way][at] for way in ways)
-    said = []
-    for way, words in ((products.GPU, "with the data there"), (products.COPIES, "with copies each time")):
-        numbers = found.ahead(way)
-        said.append(f"{words} {'at none' if numbers is None else f'from {math.isqrt(numbers)} on'}")
-    return [
-        f"Here NumPy multiplies two {SIDE} x {SIDE} matrices in {numpy}, and torch on the CPU in {torch}. "
-        f"The {found.gpu.name} takes {there} with everything already there, but {copied} if both matrices "
-        "travel there and the result travels back each time.",
-        f"Of the sides tried, the GPU is ahead of this CPU, by the intervals: {'; '.join(said)}.",
-    ]
+    numpy, torch, there, copied = (
+        found.times[way][at] for way in (products.NUMPY, products.TORCH, products.GPU, products.COPIES)
+    )
+    ahead = {way: found.ahead(way) for way in (products.GPU, products.COPIES)}
+    sides = ["at none" if numbers is None else f"from {math.isqrt(numbers)} on" for numbers in ahead.values()]
+    return Result(
+        story=(
+            f"Here NumPy multiplies two {SIDE} x {SIDE} matrices in {numpy}, and torch on the CPU in {torch}. "
+            f"The {found.gpu.name} takes {there} with everything already there, but {copied} if both matrices "
+            "travel there and the result travels back each time.",
+            "Of the sides tried, the GPU is ahead of this CPU, by the intervals: "
+            f"with the data there {sides[0]}; with copies each time {sides[1]}.",
+        ),
+        tables=(
+            found.table(
+                title="One product of two square matrices",
+                note=f"The article saw about 6x on its GPU at {SIDE}, and nothing left of it with copies each time.",
+            ),
+        ),
+        notes=found.notes,
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hotlap.cli.traced import Traced
 from hotlap.lab import launch_floor, products, transfer
 from hotlap.predict import Kind, Operator, Workload, catalogue
-from hotlap.predict.workload import Stage
+from hotlap.record import Phase
 
 
 def nothing(text: str) -> None:
@@ -52,7 +52,7 @@ def workload(*, num_operators: int = 40, flop: float = 1e5, host_s: float | None
     operator = Operator(
         kind=Kind.MATMUL,
         name="aten::addmm",
-        stage=Stage.FORWARD,
+        stage=Phase.FORWARD,
         flop=flop,
         moved_bytes=8e3,
         count=num_operators,

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # torch's stub lacks it
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class EmulatedLink(dist.ProcessGroup):
         self._lane: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         threading.Thread(target=self._serve, daemon=True).start()
 
-    def allreduce(self, tensors: list[torch.Tensor], opts: dist.AllreduceOptions | None = None) -> "_OnItsWay":  # type: ignore[override]
+    def allreduce(self, tensors: list[torch.Tensor], opts: dist.AllreduceOptions | None = None) -> dist.Work:  # type: ignore[override]
         """Send tensors; the future holds them, summed up over all processes."""
         sent_at = torch.tensor(time.perf_counter(), dtype=torch.float64)
         latest = dist.AllreduceOptions()
@@ -67,7 +68,8 @@ class EmulatedLink(dist.ProcessGroup):
         self.busy_s += seconds
         arrived: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
         self._lane.put((works, sent_at, seconds, tensors, arrived))
-        return _OnItsWay(arrived)
+        work: dist.Work = _create_work_from_future(arrived)
+        return work
 
     def getBackendName(self) -> str:  # noqa: N802 - it overrides torch's
         """By which DDP knows what it may ask for."""
@@ -91,24 +93,3 @@ class EmulatedLink(dist.ProcessGroup):
 
 
 _SUM = dist.AllreduceOptions()
-
-
-class _OnItsWay(dist.Work):
-    """What torch waits for."""
-
-    def __init__(self, future: torch.futures.Future[list[torch.Tensor]]) -> None:
-        super().__init__()
-        self._future = future
-
-    def wait(self, timeout: Any = None) -> bool:
-        """Until it is back."""
-        self._future.wait()
-        return True
-
-    def is_completed(self) -> bool:
-        """Is it?"""
-        return self._future.done()
-
-    def get_future(self) -> Any:
-        """Of the tensors."""
-        return self._future

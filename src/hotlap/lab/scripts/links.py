@@ -40,18 +40,17 @@ def main(mib: Sequence[int], rounds: int, steps: int) -> Answer:
 
 
 def _train(rank: int, store: str, mib: Sequence[int], rounds: int, steps: int) -> Answer:
+    """Over each link in turns; model -> link -> what an Answer has."""
     dist.init_process_group("gloo", store=FileStore(store, RANKS), rank=rank, world_size=RANKS)
     torch.set_num_threads(1)
     speeds = [None, *SPEEDS.values()]
     link = EmulatedLink(None)
-    step_s: list[tuple[tuple[float, ...], ...]] = []
-    busy_s: list[tuple[float, ...]] = []
-    for layers in mib:
+    step_s: list[list[list[float]]] = [[[] for _ in speeds] for _ in mib]
+    busy_s = [[0.0 for _ in speeds] for _ in mib]
+    for times, busy, layers in zip(step_s, busy_s, mib, strict=True):
         layer = (nn.Linear(_WIDTH, _WIDTH) for _ in range(layers))
         model = DistributedDataParallel(nn.Sequential(*layer), process_group=link)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        times: list[list[float]] = [[] for _ in speeds]
-        busy = [0.0 for _ in speeds]
         # The same order in all processes: they switch at the same step.
         for each in islice(order.rounds(len(speeds), seed=layers), rounds):
             for at in each:
@@ -61,11 +60,9 @@ def _train(rank: int, store: str, mib: Sequence[int], rounds: int, steps: int) -
                 _steps(model, optimizer, steps)
                 times[at].append((time.perf_counter() - begin) / steps)
                 busy[at] = (link.busy_s - before) / steps
-        step_s.append(tuple(tuple(one) for one in times))
-        busy_s.append(tuple(busy))
     dist.barrier()
     dist.destroy_process_group()
-    return Answer(step_s=tuple(step_s), busy_s=tuple(busy_s))
+    return Answer(step_s=step_s, busy_s=busy_s)
 
 
 def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
