@@ -17,7 +17,7 @@ from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.compile import Compile
 from hotlap.levers.lever import Lever
 from hotlap.levers.workers import Workers
-from hotlap.predict import Kind, Stage
+from hotlap.predict import Kind
 from hotlap.record import Phase, Run, Status, decode, encode
 from hotlap.source import patch
 from tests.e2e.running import SCRIPTS, Forks, assert_phases_sum_to_steps, median_ms, opened_forks, run_command
@@ -48,7 +48,7 @@ def test_lightnings_trainer_and_its_validation(forks: Forks, tmp_path: Path) -> 
     # One product forward, and one for the gradient of its weights.
     assert work.flop == 2 * 2 * 4 * 8
     assert work.batch_bytes == 4 * (8 + 1) * 4
-    assert {one.stage for one in work.operators} == {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER}
+    assert {one.stage for one in work.operators} == {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
     assert set(found.num_updates) == {1}
     assert set(found.num_samples) == {4}
     assert median_ms(found, Phase.OPTIMIZER) + median_ms(found, Phase.FORWARD) + median_ms(found, Phase.OTHER) >= 5.0

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.launch import Launcher
-from hotlap.predict import Kind, Precision, Stage, Workload
-from hotlap.record import Plan, Run, Status, decode
+from hotlap.predict import Kind, Precision, Workload
+from hotlap.record import Phase, Plan, Run, Status, decode
 from tests.e2e.running import SCRIPTS, Forks
 
 pytestmark = pytest.mark.e2e
@@ -80,7 +80,7 @@ def work_of(run: Run) -> Workload:
 def test_a_plain_loop(forks: Forks) -> None:
     run, work = traced_in_fork(forks, "plain.py")
     assert len(run.step_s) == 8, "the traced step is not among the timed ones"
-    assert {operator.stage for operator in work.operators} == {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER}
+    assert {operator.stage for operator in work.operators} == {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
     assert work.flop > 0
     assert work.parameter_bytes
     assert work.batch_bytes
@@ -94,7 +94,7 @@ def test_a_step_of_a_gan_holds_both_updates_and_the_optimizers_state(forks: Fork
     _, work = traced_in_fork(forks, "gan.py")
     products = [operator for operator in work.operators if operator.kind is Kind.MATMUL]
     # Two forward passes of the generator (4 x 8), three of the critic (8 x 1), with 16 rows each.
-    forward = sum(one.flop * one.count for one in products if one.stage is Stage.FORWARD)
+    forward = sum(one.flop * one.count for one in products if one.stage is Phase.FORWARD)
     assert forward == 2 * 16 * (2 * 4 * 8 + 3 * 8)
     # Adam keeps two numbers beside each parameter (and a step count).
     assert work.optimizer_state_bytes is not None and work.parameter_bytes is not None
@@ -104,12 +104,12 @@ def test_a_step_of_a_gan_holds_both_updates_and_the_optimizers_state(forks: Fork
 def test_parameters_that_the_script_updates_by_hand(forks: Forks) -> None:
     _, work = traced_in_fork(forks, "by_hand.py")
     assert work.parameter_bytes == 10 * 4
-    assert any(operator.stage is Stage.BACKWARD for operator in work.operators)
+    assert any(operator.stage is Phase.BACKWARD for operator in work.operators)
 
 
 def test_accumulated_gradients_belong_to_one_step(forks: Forks) -> None:
     _, work = traced_in_fork(forks, "accumulation.py")
-    backward = [one for one in work.operators if one.stage is Stage.BACKWARD and one.kind is Kind.MATMUL]
+    backward = [one for one in work.operators if one.stage is Phase.BACKWARD and one.kind is Kind.MATMUL]
     assert sum(one.count for one in backward) >= 2
 
 

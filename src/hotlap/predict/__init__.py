@@ -3,7 +3,7 @@
 from hotlap.predict.catalogue import Device, devices, resolve
 from hotlap.predict.precision import Precision
 from hotlap.predict.prediction import forecast
-from hotlap.predict.workload import Kind, Operator, Stage, Workload
+from hotlap.predict.workload import Kind, Operator, Workload
 
 # Torch is imported by `hotlap.predict.trace` only.
-__all__ = ["Device", "Kind", "Operator", "Precision", "Stage", "Workload", "devices", "forecast", "resolve"]
+__all__ = ["Device", "Kind", "Operator", "Precision", "Workload", "devices", "forecast", "resolve"]

@@ -20,7 +20,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from hotlap.predict.precision import Precision
-from hotlap.predict.workload import Kind, Operator, Stage, Workload
+from hotlap.predict.workload import Kind, Operator, Workload
+from hotlap.record import Phase
 
 # Tensors that one multi-tensor (foreach) kernel handles: the argument block of a launch holds about this many
 # (aten/src/ATen/native/cuda/MultiTensorApply.cuh: 110 to 30 by depth).
@@ -204,11 +205,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._failed = error
         return out
 
-    def _stage(self) -> Stage:
+    def _stage(self) -> Phase:
         if torch._C._current_autograd_node() is not None:
-            return Stage.BACKWARD
+            return Phase.BACKWARD
         # A closure runs inside `optimizer.step` (LBFGS, Lightning), with gradients on; updates run with gradients off.
-        return Stage.OPTIMIZER if self._in_optimizer and not torch.is_grad_enabled() else Stage.FORWARD
+        return Phase.OPTIMIZER if self._in_optimizer and not torch.is_grad_enabled() else Phase.FORWARD
 
     def _record(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -302,7 +303,7 @@ def _mapped(counts: Mapping[Operator, int]) -> Iterable[Operator]:
     """What was seen -> what a GPU runs."""
     updates: dict[tuple[str, str], list[tuple[Operator, int]]] = {}
     for one, count in counts.items():
-        if one.stage is Stage.OPTIMIZER and one.kind is Kind.VECTOR:
+        if one.stage is Phase.OPTIMIZER and one.kind is Kind.VECTOR:
             updates.setdefault((one.name, one.dtype), []).append((one, count))
         else:
             yield replace(one, count=float(count))
@@ -311,7 +312,7 @@ def _mapped(counts: Mapping[Operator, int]) -> Iterable[Operator]:
         yield Operator(
             kind=Kind.OPTIMIZER,
             name=name,
-            stage=Stage.OPTIMIZER,
+            stage=Phase.OPTIMIZER,
             dtype=dtype,
             moved_bytes=math.fsum(one.moved_bytes * count for one, count in members) / kernels,
             count=float(kernels),

@@ -8,7 +8,7 @@ from typing import Any
 
 from hotlap.errors import UserError
 from hotlap.predict.precision import Precision, parse
-from hotlap.record import SCHEMA, codec
+from hotlap.record import SCHEMA, Phase, codec
 
 # Times that a step moves the parameters, whatever its batch: they are read forward and backward, their gradients are
 # written, and Adam reads these, the parameters and its two moments, and writes three of the four.
@@ -37,15 +37,6 @@ class Kind(StrEnum):
         return self in (Kind.MATMUL, Kind.CONV, Kind.ATTENTION, Kind.RECURRENT)
 
 
-class Stage(StrEnum):
-    """Part of the step that an operator belongs to."""
-
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    OPTIMIZER = "optimizer"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
     """Equal operators of one step. Figures are of one of them; `count` says how many there are."""
@@ -53,7 +44,8 @@ class Operator:
     kind: Kind
     name: str = ""
     """aten's name, "aten::addmm"; empty where only totals are known."""
-    stage: Stage = Stage.UNKNOWN
+    stage: Phase = Phase.OTHER
+    """Forward, backward or optimizer; OTHER: not known."""
     dtype: str = "float32"
     """Of the first tensor argument."""
     flop: float = 0.0
@@ -159,7 +151,7 @@ class Workload:
             operators=tuple(
                 Operator(
                     kind=kind,
-                    stage=Stage.OPTIMIZER if kind is Kind.OPTIMIZER else Stage.UNKNOWN,
+                    stage=Phase.OPTIMIZER if kind is Kind.OPTIMIZER else Phase.OTHER,
                     flop=flop / (share * num_kernels),
                     moved_bytes=moved / (share * num_kernels),
                     count=share * num_kernels,
@@ -199,7 +191,7 @@ class Workload:
             grown["batch_size"] = max(1, round(self.batch_size * factor))
         operators = (
             one
-            if one.stage is Stage.OPTIMIZER
+            if one.stage is Phase.OPTIMIZER
             else replace(one, flop=one.flop * factor, moved_bytes=one.moved_bytes * factor)
             for one in self.operators
         )

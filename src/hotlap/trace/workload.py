@@ -13,7 +13,7 @@ import numpy as np
 from hotlap.errors import UserError
 from hotlap.predict.catalogue import Device, resolve
 from hotlap.predict.precision import Precision, matrix_rate
-from hotlap.predict.workload import Kind, Operator, Stage, Workload
+from hotlap.predict.workload import Kind, Operator, Workload
 from hotlap.record import Phase
 from hotlap.trace import arguments, kernels, numbers
 from hotlap.trace.kernels import Work
@@ -29,7 +29,6 @@ _KINDS = {
     Work.RECURRENT: Kind.RECURRENT,
     Work.UPDATE: Kind.OPTIMIZER,
 }
-_STAGES = {Phase.BACKWARD: Stage.BACKWARD, Phase.OPTIMIZER: Stage.OPTIMIZER}
 _TO_DEVICE = r"Memcpy HtoD|CopyHostToDevice"
 # Usual parts of the peaks. A forecast is brought to the step that was measured, so they move only the balance.
 _OF_BANDWIDTH, _OF_PEAK = 0.75, 0.5
@@ -90,7 +89,7 @@ def _copied_bytes(one: Reading) -> float:
     return float(trace.num_bytes[copies].sum())
 
 
-_Key = tuple[str, int, Stage, Work]
+_Key = tuple[str, int, Phase, Work]
 """Operator or else the kernel, its arguments (-1: not told), where it was launched, what it does."""
 
 
@@ -103,7 +102,7 @@ def _groups(one: Reading) -> dict[_Key, _Group]:
             continue
         kernel, caller = trace.names[name], trace.names[trace.name[operator]] if operator >= 0 else ""
         work = kernels.work_of(kernel, caller)
-        stage = _STAGES.get(COMPUTING[phase], Stage.FORWARD)
+        stage = COMPUTING[phase] if COMPUTING[phase] in (Phase.BACKWARD, Phase.OPTIMIZER) else Phase.FORWARD
         key = (caller or kernel, int(trace.inputs[operator]) if operator >= 0 else -1, stage, work)
         group = found.setdefault(key, _Group(work))
         group.seconds += seconds

@@ -12,7 +12,8 @@ from hotlap.errors import UserError
 from hotlap.predict import trace
 from hotlap.predict.precision import Precision
 from hotlap.predict.trace import kind_of
-from hotlap.predict.workload import Kind, Stage
+from hotlap.predict.workload import Kind
+from hotlap.record import Phase
 
 
 class Attention(nn.Module):
@@ -133,7 +134,7 @@ def test_operations_of_fused_recurrent_layers_are_those_of_their_products() -> N
     together = trace.record(step, parameters=net.parameters())
     # The first time step has no gradient to hand on; the fused layer is counted as if it had.
     assert together.flop == pytest.approx(apart.flop, rel=0.05)
-    layers = [one for one in together.operators if one.kind is Kind.RECURRENT and one.stage is Stage.FORWARD]
+    layers = [one for one in together.operators if one.kind is Kind.RECURRENT and one.stage is Phase.FORWARD]
     assert sum(one.count for one in layers) == 2 * 7, "a kernel for each of seven time steps, in each layer"
 
 
@@ -163,20 +164,20 @@ def test_a_closure_inside_the_optimizers_step_is_no_update() -> None:
 
     work = trace.record(lambda: optimizer.step(closure), parameters=net.parameters())
     apart = trace.record(training_step(net, batch), parameters=net.parameters())
-    for stage in (Stage.FORWARD, Stage.BACKWARD):
+    for stage in (Phase.FORWARD, Phase.BACKWARD):
         products = [
             sum(one.count for one in step.operators if one.stage is stage and one.kind is Kind.MATMUL)
             for step in (work, apart)
         ]
         assert products[0] == products[1] > 0
-    updates = [one for one in work.operators if one.stage is Stage.OPTIMIZER]
+    updates = [one for one in work.operators if one.stage is Phase.OPTIMIZER]
     assert updates and all(one.kind is Kind.OPTIMIZER for one in updates)
 
 
 def test_a_step_has_three_stages_and_knows_its_parameters() -> None:
     net, batch = model("convolutions")
     work = trace.record(training_step(net, batch), parameters=net.parameters(), batch=[batch])
-    assert {operator.stage for operator in work.operators} == {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER}
+    assert {operator.stage for operator in work.operators} == {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
     assert work.parameter_bytes == 4 * sum(parameter.numel() for parameter in net.parameters())
     assert work.batch_bytes == batch.nbytes
     assert work.precision is Precision.FP32
@@ -184,7 +185,7 @@ def test_a_step_has_three_stages_and_knows_its_parameters() -> None:
     matrix = sum(
         operator.count
         for operator in work.operators
-        if operator.kind is Kind.CONV and operator.stage is Stage.BACKWARD and "backward" in operator.name
+        if operator.kind is Kind.CONV and operator.stage is Phase.BACKWARD and "backward" in operator.name
     )
     assert matrix == 2 + 3
 
@@ -210,7 +211,7 @@ def test_an_embedding_reads_the_rows_it_takes_not_the_table() -> None:
 def test_updates_of_many_tensors_share_kernels() -> None:
     net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(50)))
     work = trace.record(training_step(net, torch.randn(2, 4)), parameters=net.parameters())
-    updates = sum(operator.count for operator in work.operators if operator.stage is Stage.OPTIMIZER)
+    updates = sum(operator.count for operator in work.operators if operator.stage is Phase.OPTIMIZER)
     assert updates < 100
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import RecordError, UserError
-from hotlap.predict import Kind, Operator, Precision, Stage, Workload, workload
-from hotlap.record import save
+from hotlap.predict import Kind, Operator, Precision, Workload, workload
+from hotlap.record import Phase, save
 
 
 def totals() -> Workload:
@@ -69,7 +69,7 @@ def test_a_larger_batch_leaves_the_optimizer_alone() -> None:
     work = Workload(
         operators=(
             Operator(kind=Kind.MATMUL, flop=10.0, moved_bytes=4.0),
-            Operator(kind=Kind.OPTIMIZER, stage=Stage.OPTIMIZER, moved_bytes=7.0),
+            Operator(kind=Kind.OPTIMIZER, stage=Phase.OPTIMIZER, moved_bytes=7.0),
         ),
         batch_bytes=3.0,
         batch_size=8,

@@ -9,7 +9,8 @@ import pytest
 from hotlap.errors import UserError
 from hotlap.predict import forecast
 from hotlap.predict.precision import Precision
-from hotlap.predict.workload import Kind, Stage
+from hotlap.predict.workload import Kind
+from hotlap.record import Phase
 from hotlap.trace import table, workload
 from hotlap.trace.files import TraceFile
 from hotlap.trace.reading import Reading, reading
@@ -45,7 +46,7 @@ def traced(folder: Path, *, device: str = "Tesla V100-SXM2-32GB", loading: str =
 def test_products_by_their_shapes_and_all_else_by_time(tmp_path: Path) -> None:
     step = workload.workload(traced(tmp_path))
     product, add = step.operators
-    assert (product.kind, product.stage, product.count) == (Kind.MATMUL, Stage.FORWARD, 1.0)
+    assert (product.kind, product.stage, product.count) == (Kind.MATMUL, Phase.FORWARD, 1.0)
     assert product.flop == 2.0 * 1000 * 100 * 500
     assert add.kind is Kind.VECTOR
     # 900 GB/s for 200 us, three quarters of it.
