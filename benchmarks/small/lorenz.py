@@ -1,9 +1,9 @@
 """F4's job in torch, with whatever solver and optimizer, and in JAX with diffrax: what ode.py times."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -15,6 +15,28 @@ RTOL, ATOL = 1e-3, 1e-6
 
 Fit = Callable[[int], list[float]]
 """Makes so many iterations more; the loss before each update."""
+
+
+class Counts:
+    """What a solver did: accepted and rejected steps, and evaluations of the field."""
+
+    def __init__(self) -> None:
+        self.accepted = self.rejected = self.evaluations = 0
+
+    def add(self, accepted: int, rejected: int, evaluations: int) -> None:
+        """Of one solve more."""
+        self.accepted += accepted
+        self.rejected += rejected
+        self.evaluations += evaluations
+
+    @classmethod
+    def of(cls, field: Any) -> Self:
+        """Of all that torchdiffeq will do with this field."""
+        found = cls()
+        field.callback_accept_step = lambda *_: found.add(1, 0, 0)
+        field.callback_reject_step = lambda *_: found.add(0, 1, 0)
+        field.register_forward_pre_hook(lambda *_: found.add(0, 0, 1))
+        return found
 
 
 class Field(nn.Module):
@@ -40,12 +62,11 @@ def lorenz(t: Any, u: Any) -> Any:
 class Job:
     """What all of them do."""
 
-    def __init__(self, device: str, *, rate: float = RATE, fused: bool | None = None) -> None:
-        y0, t = torch.tensor([1.0, 0.0, 0.0]), torch.linspace(0, 1, 101)
-        target = odeint(lorenz, y0.double(), t.double(), rtol=1e-9, atol=1e-11).float()
-        self.y0, self.t, self.target = (one.to(device) for one in (y0, t, target))
-        self.field = Field().to(device)
-        self.optimizer = torch.optim.Adam(self.field.parameters(), lr=rate, fused=fused)
+    def __init__(self, *, fused: bool | None = None) -> None:
+        self.y0, self.t = torch.tensor([1.0, 0.0, 0.0]), torch.linspace(0, 1, 101)
+        self.target = odeint(lorenz, self.y0.double(), self.t.double(), rtol=1e-9, atol=1e-11).float()
+        self.field = Field()
+        self.optimizer = torch.optim.Adam(self.field.parameters(), lr=RATE, fused=fused)
 
     def loop(self, solve: Any, method: str) -> Fit:
         """The training loop that a script has."""
@@ -65,52 +86,69 @@ class Job:
         return fit
 
 
-def in_diffrax(job: Job, *, rate: float = RATE, scanned: int = 0) -> Fit:
-    """The same training in JAX, each iteration one compiled call; with `scanned` so many in one call."""
-    # Where a GPU is there JAX would take it; this is the CPU's row.
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    names = ("diffrax", "jax", "jax.numpy", "optax")
-    diffrax, jax, jnp, optax = (import_module(name) for name in names)
-    layers = [m for m in job.field.net if isinstance(m, nn.Linear)]
-    weights: Any = [(jnp.asarray(m.weight.detach().numpy()), jnp.asarray(m.bias.detach().numpy())) for m in layers]
-    start, times, target = (jnp.asarray(x.numpy()) for x in (job.y0, job.t, job.target))
+class Diffrax:
+    """The same training in JAX, each iteration one compiled call, or `scanned` of them."""
 
-    def field(t: Any, y: Any, p: Any) -> Any:
-        return p[1][0] @ jnp.tanh(p[0][0] @ y + p[0][1]) + p[1][1]
+    def __init__(self, scanned: int) -> None:
+        os.environ["JAX_PLATFORMS"] = "cpu"  # where a GPU is there JAX would take it
+        self._scanned = scanned
+        self._job = job = Job()
+        self._diffrax, self._jax, self._jnp, self._optax = map(import_module, ("diffrax", "jax", "jax.numpy", "optax"))
+        self._start, self._times, self._target = (self._jnp.asarray(x.numpy()) for x in (job.y0, job.t, job.target))
+        self._optimizer = self._optax.adam(RATE)
+        jax = self._jax
+        self._many = jax.jit(
+            (lambda carry: jax.lax.scan(self._step, carry, None, length=scanned))
+            if scanned
+            else (lambda carry: self._step(carry, None))
+        )
 
-    def solve(p: Any) -> Any:
+    def start(self) -> Fit:
+        """A training at its start."""
+        return lambda iterations: [float(loss) for loss, _ in self._trained(iterations)]
+
+    def count(self) -> Counts:
+        """What the solver did in a whole training."""
+        found = Counts()
+        for _, steps in self._trained(self._scanned or 2000):
+            accepted, rejected = map(int, steps)
+            found.add(accepted, rejected, 6 * (accepted + rejected) + 2)
+        return found
+
+    def _trained(self, iterations: int) -> Iterable[tuple[Any, Any]]:
+        layers = [m for m in self._job.field.net if isinstance(m, nn.Linear)]
+        weights: Any = [tuple(self._jnp.asarray(p.detach().numpy()) for p in (m.weight, m.bias)) for m in layers]
+        carry, made = (weights, self._optimizer.init(weights)), []
+        for _ in range(-(-iterations // max(1, self._scanned))):
+            carry, found = self._many(carry)
+            made.append(found)
+        losses, *steps = (
+            self._jnp.concatenate(list(map(self._jnp.atleast_1d, part))) for part in zip(*made, strict=True)
+        )
+        return zip(losses.tolist(), zip(*(part.tolist() for part in steps), strict=True), strict=True)
+
+    def _solve(self, p: Any) -> Any:
+        diffrax = self._diffrax
         return diffrax.diffeqsolve(
-            diffrax.ODETerm(field),
+            diffrax.ODETerm(lambda t, y, p: p[1][0] @ self._jnp.tanh(p[0][0] @ y + p[0][1]) + p[1][1]),
             diffrax.Tsit5(),
             t0=0.0,
             t1=1.0,
             dt0=None,
-            y0=start,
+            y0=self._start,
             args=p,
-            saveat=diffrax.SaveAt(ts=times),
+            saveat=diffrax.SaveAt(ts=self._times),
             stepsize_controller=diffrax.PIDController(rtol=RTOL, atol=ATOL),
             max_steps=256,
-        ).ys
+        )
 
-    optimizer = optax.adam(rate)
+    def _step(self, carry: Any, _: Any) -> Any:
+        def loss_of(p: Any) -> Any:
+            found = self._solve(p)
+            counts = (found.stats["num_accepted_steps"], found.stats["num_rejected_steps"])
+            return ((found.ys - self._target) ** 2).sum(), counts
 
-    def step(carry: Any, _: Any) -> Any:
         p, state = carry
-        loss, gradients = jax.value_and_grad(lambda p: ((solve(p) - target) ** 2).sum())(p)
-        updates, state = optimizer.update(gradients, state)
-        return (optax.apply_updates(p, updates), state), loss
-
-    carry = [(weights, optimizer.init(weights))]
-    if scanned:
-        many = jax.jit(lambda c: jax.lax.scan(step, c, None, length=scanned))
-    else:
-        many = jax.jit(lambda c: step(c, None))
-
-    def fit(iterations: int) -> list[float]:
-        losses = []
-        for _ in range(-(-iterations // max(1, scanned))):
-            carry[0], loss = many(carry[0])
-            losses.append(loss)
-        return [float(one) for one in jnp.concatenate([jnp.atleast_1d(loss) for loss in losses])]
-
-    return fit
+        (loss, counts), gradients = self._jax.value_and_grad(loss_of, has_aux=True)(p)
+        updates, state = self._optimizer.update(gradients, state)
+        return (self._optax.apply_updates(p, updates), state), (loss, *counts)
