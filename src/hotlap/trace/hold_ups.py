@@ -9,9 +9,9 @@ from hotlap.record import IdleReason
 from hotlap.trace import spans
 from hotlap.trace.host import LOADS, Host
 from hotlap.trace.idle import Idle
-from hotlap.trace.nesting import Callers, line_of
+from hotlap.trace.nesting import Callers, around, line_of
 from hotlap.trace.spans import Spans
-from hotlap.trace.table import Kind, Mask, Trace
+from hotlap.trace.table import Floats, Ints, Kind, Mask, Trace
 
 # Of each reason only the costliest are told, and none below this part of it.
 _MOST = 8
@@ -28,8 +28,7 @@ def hold_ups(
     """Reason -> what it was -> seconds of all stretches, costliest first; only what has a name in the trace."""
     late = np.column_stack((idle.start, idle.end - idle.why[IdleReason.LAUNCH]))
     ours = np.isin(trace.lane, list(threads))
-    operators, frames = ours & trace.which(Kind.OPERATOR), ours & trace.which(Kind.PYTHON)
-    frames &= np.array([line_of(name) is not None for name in trace.names])[trace.name]
+    operators, frames = ours & trace.which(Kind.OPERATOR), who.frames
     loading = frames | (ours & trace.which(Kind.ANNOTATION) & trace.named(LOADS))
     if not frames.any():
         frames = ours & trace.which(Kind.ANNOTATION) & ~trace.named(_MARKS)
@@ -51,12 +50,8 @@ def _costliest(named: Mapping[str, float], total: float) -> dict[str, float]:
 
 def _launched_next(trace: Trace, idle: Idle, who: Callers) -> dict[str, float]:
     """The operators whose kernels the device waited for."""
-    found = defaultdict[str, float](float)
-    launches = np.where(idle.next >= 0, trace.launch[np.maximum(idle.next, 0)], -1)
-    for launch, seconds in zip(launches.tolist(), idle.why[IdleReason.CALLS].tolist(), strict=True):
-        if seconds > 0 and launch in who and who[launch].operator >= 0:
-            found[_title(trace, who[launch].operator)] += seconds
-    return found
+    operators = np.where(idle.next >= 0, who.launched_in(np.maximum(idle.next, 0)), -1)
+    return _titled(trace, operators, idle.why[IdleReason.CALLS] * (operators >= 0))
 
 
 def _innermost(trace: Trace, rows: Mask, idle: Idle, why: IdleReason, moments: Spans) -> dict[str, float]:
@@ -68,18 +63,17 @@ def _innermost(trace: Trace, rows: Mask, idle: Idle, why: IdleReason, moments: S
     amounts = (moments[:, 1] - moments[:, 0]) * part[np.searchsorted(idle.start, moments[:, 0], side="right") - 1]
     seconds[rows] = spans.shared(moments, amounts, trace.start[rows], trace.end[rows])
     chosen = np.flatnonzero(seconds > 0)
-    around: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    columns = (chosen, trace.lane[chosen], trace.start[chosen], trace.end[chosen])
-    for row, lane, start, end in zip(*(one.tolist() for one in columns), strict=True):
-        open_ = around[lane]
-        while open_ and open_[-1][0] <= start:
-            open_.pop()
-        if open_:
-            seconds[open_[-1][1]] -= seconds[row]
-        open_.append((end, row))
+    outer = around(trace, chosen, rows)
+    own = seconds.copy()
+    np.subtract.at(own, outer[outer >= 0], seconds[chosen[outer >= 0]])
+    return _titled(trace, chosen, np.maximum(0.0, own[chosen]))
+
+
+def _titled(trace: Trace, rows: Ints, seconds: Floats) -> dict[str, float]:
     found = defaultdict[str, float](float)
-    for row in chosen.tolist():
-        found[_title(trace, row)] += max(0.0, float(seconds[row]))
+    for row, spent in zip(rows.tolist(), seconds.tolist(), strict=True):
+        if spent > 0:
+            found[_title(trace, row)] += spent
     return found
 
 

@@ -67,7 +67,7 @@ def launch_s(trace: Trace, rows: Mask, who: Callers) -> float:
     """What one launch takes the host: the median time of an operator that launches a kernel, divided by its launches;
     of the call alone, where no operator is around it. 0 where no launch was recorded."""
     calls = np.unique(trace.launch[rows & trace.which(Kind.KERNEL) & (trace.launch >= 0)])
-    around = np.array([who[one].operator if one in who else -1 for one in calls.tolist()], np.int64)
+    around = who.operator[calls]
     launching, which, count = np.unique(np.where(around < 0, calls, around), return_inverse=True, return_counts=True)
     each = (trace.end[launching] - trace.start[launching]) / count
     return float(np.median(each[which])) if len(calls) else 0.0

@@ -1,13 +1,13 @@
 """Which operator, and which line of Python, each call of the device's runtime was made in: by nesting in time."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
 from hotlap.trace import host
-from hotlap.trace.table import Ints, Kind, Trace
+from hotlap.trace.table import Ints, Kind, Mask, Trace
 
 _FRAME = re.compile(r"(?P<path>[^;()<>]+\.py)\((?P<line>\d{1,9})\): (?P<function>[^;]+)")
 # Of a library, not of the user's: as Kineto shortens their paths, and as it does not.
@@ -16,8 +16,6 @@ _LIBRARY = re.compile(
     r"|multiprocessing|concurrent|importlib|collections|dataclasses|functools|logging|weakref)[/.]"
     r"|site-packages|dist-packages|/lib/python\d"
 )
-
-_OPERATOR, _RUNTIME = int(Kind.OPERATOR), int(Kind.RUNTIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,59 +27,61 @@ class Line:
     function: str
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Of one call; -1 and None where the trace does not tell."""
+def around(trace: Trace, rows: Ints, holders: Mask) -> Ints:
+    """(R,) row of the innermost holder that is open around each of these rows on its thread; -1 where none is.
 
-    operator: int
-    """Row of the innermost operator around it."""
-    line: Line | None
-
-
-Callers = Mapping[int, Caller]
-"""Row of a runtime call -> who made it."""
-
-
-def callers(trace: Trace, threads: frozenset[int]) -> Callers:
-    """Row of each runtime call on these threads that launched something, or waited -> who made it."""
-    wanted = host.wait_rows(trace, threads)
-    wanted[trace.launch[trace.launch >= 0]] = True
-    wanted |= trace.which(Kind.OPERATOR, Kind.PYTHON)
-    rows = np.flatnonzero(wanted & np.isin(trace.lane, list(threads)))
-    rows = rows[np.argsort(trace.lane[rows], kind="stable")]
-    found: dict[int, Caller] = {}
-    for ours in np.split(rows, np.flatnonzero(np.diff(trace.lane[rows])) + 1):
-        found.update(_on_lane(trace, ours))
-    return found
+    Rows come in the order of their begins, the longer first, the holders among them.
+    """
+    found = []
+    open_on: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    columns = (trace.lane, trace.start, trace.end, holders)
+    for row, lane, start, end, holds in zip(rows.tolist(), *(one[rows].tolist() for one in columns), strict=True):
+        open_ = open_on[lane]
+        while open_ and open_[-1][0] <= start:
+            open_.pop()
+        found.append(open_[-1][1] if open_ else -1)
+        if holds:
+            open_.append((end, row))
+    return np.array(found, np.int64)
 
 
-def _on_lane(trace: Trace, chosen: Ints) -> Iterator[tuple[int, Caller]]:
-    """Rows come in the order of their begins, the longer first: what is open then is around them."""
-    frames_of = np.unique(trace.name[chosen[trace.kind[chosen] == Kind.PYTHON]])
-    lines = {int(one): line for one in frames_of if (line := line_of(trace.names[one])) is not None}
-    columns = (trace.start[chosen], trace.end[chosen], trace.kind[chosen], trace.name[chosen])
-    operators: list[tuple[float, int]] = []
-    frames: list[tuple[float, Line]] = []
-    for row, start, end, kind, name in zip(chosen.tolist(), *(one.tolist() for one in columns), strict=True):
-        while operators and operators[-1][0] <= start:
-            operators.pop()
-        while frames and frames[-1][0] <= start:
-            frames.pop()
-        if kind == _OPERATOR:
-            operators.append((end, row))
-        elif kind == _RUNTIME:
-            operator = operators[-1][1] if operators else -1
-            yield row, Caller(operator, frames[-1][1] if frames else _written(trace, operator))
-        elif name in lines:
-            frames.append((end, lines[name]))
+class Callers:
+    """Who made each call of the runtime on these threads that launched something, or waited."""
 
+    def __init__(self, trace: Trace, threads: frozenset[int]) -> None:
+        self._trace = trace
+        ours = np.isin(trace.lane, list(threads))
+        calls = host.wait_rows(trace, threads)
+        calls[trace.launch[trace.launch >= 0]] = True
+        self._calls = calls & ours & trace.which(Kind.RUNTIME)
+        self.frames = ours & trace.which(Kind.PYTHON) & trace.where(lambda name: line_of(name) is not None)
+        """(N,) frames of the user's own code."""
+        self.operator = self._innermost(ours & trace.which(Kind.OPERATOR))
+        """(N,) row of the innermost operator around each call; -1 for all other rows."""
+        self._frame = self._innermost(self.frames)
 
-def _written(trace: Trace, operator: int) -> Line | None:
-    """From the stack that older versions wrote into the operator."""
-    if operator < 0 or trace.stack[operator] < 0:
-        return None
-    frames = (line_of(frame) for frame in trace.stacks[trace.stack[operator]].split(";"))
-    return next((one for one in frames if one is not None), None)
+    def _innermost(self, holders: Mask) -> Ints:
+        found = np.full(len(holders), -1, np.int64)
+        rows = np.flatnonzero(holders | self._calls)
+        found[rows] = np.where(self._calls[rows], around(self._trace, rows, holders), -1)
+        return found
+
+    def launched_in(self, rows: Ints) -> Ints:
+        """(R,) row of the operator that launched each of these events on a device; -1 where that is not known."""
+        launches = self._trace.launch[rows]
+        return np.where(launches >= 0, self.operator[np.maximum(launches, 0)], -1)
+
+    def line(self, call: int) -> Line | None:
+        """Of a call; from the stack that older versions wrote into the operator, where there are no frames."""
+        if call < 0 or not self._calls[call]:
+            return None
+        trace, operator = self._trace, self.operator[call]
+        if self._frame[call] >= 0:
+            return line_of(trace.text(self._frame[call]))
+        if operator < 0 or trace.stack[operator] < 0:
+            return None
+        frames = (line_of(frame) for frame in trace.stacks[trace.stack[operator]].split(";"))
+        return next((one for one in frames if one is not None), None)
 
 
 def line_of(name: str) -> Line | None:

@@ -127,9 +127,9 @@ def _collectives(one: Reading) -> dict[tuple[int, str], tuple[tuple[str, ...], F
     rows = np.flatnonzero(one.rows & trace.which(Kind.COMMUNICATION))
     steps = np.clip(np.searchsorted(one.steps.edges, trace.called()[rows], side="right") - 1, 0, count - 1)
     found: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for row, step in zip(rows.tolist(), (one.steps.first + steps).tolist(), strict=True):
-        caller = one.who.get(int(trace.launch[row]))
-        found[step, trace.exchanged(row, -1 if caller is None else caller.operator).ranks].append(row)
+    columns = (rows, one.steps.first + steps, one.who.launched_in(rows))
+    for row, step, operator in zip(*(each.tolist() for each in columns), strict=True):
+        found[step, trace.exchanged(row, operator).ranks].append(row)
     return {
         key: (tuple(trace.text(row).partition("(")[0] for row in chosen), trace.end[chosen] - trace.start[chosen])
         for key, chosen in found.items()

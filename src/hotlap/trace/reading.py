@@ -1,6 +1,5 @@
 """A trace -> the record that `hotlap measure` makes of a training: steps, phases, the device, what it waited for."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -14,8 +13,8 @@ from hotlap.trace import idle as idles
 from hotlap.trace.hold_ups import hold_ups
 from hotlap.trace.host import Host
 from hotlap.trace.idle import Idle
-from hotlap.trace.nesting import Callers, callers
-from hotlap.trace.operators import COMPILED, Event, aggregate, is_operator
+from hotlap.trace.nesting import Callers
+from hotlap.trace.operators import COMPILED, aggregate
 from hotlap.trace.phases import Launched
 from hotlap.trace.recomputed import on_host_s
 from hotlap.trace.steps import Steps
@@ -24,8 +23,6 @@ from hotlap.trace.timeline import Timeline, by_work, of_device, timeline
 from hotlap.trace.work import StepKernels
 from hotlap.units import percent
 
-# Of copies, those that never leave the device.
-_STAYS = r"Memcpy (?:DtoD|PtoP)"
 _COMPILED = rf"{COMPILED}|Torch-Compiled Region|triton_(?:poi|red|per|tem)_"
 # Beyond, operators and kernels are counted in the first steps only.
 _MOST_EVENTS = 200_000
@@ -73,7 +70,7 @@ def reading(trace: Trace) -> Reading:
     threads = steps.training_threads(trace, told)
     host = hosts.look(trace, threads)
     edges = steps.on_device(trace, told, rows)
-    who = callers(trace, threads)
+    who = Callers(trace, threads)
     idle = idles.explain(trace, rows, found, edges, host, threads, who)
     launched = phases.launched(trace, rows, host)
     done = StepKernels(trace, rows, told, who)
@@ -154,9 +151,12 @@ def window(
     counted = counted[np.argsort(called[counted], kind="stable")]
     upto = np.searchsorted(called[counted], told.edges)
     count = max(1, int(np.searchsorted(upto - upto[0], _MOST_EVENTS, side="right")) - 1)
-    chosen = counted[upto[0] : upto[count]]
+    chosen = np.zeros(len(called), bool)
+    chosen[counted[upto[0] : upto[count]]] = True
     found = aggregate(
-        _events(trace, chosen, who),
+        trace,
+        chosen,
+        who,
         num_steps=count,
         wall_s=float(edges[count] - edges[0]),
         host_s=float(told.edges[count] - told.edges[0]),
@@ -174,27 +174,3 @@ def window(
         recomputed_s=done.recomputed_s(threads),
         tensor_core_share=done.matrix_core_share(),
     )
-
-
-def _events(trace: Trace, chosen: np.ndarray, who: Callers) -> Iterator[Event]:
-    kinds = tuple(Kind.OPERATOR if one is Kind.ANNOTATION else one for one in Kind)
-    # By index into the names: each is asked once.
-    stays = [re.match(_STAYS, name) is not None for name in trace.names]
-    counts = [is_operator(name) for name in trace.names]
-    columns = (trace.kind, trace.name, trace.start, trace.end, trace.lane, trace.launch)
-    rows = zip(chosen.tolist(), *(one[chosen].tolist() for one in columns), strict=True)
-    for row, code, name, start, end, lane, launch in rows:
-        kind = kinds[code]
-        if kind is Kind.OPERATOR and not counts[name]:
-            continue
-        on_host = kind in (Kind.OPERATOR, Kind.RUNTIME)
-        caller = who.get(launch) if not on_host else None
-        yield Event(
-            name=trace.names[name],
-            kind=Kind.MEMSET if kind is Kind.COPY and stays[name] else kind,
-            begin_s=start,
-            end_s=end,
-            lane=lane,
-            id=(row if on_host else launch) + 1,
-            operator=caller.operator + 1 if caller is not None else 0,
-        )

@@ -6,6 +6,7 @@ Kineto calls the same things by other names from version to version ("Kernel" an
 import math
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -127,12 +128,15 @@ class Trace:
         """Rows of these kinds."""
         return np.isin(self.kind, [int(one) for one in kinds])
 
+    def where(self, is_so: Callable[[str], bool]) -> Mask:
+        """Rows of whose name this is true; each name is asked once."""
+        found: Mask = np.fromiter((is_so(one) for one in self.names), bool, len(self.names))[self.name]
+        return found
+
     def named(self, pattern: str) -> Mask:
         """Rows whose name matches from its beginning on."""
         regex = re.compile(pattern)
-        matching = np.fromiter((regex.match(one) is not None for one in self.names), bool, len(self.names))
-        found: Mask = matching[self.name]
-        return found
+        return self.where(lambda name: regex.match(name) is not None)
 
     def called(self) -> Floats:
         """(N,) when each was launched; where that was not recorded, and on the host, when it began."""

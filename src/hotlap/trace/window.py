@@ -11,7 +11,7 @@ from hotlap.errors import UserError
 from hotlap.record import Phase, Run
 from hotlap.trace import host, phases, spans, steps, table
 from hotlap.trace.files import TraceFile
-from hotlap.trace.nesting import callers
+from hotlap.trace.nesting import Callers
 from hotlap.trace.phases import Launched
 from hotlap.trace.reading import window
 from hotlap.trace.timeline import Timeline, by_work, of_device, timeline
@@ -38,7 +38,7 @@ def completed(run: Run, path: Path) -> Run:
     rows = np.zeros(len(trace.start), bool) if device is None else of_device(trace, device)
     edges = told.edges if device is None else steps.on_device(trace, told, rows)
     trained_there = device is not None or run.device_type not in (None, "cpu")
-    who = callers(trace, threads)
+    who = Callers(trace, threads)
     kernels = None if device is None else StepKernels(trace, rows, told, who)
     seen = window(trace, rows, kernels, told, edges, threads, who, on_device=trained_there)
     run = replace(

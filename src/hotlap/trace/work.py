@@ -30,9 +30,7 @@ class StepKernels:
         self._copies = np.flatnonzero(counted & trace.which(Kind.COPY))
         self.rows = np.flatnonzero(counted & trace.which(Kind.KERNEL, Kind.COMMUNICATION))
         self.seconds = trace.end[self.rows] - trace.start[self.rows]
-        operators = {launch: caller.operator for launch, caller in who.items()}
-        launches = trace.launch[self.rows].tolist()
-        self.operators = np.array([operators.get(launch, -1) for launch in launches], np.int64)
+        self.operators = who.launched_in(self.rows)
 
     def kinds(self) -> tuple[KernelWork, ...]:
         """Costliest first."""
@@ -108,10 +106,10 @@ class StepKernels:
 
     def _place(self, launch: int) -> str:
         """ ", launched in CompiledFunction at train.py:12", as far as that is known."""
-        caller = self._who.get(launch)
-        operator = f" in {self._trace.text(caller.operator)}" if caller is not None and caller.operator >= 0 else ""
-        line = f" at {caller.line.path}:{caller.line.line}" if caller is not None and caller.line is not None else ""
-        return f", launched{operator}{line}" if operator or line else ""
+        operator, line = int(self._who.operator[launch]), self._who.line(launch)
+        within = f" in {self._trace.text(operator)}" if operator >= 0 else ""
+        at = f" at {line.path}:{line.line}" if line is not None else ""
+        return f", launched{within}{at}" if within or at else ""
 
     def shapes(self) -> tuple[ShapedOperator, ...]:
         """Operators by what they were given, costliest first; none where no shapes were recorded. Collectives are told
