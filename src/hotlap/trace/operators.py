@@ -54,8 +54,7 @@ def _launched_s(trace: Trace, chosen: Mask, who: Callers) -> Floats:
     work = np.flatnonzero(chosen & trace.which(*ON_DEVICE))
     operators = who.launched_in(work)
     known = operators >= 0
-    found: Floats = np.bincount(operators[known], (trace.end - trace.start)[work[known]], len(trace.start))
-    return found
+    return np.bincount(operators[known], (trace.end - trace.start)[work[known]], len(trace.start)).astype(np.float64)
 
 
 def _costliest(trace: Trace, rows: Ints, outer: Ints, device_s: Floats | None, num_steps: int) -> tuple[Operator, ...]:
@@ -68,7 +67,7 @@ def _costliest(trace: Trace, rows: Ints, outer: Ints, device_s: Floats | None, n
     group = np.array([numbers.setdefault(title, len(numbers)) for title in titles])[trace.name[rows]]
 
     def by_name(values: Floats) -> list[float]:
-        return (np.bincount(group, values, len(numbers)) / num_steps).tolist()
+        return [float(one) / num_steps for one in np.bincount(group, values, len(numbers))]
 
     calls, self_s = by_name(np.ones(len(rows))), by_name(np.maximum(0.0, own_s[rows]))
     launched_s = None if device_s is None else by_name(device_s[rows])
