@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hotlap.record import Excerpt, Interval, Phase, Prediction, Run, Status, Study
-from hotlap.report import charts, devices, html, lanes, markdown, terminal
+from hotlap.report import charts, devices, html, lanes, markdown, series, terminal
 from tests.property.test_record import values
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -1.0, 1e308, -1e308, 5e-324])
@@ -53,5 +53,5 @@ def test_any_number_is_drawn_or_left_out(
         assert whisker is None or all(math.isfinite(place) for place in (whisker.low, whisker.mid, whisker.width))
     predicted = Prediction(device="GPU", count=1, step_s=Interval(low=low, mid=low, high=high), bound_by="memory")
     assert not re.search(r"\b(nan|inf)\b", devices.plot([predicted], measured=("here", step_s[0])))
-    chart = charts.loss_chart(run, None)
-    assert chart is None or "nan" not in " ".join(chart.before.segments if chart.before else ())
+    chart = series.losses(run, None)
+    assert chart is None or "nan" not in " ".join(points for line in chart.lines for points in line.segments)

@@ -32,7 +32,7 @@ def render(study: Study) -> str:
         timeline=lanes.timeline(pictured, study.after),
         phase_bars=charts.phase_bars(pictured, study.after),
         forest=charts.forest([story.drawn_speedup(trial) for trial in story.begun(study)]),
-        losses=charts.loss_chart(pictured, study.after),
+        losses=series.losses(pictured, study.after),
         device_plot=Markup(devices.plot(study.predictions)),
         memory=series.memory(before),
         step_times=series.step_times(before),

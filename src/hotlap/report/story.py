@@ -200,11 +200,6 @@ def loss_sentence(run: Run) -> str:
     return f"{ends}; {odd:,} of {len(known):,} were NaN or infinite." if odd else f"{ends}; all finite."
 
 
-def ceiling_sentence(ceiling: Ceiling) -> str:
-    """ "If batches were free: at most 2.10x"."""
-    return f"If {ideal(ceiling)} were free: at most {factor(ceiling.speedup.high)}"
-
-
 def ideal(ceiling: Ceiling) -> str:
     """What costs nothing under it."""
     return _IDEALS.get(ceiling.name, ceiling.name)

@@ -6,7 +6,6 @@ from html import unescape
 import pytest
 
 from hotlap.record import (
-    Ceiling,
     CpuUse,
     Finding,
     Interval,
@@ -119,11 +118,6 @@ def test_losses_that_are_not_numbers_are_counted() -> None:
     assert "not one is a finite number" in story.loss_sentence(
         samples.run_with(num_steps=2, losses=(NonFinite.NAN, NonFinite.NAN))
     )
-
-
-def test_a_ceiling_reads_as_a_bound() -> None:
-    ceiling = Ceiling(name="input", idealised="", step_s=0.001, speedup=Interval(low=2.0, mid=2.1, high=2.2))
-    assert story.ceiling_sentence(ceiling) == "If batches were free: at most 2.20x", "the upper end of what is known"
 
 
 def test_noise_says_what_cannot_be_told() -> None:
