@@ -37,9 +37,6 @@ def _found() -> Mapping[str, Any]:
 
 _FILES = _found()
 
-ALL: Mapping[str, Rule] = {code: module.check for code, module in _FILES.items()}
-"""Code of the finding -> the rule that makes it."""
-
 EXPLAINS: Mapping[str, frozenset[str]] = {
     code: module.EXPLAINS for code, module in _FILES.items() if hasattr(module, "EXPLAINS")
 }
@@ -52,6 +49,20 @@ RISKS: Mapping[str, str] = {
     code: " ".join(text.partition("\nRisk: ")[2].partition("\n\n")[0].split()) for code, text in EXPLANATIONS.items()
 }
 """Code of the finding -> what its remedy may change, as its explanation says."""
+
+
+def _named(code: str, check: Rule) -> Rule:
+    """The rule, its findings with their code and risk."""
+
+    def named(run: Run, machine: Machine | None = None) -> Finding | None:
+        found = check(run, machine)
+        return None if found is None else replace(found, code=code, risk=RISKS[code])
+
+    return named
+
+
+ALL: Mapping[str, Rule] = {code: _named(code, module.check) for code, module in _FILES.items()}
+"""Code of the finding -> the rule that makes it."""
 
 
 def _example(text: str) -> tuple[str, str]:
@@ -73,9 +84,7 @@ _NO_FAULT = "compute-bound"
 def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
     """All findings about a run: what ends it, the costliest, advice. What another one explains is left out."""
     run = in_common(run)
-    found = [
-        replace(finding, risk=RISKS[code]) for code, rule in ALL.items() if (finding := rule(run, machine)) is not None
-    ]
+    found = [finding for rule in ALL.values() if (finding := rule(run, machine)) is not None]
     advice = [finding for finding in found if finding.advice]
     measured = [finding for finding in found if not finding.advice]
     faults = [finding for finding in measured if finding.code != _NO_FAULT]

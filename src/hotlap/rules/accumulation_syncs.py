@@ -25,9 +25,8 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import at_line, with_change, wrapped_models
-from hotlap.rules.step import at_sighting, finding, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.advice import at_line, wrapped_models
+from hotlap.rules.step import at_sighting, cost_of, finding, share_of, sightings, spent
 
 # TraceML notes exposed communication from 6% of the step on.
 MIN_SHARE = 0.06
@@ -37,26 +36,24 @@ EXPLAINS = frozenset({"communication-bound"})
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Passes that were followed by another one of the same model before any update."""
-    seen = [one for one in run.sightings if one.kind is SightingKind.ACCUMULATION_SYNC]
-    cost_s = sum(one.cost_s or 0.0 for one in seen)
+    seen = sightings(run, SightingKind.ACCUMULATION_SYNC)
+    cost_s = cost_of(seen)
     if not seen or share_of(run, cost_s) < MIN_SHARE:
         return None
-    worst = max(seen, key=lambda one: one.cost_s or 0.0)
-    number = sum(one.per_step for one in seen)
-    found = finding(
-        run,
-        "accumulation-syncs",
-        cost_s,
-        f"{number:.0f} backward passes of each step average gradients over {run.world_size} processes and are followed "
-        f"by another one before the update{at_sighting(worst)}: at most {duration(cost_s)} "
-        f"({percent(min(1.0, share_of(run, cost_s)))} of each step) is to be had.",
-        levers=("no-sync",),
-    )
+    worst, number = seen[0], sum(one.per_step for one in seen)
     after = (
         f"with contextlib.nullcontext() if is_last else {_model(run)}.no_sync():\n"
         f"    ...  # the forward pass must stand within as well\n    {worst.text}"
     )
-    return with_change(found, at_line(worst, after))
+    return finding(
+        run,
+        cost_s,
+        f"{number:.0f} backward passes of each step average gradients over {run.world_size} processes and are followed "
+        f"by another one before the update{at_sighting(worst)}: at most "
+        f"{spent(run, cost_s, ' of each step')} is to be had.",
+        levers=("no-sync",),
+        change=at_line(worst, after),
+    )
 
 
 def _model(run: Run) -> str:

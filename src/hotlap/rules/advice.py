@@ -6,45 +6,28 @@ Nobody measured what such a change brings, so it stands behind what was measured
 import ast
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hotlap.errors import UserError
 from hotlap.record import Finding, Run, Sighting
-from hotlap.rules.step import file_name, finding
+from hotlap.rules.step import Change, file_name, finding
 from hotlap.source import Script, scripts
 from hotlap.units import duration, percent
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A place in the script, and how it could read."""
-
-    where: str = ""
-    """"train.py:12"."""
-    before: str = ""
-    after: str = ""
-
-
 def advice(
     run: Run,
-    code: str,
     at_most_s: float,
     evidence: str,
     *,
-    change: Change,
+    levers: tuple[str, ...] = (),
+    change: Change | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Finding:
     """`evidence` is a clause without its period; what it brings at most is put behind it."""
-    made = finding(run, code, at_most_s, "")
-    evidence = f"{evidence}; at most {duration(made.cost_s)} ({percent(made.share)}) of a step is to be had."
-    return with_change(replace(made, evidence=evidence, environment=environment or {}, advice=True), change)
-
-
-def with_change(found: Finding, change: Change | None) -> Finding:
-    """The same finding with what to change; as it is where nothing is known."""
-    if change is None:
-        return found
-    return replace(found, where=change.where, before=change.before, after=change.after)
+    made = finding(run, at_most_s, "", levers=levers, change=change, environment=environment)
+    bound = f"at most {duration(made.cost_s)} ({percent(made.share)}) of a step is to be had"
+    return replace(made, evidence=f"{evidence}; {bound}.", advice=True)
 
 
 def readable(run: Run) -> Sequence[Script]:
@@ -84,9 +67,9 @@ def behind_imports(run: Run, code: str) -> Change:
     return Change(f"{file_name(main)}, behind its imports" if main else "", "", code)
 
 
-def at_line(sighting: Sighting, after: str) -> Change | None:
+def at_line(sighting: Sighting | None, after: str) -> Change | None:
     """The line of a sighting becomes `after`; None where its text was not recorded. Without `after` the place alone."""
-    if not sighting.text or sighting.path is None or sighting.line is None:
+    if sighting is None or not sighting.text or sighting.path is None or sighting.line is None:
         return None
     return Change(_where(sighting.path, sighting.line), sighting.text, after)
 

@@ -19,8 +19,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.step import at_sighting, finding, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.step import at_sighting, finding, spent
 
 # No threshold: it is an error at any size. As its cost counts the model's time, which goes into the wrong thing.
 
@@ -35,9 +34,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
     return finding(
         run,
-        "attention-over-batch",
         cost_s,
         f"{seen.what}{at_sighting(seen)} has batch_first=False and takes the batch of {seen.detail.get('length')} for "
-        f"the sequence: the {duration(cost_s)} ({percent(share_of(run, cost_s))}) that each step spends in the model "
+        f"the sequence: the {spent(run, cost_s)} that each step spends in the model "
         "compute attention among samples.",
     )

@@ -19,7 +19,7 @@ from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, Run, Scalar
 from hotlap.rules.advice import wrapped_models
-from hotlap.rules.step import file_name, finding, share_of
+from hotlap.rules.step import file_name, finding, share_of, spent
 from hotlap.units import duration, percent, plural, size
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
@@ -47,9 +47,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     among = f"among {run.world_size} processes" if run.world_size > 1 else "between processes"
     return finding(
         run,
-        "communication-bound",
         cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on exchanging "
+        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging "
         f"{_collectives(run) or 'gradients'} {among}{_buckets(run)}{_sent_buffers(run)}{_waits(run)}.",
         levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in _wrapped_with(run))),
     )

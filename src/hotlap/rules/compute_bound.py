@@ -19,8 +19,8 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding, model_levers, on_cpu, phase_s, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.step import finding, model_levers, on_cpu, phase_s, share_of, spent
+from hotlap.units import percent
 
 # Ours: with half of the step in the model, no other phase can be larger. (TraceML says so from 90% on only; between the
 # two, what costs the rest is told by a finding of its own in place of this one.)
@@ -42,9 +42,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cores = " No matrix kernel used tensor cores." if no_tensor_cores else ""
     return finding(
         run,
-        "compute-bound",
         cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) in the model: "
+        f"Each step spends {spent(run, cost_s, ' of it')} in the model: "
         f"{percent(share_of(run, forward_s))} forward, {percent(share_of(run, backward_s))} backward.{cores}",
         levers=(*levers, *(("threads", "huge-pages") if on_cpu(run) else ())),
     )

@@ -20,9 +20,8 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.advice import behind_imports, with_change
-from hotlap.rules.step import finding, on_cpu, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.advice import behind_imports
+from hotlap.rules.step import finding, on_cpu, share_of, spent
 
 # Ours: with less to gain the copies of batches and the script's change are not worth it.
 MIN_SHARE = 0.50
@@ -44,14 +43,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = spent_s - calls * _LAUNCH_S
     if share_of(run, cost_s) < MIN_SHARE:
         return None
-    found = finding(
+    return finding(
         run,
-        "cpu-with-idle-gpu",
         cost_s,
-        f"The model runs on the CPU while {machine.gpus[0]} idles: up to {duration(cost_s)} "
-        f"({percent(share_of(run, cost_s))}) of each step could go.",
+        f"The model runs on the CPU while {machine.gpus[0]} idles: up to {spent(run, cost_s)} of each step could go.",
+        change=behind_imports(run, 'torch.set_default_device("cuda")  # data of a loader: .to("cuda")'),
     )
-    return with_change(found, behind_imports(run, 'torch.set_default_device("cuda")  # data of a loader: .to("cuda")'))
 
 
 def _calls(run: Run) -> float | None:

@@ -19,7 +19,7 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.advice import Change, advice, at_line
+from hotlap.rules.advice import advice, at_line
 from hotlap.rules.step import on_cpu
 from hotlap.source import device_of
 
@@ -40,7 +40,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     at_most_s = max(sum(one.cost_s or 0.0 for one in seen), run.mean_phase_s(Phase.TRANSFER) or 0.0)
     change = at_line(worst, _made_there(worst.text))
     evidence = f"{worst.what} makes a tensor on the host, {worst.per_step:.3g} times a step, which is then moved"
-    return advice(run, "created-and-moved", at_most_s, evidence, change=change or Change())
+    return advice(run, at_most_s, evidence, change=change)
 
 
 def _made_there(line: str) -> str:

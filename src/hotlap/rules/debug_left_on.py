@@ -20,9 +20,9 @@ import ast
 from collections.abc import Iterator
 
 from hotlap.record import Finding, Machine, Run, SwitchFacts
-from hotlap.rules.advice import Change, behind_imports, calls, replaced, with_change
-from hotlap.rules.step import finding, mean_step_s
-from hotlap.units import duration, percent
+from hotlap.rules.advice import behind_imports, calls, replaced
+from hotlap.rules.step import Change, finding, mean_step_s, spent
+from hotlap.units import duration
 
 # No threshold: such a switch is said whatever it costs, because it is seldom meant to be on, and what it costs depends
 # on operators that a few steps need not contain.
@@ -58,11 +58,11 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     }
     share = min(1.0, sum(share for name, share in shares.items() if name in on))
     cost_s = share * mean_step_s(run)
-    tried = f"without, each step would be {duration(cost_s)} ({percent(share)}) shorter"
+    tried = f"without, each step would be {spent(run, cost_s)} shorter"
     if not shares:
         tried = f"what of each step ({duration(mean_step_s(run))}, 100%) that costs could not be tried"
-    found = finding(run, "debug-left-on", cost_s, f"Left on while training: {', '.join(on)}; {tried}.")
-    return with_change(found, _switched_off(run, run.switches))
+    left_on = f"Left on while training: {', '.join(on)}; {tried}."
+    return finding(run, cost_s, left_on, change=_switched_off(run, run.switches))
 
 
 def _switched_off(run: Run, switches: SwitchFacts) -> Change | None:

@@ -37,4 +37,4 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     evidence = f"Of the numbers in parameters and optimizer state {percent(share)} are denormal"
     at_most_s = sum(run.mean_phase_s(phase) or 0.0 for phase in _PHASES)
     change = behind_imports(run, "torch.set_flush_denormal(True)  # before any thread is started")
-    return advice(run, "denormal-numbers", at_most_s, evidence, change=change)
+    return advice(run, at_most_s, evidence, change=change)

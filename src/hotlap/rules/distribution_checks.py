@@ -20,10 +20,9 @@ After:
     action = Categorical(probs).sample()
 """
 
-from hotlap.record import Finding, Machine, Run, Sighting, SightingKind
-from hotlap.rules.advice import Change, at_line, with_change
-from hotlap.rules.step import at_sighting, finding, mean_step_s
-from hotlap.units import duration, percent
+from hotlap.record import Finding, Machine, Run, SightingKind
+from hotlap.rules.advice import at_line
+from hotlap.rules.step import Change, at_sighting, finding, mean_step_s, sightings, spent
 
 # Ours: a line of source is worth changing for a twentieth of the step.
 MIN_SHARE = 0.05
@@ -33,29 +32,21 @@ _OFF = "torch.distributions.Distribution.set_default_validate_args(False)  # onc
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The checks' part of the steps in which they were timed, of the steps that were recorded."""
-    seen = checks(run)
-    share = share_of_steps(run)
+    seen, share = sightings(run, SightingKind.DISTRIBUTION_CHECKS), share_of_steps(run)
     if not seen or share < MIN_SHARE:
         return None
-    worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0)
-    cost_s = share * mean_step_s(run)
+    worst, cost_s = seen[0], share * mean_step_s(run)
     number = sum(sighting.per_step for sighting in seen)
-    found = finding(
+    return finding(
         run,
-        "distribution-checks",
         cost_s,
         f"torch.distributions makes {number:,.0f} checks of arguments and samples a step, which take "
-        f"{duration(cost_s)} ({percent(share)}); most of that for {worst.what}{at_sighting(worst)}.",
+        f"{spent(run, cost_s)}; most of that for {worst.what}{at_sighting(worst)}.",
+        change=at_line(worst, f"{_OFF}\n{worst.text}") or Change(after=_OFF),
     )
-    return with_change(found, at_line(worst, f"{_OFF}\n{worst.text}") or Change(after=_OFF))
-
-
-def checks(run: Run) -> list[Sighting]:
-    """Where checks were seen."""
-    return [one for one in run.sightings if one.kind is SightingKind.DISTRIBUTION_CHECKS]
 
 
 def share_of_steps(run: Run) -> float:
     """What part of a step all of them take, in [0, 1]: steps differ in length, their parts hardly."""
-    shares = (one.detail.get("share") for one in checks(run))
+    shares = (one.detail.get("share") for one in sightings(run, SightingKind.DISTRIBUTION_CHECKS))
     return min(1.0, sum(share for share in shares if isinstance(share, float)))

@@ -20,9 +20,8 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.advice import Change, readable, replaced, with_change
-from hotlap.rules.step import finding, parts, phase_s, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.advice import readable, replaced
+from hotlap.rules.step import Change, finding, parts, phase_s, share_of, spent
 
 # Ours: what float32 saves is a half at most, so at a fifth of the step in such arithmetic a tenth is to be had.
 MIN_SHARE = 0.10
@@ -38,14 +37,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     )
     if share_of(run, cost_s) < MIN_SHARE:
         return None
-    found = finding(
+    return finding(
         run,
-        "double-precision",
         cost_s,
-        f"All parameters are float64: with half as many bytes a step could be up to {duration(cost_s)} "
-        f"({percent(share_of(run, cost_s))}) shorter.",
+        f"All parameters are float64: with half as many bytes a step could be up to {spent(run, cost_s)} shorter.",
+        change=_change(run),
     )
-    return with_change(found, _change(run))
 
 
 def _change(run: Run) -> Change | None:

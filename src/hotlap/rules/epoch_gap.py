@@ -47,7 +47,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         who = f" (its {loader.num_workers} workers are started anew)"
     return finding(
         run,
-        "epoch-gap",
         cost_s,
         f"Each epoch begins with a wait of {duration(gap_s)}{who}: "
         f"{duration(cost_s)} a step, {percent(min(1.0, share))} of it.",

@@ -21,8 +21,8 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import at_line, with_change
-from hotlap.rules.step import at_sighting, evaluation_s, finding, mean_step_s, num_steps, validation_s
+from hotlap.rules.advice import at_line
+from hotlap.rules.step import at_sighting, evaluation_s, finding, mean_step_s, num_steps, sightings, validation_s
 from hotlap.units import duration, percent
 
 # Ours: forward passes over a fifth of the data after each epoch are less than a tenth of it, over as many items as are
@@ -32,14 +32,13 @@ MIN_SHARE = 0.30
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Between the steps where that was seen twice at least; else within them."""
-    seen = [one for one in run.sightings if one.kind is SightingKind.EVALUATION]
+    worst = next(iter(sightings(run, SightingKind.EVALUATION)), None)
     step_s = mean_step_s(run)
     between_s = validation_s(run) if run.num_validations > 1 else 0.0
     cost_s, whole_s = (between_s, step_s + between_s) if between_s else (evaluation_s(run), step_s)
     if whole_s <= 0 or cost_s < MIN_SHARE * whole_s:
         return None
     share = cost_s / whole_s
-    worst = max(seen, key=lambda one: one.cost_s or 0.0, default=None)
     where = f": {worst.what}{at_sighting(worst)}" if worst is not None else ""
     if between_s:
         what = f"One in {num_steps(run) / run.num_validations:.3g} steps is followed by a validation, which takes"
@@ -47,5 +46,4 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         what = "Forward passes of the trained model in evaluation mode take"
     # A validation's time is in no step: the finding is put as the share that it has of all time.
     evidence = f"{what} {duration(cost_s)} a step, {percent(share)} of all time{where}."
-    found = finding(run, "frequent-validation", share * step_s, evidence)
-    return found if worst is None else with_change(found, at_line(worst, ""))
+    return finding(run, share * step_s, evidence, change=at_line(worst, ""))

@@ -35,8 +35,9 @@ from hotlap.rules.step import (
     on_cpu,
     parts,
     share_of,
+    spent,
 )
-from hotlap.units import duration, percent
+from hotlap.units import duration
 
 # XProf highlights host time outside of the input from 3% and calls it critical from 15% on; TraceML's residual warns at
 # 10%. On a CPU the script's own lines are cheap to see and rarely worth a finding below a tenth.
@@ -52,14 +53,13 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Time that belongs to no other phase, or to no operator within the model."""
     outside_s, inside_s = _outside(run), _inside(run)
     cost_s = outside_s + inside_s
-    share = share_of(run, cost_s)
-    if share < MIN_SHARE:
+    if share_of(run, cost_s) < MIN_SHARE:
         return None
     phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s > outside_s else ())]
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
-    spent = f"Each step spends {duration(cost_s)} ({percent(share)} of it) in {_whose(run)}{where}{_checks(run)}"
+    told = f"Each step spends {spent(run, cost_s, ' of it')} in {_whose(run)}{where}{_checks(run)}"
     line = at_line(hottest(run, *phases), cost_s)
-    return finding(run, "host-bound", cost_s, f"{_idled(run, cost_s) or spent}{line}.")
+    return finding(run, cost_s, f"{_idled(run, cost_s) or told}{line}.")
 
 
 def _idled(run: Run, cost_s: float) -> str | None:
@@ -76,7 +76,7 @@ def _idled(run: Run, cost_s: float) -> str | None:
         if seen.idle_s.get(reason, 0.0) >= _LEAST_PART * cost_s
     )
     return (
-        f"The device idles {duration(cost_s)} ({percent(share_of(run, cost_s))} of each step) while the host does more "
+        f"The device idles {spent(run, cost_s, ' of each step')} while the host does more "
         f"than launch the next kernel: {', '.join(parts)}"
     )
 

@@ -55,7 +55,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         )
     return finding(
         run,
-        "input-bound",
         wait_s,
         f"Each step waits {duration(wait_s)} ({percent(share)} of it) for its batch{how or _by_trace(run)}"
         f"{_largest(run, wait_s)}.",

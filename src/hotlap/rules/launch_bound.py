@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, IdleReason, Machine, OperatorWindow, Phase, Run
-from hotlap.rules.step import Parts, finding, launch_s, model_levers, on_cpu, parts, share_of
+from hotlap.rules.step import Parts, finding, launch_s, model_levers, on_cpu, parts, share_of, spent
 from hotlap.units import duration, percent
 
 # On a GPU, XProf calls kernel launch a problem from 15% of the step on (3% is a note).
@@ -55,7 +55,6 @@ def _on_cpu(run: Run) -> Finding | None:
     calls = sum(phase.calls for phase in seen)
     return finding(
         run,
-        "launch-bound",
         cost_s,
         f"Each step makes {calls:,.0f} calls of operators in the model, which cost {duration(cost_s)} "
         f"({percent(share)} of it) beside {duration(arithmetic_s)} of arithmetic.",
@@ -70,9 +69,8 @@ def _on_device(run: Run) -> Finding | None:
     kernels = "" if seen.num_kernels is None else f" between {seen.num_kernels:,.0f} kernels"
     return finding(
         run,
-        "launch-bound",
         cost_s,
-        f"The device idles {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of each step){kernels} "
+        f"The device idles {spent(run, cost_s, ' of each step')}{kernels} "
         f"because the host has not launched the next one{_next(seen)}.",
         levers=("cuda-graphs",) if run.compiled else ("cuda-graphs", "compile"),
     )

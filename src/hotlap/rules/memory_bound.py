@@ -25,8 +25,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, OperatorWindow, Phase, Run
-from hotlap.rules.step import finding, longer_than_seen, on_cpu, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.step import finding, longer_than_seen, on_cpu, share_of, spent
 
 # Ours: a sound convolutional net spends 20-40% of a CPU step in normalisation, activations and pooling; where these
 # take half of it, they and not its products decide.
@@ -47,14 +46,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s = _on_device(run.operators)
     # Under the watch a step is slower than by itself: no more than the model's own time can be meant.
     cost_s = min(cost_s, sum(run.mean_phase_s(phase) or 0.0 for phase in _MODEL) if on_cpu(run) else cost_s)
-    share = share_of(run, cost_s)
-    if share < MIN_SHARE:
+    if share_of(run, cost_s) < MIN_SHARE:
         return None
     return finding(
         run,
-        "memory-bound",
         cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share))} of it) in the model's operators that move "
+        f"Each step spends {spent(run, cost_s, ' of it')} in the model's operators that move "
         "large tensors through memory and compute little.",
         levers=tuple(name for name, on in (("compile", run.compiled), ("bf16-autocast", run.autocast)) if not on)
         + (("huge-pages",) if on_cpu(run) else ()),

@@ -26,8 +26,8 @@ from statistics import median
 
 from hotlap.record import Finding, Machine, MemorySample, Run
 from hotlap.rules.shape_churn import MIN_SHAPES
-from hotlap.rules.step import finding, mean_step_s
-from hotlap.units import duration, percent, size
+from hotlap.rules.step import finding, mean_step_s, spent
+from hotlap.units import duration, size
 
 # Ours: caches, allocators and memory pools still settle after the warm-up, by some MiB in all and slower and slower.
 MIN_GROWTH = 8 << 20
@@ -72,17 +72,15 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
             continue
         per_step = grown / steps
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
-        share = min(1.0, cost_s / mean_step_s(run)) if mean_step_s(run) > 0 else 0.0
         room = _LARGEST_DEVICE if what == "on the device" else machine.available_bytes if machine else math.inf
         left_s = room / per_step * mean_step_s(run)
         soon = left_s < _SOON_S
         end = f" All of it would be full in {duration(left_s)} at the latest." if soon else ""
         found = finding(
             run,
-            "memory-growth",
             cost_s,
             f"Memory {what} grew by {size(grown)} in {steps:,} steps, {size(per_step)} each, and goes on; that costs "
-            f"{duration(cost_s)} ({percent(share)}) of each step so far.{end}",
+            f"{spent(run, cost_s)} of each step so far.{end}",
         )
         return replace(found, urgent=soon)
     return None

@@ -16,8 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, OptimizerFacts, Phase, Run
-from hotlap.rules.step import finding, on_cpu, phase_s, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.step import finding, on_cpu, phase_s, share_of, spent
 
 # An update of N parameters moves about 7 N numbers, forward and backward of a batch of 32 do 6 N x 32 operations; with
 # 10 or more operations a byte moved that makes less than a tenth. But default Adam makes about ten operators a tensor,
@@ -36,10 +35,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     fused = ("fused-optimizer",) if not run.optimizers or any(map(_could_be_fused, run.optimizers)) else ()
     return finding(
         run,
-        "optimizer-bound",
         cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) in the optimizer"
-        f"{size}.",
+        f"Each step spends {spent(run, cost_s, ' of it')} in the optimizer{size}.",
         levers=(*fused, *(("threads", "huge-pages") if on_cpu(run) else ())),
     )
 

@@ -17,8 +17,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run
-from hotlap.rules.step import finding, mean_step_s, on_cpu, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.step import finding, mean_step_s, on_cpu, share_of, spent
 
 # A forward pass is a third of a step, so all of it once more is a quarter of what then is one; below a fifth of that
 # it is one block, which somebody chose.
@@ -32,9 +31,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     return finding(
         run,
-        "recomputation",
         cost_s,
-        f"The backward pass spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of each step) on "
+        f"The backward pass spends {spent(run, cost_s, ' of each step')} on "
         "computing activations of the forward pass again (activation checkpointing), which saves memory: where that "
         "is left over, checkpoint fewer blocks.",
         levers=("no-recomputation",),

@@ -27,8 +27,8 @@ from dataclasses import replace
 from statistics import median, stdev
 
 from hotlap.record import Finding, Machine, Phase, Run, ShapeFacts, SightingKind
-from hotlap.rules.advice import Change, calls, replaced, with_change
-from hotlap.rules.step import finding, mean_step_s
+from hotlap.rules.advice import calls, replaced
+from hotlap.rules.step import Change, finding, mean_step_s
 from hotlap.units import duration, percent
 
 # Ours: buckets (a handful of lengths) and a shorter last batch are sound; dozens are not. oneDNN keeps 1024 prepared
@@ -59,15 +59,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = max(recompiled_s, _new_beyond_known(run, shapes))
     share = min(1.0, cost_s / mean_step_s(run)) if mean_step_s(run) > 0 else 0.0
     tries_kernels = run.switches is not None and run.switches.cudnn_benchmark and run.device != "cpu"
-    found = finding(
+    return finding(
         run,
-        "shape-churn",
         cost_s,
         f"The model met {shapes.num_shapes:,} different input shapes in {shapes.num_steps:,} steps; new ones cost "
         f"{duration(cost_s)} a step ({percent(share)} of it).",
         levers=("cudnn-benchmark",) if tries_kernels else (),
+        change=next(_padded(run), None),
     )
-    return with_change(found, next(_padded(run), None))
 
 
 def _padded(run: Run) -> Iterator[Change]:

@@ -37,7 +37,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         code = _gather(script, call)
         if code is not None:
             change = replaced(script, call, code)
-            return advice(run, "stacked-windows", other_s, "A batch is stacked of slices", change=change)
+            return advice(run, other_s, "A batch is stacked of slices", change=change)
     return None
 
 

@@ -1,10 +1,11 @@
 """What rules have in common: how a step's time divides, and how a finding is put."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from hotlap.record import Finding, HotLine, IdleReason, OperatorWindow, Phase, Run, Sighting, SightingKind
-from hotlap.units import duration
+from hotlap.units import duration, percent
 
 # What a call costs in a training, in calls of a tiny operator in a loop: beside the call itself the module or the
 # autograd node around it, and the Python line. 2.2 forward and 1.1 backward were seen on a recurrent net written as a
@@ -44,16 +45,58 @@ def validation_s(run: Run) -> float:
 
 def evaluation_s(run: Run) -> float:
     """Seconds a step of forward passes in evaluation mode that are a part of steps, because most steps have some."""
-    seen = (one.cost_s or 0.0 for one in run.sightings if one.kind is SightingKind.EVALUATION)
-    return 0.0 if run.num_validations > 1 else min(mean_step_s(run), sum(seen))
+    return 0.0 if run.num_validations > 1 else min(mean_step_s(run), cost_of(sightings(run, SightingKind.EVALUATION)))
 
 
-def finding(run: Run, code: str, cost_s: float, evidence: str, *, levers: tuple[str, ...] = ()) -> Finding:
-    """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it."""
-    step_s = mean_step_s(run)
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A place in the script, and how it could read."""
+
+    where: str = ""
+    """"train.py:12"."""
+    before: str = ""
+    after: str = ""
+
+
+def finding(
+    run: Run,
+    cost_s: float,
+    evidence: str,
+    *,
+    levers: tuple[str, ...] = (),
+    change: Change | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Finding:
+    """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it. `rules.ALL`
+    gives it the code of its rule."""
+    step_s, change = mean_step_s(run), change or Change()
     cost_s = min(max(cost_s, 0.0), step_s)
-    share = cost_s / step_s if step_s > 0 else 0.0
-    return Finding(code=code, cost_s=cost_s, share=share, evidence=evidence, try_levers=levers)
+    return Finding(
+        code="",
+        cost_s=cost_s,
+        share=cost_s / step_s if step_s > 0 else 0.0,
+        evidence=evidence,
+        try_levers=levers,
+        environment=environment or {},
+        where=change.where,
+        before=change.before,
+        after=change.after,
+    )
+
+
+def spent(run: Run, seconds: float, of: str = "") -> str:
+    """ "1.20 ms (40% of it)": seconds of a step, and the part of the mean step that they are."""
+    return f"{duration(seconds)} ({percent(min(1.0, share_of(run, seconds)))}{of})"
+
+
+def sightings(run: Run, kind: SightingKind) -> list[Sighting]:
+    """Sightings of that kind, costliest first."""
+    return sorted((one for one in run.sightings if one.kind is kind), key=lambda one: -(one.cost_s or 0.0))
+
+
+def cost_of(seen: Iterable[Sighting]) -> float:
+    """Seconds a step of all of them."""
+    return sum(one.cost_s or 0.0 for one in seen)
 
 
 def share_of(run: Run, seconds: float) -> float:
@@ -125,8 +168,7 @@ def named(seen: OperatorWindow, reason: IdleReason) -> str:
 
 def waited_s(run: Run) -> float:
     """Seconds of a step in which the host waits for the device, by the calls that were priced or by its phase."""
-    priced = sum(one.cost_s or 0.0 for one in run.sightings if one.kind is SightingKind.SYNC)
-    return max(priced, run.mean_phase_s(Phase.SYNC) or 0.0)
+    return max(cost_of(sightings(run, SightingKind.SYNC)), run.mean_phase_s(Phase.SYNC) or 0.0)
 
 
 def model_levers(run: Run) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ from dataclasses import replace
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, RankFacts, Run
-from hotlap.rules.step import at_line, finding, mean_step_s, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.step import at_line, finding, mean_step_s, share_of, spent
+from hotlap.units import duration
 
 # TraceML's limits are 10% (a note) and 20% (critical) of the step.
 MIN_SHARE = 0.10
@@ -51,11 +51,10 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     return finding(
         run,
-        "straggler",
         cost_s,
         f"Rank {slowest.rank} on {slowest.host} takes {duration(equal_s[slowest.rank])} {_of_step(run, slowest)} "
-        f"without communication, the others {duration(others_s)}: all wait {duration(cost_s)} "
-        f"({percent(min(1.0, share_of(run, cost_s)))} of each step){_where(slowest, others)}.",
+        f"without communication, the others {duration(others_s)}: all wait "
+        f"{spent(run, cost_s, ' of each step')}{_where(slowest, others)}.",
     )
 
 

@@ -16,9 +16,8 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.advice import at_line, with_change
-from hotlap.rules.step import at_sighting, finding, idle_s, on_cpu, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.advice import at_line
+from hotlap.rules.step import at_sighting, cost_of, finding, idle_s, on_cpu, share_of, sightings, spent
 
 # Ours, as for copies: 3% would be worth a note, from a tenth on there is more than 1.11x to gain.
 MIN_SHARE = 0.10
@@ -31,23 +30,20 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     to the device is waited for, transfer-bound tells."""
     if on_cpu(run):
         return None
-    copies = {(one.path, one.line) for one in run.sightings if one.kind is SightingKind.BLOCKING_COPY and one.path}
-    seen = [one for one in run.sightings if one.kind is SightingKind.SYNC and (one.path, one.line) not in copies]
-    waited_s = max(sum(one.cost_s or 0.0 for one in seen), run.mean_phase_s(Phase.SYNC) or 0.0)
+    copies = {(one.path, one.line) for one in sightings(run, SightingKind.BLOCKING_COPY) if one.path}
+    seen = [one for one in sightings(run, SightingKind.SYNC) if (one.path, one.line) not in copies]
+    waited_s = max(cost_of(seen), run.mean_phase_s(Phase.SYNC) or 0.0)
     idle = idle_s(run)
     cost_s = waited_s if idle is None else min(waited_s, idle)
-    share = share_of(run, cost_s)
-    if share < MIN_SHARE:
+    if share_of(run, cost_s) < MIN_SHARE:
         return None
-    worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0, default=None)
+    worst = next(iter(seen), None)
     where = "" if worst is None else f", most of it at {worst.what}{at_sighting(worst)}"
-    found = finding(
-        run,
-        "sync-bound",
-        cost_s,
-        f"Each step loses {duration(cost_s)} ({percent(min(1.0, share))} of it) where the host waits for the device"
-        f"{where}.",
-    )
     # A sum of it can stay on the device, where nobody waits.
-    summed = worst is not None and "+=" in worst.text and ".item()" in worst.text
-    return with_change(found, at_line(worst, worst.text.replace(".item()", ".detach()"))) if worst and summed else found
+    summed = worst if worst is not None and "+=" in worst.text and ".item()" in worst.text else None
+    return finding(
+        run,
+        cost_s,
+        f"Each step loses {spent(run, cost_s, ' of it')} where the host waits for the device{where}.",
+        change=at_line(summed, summed.text.replace(".item()", ".detach()")) if summed else None,
+    )

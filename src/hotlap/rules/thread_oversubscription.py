@@ -17,11 +17,9 @@ After:
     $ OMP_NUM_THREADS=2 python train.py
 """
 
-from dataclasses import replace
-
 from hotlap.record import Finding, Machine, Phase, Run, WhatIf
-from hotlap.rules.step import finding, mean_step_s, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.step import finding, mean_step_s, share_of, spent
+from hotlap.units import duration
 
 # Ours: on a noisy machine, two equal halves of such a window differ by less than this in nine cases out of ten.
 MIN_SHARE = 0.10
@@ -80,16 +78,15 @@ def _of_processes(run: Run, asked: WhatIf | None) -> Finding | None:
         gain = f": {duration(timed.other_s)} in place of {duration(timed.now_s)}, timed {how}"
     cost_s = share * mean_step_s(run)
     others = ", ".join(dict.fromkeys(one.name or f"process {one.pid}" for one in cpu.neighbours))
-    found = finding(
+    return finding(
         run,
-        "thread-oversubscription",
         cost_s,
         f"{1 + len(cpu.neighbours)} processes compute on {cpu.usable_cores:g} cores with {wanted:.3g} threads in all, "
         f"this one with {run.num_threads} (beside it: {others}). With {fair} each, a step would be "
-        f"{'' if timed else 'up to '}{duration(cost_s)} ({percent(share)}) shorter{gain}.",
+        f"{'' if timed else 'up to '}{spent(run, cost_s)} shorter{gain}.",
         levers=() if any(one.ours for one in cpu.neighbours) else ("threads",),
+        environment={"OMP_NUM_THREADS": str(fair)},
     )
-    return replace(found, environment={"OMP_NUM_THREADS": str(fair)})
 
 
 def _of_main(run: Run, asked: WhatIf | None) -> Finding | None:
@@ -108,10 +105,8 @@ def _of_main(run: Run, asked: WhatIf | None) -> Finding | None:
     cost_s = share * mean_step_s(run)
     return finding(
         run,
-        "thread-oversubscription",
         cost_s,
-        f"torch computes with {asked.now} threads: with {asked.other} each step "
-        f"would be {duration(cost_s)} ({percent(share)}) shorter.",
+        f"torch computes with {asked.now} threads: with {asked.other} each step would be {spent(run, cost_s)} shorter.",
         levers=("threads",),
     )
 
@@ -130,9 +125,8 @@ def _of_workers(run: Run) -> Finding | None:
         cost_s = max(cost_s, run.mean_phase_s(Phase.INPUT) or 0.0)
     return finding(
         run,
-        "thread-oversubscription",
         cost_s,
         f"{cpu.runnable:.1f} threads want to run on {cpu.usable_cores:g} cores, {cpu.busiest_worker:.1f} of them in "
-        f"one worker: up to {duration(cost_s)} ({percent(share_of(run, cost_s))}) of each step is lost.",
+        f"one worker: up to {spent(run, cost_s)} of each step is lost.",
         levers=("threads", "workers"),
     )

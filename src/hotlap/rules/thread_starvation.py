@@ -17,7 +17,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run
-from hotlap.rules.step import finding, mean_step_s
+from hotlap.rules.step import finding, mean_step_s, spent
 from hotlap.units import duration, percent
 
 # Ours: on a noisy machine, two equal halves of such a window differ by less than this in nine cases out of ten.
@@ -45,10 +45,9 @@ def _too_few(run: Run) -> Finding | None:
     threads = f"{asked.now} thread" if asked.now == 1 else f"{asked.now} threads"
     return finding(
         run,
-        "thread-starvation",
         cost_s,
         f"torch computes with {threads}{why} where {asked.other} cores may be used: with {asked.other} each step "
-        f"would be {duration(cost_s)} ({percent(share)}) shorter.",
+        f"would be {spent(run, cost_s)} shorter.",
         levers=("threads",),
     )
 
@@ -60,7 +59,6 @@ def _throttled(run: Run) -> Finding | None:
     cost_s = cpu.throttled * mean_step_s(run)
     return finding(
         run,
-        "thread-starvation",
         cost_s,
         f"The control group's quota of {cpu.usable_cores:g} cores holds the process still for {duration(cost_s)} "
         f"({percent(cpu.throttled)}) of each step.",

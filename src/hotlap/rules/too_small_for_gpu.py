@@ -15,8 +15,6 @@ After:
     device = torch.device("cpu")
 """
 
-from dataclasses import replace
-
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.advice import readable
 from hotlap.rules.step import CALL_PRICE, finding, mean_step_s, on_cpu
@@ -45,13 +43,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = step_s - on_cpu_s
     if step_s <= 0 or cost_s < MIN_SHARE * step_s:
         return None
-    found = finding(
+    # A script that asks whether there is a GPU trains without one.
+    asks = any("is_available()" in script.text for script in readable(run))
+    return finding(
         run,
-        "too-small-for-gpu",
         cost_s,
         f"A step of {window.flops / 1e6:.3g} million operations takes {duration(step_s)} on {run.device}; a CPU should "
         f"need about {duration(on_cpu_s)}, {percent(cost_s / step_s)} less.",
+        environment={"CUDA_VISIBLE_DEVICES": ""} if asks else {},
     )
-    # A script that asks whether there is a GPU trains without one.
-    asks = any("is_available()" in script.text for script in readable(run))
-    return replace(found, environment={"CUDA_VISIBLE_DEVICES": ""} if asks else {})

@@ -20,8 +20,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding, on_cpu, share_of, transfer_s
-from hotlap.units import duration, percent
+from hotlap.rules.step import finding, on_cpu, share_of, spent, transfer_s
 
 # TraceML notes exposed copies from 5% on and calls them critical from 10% on; below a tenth at most 1.11x is to gain.
 MIN_SHARE = 0.10
@@ -42,9 +41,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         how = ", from pinned memory" if pinned else ", from memory that is not pinned"
     return finding(
         run,
-        "transfer-bound",
         cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on copies between "
+        f"Each step spends {spent(run, cost_s, ' of it')} on copies between "
         f"host and device{how}{', ' if how else ' '}while nothing else runs.",
         levers=("pin-and-overlap", "device-resident", "late-transform"),
     )

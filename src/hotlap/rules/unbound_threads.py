@@ -17,7 +17,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.advice import Change, advice
+from hotlap.rules.advice import advice
 from hotlap.rules.step import on_cpu
 
 _BINDS = {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}
@@ -41,4 +41,4 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
     at_most_s = _PART * sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
     evidence = f"torch computes with {run.num_threads} threads, which may move among {machine.usable_cores:g} cores"
-    return advice(run, "unbound-threads", at_most_s, evidence, change=Change(), environment=_BINDS)
+    return advice(run, at_most_s, evidence, environment=_BINDS)

@@ -28,10 +28,9 @@ from dataclasses import replace
 from textwrap import dedent
 
 from hotlap.record import Finding, Machine, Run, UnequalWork
-from hotlap.rules.advice import Change, calls, replaced, with_change
-from hotlap.rules.step import file_name, finding, share_of
+from hotlap.rules.advice import calls, replaced
+from hotlap.rules.step import Change, file_name, finding, share_of, spent
 from hotlap.source import is_name
-from hotlap.units import duration, percent
 
 # As for a straggler, which it looks like.
 MIN_SHARE = 0.10
@@ -50,15 +49,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     seen = run.unequal_work
     if seen is None or share_of(run, seen.cost_s) < MIN_SHARE:
         return None
-    found = finding(
+    return finding(
         run,
-        "unequal-work",
         seen.cost_s,
         f"{_whose(seen)} in a step has {seen.most:.2f} times the mean of the {len(seen.work)} processes to compute: "
-        f"all wait {duration(seen.cost_s)} ({percent(min(1.0, share_of(run, seen.cost_s)))} of each step) for it, "
+        f"all wait {spent(run, seen.cost_s, ' of each step')} for it, "
         f"the most that equal work would bring{_fed(run)}.",
+        change=_by_length(run),
     )
-    return with_change(found, _by_length(run))
 
 
 def _whose(seen: UnequalWork) -> str:

@@ -25,13 +25,11 @@ After:
 """
 
 import ast
-from dataclasses import replace
 
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
-from hotlap.rules.advice import Change, advice, readable, replaced, with_change
-from hotlap.rules.step import file_name, finding, on_cpu, phase_s, share_of
+from hotlap.rules.advice import advice, readable, replaced
+from hotlap.rules.step import Change, file_name, finding, on_cpu, phase_s, share_of, spent
 from hotlap.source import Script, parameters_of, reads_gradients
-from hotlap.units import duration, percent
 
 # Ours: of a pass that takes less, a part is not worth a change.
 MIN_SHARE = 0.05
@@ -74,8 +72,7 @@ def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
     evidence = f"{_place(script, site)} computes {elements:,} gradients, {unneeded:,} of them {whose}"
     trained = parameters_of(_optimizers(run, script, site) or ("optimizer",))
     change = replaced(script, call, f"{script.code(call.func)}(inputs={trained})")
-    made = advice(run, "unneeded-gradients", _pass_s(run, site), evidence, change=change)
-    return replace(made, try_levers=("needed-gradients",))
+    return advice(run, _pass_s(run, site), evidence, levers=("needed-gradients",), change=change)
 
 
 def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:
@@ -84,16 +81,15 @@ def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:
     why = "are cleared before an optimizer steps with them"
     if not site.detail.get("owned"):
         why = "are of parameters that no optimizer has"
-    takes = f"{'' if on_cpu(run) else 'at most '}{duration(cost_s)} ({percent(share_of(run, cost_s))})"
-    found = finding(
+    takes = f"{'' if on_cpu(run) else 'at most '}{spent(run, cost_s)}"
+    code = script.text.splitlines()[site.line - 1].strip()
+    return finding(
         run,
-        "unneeded-gradients",
         cost_s,
         f"{_place(script, site)} takes {takes} of each step, and all gradients that it computes {why}: nothing is "
         "learnt from that loss.",
+        change=Change(f"{file_name(script.path)}:{site.line}", code),
     )
-    code = script.text.splitlines()[site.line - 1].strip()
-    return with_change(found, Change(f"{file_name(script.path)}:{site.line}", code))
 
 
 def _place(script: Script, site: CallSite) -> str:

@@ -19,8 +19,8 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import at_line, with_change
-from hotlap.rules.step import at_sighting, finding, mean_step_s, validation_s
+from hotlap.rules.advice import at_line
+from hotlap.rules.step import at_sighting, cost_of, finding, mean_step_s, sightings, validation_s
 from hotlap.units import duration, percent
 
 # Ours: a metric module on a few numbers is no waste to speak of.
@@ -31,20 +31,19 @@ EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Forward passes that were followed until no gradient could come any more."""
-    seen = [s for s in run.sightings if s.kind is SightingKind.WASTED_FORWARD and s.cost_s]
-    cost_s = sum(sighting.cost_s or 0.0 for sighting in seen)
+    seen = sightings(run, SightingKind.WASTED_FORWARD)
+    cost_s = cost_of(seen)
     # A validation's time is in no step: the share is of the steps and what lies between them.
     whole_s = mean_step_s(run) + validation_s(run)
     if whole_s <= 0 or cost_s < MIN_SHARE * whole_s:
         return None
-    worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0)
+    worst = seen[0]
     validating = bool(worst.detail.get("evaluation"))
     what = "in validation, with gradients on" if validating else "whose result no gradient ever reaches"
-    found = finding(
+    return finding(
         run,
-        "wasted-forward",
         min(cost_s, mean_step_s(run)),
         f"Forward passes {what}, take {duration(cost_s)} a step ({percent(min(1.0, cost_s / whole_s))}): "
         f"{worst.what}{at_sighting(worst)}.",
+        change=at_line(worst, f"with torch.no_grad():\n    {worst.text}"),
     )
-    return with_change(found, at_line(worst, f"with torch.no_grad():\n    {worst.text}"))

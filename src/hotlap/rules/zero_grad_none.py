@@ -31,5 +31,5 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
             if len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value is False:
                 change = replaced(script, call, f"{script.code(call.func)}()")
                 at_most_s = min(backward_s, optimizer_s) + optimizer_s
-                return advice(run, "zero-grad-none", at_most_s, "Gradients are filled with zeros", change=change)
+                return advice(run, at_most_s, "Gradients are filled with zeros", change=change)
     return None
