@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from threading import get_ident
@@ -35,16 +36,24 @@ _MOST_NODES = 100_000
 _Place = tuple[CodeType, int]
 
 
-@dataclass(slots=True, eq=False)
-class _Pass:
-    """One backward pass, followed until all gradients that it left are cleared."""
+@dataclass(slots=True)
+class _Line:
+    """A place of the script's that goes backward; each of its passes is followed until its gradients are cleared."""
 
+    num_passes: int = 0
+    seconds: float = 0.0
     used: set[int] = field(default_factory=set)
     """Numbers of the optimizers that stepped with gradients of it."""
-    cleared: "set[_Leaf]" = field(default_factory=set)
+    got: "Counter[_Leaf]" = field(default_factory=Counter)
+    """In so many passes."""
+    cleared: "Counter[_Leaf]" = field(default_factory=Counter)
+    """Gradients of so many passes."""
     read: "set[_Leaf]" = field(default_factory=set)
     """Something changed their gradients, and did not clear them: clipping, a scaler, an average over processes."""
-    got: "set[_Leaf]" = field(default_factory=set)
+    searched: int = 0
+    given: str = ""
+    """What an edit that gives it arguments would collide with."""
+    why_not: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,8 +63,8 @@ class _Leaf:
     tensor: torch.Tensor
     owners: set[int] = field(default_factory=set)
     """Numbers of the optimizers that have it."""
-    pending: list[_Pass] = field(default_factory=list)
-    """Passes whose gradients are in it."""
+    pending: list[_Line] = field(default_factory=list)
+    """Where the passes were made whose gradients are in it."""
     looks: tuple[int, int] | None = None
     version: int = 0
     """Of the parameter itself, when it got its gradient last."""
@@ -72,31 +81,19 @@ class _Leaf:
         if not self.changed() or not self.pending:
             return
         gradient = self.tensor.grad
-        if gradient is not None and all(self in passed.read for passed in self.pending):
+        if gradient is not None and all(self in line.read for line in self.pending):
             return  # of these nothing is claimed any more, and to look for zeros would wait for the device
         kept = gradient is not None and not _is_zero(gradient)
         # Who moves a parameter and is no optimizer of torch's has read its gradient, as SAM does in its first half.
         if kept or self.tensor._version != self.version:
-            for passed in self.pending:
-                passed.read.add(self)
+            for line in self.pending:
+                line.read.add(self)
         if kept:
             return
         self.cleared_by_others |= not by_zero_grad
-        for passed in self.pending:
-            passed.cleared.add(self)
+        for line in self.pending:
+            line.cleared[self] += 1
         self.pending.clear()
-
-
-@dataclass(slots=True)
-class _Line:
-    """A place of the script's that goes backward."""
-
-    passes: list[_Pass] = field(default_factory=list)
-    seconds: float = 0.0
-    searched: int = 0
-    given: str = ""
-    """What an edit that gives it arguments would collide with."""
-    why_not: str = ""
 
 
 class Gradients(Watch):
@@ -105,7 +102,8 @@ class Gradients(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._sites: dict[_Place, CallSite | None] = {}
-        self._lines: dict[_Place, _Line] = {}
+        self._lines: dict[_Place | None, _Line] = defaultdict(_Line)
+        """None: what goes backward in no line of the user's."""
         self._steps: dict[_Place, int | None] = {}
         """Where optimizers step, and which; None: several."""
         self._leaves: dict[int, _Leaf] = {}
@@ -185,8 +183,8 @@ class Gradients(Watch):
         self._stepping.append(number)
         for leaf in self._leaves.values():
             if number in leaf.owners:
-                for passed in leaf.pending:
-                    passed.used.add(number)
+                for line in leaf.pending:
+                    line.used.add(number)
         if place is not None and self._steps.setdefault(place, number) != number:
             self._steps[place] = None  # of several, by turns
 
@@ -196,10 +194,10 @@ class Gradients(Watch):
             self._stop()
             return
         self._know_owners()
-        line = None if place is None else self._lines.setdefault(place, _Line())
-        if line is not None and given:
+        line = self._lines[place]
+        if given:
             line.given = "it is given arguments of its own already"
-        if line is not None and line.searched < _SEARCHED_PASSES:
+        if place is not None and line.searched < _SEARCHED_PASSES:
             line.searched += 1
             self._search(root, line)
         self._look()
@@ -225,15 +223,15 @@ class Gradients(Watch):
                 line.why_not = "a tensor that is no parameter gets a gradient there, too"
 
     def _ends(self, place: _Place | None, seconds: float) -> None:
-        line = None if place is None else self._lines.get(place)
-        got = {leaf for leaf in self._leaves.values() if leaf.changed()}
-        passed = _Pass(used=set(self._stepping), got=got)  # a closure's gradients are the optimizer's
-        for leaf in got:
-            leaf.pending.append(passed)
-            leaf.version = leaf.tensor._version
-        if line is not None:
-            line.passes.append(passed)
-            line.seconds += seconds
+        line = self._lines[place]
+        line.num_passes += 1
+        line.seconds += seconds
+        line.used.update(self._stepping)  # a closure's gradients are the optimizer's
+        for leaf in self._leaves.values():
+            if leaf.changed():
+                line.got[leaf] += 1
+                leaf.pending.append(line)
+                leaf.version = leaf.tensor._version
 
     def _know_owners(self) -> None:
         facts = self.session.facts
@@ -268,7 +266,7 @@ class Gradients(Watch):
             self._lines.clear()
 
     def _note(self) -> None:
-        found = [site for place, line in self._lines.items() for site in self._judged(place, line)]
+        found = [site for place, line in self._lines.items() if place for site in self._judged(place, line)]
         steps = [
             replace(site, detail={"steps": number})
             for place, number in self._steps.items()
@@ -280,42 +278,38 @@ class Gradients(Watch):
     def _judged(self, place: _Place, line: _Line) -> Iterator[CallSite]:
         """The line as a call site, if gradients are computed there that nobody needs."""
         site = self._sites[place]
-        needs = {number for passed in line.passes for number in passed.used}
-        got = {leaf for passed in line.passes for leaf in passed.got}
-        spare = [leaf for leaf in got if needs.isdisjoint(leaf.owners)]
-        unread = all(_is_unread(leaf, line.passes) for leaf in spare)
+        spare = [leaf for leaf in line.got if line.used.isdisjoint(leaf.owners)]
+        unread = all(_is_unread(leaf, line) for leaf in spare)
         # Without a step there is no optimizer of torch's, and whoever updates the parameters reads their gradients.
         if site is None or not spare or not unread or not self._steps:
             return
         detail: dict[str, Scalar] = {
-            "needs": " ".join(str(number) for number in sorted(needs)),
+            "needs": " ".join(str(number) for number in sorted(line.used)),
             "unneeded": sum(leaf.tensor.numel() for leaf in spare),
-            "elements": sum(leaf.tensor.numel() for leaf in got),
+            "elements": sum(leaf.tensor.numel() for leaf in line.got),
             "seconds": line.seconds / max(1, min(self.session.steps, _WATCHED_STEPS)),
-            "why_not": line.given * bool(needs) or line.why_not or _why_not(spare, line.passes, self.session),
+            "why_not": line.given * bool(line.used) or line.why_not or _why_not(spare, line, self.session),
             "owned": all(leaf.owners for leaf in spare),
         }
         yield replace(site, detail=detail)
 
 
-def _is_unread(leaf: _Leaf, passes: list[_Pass]) -> bool:
+def _is_unread(leaf: _Leaf, line: _Line) -> bool:
     """Its gradients were cleared, each time; those of the last passes may wait for it still.
 
     A parameter that no optimizer has may just pile them up.
     """
-    mine = [passed for passed in passes if leaf in passed.got]
-    num_cleared = sum(leaf in passed.cleared for passed in mine)
-    if not leaf.owners and not num_cleared:
-        return len(passes) >= _ENOUGH_PASSES
-    return num_cleared >= _ENOUGH_PASSES and 2 * num_cleared > len(mine)
+    if not leaf.owners and not line.cleared[leaf]:
+        return line.num_passes >= _ENOUGH_PASSES
+    return line.cleared[leaf] >= _ENOUGH_PASSES and 2 * line.cleared[leaf] > line.got[leaf]
 
 
-def _why_not(spare: Iterable[_Leaf], passes: list[_Pass], session: "Session") -> str:
+def _why_not(spare: Iterable[_Leaf], line: _Line, session: "Session") -> str:
     """What makes it unclear that nobody reads them, as the end of a sentence; "" if nothing does."""
     if session.collectives.active:
         return "processes that train together exchange gradients"
     for leaf in spare:
-        if any(leaf in passed.read for passed in passes):
+        if leaf in line.read:
             return "something (clipping?) reads or changes them before they are cleared"
         if not leaf.owners and leaf.cleared_by_others:
             return "they belong to no torch optimizer, and something else clears them"
