@@ -261,12 +261,11 @@ def _hand_out(args: argparse.Namespace, known: "Traced", shown: "forecast_table.
         else:
             workbench.write_text(Path(args.json), text)
     if args.html:
-        from hotlap.report import devices, prices
+        from hotlap.report import devices
 
-        points = [
-            (one.title, one.step_s, row.batches, row.per_hour) for one, row in zip(found, shown.rows, strict=True)
-        ]
-        drawn = prices.plot(points)
+        drawn = devices.prices(
+            [(one.title, one.step_s, row.batches, row.per_hour) for one, row in zip(found, shown.rows, strict=True)]
+        )
         page = devices.page(found, title=title, measured=measured, lead=forecast_table.why(shown), below=drawn)
         workbench.write_text(Path(args.html), page)
     report = _into_study(args.tail, found) if args.tail else None

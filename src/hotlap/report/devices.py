@@ -1,24 +1,28 @@
-"""Predictions -> a picture of step times by device, with intervals, on a logarithmic axis; and a page around it."""
+"""Predictions -> pictures with intervals, step times by device and time against price; and a page around them."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
-from hotlap.record import Prediction
+from hotlap.record import Interval, Prediction
 from hotlap.report.clean import clean
 from hotlap.report.scale import LogScale
 from hotlap.units import duration
 
 _ROW = 26
-_LEFT = 230
-_WIDTH = 480
-_RIGHT = 110
+_LEFT, _WIDTH, _RIGHT = 230, 480, 110
+# Of the picture of prices: its side, what is around it, the height of a line of text, and a letter's width at most.
+_SIDE = 420
+_BEFORE, _BEHIND, _ABOVE, _BELOW = 80, 150, 20, 50
+_LINE, _LETTER = 14.0, 7.5
+NUM_STEPS = 1000
+"""Whose price is drawn."""
 # On a telephone pictures scroll: made narrower, their letters could not be read.
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;overflow-wrap:anywhere}"
     "figure{margin:0;overflow-x:auto}svg{min-width:42em;max-width:100%}"
 )
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-# 1, 2 and 5 in each decade that the axis covers; all of them only where it covers few.
 # No step takes less, or more; an axis that reached further would leave the range of numbers.
 _LEAST_S, _MOST_S = 1e-12, 1e12
 
@@ -62,45 +66,113 @@ def plot(found: Sequence[Prediction], *, measured: tuple[str, float] | None = No
     ends = [value for one in drawn for value in (one.step_s.low, one.step_s.high)]
     ends += [measured[1]] if measured else []
     axis = LogScale(min(ends) * 0.9, max(ends) * 1.1)
-    height = _ROW * (len(drawn) + 2)
-    width = _LEFT + _WIDTH + _RIGHT
-    parts = [
-        f'<svg role="img" aria-label="Step time by device" viewBox="0 0 {width} {height}" width="{width}" '
-        'font-family="system-ui,sans-serif" font-size="13" fill="currentColor">'
-    ]
-    parts += _scale(axis, height)
+    bottom, width = _ROW * len(drawn), _LEFT + _WIDTH + _RIGHT
+    parts = [*_vertical(axis, duration, _LEFT, _WIDTH, 0, bottom, bottom + 2 * _ROW - 6)]
     if measured:
-        x = _x(axis, measured[1])
-        label = _text(f"{duration(measured[1])} on {measured[0]}")
-        parts.append(f'<line x1="{x}" x2="{x}" y1="0" y2="{height - 2 * _ROW}" stroke="#c60" stroke-dasharray="4 3"/>')
+        x = _along(axis, measured[1], _LEFT, _WIDTH)
         # Beside the line, on the side that has more room: names of processors are long.
         anchor, beside = ("start", x + 6) if x < width / 2 else ("end", x - 6)
-        parts.append(f'<text x="{beside}" y="{height - _ROW - 6}" text-anchor="{anchor}" fill="#c60">{label}</text>')
+        told = f"{duration(measured[1])} on {measured[0]}"
+        parts.append(f'<line x1="{x}" x2="{x}" y1="0" y2="{bottom}" stroke="#c60" stroke-dasharray="4 3"/>')
+        parts.append(_words(beside, bottom + _ROW - 6, told, anchor, ' fill="#c60"'))
     for index, one in enumerate(drawn):
         parts += _row(axis, one, _ROW * index + _ROW / 2)
-    return "".join((*parts, "</svg>"))
-
-
-def _x(axis: LogScale, seconds: float) -> float:
-    return round(_LEFT + _WIDTH * axis.place(seconds) / 100, 1)
-
-
-def _scale(axis: LogScale, height: int) -> Iterator[str]:
-    for seconds in axis.ticks():
-        x = _x(axis, seconds)
-        yield f'<line x1="{x}" x2="{x}" y1="0" y2="{height - 2 * _ROW}" stroke="currentColor" stroke-opacity="0.15"/>'
-        yield f'<text x="{x}" y="{height - 6}" text-anchor="middle" fill-opacity="0.7">{duration(seconds)}</text>'
+    return _svg("Step time by device", width, bottom + 2 * _ROW, parts)
 
 
 def _row(axis: LogScale, one: Prediction, y: float) -> Iterator[str]:
     step = one.step_s
-    low, mid, high = _x(axis, step.low), _x(axis, step.mid), _x(axis, step.high)
-    yield f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_text(one.title)}</text>'
+    low, mid, high = (_along(axis, value, _LEFT, _WIDTH) for value in (step.low, step.mid, step.high))
+    yield _words(_LEFT - 10, y + 4, one.title, "end")
     yield f'<line x1="{low}" x2="{high}" y1="{y}" y2="{y}" stroke="#36c" stroke-width="6" stroke-opacity="0.6"/>'
     yield f'<circle cx="{mid}" cy="{y}" r="5" fill="#36c"/>'
     # Edged with the page's colour: the line of the measured step may cross it.
-    halo = 'paint-order="stroke" stroke="Canvas" stroke-width="4"'
-    yield f'<text x="{high + 8}" y="{y + 4}" {halo}>{_text(duration(step.mid))}</text>'
+    halo = ' paint-order="stroke" stroke="Canvas" stroke-width="4"'
+    yield _words(high + 8, y + 4, duration(step.mid), "start", halo)
+
+
+Point = tuple[str, Interval, float, float | None]
+"""Name, seconds of a step, times today's batch in it, price of an hour (None: not known)."""
+
+
+def prices(points: Sequence[Point]) -> str:
+    """Time against money, which both fall towards the lower left corner: an SVG element and a note, all texts escaped;
+    "" where no price is known."""
+    drawn = [
+        (name, tuple(one / batches for one in (step.low, step.mid, step.high)), NUM_STEPS * per_hour / 3600)
+        for name, step, batches, per_hour in points
+        if per_hour and 0 < step.low <= step.mid <= step.high < math.inf
+    ]
+    if not drawn:
+        return ""
+    times = _with_room(one for _, steps, _ in drawn for one in steps)
+    costs = _with_room(one * price for _, steps, price in drawn for one in steps)
+    bottom, right = _ABOVE + _SIDE, _BEFORE + _SIDE
+    parts = [*_vertical(costs, "{:g}".format, _BEFORE, _SIDE, _ABOVE, bottom, bottom + 18)]
+    for value in times.ticks():
+        y = _along(times, value, bottom, -_SIDE)
+        parts.append(f'<line x1="{_BEFORE}" x2="{right}" y1="{y}" y2="{y}" {_FAINT}/>')
+        parts.append(_words(_BEFORE - 8, y + 4, duration(value), "end", ' fill-opacity="0.7"'))
+    parts.append(_words(_BEFORE + _SIDE / 2, bottom + 40, f"price of {NUM_STEPS} steps", "middle"))
+    taken: list[tuple[float, float, float]] = []
+    for name, steps, price in sorted(drawn, key=lambda one: -one[1][1]):
+        (x1, y1), (x, y), (x2, y2) = (
+            (_along(costs, one * price, _BEFORE, _SIDE), _along(times, one, bottom, -_SIDE)) for one in steps
+        )
+        left, anchor, beside = _label(x, y, _LETTER * len(name), taken)
+        parts += [
+            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#36c" stroke-width="5" stroke-opacity="0.35"/>',
+            f'<circle cx="{x}" cy="{y}" r="5" fill="#36c"/>',
+            _words(left, beside, name, anchor),
+        ]
+    return _svg("Time against price", right + _BEHIND, bottom + _BELOW, parts) + (
+        "<p>Time for the batch of today's step, and what a thousand of them cost, with 80% intervals: the lower left "
+        "is best.</p>"
+    )
+
+
+def _label(x: float, y: float, width: float, taken: list[tuple[float, float, float]]) -> tuple[float, str, float]:
+    """Place and anchor of a name beside its point: right, or left, or lower where both are `taken` (left, right, y)."""
+    down = y + 4
+    while True:
+        for left, anchor, at in ((x + 10, "start", x + 10), (x - 10 - width, "end", x - 10)):
+            if not any(abs(down - y0) < _LINE and left < r0 and l0 < left + width for l0, r0, y0 in taken):
+                taken.append((left, left + width, down))
+                return at, anchor, down
+        down += _LINE
+
+
+def _with_room(values: Iterable[float]) -> LogScale:
+    known = [*values]
+    return LogScale(min(known) / 1.2, max(known) * 1.2)
+
+
+def _along(axis: LogScale, value: float, start: float, length: float) -> float:
+    return round(start + length * axis.place(value) / 100, 1)
+
+
+_FAINT = 'stroke="currentColor" stroke-opacity="0.15"'
+
+
+def _vertical(
+    axis: LogScale, told: Callable[[float], str], start: float, length: float, top: float, bottom: float, below: float
+) -> Iterator[str]:
+    """Lines at round values from `top` to `bottom`, and what they are, `below`."""
+    for value in axis.ticks():
+        x = _along(axis, value, start, length)
+        yield f'<line x1="{x}" x2="{x}" y1="{top}" y2="{bottom}" {_FAINT}/>'
+        yield _words(x, below, told(value), "middle", ' fill-opacity="0.7"')
+
+
+def _words(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}"{more}>{_text(text)}</text>'
+
+
+def _svg(label: str, width: float, height: float, parts: Iterable[str]) -> str:
+    return (
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 {width} {height}" width="{width}" '
+        f'font-family="system-ui,sans-serif" font-size="13" fill="currentColor">{"".join(parts)}</svg>'
+    )
 
 
 def _text(text: str) -> str:

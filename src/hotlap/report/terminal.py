@@ -243,6 +243,6 @@ def _columns(*widths: int | None) -> Table:
     return table
 
 
-def _text(text: str, style: str = "", *, keep_blanks: bool = False) -> Text:
+def _text(text: str, style: str = "") -> Text:
     """`text` of a study as one line of text: cleaned, its markup inert."""
-    return Text(clean(text).replace("\n", " ") if keep_blanks else clean_line(text), style)
+    return Text(clean_line(text), style)

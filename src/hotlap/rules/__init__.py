@@ -11,6 +11,7 @@ straggler's (`straggler.in_common`).
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import wraps
 from importlib import import_module
 from pkgutil import iter_modules
 from textwrap import dedent
@@ -54,6 +55,7 @@ RISKS: Mapping[str, str] = {
 def _named(code: str, check: Rule) -> Rule:
     """The rule, its findings with their code and risk."""
 
+    @wraps(check)
     def named(run: Run, machine: Machine | None = None) -> Finding | None:
         found = check(run, machine)
         return None if found is None else replace(found, code=code, risk=RISKS[code])

@@ -3,7 +3,7 @@
 import re
 
 from hotlap.record import Interval
-from hotlap.report import prices
+from hotlap.report.devices import prices
 
 STEP = Interval(low=0.09, mid=0.1, high=0.12)
 
@@ -19,7 +19,7 @@ def places(svg: str) -> list[tuple[float, float]]:
 
 def test_the_lower_left_is_sooner_and_for_less() -> None:
     slow = Interval(low=0.3, mid=0.4, high=0.5)
-    svg = prices.plot([("slow and dear", slow, 1.0, 9.0), ("fast", STEP, 1.0, 1.0), ("no price", STEP, 1.0, None)])
+    svg = prices([("slow and dear", slow, 1.0, 9.0), ("fast", STEP, 1.0, 1.0), ("no price", STEP, 1.0, None)])
     (x_slow, y_slow), (x_fast, y_fast) = places(svg)
     assert x_fast < x_slow
     assert y_fast > y_slow  # down
@@ -27,12 +27,12 @@ def test_the_lower_left_is_sooner_and_for_less() -> None:
 
 
 def test_a_step_of_twice_the_batch_costs_what_half_of_it_does() -> None:
-    two, one = places(prices.plot([("two", STEP, 2.0, 4.0), ("one", STEP, 1.0, 1.0)]))[::-1]
+    two, one = places(prices([("two", STEP, 2.0, 4.0), ("one", STEP, 1.0, 1.0)]))[::-1]
     assert two[1] > one[1]
 
 
 def test_names_of_points_that_meet_do_not_overlap() -> None:
-    found = labels(prices.plot([(name, STEP, 1.0, 2.0) for name in ("first", "second", "third")]))
+    found = labels(prices([(name, STEP, 1.0, 2.0) for name in ("first", "second", "third")]))
     (x1, y1, a1), (x2, y2, a2), (_, y3, _) = (found[name] for name in ("first", "second", "third"))
     assert (a1, a2) == ("start", "end") and x2 < x1
     assert y1 == y2
@@ -40,5 +40,5 @@ def test_names_of_points_that_meet_do_not_overlap() -> None:
 
 
 def test_without_prices_there_is_no_picture_and_names_are_escaped() -> None:
-    assert prices.plot([("A", STEP, 1.0, None)]) == ""
-    assert "<b>" not in prices.plot([("<b>\x1b", STEP, 1.0, 1.0)])
+    assert prices([("A", STEP, 1.0, None)]) == ""
+    assert "<b>" not in prices([("<b>\x1b", STEP, 1.0, 1.0)])
