@@ -6,7 +6,7 @@ from math import log
 
 from hotlap.record import LEAST_GAIN, Interval, Phase, Run
 from hotlap.report.scale import LogScale, percent_of
-from hotlap.report.story import PHASE_ORDER, phases
+from hotlap.report.story import LETTERS, phases
 from hotlap.units import duration, percent
 
 
@@ -47,7 +47,7 @@ def phase_bars(before: Run | None, after: Run | None) -> tuple[PhaseBar, ...]:
     ]
     longest_s = max((part.mean_s or 0.0 for side in parts for part in side.values()), default=0.0)
     bars = []
-    for phase in PHASE_ORDER:
+    for phase in LETTERS:
         if all(phase not in side or side[phase].mean_s is None for side in parts):
             continue
         texts, widths = [], []

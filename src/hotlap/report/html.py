@@ -55,7 +55,7 @@ def _page() -> Template:
     jinja.globals.update(
         outcome=outcome,
         story=story,
-        letters=lanes.LETTERS,
+        letters=story.LETTERS,
         duration=duration,
         factor=factor,
         percent=percent,

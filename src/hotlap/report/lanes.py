@@ -6,19 +6,9 @@ from dataclasses import dataclass
 
 from hotlap.record import Excerpt, Phase, Run
 from hotlap.report.scale import nice_ticks, percent_of
-from hotlap.report.story import PHASE_ORDER
+from hotlap.report.story import LETTERS
 from hotlap.units import duration
 
-LETTERS = {
-    Phase.INPUT: "I",
-    Phase.TRANSFER: "T",
-    Phase.FORWARD: "F",
-    Phase.BACKWARD: "B",
-    Phase.COMMUNICATION: "C",
-    Phase.OPTIMIZER: "O",
-    Phase.SYNC: "S",
-    Phase.OTHER: "X",
-}
 # Narrower blocks have no room for a letter on a phone (3% of 330 pixels are 10).
 LETTER_PERCENT = 3.0
 # Fewer steps than these before would show no rhythm.
@@ -92,7 +82,7 @@ def timeline(before: Run | None, after: Run | None) -> Timeline | None:
         ticks=_ticks(span_s),
         before=_lanes(before, one, span_s=span_s),
         after=_lanes(after, other, span_s=span_s) if after is not None and other is not None else None,
-        shown=tuple(phase for phase in PHASE_ORDER if phase in drawn),
+        shown=tuple(phase for phase in LETTERS if phase in drawn),
     )
 
 

@@ -24,17 +24,17 @@ from hotlap.record import (
 from hotlap.report.scale import mean
 from hotlap.units import duration, factor, percent, plural
 
-# In the order in which a training loop comes to them.
-PHASE_ORDER = (
-    Phase.INPUT,
-    Phase.TRANSFER,
-    Phase.FORWARD,
-    Phase.BACKWARD,
-    Phase.COMMUNICATION,
-    Phase.OPTIMIZER,
-    Phase.SYNC,
-    Phase.OTHER,
-)
+LETTERS = {
+    Phase.INPUT: "I",
+    Phase.TRANSFER: "T",
+    Phase.FORWARD: "F",
+    Phase.BACKWARD: "B",
+    Phase.COMMUNICATION: "C",
+    Phase.OPTIMIZER: "O",
+    Phase.SYNC: "S",
+    Phase.OTHER: "X",
+}
+"""Phases in the order in which a training loop comes to them, and their letters in pictures."""
 
 UNKNOWN = "unknown"
 
@@ -108,7 +108,7 @@ def phases(run: Run) -> tuple[PhasePart, ...]:
     """The phases of `run` that took any time or could not be measured, in the order of a training loop."""
     step_s = mean(run.step_s) if run.step_s else 0.0
     parts = []
-    for phase in PHASE_ORDER:
+    for phase in LETTERS:
         if phase not in run.phase_s:
             continue
         mean_s = run.mean_phase_s(phase)
