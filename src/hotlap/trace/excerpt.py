@@ -7,11 +7,10 @@ import numpy as np
 
 from hotlap.record import Excerpt, Phase, Span
 from hotlap.trace import spans
-from hotlap.trace.host import Host
 from hotlap.trace.phases import COMPUTING, Launched
+from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
-from hotlap.trace.table import Floats, Kind, Mask, Trace
-from hotlap.trace.timeline import Timeline
+from hotlap.trace.table import Kind
 
 _MOST_STEPS = 6
 # Pauses shorter than this part of the excerpt cannot be seen in a picture of it, and would make it a book.
@@ -24,8 +23,9 @@ _LONGEST = 4
 Lanes = Mapping[str, Mapping[Phase, Spans]]
 
 
-def drawn(trace: Trace, rows: Mask, edges: Floats, host: Host, found: Timeline, launched: Launched) -> Excerpt:
+def drawn(seen: Seen, launched: Launched) -> Excerpt:
     """The steps that are closest to the median ones."""
+    host, edges = seen.host, seen.edges
     lanes: Lanes = {
         "loader": {Phase.INPUT: host.input},
         "host": {
@@ -36,11 +36,11 @@ def drawn(trace: Trace, rows: Mask, edges: Floats, host: Host, found: Timeline, 
             Phase.BACKWARD: host.backward,
             Phase.FORWARD: host.operators,
         },
-        **_computing(trace, rows, launched),
-        "copies": {Phase.TRANSFER: found.copies},
-        "network": {Phase.COMMUNICATION: found.communication},
+        **_computing(seen, launched),
+        "copies": {Phase.TRANSFER: seen.timeline.copies},
+        "network": {Phase.COMMUNICATION: seen.timeline.communication},
     }
-    count = min(_MOST_STEPS, len(edges) - 1)
+    count = min(_MOST_STEPS, seen.count)
     lengths = edges[count:] - edges[:-count]
     first = int(np.argmin(np.abs(lengths - count * median(np.diff(edges)))))
     begin, end = float(edges[first]), float(edges[first + count])
@@ -48,9 +48,10 @@ def drawn(trace: Trace, rows: Mask, edges: Floats, host: Host, found: Timeline, 
     return Excerpt(first=first, ends_s=ends_s, spans=tuple(_spans(lanes, begin, end)))
 
 
-def _computing(trace: Trace, rows: Mask, launched: Launched) -> Lanes:
+def _computing(seen: Seen, launched: Launched) -> Lanes:
     """A lane for each stream that computes; of a single one it is the device's."""
-    computes = rows & trace.which(Kind.KERNEL, Kind.MEMSET)
+    trace = seen.trace
+    computes = seen.rows & trace.which(Kind.KERNEL, Kind.MEMSET)
     lengths = trace.end[computes] - trace.start[computes]
     worked = np.bincount(trace.lane[computes], lengths, len(trace.lanes))
     busiest = np.argsort(-worked, kind="stable")[:_MOST_STREAMS]
@@ -59,11 +60,8 @@ def _computing(trace: Trace, rows: Mask, launched: Launched) -> Lanes:
         return {"device": launched.computing}
     lanes: dict[str, dict[Phase, Spans]] = {}
     for lane in sorted(streams):
-        ours = {
-            number: computes & (trace.lane == lane) & (launched.phases == number) for number in range(len(COMPUTING))
-        }
         lanes[f"stream {trace.lanes[lane][1][:_LONGEST]}"] = {
-            phase: spans.union(trace.start[ours[number]], trace.end[ours[number]])
+            phase: seen.moments(computes & (trace.lane == lane) & (launched.phases == number))
             for number, phase in enumerate(COMPUTING)
         }
     return lanes

@@ -14,7 +14,7 @@ def gpu_timeline(one: Reading) -> str:
     memory that is set is left out there, as it does."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    again = launched_again(one.trace, one.threads) & one.rows
+    again = launched_again(one) & one.rows
     if not again.any():
         writer.writerow(("type", "time ms", "percent"))
         writer.writerows(one.timeline.rows())

@@ -7,9 +7,10 @@ import numpy as np
 
 from hotlap.record import IdleReason
 from hotlap.trace import spans
-from hotlap.trace.host import LOADS, Host
+from hotlap.trace.host import LOADS
 from hotlap.trace.idle import Idle
-from hotlap.trace.nesting import Callers, around, line_of
+from hotlap.trace.nesting import around, line_of
+from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
 from hotlap.trace.table import Floats, Ints, Kind, Mask, Trace
 
@@ -22,19 +23,18 @@ _NODE = "autograd::engine::evaluate_function: "
 _MARKS = r"ProfilerStep#"
 
 
-def hold_ups(
-    trace: Trace, idle: Idle, host: Host, threads: frozenset[int], who: Callers
-) -> Mapping[IdleReason, Mapping[str, float]]:
+def hold_ups(seen: Seen, idle: Idle) -> Mapping[IdleReason, Mapping[str, float]]:
     """Reason -> what it was -> seconds of all stretches, costliest first; only what has a name in the trace."""
+    trace, host = seen.trace, seen.host
     late = np.column_stack((idle.start, idle.end - idle.why[IdleReason.LAUNCH]))
-    ours = np.isin(trace.lane, list(threads))
-    operators, frames = ours & trace.which(Kind.OPERATOR), who.frames
+    ours = np.isin(trace.lane, list(seen.threads))
+    operators, frames = ours & trace.which(Kind.OPERATOR), seen.who.frames
     loading = frames | (ours & trace.which(Kind.ANNOTATION) & trace.named(LOADS))
     if not frames.any():
         frames = ours & trace.which(Kind.ANNOTATION) & ~trace.named(_MARKS)
     found = {
         IdleReason.INPUT: _innermost(trace, loading, idle, IdleReason.INPUT, spans.common(late, host.input)),
-        IdleReason.CALLS: _launched_next(trace, idle, who),
+        IdleReason.CALLS: _launched_next(seen, idle),
         IdleReason.OPERATORS: _innermost(
             trace, operators, idle, IdleReason.OPERATORS, spans.common(late, host.calling())
         ),
@@ -48,10 +48,10 @@ def _costliest(named: Mapping[str, float], total: float) -> dict[str, float]:
     return {name: seconds for name, seconds in ranked if seconds >= _LEAST_SHARE * total}
 
 
-def _launched_next(trace: Trace, idle: Idle, who: Callers) -> dict[str, float]:
+def _launched_next(seen: Seen, idle: Idle) -> dict[str, float]:
     """The operators whose kernels the device waited for."""
-    operators = np.where(idle.next >= 0, who.launched_in(np.maximum(idle.next, 0)), -1)
-    return _titled(trace, operators, idle.why[IdleReason.CALLS] * (operators >= 0))
+    operators = np.where(idle.next >= 0, seen.who.launched_in(np.maximum(idle.next, 0)), -1)
+    return _titled(seen.trace, operators, idle.why[IdleReason.CALLS] * (operators >= 0))
 
 
 def _innermost(trace: Trace, rows: Mask, idle: Idle, why: IdleReason, moments: Spans) -> dict[str, float]:

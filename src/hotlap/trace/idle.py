@@ -7,10 +7,9 @@ import numpy as np
 
 from hotlap.record import IdleReason
 from hotlap.trace import spans
-from hotlap.trace.host import Host, wait_rows
-from hotlap.trace.nesting import Callers
-from hotlap.trace.table import Floats, Ints, Kind, Mask, Trace
-from hotlap.trace.timeline import Timeline
+from hotlap.trace.host import wait_rows
+from hotlap.trace.seen import Seen
+from hotlap.trace.table import Floats, Ints, Kind, Trace
 
 # A wait that ended so long before the device came to rest has nothing to do with it.
 _AFTER_WAIT_S = 50e-6
@@ -32,9 +31,7 @@ class Idle:
         return float(self.why[why].sum())
 
 
-def explain(
-    trace: Trace, rows: Mask, found: Timeline, edges: Floats, host: Host, threads: frozenset[int], who: Callers
-) -> Idle:
+def explain(seen: Seen) -> Idle:
     """Between the first edge and the last. Each stretch ends with something that was launched: until then the host was
     late, from then on the device.
 
@@ -42,10 +39,11 @@ def explain(
     part that waiting for the device had cost it before counts as waiting: without that it would have been ahead by so
     much.
     """
-    gaps = spans.without(np.array([[edges[0], edges[-1]]]), found.busy)
+    host = seen.host
+    gaps = spans.without(np.array([[seen.edges[0], seen.edges[-1]]]), seen.timeline.busy)
     start, end = gaps[:, 0], gaps[:, 1]
-    ends_with = _next(trace, rows, end)
-    late = _late_until(trace, ends_with, start, end)
+    ends_with = _next(seen, end)
+    late = _late_until(seen.trace, ends_with, start, end)
     parts = {
         IdleReason.INPUT: spans.within(host.input, start, late),
         IdleReason.SYNC: spans.within(host.waits, start, late),
@@ -54,20 +52,21 @@ def explain(
         IdleReason.OPERATORS: spans.within(host.calling(), start, late),
     }
     parts[IdleReason.PYTHON] = np.maximum(0.0, (late - start) - sum(parts.values()))
-    launching = np.minimum(parts[IdleReason.OPERATORS] + parts[IdleReason.PYTHON], launch_s(trace, rows, who))
+    launching = np.minimum(parts[IdleReason.OPERATORS] + parts[IdleReason.PYTHON], launch_s(seen))
     parts[IdleReason.CALLS] += _moved(parts, (IdleReason.OPERATORS, IdleReason.PYTHON), launching)
-    owed = _waited(trace, found, threads, start, late)
+    owed = _waited(seen, start, late)
     parts[IdleReason.SYNC] += _moved(
         parts, (IdleReason.ALLOCATION, IdleReason.CALLS, IdleReason.OPERATORS, IdleReason.PYTHON), owed
     )
     return Idle(start=start, end=end, next=ends_with, why={**parts, IdleReason.LAUNCH: end - late})
 
 
-def launch_s(trace: Trace, rows: Mask, who: Callers) -> float:
+def launch_s(seen: Seen) -> float:
     """What one launch takes the host: the median time of an operator that launches a kernel, divided by its launches;
     of the call alone, where no operator is around it. 0 where no launch was recorded."""
-    calls = np.unique(trace.launch[rows & trace.which(Kind.KERNEL) & (trace.launch >= 0)])
-    around = who.operator[calls]
+    trace = seen.trace
+    calls = np.unique(trace.launch[seen.rows & trace.which(Kind.KERNEL) & (trace.launch >= 0)])
+    around = seen.who.operator[calls]
     launching, which, count = np.unique(np.where(around < 0, calls, around), return_inverse=True, return_counts=True)
     each = (trace.end[launching] - trace.start[launching]) / count
     return float(np.median(each[which])) if len(calls) else 0.0
@@ -83,10 +82,10 @@ def _moved(parts: dict[IdleReason, Floats], sources: tuple[IdleReason, ...], wan
     return moved
 
 
-def _next(trace: Trace, rows: Mask, end: Floats) -> Ints:
+def _next(seen: Seen, end: Floats) -> Ints:
     """The event on the device that begins with each end."""
-    events = np.append(np.flatnonzero(rows), -1)
-    return events[np.searchsorted(trace.start[events[:-1]], end - 1e-12)]
+    events = np.append(np.flatnonzero(seen.rows), -1)
+    return events[np.searchsorted(seen.trace.start[events[:-1]], end - 1e-12)]
 
 
 def _late_until(trace: Trace, ends_with: Ints, start: Floats, end: Floats) -> Floats:
@@ -95,14 +94,14 @@ def _late_until(trace: Trace, ends_with: Ints, start: Floats, end: Floats) -> Fl
     return np.clip(np.where(calls >= 0, trace.start[np.maximum(calls, 0)], end), start, end)
 
 
-def _waited(trace: Trace, found: Timeline, threads: frozenset[int], start: Floats, late: Floats) -> Floats:
+def _waited(seen: Seen, start: Floats, late: Floats) -> Floats:
     """How long the last wait before the host went on had kept it from going ahead, beside a busy device."""
-    waits = np.flatnonzero(wait_rows(trace, threads))
+    trace, waits = seen.trace, np.flatnonzero(wait_rows(seen.trace, seen.threads))
     if not len(waits):
         return np.zeros(len(start))
     waits = waits[np.argsort(trace.end[waits])]
     at = np.searchsorted(trace.end[waits], late, side="right") - 1
     one = waits[np.maximum(at, 0)]
-    kept_s = spans.within(found.busy, trace.start[one], trace.end[one])
+    kept_s = spans.within(seen.timeline.busy, trace.start[one], trace.end[one])
     concerns = (at >= 0) & (trace.end[one] >= start - _AFTER_WAIT_S)
     return np.where(concerns, kept_s, 0.0)

@@ -7,11 +7,10 @@ import numpy as np
 
 from hotlap.record import IdleReason, Phase
 from hotlap.trace import spans
-from hotlap.trace.host import Host
 from hotlap.trace.idle import Idle
+from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
-from hotlap.trace.table import Floats, Kind, Mask, Trace
-from hotlap.trace.timeline import Timeline
+from hotlap.trace.table import Floats, Kind
 
 # In this order: what is launched while an optimizer steps is the optimizer's, and all that is left is forward.
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.INPUT)
@@ -38,24 +37,25 @@ class Launched:
     """Kernels, and memory that is set; a moment of two phases is the first one's."""
 
 
-def launched(trace: Trace, rows: Mask, host: Host) -> Launched:
+def launched(seen: Seen) -> Launched:
     """By the moment of the call that launched each."""
+    trace = seen.trace
     calls = trace.start[np.maximum(trace.launch, 0)]
     found = np.zeros(len(trace.start), np.int8)
-    for phase, moments in host.training.items():
+    for phase, moments in seen.host.training.items():
         inside = (trace.launch >= 0) & (spans.within(moments, calls, calls + 1e-9) > 0)
         found[inside & (found == 0)] = COMPUTING.index(phase)
-    computes = rows & trace.which(Kind.KERNEL, Kind.MEMSET)
+    computes = seen.rows & trace.which(Kind.KERNEL, Kind.MEMSET)
     computing: dict[Phase, Spans] = {}
     for number, phase in enumerate(COMPUTING):
-        chosen = computes & (found == number)
-        ours = spans.union(trace.start[chosen], trace.end[chosen])
+        ours = seen.moments(computes & (found == number))
         computing[phase] = spans.without(ours, spans.either(*computing.values()))
     return Launched(found, computing)
 
 
-def seconds(ours: Launched, found: Timeline, edges: Floats, idle: Idle) -> dict[Phase, tuple[float, ...] | None]:
+def seconds(seen: Seen, ours: Launched, idle: Idle) -> dict[Phase, tuple[float, ...] | None]:
     """Phase -> (S,). Communication and copies count as far as nothing computes beside them."""
+    found, edges = seen.timeline, seen.edges
     exposed = {Phase.COMMUNICATION: found.exposed_communication, Phase.TRANSFER: found.exposed_copies}
     parts: dict[Phase, Floats] = {
         phase: spans.within(moments, edges[:-1], edges[1:]) for phase, moments in {**exposed, **ours.computing}.items()

@@ -7,7 +7,7 @@ import numpy as np
 
 from hotlap.trace import spans
 from hotlap.trace.nesting import around
-from hotlap.trace.steps import Steps
+from hotlap.trace.seen import Seen
 from hotlap.trace.table import Floats, Ints, Kind, Mask, Trace
 
 # No backward pass of torch calls these: met there, something of the forward pass is computed once more.
@@ -23,30 +23,32 @@ _NAMED: Mapping[str, Callable[[str], bool]] = {
 }
 
 
-def launched_again(trace: Trace, threads: frozenset[int]) -> Mask:
+def launched_again(seen: Seen) -> Mask:
     """Events on a device that compute something of the forward pass once more."""
+    trace = seen.trace
     again = np.zeros(len(trace.start), bool)
-    for rows, node, _, until in _nodes(trace, threads):
+    for rows, node, _, until in _nodes(seen):
         calls = (node >= 0) & (trace.kind[rows] == Kind.RUNTIME)
         again[rows[calls]] = trace.start[rows[calls]] < until[node[calls]]
     return (trace.launch >= 0) & again[np.maximum(trace.launch, 0)]
 
 
-def on_host_s(trace: Trace, threads: frozenset[int], told: Steps) -> float:
+def on_host_s(seen: Seen) -> float:
     """Of a training on the CPU: seconds a step, as long as the profiler makes them."""
-    again = [spans.union(begin, until) for _, _, begin, until in _nodes(trace, threads)]
-    steps = np.array([[told.start, told.end]])
-    return spans.length(spans.common(spans.either(*again), steps)) / max(1, len(told.edges) - 1)
+    again = [spans.union(begin, until) for _, _, begin, until in _nodes(seen)]
+    steps = np.array([[seen.steps.start, seen.steps.end]])
+    return spans.length(spans.common(spans.either(*again), steps)) / max(1, seen.count)
 
 
-def _nodes(trace: Trace, threads: frozenset[int]) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
+def _nodes(seen: Seen) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
     """Of each thread with a backward pass: operators and calls in nodes that run forward operators, (R,); the node
     around each, or -1; and (N,) by nodes when the first operator in it begins, and the last forward one ends.
 
     Up to there a node computes what was not kept. What a node within a node does is that one's own.
     """
+    trace = seen.trace
     named = {one: trace.which(Kind.OPERATOR) & trace.where(is_so) for one, is_so in _NAMED.items()}
-    for lane in threads.intersection(np.unique(trace.lane[named["node"]]).tolist()):
+    for lane in seen.threads.intersection(np.unique(trace.lane[named["node"]]).tolist()):
         rows = _in_nodes_with_forward(trace, trace.lane == lane, named["node"], named["forward"])
         node, gradient = (around(trace, rows, named[one]) for one in ("node", "gradient"))
         begin, until = np.full(len(trace.start), np.inf), np.full(len(trace.start), -np.inf)

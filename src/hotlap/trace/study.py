@@ -42,7 +42,9 @@ def _ranked(found: list[Reading]) -> list[Reading]:
     ranks = [one.trace.rank for one in found]
     if None in ranks:
         found = sorted(found, key=lambda one: [int(part) for part in re.findall(r"\d+", one.trace.title)])
-        return [replace(one, run=replace(one.run, rank=number)) for number, one in enumerate(found)]
+        for number, one in enumerate(found):
+            one.run = replace(one.run, rank=number)
+        return found
     first: dict[int, Reading] = {}
     for one in found:
         if (other := first.setdefault(one.run.rank, one)) is not one:

@@ -5,16 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-
 from hotlap.errors import UserError
 from hotlap.record import Phase, Run
-from hotlap.trace import host, phases, spans, steps, table
+from hotlap.trace import phases, spans, steps, table
 from hotlap.trace.files import TraceFile
-from hotlap.trace.nesting import Callers
-from hotlap.trace.phases import Launched
 from hotlap.trace.reading import window
-from hotlap.trace.timeline import Timeline, by_work, of_device, timeline
+from hotlap.trace.seen import Seen
+from hotlap.trace.timeline import by_work
 from hotlap.trace.work import StepKernels
 
 _Column = tuple[float, ...]
@@ -33,41 +30,33 @@ def completed(run: Run, path: Path) -> Run:
     told = steps.find(trace)
     # The script may have ended within a step.
     told = replace(told, edges=told.edges[: counted.num_steps + 1])
-    threads = steps.training_threads(trace, told)
     device = next(iter(by_work(trace)), None)
-    rows = np.zeros(len(trace.start), bool) if device is None else of_device(trace, device)
-    edges = told.edges if device is None else steps.on_device(trace, told, rows)
+    seen = Seen(trace, told, device)
     trained_there = device is not None or run.device_type not in (None, "cpu")
-    who = Callers(trace, threads)
-    kernels = None if device is None else StepKernels(trace, rows, told, who)
-    seen = window(trace, rows, kernels, told, edges, threads, who, on_device=trained_there)
+    shown = window(seen, None if device is None else StepKernels(seen), on_device=trained_there)
     run = replace(
         run,
-        operators=replace(seen, dispatch_s=counted.dispatch_s, flops=counted.flops, moved_bytes=counted.moved_bytes),
+        operators=replace(shown, dispatch_s=counted.dispatch_s, flops=counted.flops, moved_bytes=counted.moved_bytes),
     )
-    if device is None or not seen.complete or not run.device_phase_s:
+    if device is None or not shown.complete or not run.device_phase_s:
         return run
-    launched = phases.launched(trace, rows, host.look(trace, threads))
-    found = timeline(trace, rows, device)
-    return replace(run, device_phase_s=_by_kernels(run.device_phase_s, launched, found, len(edges) - 1))
+    return replace(run, device_phase_s=_by_kernels(run.device_phase_s, seen))
 
 
-def _by_kernels(
-    told: Mapping[Phase, _Column | None], launched: Launched, found: Timeline, num_steps: int
-) -> dict[Phase, _Column | None]:
+def _by_kernels(told: Mapping[Phase, _Column | None], seen: Seen) -> dict[Phase, _Column | None]:
     """The device's own phases know what runs between the begin and the end of a call; the kernels know more.
 
     What is launched in no call of a module (a loss function, a model that is a function) is forward, not other. What
     computes nothing while it waits for another process is communication, whichever call it was launched in: FSDP
     gathers its weights within the forward pass. Seconds are moved from one phase to the other; their sum stays.
     """
-    columns = dict(told)
-    forward_s = spans.length(launched.computing[Phase.FORWARD]) / num_steps
+    columns, computing = dict(told), phases.launched(seen).computing
+    forward_s = spans.length(computing[Phase.FORWARD]) / seen.count
     _move(columns, Phase.OTHER, Phase.FORWARD, forward_s - _typical(columns, Phase.FORWARD))
-    exposed_s = spans.length(found.exposed_communication) / num_steps
+    exposed_s = spans.length(seen.timeline.exposed_communication) / seen.count
     hidden_s = exposed_s - _typical(columns, Phase.COMMUNICATION)
     for phase in (Phase.FORWARD, Phase.BACKWARD):
-        computing_s = spans.length(launched.computing[phase]) / num_steps
+        computing_s = spans.length(computing[phase]) / seen.count
         moved_s = min(hidden_s, _typical(columns, phase) - computing_s)
         _move(columns, phase, Phase.COMMUNICATION, moved_s)
         hidden_s -= max(0.0, moved_s)

@@ -7,12 +7,11 @@ import numpy as np
 
 from hotlap.record import CopyWork, KernelWork, ShapedOperator
 from hotlap.trace import arguments, kernels, spans
-from hotlap.trace.nesting import Callers
 from hotlap.trace.peaks import matrix_peak
 from hotlap.trace.recomputed import launched_again
+from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
-from hotlap.trace.steps import Steps
-from hotlap.trace.table import Floats, Ints, Kind, Mask, Trace
+from hotlap.trace.table import Floats, Ints, Kind
 
 # Of the shapes only the costliest are told.
 _MOST_SHAPES = 20
@@ -22,15 +21,14 @@ _GRAPH = r"(?:cuda|hip|cu)GraphLaunch"
 class StepKernels:
     """Kernels of the steps, and the operators that launched them."""
 
-    def __init__(self, trace: Trace, rows: Mask, told: Steps, who: Callers) -> None:
-        """`rows`: events of the device that count."""
-        starts = trace.called()
-        counted = rows & (starts >= told.start) & (starts < told.end)
-        self._trace, self._steps, self._who = trace, len(told.edges) - 1, who
+    def __init__(self, seen: Seen) -> None:
+        trace, starts = seen.trace, seen.trace.called()
+        counted = seen.rows & (starts >= seen.steps.start) & (starts < seen.steps.end)
+        self._seen, self._trace, self._steps = seen, trace, seen.count
         self._copies = np.flatnonzero(counted & trace.which(Kind.COPY))
         self.rows = np.flatnonzero(counted & trace.which(Kind.KERNEL, Kind.COMMUNICATION))
         self.seconds = trace.end[self.rows] - trace.start[self.rows]
-        self.operators = who.launched_in(self.rows)
+        self.operators = seen.who.launched_in(self.rows)
 
     def kinds(self) -> tuple[KernelWork, ...]:
         """Costliest first."""
@@ -106,7 +104,7 @@ class StepKernels:
 
     def _place(self, launch: int) -> str:
         """ ", launched in CompiledFunction at train.py:12", as far as that is known."""
-        operator, line = int(self._who.operator[launch]), self._who.line(launch)
+        operator, line = int(self._seen.who.operator[launch]), self._seen.who.line(launch)
         within = f" in {self._trace.text(operator)}" if operator >= 0 else ""
         at = f" at {line.path}:{line.line}" if line is not None else ""
         return f", launched{within}{at}" if within or at else ""
@@ -158,6 +156,6 @@ class StepKernels:
         )
         return on / (on + off) if on + off > 0 else None
 
-    def recomputed_s(self, threads: frozenset[int]) -> float:
+    def recomputed_s(self) -> float:
         """A step's kernels of the forward pass that were launched again within the backward pass."""
-        return float(self.seconds[launched_again(self._trace, threads)[self.rows]].sum()) / self._steps
+        return float(self.seconds[launched_again(self._seen)[self.rows]].sum()) / self._steps
