@@ -72,6 +72,14 @@ LEAVES = st.one_of(
 )
 
 
+# For each of six items another one: of any length, and of any letters, lone surrogates too.
+TEXTS = st.one_of(st.text(st.characters()), st.text(max_size=2), st.binary(), st.none())
+
+
+def drawn(values: list[Any]) -> Build:
+    return lambda number: values[number % len(values)]
+
+
 def containers(inner: st.SearchStrategy[Build]) -> st.SearchStrategy[Build]:
     several = st.lists(inner, max_size=3)
     return st.one_of(
@@ -95,6 +103,18 @@ def test_batches_are_those_of_torch(build: Build, num_items: int, batch_size: in
         theirs = list(DataLoader(Pictures(num_items, build), batch_size=batch_size))
         assert equal(ours, theirs), f"{ours} is not {theirs}"
     assert num_items == 1 or kept.full, kept.note
+
+
+@settings(max_examples=100)
+@given(
+    build=st.recursive(st.one_of(LEAVES, st.lists(TEXTS, min_size=6, max_size=6).map(drawn)), containers, max_leaves=6),
+    indices=st.lists(st.integers(0, 5), max_size=8),
+)
+def test_texts_among_other_leaves_come_out_as_they_are(build: Build, indices: list[int]) -> None:
+    kept, plain = cached(Pictures(6, build)), [build(number) for number in range(6)]
+    for wanted in (list(range(6)), indices, indices):
+        assert equal(kept.__getitems__(wanted), [plain[index] for index in wanted])
+    assert kept.full and kept.note is None
 
 
 @settings(max_examples=150)

@@ -133,4 +133,4 @@ BUILDS: dict[str, Callable[[int], Any]] = {
     "picture, channels last": lambda i: ((torch.arange(300.0) + i) % 256).view(10, 10, 3).permute(2, 0, 1).div(255),
     "no elements": lambda i: (torch.empty(0, 3), i),
 }
-"""Items of every kind that is kept; by column, but for texts: number -> item."""
+"""Items of every kind that is kept by column: number -> item."""

@@ -48,7 +48,7 @@ def _unflatten(leaves: Iterator[Any], structure: Structure) -> Any:
         return next(leaves)
     kind, keys, entries = structure
     make: Any = kind
-    parts = [_unflatten(leaves, entry) for entry in entries]
+    parts = [next(leaves) if entry is None else _unflatten(leaves, entry) for entry in entries]
     if keys is not None:
         return make(zip(keys, parts, strict=True))
     return make(*parts) if hasattr(kind, "_fields") else make(parts)

@@ -20,9 +20,9 @@ from hotlap.data.item_cache.disk import DiskCache
 from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.folder import default_folder
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
-from hotlap.data.item_cache.placement import OpenStore, close_with, open_store, record_store, take
+from hotlap.data.item_cache.placement import OpenStore, close_with, open_records, open_store, take
 from hotlap.data.item_cache.shared_memory import Progress
-from hotlap.data.item_cache.store import RecordStore, Store, Varies
+from hotlap.data.item_cache.store import Store, Varies
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
 
 # Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
@@ -235,8 +235,9 @@ class CacheFill(ABC):
             kept = store.put(positions, items)
         self.present[kept] = True
         self.look_if_full()
-        if isinstance(store, RecordStore) and store.records.in_memory and not store.halves:
-            take(store.records, store.used_bytes * len(self.present) // self.num_cached, self._limit_bytes)
+        needed_bytes = store.needed_bytes(self.num_cached)
+        if needed_bytes is not None:
+            take(store, needed_bytes, self._limit_bytes)
 
     def _keep_numbers(self, items: list[Any]) -> None:
         """Begin anew, now that a picture is not made of bytes as those before it."""
@@ -253,9 +254,9 @@ class CacheFill(ABC):
             raise Unsupported("its items differ in structure, and share memory with the data set")
         if self.in_copy:
             raise Unsupported("its items differ in structure")
-        self.store, note = record_store(items, len(self.present), self._limit_bytes)
-        if note is not None:
-            self.say(f"{self.name}: {note}")
+        self._opened = open_records(items, len(self.present), self._limit_bytes)
+        self.store = self._opened.store
+        self._tell(self._opened)
         self.progress = Progress(len(self.present))
         return self.store
 

@@ -75,17 +75,18 @@ def open_store(
         disk: for that, and for what memory cannot hold.
         as_bytes: pictures may be kept as bytes: none was met that is not made of such.
     """
-    make = partial(ColumnStore, items[0], as_bytes=as_bytes)
+    make = partial(ColumnStore, items[0], as_bytes=as_bytes, limit_bytes=limit_bytes)
     try:
         columns = make(0)
     except Unsupported:
         if own_memory:
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-        records, note = record_store(items, length, limit_bytes)
-        return OpenStore(store=records, disk=disk, notes=[note] if note else [])
-    opened = OpenStore(store=columns, disk=disk)
+        return open_records(items, length, limit_bytes)
     needed_bytes = length * columns.item_bytes
-    if key is not None and _on_disk(key, make, length, opened, limit_bytes):
+    if columns.texts and needed_bytes > limit_bytes:
+        return open_records(items, length, limit_bytes)  # which can be in a file
+    opened = OpenStore(store=columns, disk=disk)
+    if key is not None and not columns.texts and _on_disk(key, make, length, opened, limit_bytes):
         return opened
     if needed_bytes > limit_bytes:
         _spill(make, length, opened, limit_bytes)
@@ -96,40 +97,37 @@ def open_store(
 
 
 def open_records(
-    length: int, entry_bytes: int, limit_bytes: int, *, all_of_them: bool = True
-) -> tuple[SharedRecords, str | None]:
-    """(room for so many entries of this length on average, what is to be said): in memory, or else in a file.
+    items: Sequence[Any], length: int, limit_bytes: int, *, halves: bool = False, entry_bytes: int | None = None
+) -> OpenStore:
+    """A store for `length` items like these, each by itself: in memory, or else in a file.
 
     Arguments:
         limit_bytes: memory that may be used.
-        all_of_them: False if, where a file cannot be had, as many will do as memory holds.
+        halves: see `RecordStore`; where a file cannot be had, as many as memory holds.
+        entry_bytes: what one takes on average; None: as these do.
 
     Raises:
         Unsupported: there is no room.
     """
     if sys.platform != "linux":
         raise Unsupported("its items differ in structure, and such are kept on Linux only")
-    wanted, note = expected_bytes(length, entry_bytes), None
+    if entry_bytes is None:
+        entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
+    wanted, folder, notes = expected_bytes(length, entry_bytes), default_folder(), list[str]()
+    disk = DiskCache(folder)
     if wanted > limit_bytes:
-        folder = default_folder()
-        note = f"take about {size(wanted)}, and {size(limit_bytes)} of memory may be used"
+        note = f"its items take about {size(wanted)}, and {size(limit_bytes)} of memory may be used"
         try:
-            return SharedRecords(length, wanted, folder=folder), f"{note}: they are kept in a file in {folder}"
+            store = RecordStore(SharedRecords(length, wanted, folder=folder), halves=halves)
+            return OpenStore(store=store, disk=disk, notes=[f"{note}: they are kept in a file in {folder}"])
         except DiskUnavailable as reason:
-            if all_of_them:
-                raise Unsupported(f"its items {note}; {reason}") from None
-            wanted, note = limit_bytes, f"{note}: as many as that are kept, for {reason}"
+            if not halves:
+                raise Unsupported(f"{note}; {reason}") from None
+            wanted, notes = limit_bytes, [f"{note}: as many as that are kept, for {reason}"]
     # Items that turn out larger may take what else is free; of memory only the pages that are written to are taken.
-    records = SharedRecords(length, limit_bytes if all_of_them else wanted)
-    ALLOWANCE.take(records, wanted)
-    return records, note
-
-
-def record_store(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[RecordStore, str | None]:
-    """(a store for `length` items like these, each by itself; what is to be said); `Unsupported`: there is none."""
-    entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
-    records, note = open_records(length, entry_bytes, limit_bytes)
-    return RecordStore(records), None if note is None else f"its items {note}"
+    store = RecordStore(SharedRecords(length, wanted if halves else limit_bytes), halves=halves)
+    ALLOWANCE.take(store, wanted)
+    return OpenStore(store=store, disk=disk, notes=notes)
 
 
 def close_with(owner: object, opened: OpenStore) -> None:

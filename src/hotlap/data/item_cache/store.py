@@ -25,8 +25,10 @@ class Store(ABC):
 
     exact_items: bool
     """False if items taken out could be told from those put in; batches still could not."""
-    used_bytes: int
-    """What it takes now, or has reserved."""
+
+    def needed_bytes(self, num_kept: int) -> int | None:
+        """Memory for all items, by what is kept of some of them; None if that was known from the first."""
+        return None
 
     @abstractmethod
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
@@ -50,14 +52,26 @@ class ColumnStore(Store):
     """Items that are all built alike: each leaf in one contiguous array, a batch is one gather per leaf."""
 
     def __init__(
-        self, sample: Any, num_items: int, allocate: Allocate = shared_tensor, *, as_bytes: bool = False
+        self, sample: Any, num_items: int, allocate: Allocate = shared_tensor, *, as_bytes: bool, limit_bytes: int
     ) -> None:
+        """Arguments as of `column_for`."""
         leaves, self._structure = flatten(sample)
-        self._columns = [column_for(leaf, num_items, allocate, as_bytes=as_bytes) for leaf in leaves]
+        self._columns = [
+            column_for(leaf, num_items, allocate, as_bytes=as_bytes, limit_bytes=limit_bytes) for leaf in leaves
+        ]
+        self.texts = [column.records for column in self._columns if column.records is not None]
+        """Parts whose length is known only when they come."""
         self._batches: dict[tuple[int, torch.dtype], tuple[Structure] | None] = {}
         self.exact_items = all(column.exact_items for column in self._columns)
         self.item_bytes = sum(column.item_bytes for column in self._columns)
-        self.used_bytes = num_items * self.item_bytes
+        self._num_items = num_items
+
+    def needed_bytes(self, num_kept: int) -> int | None:
+        """Of columns all is known, of texts what they have taken."""
+        if not self.texts:
+            return None
+        others = sum(column.item_bytes for column in self._columns if column.records is None)
+        return self._num_items * others + self._num_items * sum(each.used_bytes for each in self.texts) // num_kept
 
     @property
     def layout(self) -> str:
@@ -80,7 +94,8 @@ class ColumnStore(Store):
         """Independent items, as they were put in."""
         wanted = list(positions)
         taken = [column.take(wanted) for column in self._columns]
-        return [unflatten((values[row] for values in taken), self._structure) for row in range(len(wanted))]
+        rows = zip(*taken, strict=True) if taken else [()] * len(wanted)
+        return [unflatten(leaves, self._structure) for leaves in rows]
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -151,10 +166,11 @@ class RecordStore(Store):
         self.records = records
         self.halves = halves
 
-    @property
-    def used_bytes(self) -> int:  # type: ignore[override]  # grows as items come
-        """What it takes now."""
-        return self.records.used_bytes
+    def needed_bytes(self, num_kept: int) -> int | None:
+        """As many as fit do for halves; a file is no memory."""
+        if self.halves or not self.records.in_memory:
+            return None
+        return self.records.used_bytes * self.records.num_places // num_kept
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
         """Keep copies; `Unsupported` where there is no room for all, and all are wanted."""

@@ -14,13 +14,10 @@ from hotlap.data.checks.random_state import Streams
 from hotlap.data.item.codec import pack, unpack
 from hotlap.data.item.compare import Unsupported, same
 from hotlap.data.item_cache.cached import CacheWrapper
-from hotlap.data.item_cache.disk import DiskCache
 from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
-from hotlap.data.item_cache.folder import default_folder
 from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.item_cache.placement import OpenStore, open_records
-from hotlap.data.item_cache.store import RecordStore
 from hotlap.data.loader.fetch import fetches_whole_batches
 from hotlap.data.loader.workers import Role
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
@@ -95,9 +92,7 @@ class HeadCache(ItemCache):
             raise
 
     def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
-        records, note = open_records(length, self._entry_bytes, self._limit_bytes, all_of_them=False)
-        notes = [f"its items {note}"] if note else []
-        return OpenStore(store=RecordStore(records, halves=True), disk=DiskCache(default_folder()), notes=notes)
+        return open_records(items, length, self._limit_bytes, halves=True, entry_bytes=self._entry_bytes)
 
     def _forget(self) -> None:
         super()._forget()
