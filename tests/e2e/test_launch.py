@@ -164,7 +164,7 @@ def test_the_script_sees_what_it_would_see_without_us(launcher: Launcher) -> Non
 
 
 def test_a_shell_command_is_followed_to_its_python(launcher: Launcher) -> None:
-    command = ("bash", "-c", f"cd {SCRIPTS} && {sys.executable} plain.py")
+    command = ("bash", "-c", f"cd {SCRIPTS} && {sys.executable} by_hand.py")
     (found,) = launcher([Plan(command=command, cwd="/", out="", steps=30, warmup=5)], limit_s=400.0)
     assert found.status is Status.COMPLETE
     assert len(found.step_s) == 30

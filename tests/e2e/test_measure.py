@@ -37,7 +37,7 @@ def test_a_slow_data_set_is_found_and_all_reports_are_written(tmp_path: Path) ->
     assert study.purpose is Purpose.MEASURE
     assert study.state is State.COMPLETE
     assert study.findings[0].code == "input-bound"
-    assert {"input", "optimizer"} <= {ceiling.name for ceiling in study.ceilings}
+    assert "input" in {ceiling.name for ceiling in study.ceilings}
     run = study.baseline[0]
     assert len(run.step_s) == 40
     assert run.excerpt is not None
@@ -129,6 +129,7 @@ def test_a_module_is_measured_and_compared_with_itself(
     for i, step_s in enumerate(run["step_s"]):
         assert sum(parts[i] for parts in run["phase_s"].values() if parts) == pytest.approx(step_s, rel=0.01)
     assert "Time per step" in done.stderr
+    assert "optimizer" in {ceiling["name"] for ceiling in study["ceilings"]}
     # On a busy machine steps differ by anything, within a run and between two: steps of known length stand in for them.
     run["step_s"] = [1e-3 + 1e-6 * (step % 7) for step in range(len(run["step_s"]))]
     (tmp_path / "a.json").write_text(json.dumps(study))
@@ -181,8 +182,8 @@ def test_words_that_name_no_training_start_none(
 
 
 def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
-    place("plain.py", tmp_path)
-    with started("measure", "plain.py", "100000", cwd=tmp_path) as process:
+    place("by_hand.py", tmp_path)
+    with started("measure", "by_hand.py", "100000", cwd=tmp_path) as process:
         wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")), what="study.json")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=400)

@@ -84,14 +84,16 @@ def test_standard_input_is_given_to_every_run(tmp_path: Path) -> None:
     place("asks.py", tmp_path)
     done = hotlap("tune", "--budget", "20s", "--levers", "tf32", "--json", "-", "asks.py", cwd=tmp_path, stdin="400\n")
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["baseline"]) >= 1
+    baseline = json.loads(done.stdout)["baseline"]
+    assert baseline
+    assert all(run["step_s"] for run in baseline)
 
 
 def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    place("plain.py", tmp_path)
-    command = [sys.executable, "-m", "hotlap", "tune", "plain.py", "100000"]
+    place("by_hand.py", tmp_path)
+    command = [sys.executable, "-m", "hotlap", "tune", "by_hand.py", "100000"]
     scratch = tmp_path_factory.mktemp("scratch")
     environ = {**os.environ, "TMPDIR": str(scratch)}
     process = subprocess.Popen(
@@ -109,7 +111,7 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
     interrupted = load(path, Study)
     assert interrupted.state is State.INTERRUPTED
     assert interrupted.baseline
-    done = hotlap("tune", "--budget", "10s", "plain.py", "100000", cwd=tmp_path)
+    done = hotlap("tune", "--budget", "10s", "by_hand.py", "100000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "going on with the study" in done.stdout
     finished = load(path, Study)

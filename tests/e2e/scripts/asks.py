@@ -1,10 +1,10 @@
 import torch
-from torch import nn
 
 steps = int(input("How many steps? "))
-model = nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model = torch.nn.Linear(4, 1)
 for _ in range(steps):
-    optimizer.zero_grad()
+    model.zero_grad()
     model(torch.randn(8, 4)).mean().backward()
-    optimizer.step()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.sub_(0.1 * parameter.grad)

@@ -8,7 +8,7 @@ started = []
 
 
 def start():
-    started.append(subprocess.Popen([sys.executable, str(Path(__file__).with_name("plain.py")), *sys.argv[1:]]))
+    started.append(subprocess.Popen([sys.executable, str(Path(__file__).with_name("by_hand.py")), *sys.argv[1:]]))
 
 
 thread = threading.Thread(target=start)
