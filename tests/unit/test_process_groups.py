@@ -1,4 +1,4 @@
-"""Tests that make process groups, each file in a process of its own."""
+"""Tests that make process groups, in a process of their own."""
 
 import os
 import subprocess
@@ -11,14 +11,15 @@ import torch.distributed as dist
 from tests.ranks_as_threads import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
+FILES = ("test_emulated_link", "levers/test_data_parallel", "probe/watches/test_buckets")
 
 
 @pytest.mark.processes
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
-@pytest.mark.parametrize("path", ["test_emulated_link", "levers/test_data_parallel", "probe/watches/test_buckets"])
-def test_passes_by_itself(path: str) -> None:
+def test_they_pass_by_themselves() -> None:
+    paths = [f"tests/unit/{name}.py" for name in FILES]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"tests/unit/{path}.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *paths],
         env=os.environ | {VARIABLE: "1"},
         cwd=ROOT,
         capture_output=True,
