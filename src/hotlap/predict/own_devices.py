@@ -1,7 +1,9 @@
 """Devices of the user: a TOML file -> devices beside those of the catalogue."""
 
-import tomllib
 from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
 
 from hotlap.errors import UserError
 from hotlap.predict.catalogue import GIGA, USUAL_HZ, Device, Link
@@ -18,9 +20,17 @@ _RATES = {
 }  # fmt: skip
 _AS_THEY_ARE = {
     "family": "user", "kind": "gpu", "year": 0, "units": 0, "bf16": False, "pcie_generation": 4, "pcie_lanes": 16,
-    "peer_access": True, "power_w": 250.0,
+    "peer_access": True,
 }  # fmt: skip
-_OPTIONAL = {**dict.fromkeys(_RATES, 0.0), **_AS_THEY_ARE, "link": "", "source": "given by the user"}
+_Above0 = Annotated[float, msgspec.Meta(gt=0)]
+_FIELDS: list[Any] = [
+    *((key, _Above0) for key in _REQUIRED),
+    *((key, Annotated[float, msgspec.Meta(ge=0)], 0.0) for key in _RATES),
+    *((key, type(value), value) for key, value in _AS_THEY_ARE.items()),
+    ("power_w", _Above0, 250.0), ("link", Link | None, None), ("source", str, "given by the user"),
+]  # fmt: skip
+_Sheet = msgspec.defstruct("_Sheet", [("name", str), *_FIELDS], kw_only=True, forbid_unknown_fields=True)
+_File = msgspec.defstruct("_File", [("device", Annotated[list[_Sheet], msgspec.Meta(min_length=1)])])  # type: ignore[valid-type]
 
 
 def load(path: Path) -> tuple[Device, ...]:
@@ -30,38 +40,18 @@ def load(path: Path) -> tuple[Device, ...]:
         UserError: the file cannot be read, or a table lacks a figure or has one that hotlap does not know.
     """
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("device", [])
+        sheets: Any = msgspec.toml.decode(path.read_bytes(), type=_File)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not TOML: {error}.") from None
-    if not isinstance(tables, list) or not tables:
-        raise UserError(f"{path} holds no [[device]] table.")
-    return tuple(_own(table, where=f"{path}, device {index + 1}") for index, table in enumerate(tables))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        known = ", ".join(_Sheet.__struct_fields__)
+        raise UserError(f"{path}: {error}. It must hold [[device]] tables; their keys: {known}.") from None
+    return tuple(_own(msgspec.structs.asdict(sheet)) for sheet in sheets.device)
 
 
-def _own(table: object, *, where: str) -> Device:
-    if not isinstance(table, dict):
-        raise UserError(f"{where}: not a table.")
-    required = ("name", *_REQUIRED)
-    if missing := [key for key in required if key not in table]:
-        raise UserError(f"{where}: {', '.join(missing)} missing.")
-    if unknown := [key for key in table if key not in required and key not in _OPTIONAL]:
-        raise UserError(f"{where}: {', '.join(unknown)} not known. Known: {', '.join((*required, *_OPTIONAL))}.")
-    values = {**_OPTIONAL, **table}
-    for key, value in values.items():
-        expected = str if key == "name" or isinstance(_OPTIONAL.get(key), str) else (int, float)
-        if not isinstance(value, expected):
-            raise UserError(f"{where}: {key} = {value!r} is not a {'text' if expected is str else 'number'}.")
-    if not all(values[key] > 0 for key in (*_REQUIRED, "power_w")):
-        raise UserError(f"{where}: fp32_tflops, bandwidth_gbs, memory_gb and power_w must be above 0.")
-    try:
-        link = Link(values["link"]) if values["link"] else None
-    except ValueError:
-        raise UserError(f"{where}: link must be one of {', '.join(Link)}.") from None
-    fields = {field: values[key] * unit for key, (field, unit) in {**_REQUIRED, **_RATES}.items()}
+def _own(given: dict[str, Any]) -> Device:
+    fields = {field: given.pop(key) * unit for key, (field, unit) in {**_REQUIRED, **_RATES}.items()}
     fields["fp64"] = fields["fp64"] or fields["fp32"] / 32
     fields["fp16"] = max(fields["fp16"], fields["fp32"])
-    values["units"] = values["units"] or max(1, round(fields["fp32"] / (2 * LANES * USUAL_HZ)))
-    rest = {key: values[key] for key in ("name", *_AS_THEY_ARE)}
-    return Device(**fields, **rest, link=link, sources=(values["source"],))
+    given["units"] = given["units"] or max(1, round(fields["fp32"] / (2 * LANES * USUAL_HZ)))
+    return Device(**fields, sources=(given.pop("source"),), **given)

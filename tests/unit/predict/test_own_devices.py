@@ -27,18 +27,19 @@ def test_a_user_adds_a_device(tmp_path: Path) -> None:
     found = resolve("dream 1", extra=extra).device
     assert isinstance(found, Device)
     assert (found.fp32, found.bandwidth, found.link) == (100e12, 2000e9, Link.NVSWITCH)
+    assert found.units == 260, "multiprocessors of 128 lanes at 1.5 GHz"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds no"),
-        ("[[device]]\nname = 'x'\n", "fp32_tflops, bandwidth_gbs, memory_gb missing"),
-        (OWN + "speed = 3\n", "speed not known"),
-        (OWN.replace("= 100\n", "= 'fast'\n"), "not a number"),
-        (OWN.replace("= 100\n", "= -1\n"), "above 0"),
-        (OWN.replace("nvswitch", "string"), "link must be one of"),
-        ("[[device", "is not TOML"),
+        ("", "missing required field `device`"),
+        ("[[device]]\nname = 'x'\n", "missing required field `fp32_tflops`"),
+        (OWN + "speed = 3\n", "unknown field `speed`"),
+        (OWN.replace("= 100\n", "= 'fast'\n"), "Expected `float`, got `str`"),
+        (OWN.replace("= 100\n", "= -1\n"), "Expected `float` > 0"),
+        (OWN.replace("nvswitch", "string"), "Invalid enum value 'string'"),
+        ("[[device", "devices.toml: "),
     ],
 )
 def test_a_wrong_device_file_is_refused_with_the_reason(tmp_path: Path, text: str, said: str) -> None:
