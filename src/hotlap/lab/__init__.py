@@ -1,4 +1,4 @@
-"""The founding experiments as commands, one file each: what they ask, and which options each of them takes."""
+"""The founding experiments as commands, one file each: its docstring says what it asks, `TAKES` its options."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hotlap
 from hotlap import machine
@@ -41,23 +41,33 @@ class Settings:
         return self.budget_s or (quick_s if self.quick else usual_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Experiment:
-    """One founding document as something that can be run."""
+    """One founding document as something that can be run: the file of its name."""
 
     name: str
-    asks: str
-    """In one line: the question that it answers."""
-    takes: tuple[str, ...] = ("gpu", "budget", "html")
-    """Options beside --quick and --json that change something here, and "script": one of the user's."""
+
+    @property
+    def file(self) -> Any:
+        """With `run(settings, doing) -> Result`, and `TAKES`."""
+        return import_module(f"hotlap.lab.{self.name.replace('-', '_')}")
+
+    @property
+    def asks(self) -> str:
+        """In one line: the question that it answers."""
+        return str(self.file.__doc__).partition(": ")[2]
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Options beside --quick and --json that change something here, and "script": one of the user's."""
+        found: tuple[str, ...] = self.file.TAKES
+        return found
 
     def run(self, settings: Settings, doing: Doing) -> "Result":
         """Do it: minutes, or some seconds with `settings.quick`."""
         begun, created = time.monotonic(), datetime.now(UTC)
-        module = import_module(f"hotlap.lab.{self.name.replace('-', '_')}")
-        found: Result = module.run(settings, doing)
         return replace(
-            found,
+            self.file.run(settings, doing),
             name=self.name,
             asks=self.asks,
             quick=settings.quick,
@@ -68,40 +78,9 @@ class Experiment:
         )
 
 
-EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(
-        name="transfer",
-        asks="from which size on does a matrix product gain by a GPU, copies counted?",
-        takes=("gpu",),
-    ),
-    Experiment(
-        name="launch-floor",
-        asks="what does a call cost before it computes anything, and which model lies below that?",
-        takes=("gpu",),
-    ),
-    Experiment(
-        name="pinning",
-        asks="MNIST in five epochs: what do workers and pinned memory bring, and what do they cost?",
-        takes=("data", "budget", "html"),
-    ),
-    Experiment(
-        name="devices",
-        asks="MNIST in ten epochs: from which model size on does a GPU pay?",
-        takes=("gpu", "data"),
-    ),
-    Experiment(name="lorenz", asks="a neural ODE of the Lorenz system: how long does an iteration take and with what?"),
-    Experiment(name="transformer", asks="why do the cores stay at 60%, what helps here, what would other GPUs do?"),
-    Experiment(
-        name="link",
-        asks="what would a slower link between machines cost a training by several processes?",
-        takes=(),
-    ),
-    Experiment(
-        name="checklist",
-        asks="which of the usual recommendations helps my script, and by how much?",
-        takes=("gpu", "budget", "html", "script"),
-    ),
-)
+EXPERIMENTS: tuple[Experiment, ...] = tuple(map(Experiment, (
+    "transfer", "launch-floor", "pinning", "devices", "lorenz", "transformer", "link", "checklist",
+)))  # fmt: skip
 
 
 def by_name(name: str) -> Experiment:

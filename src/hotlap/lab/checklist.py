@@ -1,4 +1,4 @@
-"""checklist (F1): which of the usual recommendations helps this script, and by how much?"""
+"""checklist (F1): which of the usual recommendations helps my script, and by how much?"""
 
 import os
 from contextlib import suppress
@@ -13,6 +13,8 @@ from hotlap.lab.studies import of_user
 from hotlap.machine.checkup import checkup
 from hotlap.record import Checkup, Prediction, Study, Trial, Verdict
 from hotlap.units import duration
+
+TAKES = ("gpu", "budget", "html", "script")
 
 BUDGET_S, QUICK_BUDGET_S = 180.0, 15.0
 

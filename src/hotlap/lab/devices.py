@@ -10,6 +10,8 @@ from hotlap.lab.result import Cell, Quantity, Result, Table, ahead_from
 from hotlap.lab.studies import BATCH_SIZE, MNIST_ITEMS, Bench, mnist, of_lab
 from hotlap.machine.figures import median_interval
 
+TAKES = ("gpu", "data")
+
 NUM_EPOCHS = 10
 NUM_STEPS = NUM_EPOCHS * -(-MNIST_ITEMS // BATCH_SIZE)
 HIDDEN = (32, 128, 512, 2048, 8192)

@@ -4,6 +4,8 @@ from hotlap.lab import Doing, Settings, products
 from hotlap.lab.products import Products, Shape
 from hotlap.lab.result import Result
 
+TAKES = ("gpu",)
+
 # The question's two, a layer of its network and a square one, among squares.
 SHAPES: tuple[Shape, ...] = (
     *((1, 1, 1), (16, 16, 1), (100, 3, 1), (64, 64, 1), (100, 100, 1)),

@@ -13,6 +13,8 @@ from hotlap.machine.in_child import measured
 from hotlap.record import Interval
 from hotlap.units import duration
 
+TAKES: tuple[str, ...] = ()
+
 SLOWEST = "1 Gbit/s"
 LINKS = ("none", SLOWEST, "10 Gbit/s", "100 Gbit/s", "PCIe 4.0 x8")
 """The base, and those of `scripts.emulated_link.SPEEDS`, in that order."""

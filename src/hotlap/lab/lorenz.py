@@ -11,6 +11,8 @@ from hotlap.predict import Workload
 from hotlap.record import Study
 from hotlap.units import duration
 
+TAKES = ("gpu", "budget", "html")
+
 NUM_ITERATIONS = 1000
 LEVERS = ("native-ode", "native-step", "fused-optimizer")
 BUDGET_S = 180.0

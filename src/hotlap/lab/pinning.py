@@ -10,6 +10,8 @@ from hotlap.machine.figures import median_interval
 from hotlap.record import Study
 from hotlap.tune.checking import Checked
 
+TAKES = ("data", "budget", "html")
+
 NUM_EPOCHS = 5
 # So few that starting the workers of each epoch is what takes the time: the article's caveat.
 SMALL = 2_000

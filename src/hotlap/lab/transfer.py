@@ -6,6 +6,8 @@ from hotlap.lab import Doing, Settings, products
 from hotlap.lab.products import Products, Shape
 from hotlap.lab.result import Result
 
+TAKES = ("gpu",)
+
 # The article multiplies 200 x 200.
 SIDE = 200
 SHAPES: tuple[Shape, ...] = tuple((side, side, side) for side in (8, 32, 64, 128, SIDE, 256, 512, 1024, 2048))

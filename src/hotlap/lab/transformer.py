@@ -10,6 +10,8 @@ from hotlap.lab.studies import of_lab
 from hotlap.record import Study
 from hotlap.units import duration
 
+TAKES = ("gpu", "budget", "html")
+
 # The question gives the layers; batch and length are ours, so that a step takes about a second on a small machine.
 SIZES = {"layers": 32, "batch": 8, "length": 32, "vocabulary": 10_000}
 QUICK = {"layers": 1, "batch": 4, "length": 16, "vocabulary": 1_000}
