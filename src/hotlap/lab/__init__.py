@@ -66,8 +66,9 @@ class Experiment:
     def run(self, settings: Settings, doing: Doing) -> "Result":
         """Do it: minutes, or some seconds with `settings.quick`."""
         begun, created = time.monotonic(), datetime.now(UTC)
+        found: Result = self.file.run(settings, doing)
         return replace(
-            self.file.run(settings, doing),
+            found,
             name=self.name,
             asks=self.asks,
             quick=settings.quick,
