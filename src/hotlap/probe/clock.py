@@ -58,7 +58,7 @@ class Lap(record.Step):
     aside: Stretch | None = None
     """Of these, in a stretch without training; None if there was none."""
     losses: list[Any] = field(default_factory=list)
-    """Scalars that backward was called on: floats, or tensors that still live on a device."""
+    """Scalars that backward was called on (`probe.losses.Loss`)."""
 
 
 class Clock:

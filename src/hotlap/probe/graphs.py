@@ -31,6 +31,11 @@ class Graphs:
         self.capturing: _Captured | None = None
         """Nothing that is called now is carried out, and nothing must wait, or leave work of ours in the graph."""
 
+    @property
+    def seen(self) -> bool:
+        """There is one, which may write what the script holds at any replay."""
+        return bool(self._known)
+
     def install(self, patch: Patch) -> None:
         """Follow captures and replays."""
         guard, what = self._session.guard, "graphs of the device"
@@ -69,7 +74,7 @@ class Graphs:
         # Its parts cannot be told apart.
         session.clock.note((phases.FORWARD, begin, session.clock.now()))
         for roots in captured.roots:
-            session.script.note_losses(roots)
+            session.losses.went_backward(roots)
         end = session.clock.now()
         for optimizer in captured.optimizers:
             session.clock.note((phases.STEP, end, end))

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from torch.compiler import is_compiling
+
 from hotlap.probe import unseen
 
 Function = Callable[..., Any]
@@ -72,7 +74,7 @@ class Guard:
         def guarded(*args: Any, **kwargs: Any) -> Any:
             nonlocal wrapper
             # First: within a compiled function there must be nothing that Dynamo cannot trace.
-            if unseen.is_compiling() or wrapper is function:
+            if (unseen.compiles and is_compiling()) or wrapper is function:
                 return function(*args, **kwargs)
             call = _Call()
             calls.open.append(call)

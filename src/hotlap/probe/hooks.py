@@ -8,21 +8,34 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.compiler import is_compiling
 from torch.optim import optimizer as optimizer_module
 from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
-from hotlap.probe import clock as phases
 from hotlap.probe import collectives, device, seeds, unseen
+from hotlap.probe.clock import (
+    BACKWARD,
+    DRAW,
+    FORWARD,
+    INPUT,
+    LOOK,
+    MOST_UNREAD,
+    OPTIMIZER,
+    OTHER,
+    SAMPLES,
+    STEP,
+    TRAIN,
+    Clock,
+)
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import Phase
 from hotlap.record.progress import REACHED
 
 # As the words of the progress have them.
-_INPUT, _FORWARD, _BACKWARD, _OPTIMIZER = (
-    1 + phase for phase in (phases.INPUT, phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER)
-)
+_INPUT, _FORWARD, _BACKWARD, _OPTIMIZER = (1 + phase for phase in (INPUT, FORWARD, BACKWARD, OPTIMIZER))
 
 
 def install(session: Session, patch: Patch) -> None:
@@ -59,14 +72,18 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
         # Within a backward pass it is a recomputation (checkpointing), a part of that, as on a device, where another
         # thread makes it. While a batch is drawn it is a transform of the data set (torchvision's are modules).
-        if unseen.is_compiling() or session.in_forward or session.in_backward or get_ident() != thread.id:
-            return call(self, *args, **kwargs)
-        if clock.where == phases.DRAW:
+        if (
+            (unseen.compiles and is_compiling())
+            or session.in_forward
+            or session.in_backward
+            or get_ident() != thread.id
+            or clock.where == DRAW
+        ):
             return call(self, *args, **kwargs)
         session.in_forward = True
         words[REACHED] = _FORWARD
         before = clock.where
-        clock.where = what = phases.TRAIN if self.training and is_grad_enabled() else phases.LOOK
+        clock.where = what = TRAIN if self.training and is_grad_enabled() else LOOK
         begin = now()
         try:
             result = call(self, *args, **kwargs)
@@ -93,13 +110,17 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             # First, here and below: inside a compiled function there must be nothing that Dynamo cannot trace.
-            if unseen.is_compiling() or session.in_backward or not thread.trains():
+            if (
+                (unseen.compiles and is_compiling())
+                or session.in_backward
+                or (get_ident() != thread.sure and not thread.trains())
+            ):
                 return function(*args, **kwargs)
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             session.in_backward = True
             words[REACHED] = _BACKWARD
             stop_listening = listen(roots) if books.hidden else None
-            before, clock.where = clock.where, phases.BACKWARD
+            before, clock.where = clock.where, BACKWARD
             begin = now()
             try:
                 result = function(*args, **kwargs)
@@ -107,7 +128,7 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
                 if stop_listening is not None:
                     heard()
                     stop_listening()
-                note((phases.BACKWARD, begin, now()))
+                note((BACKWARD, begin, now()))
                 clock.where = before
                 session.in_backward = False
             session.backward_made(roots if losses else None)
@@ -128,7 +149,7 @@ StepHook = Callable[[torch.optim.Optimizer, Any, Any], tuple[Any, Any] | None]
 _CLOSURES = (FunctionType, MethodType, functools.partial)
 
 
-def _with_own_time(clock: phases.Clock, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def _with_own_time(clock: Clock, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Arguments of an optimizer's step -> the same with the time of a closure kept apart: Lightning's holds the whole
     training step of the script. What is a forward or backward pass in it is told as such."""
 
@@ -138,12 +159,12 @@ def _with_own_time(clock: phases.Clock, args: Any, kwargs: Any) -> tuple[Any, An
 
         @functools.wraps(value, updated=())
         def closure(*given: Any, **named: Any) -> Any:
-            before, clock.where = clock.where, phases.OTHER
+            before, clock.where = clock.where, OTHER
             begin = clock.now()
             try:
                 return value(*given, **named)
             finally:
-                clock.note((phases.OTHER, begin, clock.now()))
+                clock.note((OTHER, begin, clock.now()))
                 clock.where = before
 
         return closure
@@ -151,29 +172,26 @@ def _with_own_time(clock: phases.Clock, args: Any, kwargs: Any) -> tuple[Any, An
     return (args[0], *map(timed, args[1:])), {name: timed(value) for name, value in kwargs.items()}
 
 
-def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, StepHook]:  # noqa: C901 - calls cost
+def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, StepHook]:
     """Before and after an optimizer's step; of nested ones (an optimizer that wraps another) only the outermost counts.
 
     Names of a function around them, not attributes of an object: this runs in every step, and those are read faster.
     """
     clock, marker, evidence, words = session.clock, session.marker, session.plan.evidence, session.words
     now, note = clock.now, clock.note
-    depth, outermost, where, begin = 0, 0, phases.OTHER, 0.0
+    outermost: int | None = None
+    where, begin = OTHER, 0.0
 
     def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        nonlocal depth, outermost, where, begin
-        if get_ident() != thread.id:
-            return None
-        if id(optimizer) == outermost:
-            depth = 0  # its last step ended in an exception
-        depth += 1
-        if depth > 1:
+        nonlocal outermost, where, begin
+        # One that is outermost already: its last step ended in an exception, or torch has wrapped it twice.
+        if get_ident() != thread.id or (outermost is not None and outermost != id(optimizer)):
             return None
         outermost = id(optimizer)
         words[REACHED] = _OPTIMIZER
-        if clock.where != phases.STEP:  # it is where a step ended in an exception, or where torch has wrapped one twice
+        if clock.where != STEP:
             where = clock.where
-        clock.where = phases.STEP
+        clock.where = STEP
         given = None
         if evidence or kwargs or len(args) > 1:
             closure = any(map(callable, (*args[1:], *kwargs.values())))  # `step(None)` is how accelerate calls it
@@ -183,21 +201,19 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
         return given
 
     def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        nonlocal depth
-        if get_ident() != thread.id or not depth:
+        nonlocal outermost
+        if outermost != id(optimizer) or get_ident() != thread.id:
             return
-        depth -= 1
-        if not depth:
-            end = now()
-            note((phases.STEP, begin, end))
-            clock.where = where
-            if marker.only == id(optimizer) and not evidence:
-                # As `update_made` has it, one call sooner.
-                session.updates_made += 1
-                marker.backwards = 0
-                session.boundary(end)
-            else:
-                session.update_made(optimizer, end)
+        end = now()
+        note((STEP, begin, end))
+        clock.where, outermost = where, None
+        if marker.only == id(optimizer) and not evidence:
+            # As `update_made` has it, one call sooner.
+            session.updates_made += 1
+            marker.backwards = 0
+            session.boundary(end)
+        else:
+            session.update_made(optimizer, end)
 
     return before, after
 
@@ -213,14 +229,14 @@ def _hook_optimizers(session: Session, patch: Patch, thread: TrainingThread) -> 
 
     @functools.wraps(zero_grad)
     def timed_zero_grad(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if unseen.is_compiling() or get_ident() != thread.id:
+        if (unseen.compiles and is_compiling()) or get_ident() != thread.id:
             return zero_grad(self, *args, **kwargs)
-        before, clock.where = clock.where, phases.OPTIMIZER
+        before, clock.where = clock.where, OPTIMIZER
         begin = now()
         try:
             return zero_grad(self, *args, **kwargs)
         finally:
-            note((phases.OPTIMIZER, begin, now()))
+            note((OPTIMIZER, begin, now()))
             clock.where = before
 
     patch.set(torch.optim.Optimizer, "zero_grad", timed_zero_grad)
@@ -262,8 +278,8 @@ def _hook_scaler(session: Session, patch: Patch) -> None:
     @functools.wraps(scale)
     def noted_scale(self: Any, outputs: Any) -> Any:
         scaled = scale(self, outputs)
-        if not unseen.is_compiling() and get_ident() == session.thread.id:
-            session.script.loss_scaled(outputs, scaled)
+        if not (unseen.compiles and is_compiling()) and get_ident() == session.thread.id:
+            session.losses.scaled(outputs, scaled)
         return scaled
 
     @functools.wraps(scaler_step)
@@ -291,17 +307,19 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
         if get_ident() != thread.id:
             return next_batch(self)
         words[REACHED] = _INPUT
-        before, clock.where = clock.where, phases.DRAW
+        before, clock.where = clock.where, DRAW
         begin = now()
         try:
             batch = replay(self) if script.replaying else next_batch(self)
         finally:
-            note((phases.DRAW, begin, now()))
+            note((DRAW, begin, now()))
             clock.where = before
-        count = script.count_samples(batch)
+        # Nearly all batches are such; to look closer takes three calls more.
+        plain = type(batch) is list and batch and type(batch[0]) is Tensor and batch[0].ndim
+        count = batch[0].size(0) if plain else script.count_samples(batch)
         if count is not None:
-            note((phases.SAMPLES, count, None))
-        if len(tape) > phases.MOST_UNREAD:
+            note((SAMPLES, count, None))
+        if len(tape) > MOST_UNREAD:
             session.shorten()
         if script.attentive:
             script.batch_drawn(self, batch)
@@ -311,7 +329,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     def __iter__(self: "DataLoader[Any]") -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
             return start(self)
-        clock.enter(phases.DRAW)
+        clock.enter(DRAW)
         try:
             iterator = start(self)
         finally:
@@ -359,7 +377,7 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
         if session.in_forward or get_ident() != thread.id:
             return run()
         session.in_forward = True
-        session.clock.enter(phases.FORWARD)
+        session.clock.enter(FORWARD)
         try:
             result = run()
         finally:

@@ -9,6 +9,7 @@ from hotlap.probe import clock as phases
 from hotlap.probe.aside import Stretch, validations
 from hotlap.probe.clock import PHASES
 from hotlap.probe.evidence import learning_rates, rng_digest, settings_digest
+from hotlap.probe.losses import Loss, known, value
 from hotlap.record import Number, Phase, as_number
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _MAX_FIRST_STEPS = 2000
 
 
 class Row(NamedTuple):
-    """One recorded step; `losses` may still live on a device."""
+    """One recorded step."""
 
     spent: list[float]
     """Seconds by phase."""
@@ -28,7 +29,7 @@ class Row(NamedTuple):
     arm: int
     block: int
     step_index: int
-    losses: list[torch.Tensor | float]
+    losses: list[Loss]
     num_samples: int | None
     num_updates: int
     epoch_started: bool
@@ -128,11 +129,10 @@ def _phases(rows: list[Row], measured: frozenset[int]) -> dict[Phase, tuple[floa
     }
 
 
-def _total(losses: list[torch.Tensor | float]) -> Number:
-    """Sum of the scalars of one step, in float64; None without one."""
-    if not losses:
-        return None
+def _total(losses: list[Loss]) -> Number:
+    """Sum of the scalars of one step, in float64; None without one, or where one is not known any more."""
+    losses = known(losses)
     try:
-        return as_number(sum(float(loss) for loss in losses))
+        return as_number(sum(map(value, losses))) if losses else None
     except RuntimeError:  # the device has failed, and gives nothing back: all else is worth keeping
         return None

@@ -1,6 +1,5 @@
 """What the script calls beside its steps, as the hooks report it: modules, loaders, batches, optimizers, groups."""
 
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,8 @@ if TYPE_CHECKING:
 # Which loaders serve training, and what the forward passes are, is known after so many steps.
 LOADERS_SEEN_BY = 50
 
-_SEVERAL = (tuple, list)
-_NOTHING = object()
-
 # What the hooks call, and what a record lacks where that has failed.
 _REPORTS = {
-    "note_losses": "the losses",
-    "loss_scaled": "the losses before they are scaled",
     "forward_made": "what modules are called with",
     "optimizer_constructed": "the optimizers",
     "update_begins": "the updates of optimizers",
@@ -58,8 +52,6 @@ class ScriptCalls:
         self.updates = Updates()
         self._batches, self._inputs = Digest(), Digest()
         self._drawn_from: list[int | None] = []
-        self._scaled: tuple[Callable[[], Any], Any] = (lambda: _NOTHING), None
-        """What a GradScaler made last, if it is still there, and of which loss."""
         # What the gate compares must be there, or fail.
         off = session.stop if self._evidence else None
         for name, what in _REPORTS.items():
@@ -81,21 +73,6 @@ class ScriptCalls:
             session.own(lambda: self._inputs.add((args, kwargs)))
         for told in self.on_forward:
             told(module, args, kwargs, result)
-
-    def note_losses(self, tensors: Any) -> None:
-        """Scalars that a backward pass started from."""
-        for root in tensors if isinstance(tensors, _SEVERAL) else (tensors,):
-            scaled, loss = self._scaled
-            tensor = loss if scaled() is root else root
-            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
-                # On the CPU reading costs nothing; on a device it would wait, so the value is read after the window.
-                value = tensor.item() if tensor.is_cpu else tensor.detach().clone()
-                self._session.clock.note((phases.LOSS, value, None))
-
-    def loss_scaled(self, loss: Any, scaled: Any) -> None:
-        """A GradScaler has multiplied it, so that its gradients are no zeros in float16."""
-        if isinstance(loss, torch.Tensor) and isinstance(scaled, torch.Tensor):
-            self._scaled = weakref.ref(scaled), loss.detach()
 
     def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer was made."""

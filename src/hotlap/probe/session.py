@@ -26,6 +26,7 @@ from hotlap.probe.facts import Facts
 from hotlap.probe.graphs import Graphs
 from hotlap.probe.guard import Guard
 from hotlap.probe.ledger import Ledger, Row
+from hotlap.probe.losses import Losses
 from hotlap.probe.planned import planned_steps
 from hotlap.probe.printed import Printed
 from hotlap.probe.schedule import Schedule
@@ -79,6 +80,7 @@ class Session:
         self.windows = Windows(plan.watches, self.guard, patience_s=plan.enough_s)
         self.states, self.printed = States(plan.steps), Printed()
         self.script = ScriptCalls(self)
+        self.losses = Losses(self)
         self.in_forward = self.in_backward = self.hears_solves = False
         self.updates_made = self.skipped_updates = 0
         self.steps = 0
@@ -130,7 +132,7 @@ class Session:
             return
         self._went_backward = True
         if tensors is not None:
-            self.script.note_losses(tensors)
+            self.losses.went_backward(tensors)
         marker = self.marker
         if marker.only is not None and marker.backwards < MAX_ACCUMULATION:
             marker.backwards += 1

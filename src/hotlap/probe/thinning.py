@@ -14,7 +14,7 @@ import heapq
 import os
 import random
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 
@@ -22,6 +22,7 @@ from hotlap import accelerator
 from hotlap.probe import aside
 from hotlap.probe.clock import PHASES
 from hotlap.probe.ledger import Row, without
+from hotlap.probe.losses import OnDevice, known, value
 from hotlap.probe.sketch import Sketch
 from hotlap.record import LongRun, Outlier, Stretch, as_number
 
@@ -101,9 +102,10 @@ class Thinning:
 
     def _fetch(self, chunk: list[Row]) -> None:
         """Losses on a device are fetched while the next chunk fills, so that nobody waits for them."""
-        on_device = [loss.detach().reshape(()) for row in chunk for loss in row.losses if _on_device(loss)]
+        chunk = [row._replace(losses=known(row.losses)) for row in chunk]
+        on_device = [loss.tensor.reshape(()) for row in chunk for loss in row.losses if isinstance(loss, OnDevice)]
         if len({(loss.device, loss.dtype) for loss in on_device}) != 1:
-            self._fold([row._replace(losses=[float(loss) for loss in row.losses]) for row in chunk])
+            self._fold([row._replace(losses=[*map(value, row.losses)]) for row in chunk])
             return
         stacked = torch.stack(on_device)
         # Into pinned memory: to any other the host waits until all work before it is done.
@@ -123,7 +125,7 @@ class Thinning:
         values = iter(fetched.tolist())
         self._fold(
             [
-                row._replace(losses=[next(values) if _on_device(loss) else float(loss) for loss in row.losses])
+                row._replace(losses=[next(values) if isinstance(loss, OnDevice) else loss for loss in row.losses])
                 for row in chunk
             ]
         )
@@ -156,10 +158,6 @@ def _outlier(row: Row, usual: Sequence[float]) -> Outlier:
     excess = [spent - mean for spent, mean in zip(row.spent, usual, strict=True)]
     worst = max(range(len(excess)), key=excess.__getitem__)
     return Outlier(step=row.step_index, step_s=sum(row.spent), phase=PHASES[worst], excess_s=excess[worst])
-
-
-def _on_device(loss: torch.Tensor | float) -> TypeGuard[torch.Tensor]:
-    return isinstance(loss, torch.Tensor) and accelerator.on_device(loss)
 
 
 class _Sample:
@@ -237,7 +235,7 @@ class _Part:
                 step_s += spent
         self.sketch.add(step_s)
         if row.losses:
-            loss = float(sum(row.losses))
+            loss = sum(map(value, row.losses))
             if abs(loss) < float("inf"):
                 self.loss += loss
                 self.num_losses += 1

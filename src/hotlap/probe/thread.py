@@ -12,8 +12,8 @@ class TrainingThread:
     def __init__(self) -> None:
         self.id = main_thread().ident
         """As `threading.get_ident` answers in it; None: no thread, until one goes backward."""
-        self.sure = False
-        """A backward pass was seen."""
+        self.sure: int | None = None
+        """The same, once it was seen to go backward."""
         self.others: set[int] = set()
         """Threads that went backward as well while this one was alive."""
         self._thread: Thread | None = None
@@ -22,19 +22,20 @@ class TrainingThread:
     def trains(self) -> bool:
         """A backward pass begins in the thread that asks: is it the one that trains?"""
         here = get_ident()
+        if here == self.sure:
+            return True
         if self._over:
             return False
-        if self.sure and here == self.id:
-            return True
-        if self.sure and self._thread is not None and self._thread.is_alive():
+        if self.sure is not None and self._thread is not None and self._thread.is_alive():
             self.others.add(here)
             return False
-        self.id, self.sure, self._thread = here, True, current_thread()
+        self.id = self.sure = here
+        self._thread = current_thread()
         return True
 
     def retire(self) -> None:
         """From now on none does: all hooks pass over every thread."""
-        self.id, self._over = None, True
+        self.id, self.sure, self._over = None, None, True
 
     def note(self) -> str | None:
         """A sentence for the record where others train as well."""
@@ -47,4 +48,4 @@ class TrainingThread:
 
     def forget(self) -> None:
         """In a forked process: most are workers, whose calls of modules (transforms are such) are no training."""
-        self.id, self.sure = None, False
+        self.id = self.sure = None

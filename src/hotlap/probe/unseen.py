@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-import torch
-
 from hotlap.levers import Patch
 from hotlap.probe.imports import after_import
 
@@ -21,19 +19,19 @@ from hotlap.probe.imports import after_import
 _PROBES = ("hotlap.probe.", "hotlap.record.", "hotlap.levers.")
 
 
-# Hooks ask it first of all, for within a compiled function there must be nothing that Dynamo cannot trace. torch's own
-# answer takes two Python calls, and the hook of a module asks at each layer; `bool()` is the same answer in a fifth of
-# the time, for as long as nobody compiles anything.
-is_compiling: Callable[[], bool] = torch.compiler.is_compiling
+# Hooks ask first of all whether they are being compiled, for within a compiled function there must be nothing that
+# Dynamo cannot trace. torch's answer takes two Python calls, and one of them is called at each layer: they ask only
+# once the script has asked Dynamo for something compiled, where that is known.
+compiles = True
 
 
 _give_way: list[Callable[[], None]] = []
 
 
 def until_compiled(patch: Patch) -> None:
-    """`is_compiling` answers cheaply until the script asks Dynamo for something compiled."""
-    global is_compiling  # noqa: PLW0603 - a global name is what the hooks read fastest, and what Dynamo traces
-    is_compiling = bool
+    """`compiles` is False until the script asks Dynamo for something compiled."""
+    global compiles  # noqa: PLW0603 - a global name is what the hooks read fastest, and what Dynamo traces
+    compiles = False
     _give_way.clear()
     after_import("torch._dynamo.eval_frame", lambda: _before_compiling(patch))
 
@@ -53,21 +51,21 @@ def _before_compiling(patch: Patch) -> None:
     try:
         from torch._dynamo.eval_frame import OptimizeContext
     except ImportError:
-        _ask_torch()
+        _compiles()
         return
     construct = OptimizeContext.__init__
 
     @functools.wraps(construct)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
-        _ask_torch()
+        _compiles()
         construct(self, *args, **kwargs)
 
     patch.set(OptimizeContext, "__init__", __init__)
 
 
-def _ask_torch() -> None:
-    global is_compiling  # noqa: PLW0603 - a global name is what the hooks read fastest, and what Dynamo traces
-    is_compiling = torch.compiler.is_compiling
+def _compiles() -> None:
+    global compiles  # noqa: PLW0603 - as above
+    compiles = True
     while _give_way:
         _give_way.pop()()
 

@@ -23,11 +23,11 @@ class Ticks:
 
 
 class Hooked:
-    def __init__(self, on_device: Callable[[torch.Tensor], bool]) -> None:
+    def __init__(self, on_host: Callable[[torch.Tensor], bool]) -> None:
         self.clock = Clock(Ticks())
         self.patch = Patch()
         self.here = True
-        device.hook(self.clock, self.patch, trains_here=lambda: self.here, on_device=on_device)
+        device.hook(self.clock, self.patch, trains_here=lambda: self.here, on_host=on_host)
 
     def phases(self, work: Callable[[], object]) -> set[Phase]:
         """What `work` was spent on, besides OTHER."""
@@ -40,14 +40,14 @@ class Hooked:
 @pytest.fixture
 def hooked() -> Iterator[Hooked]:
     """Doubles are on the device."""
-    found = Hooked(lambda tensor: tensor.dtype is torch.float64)
+    found = Hooked(lambda tensor: tensor.dtype is not torch.float64)
     yield found
     found.patch.undo()
 
 
 @pytest.fixture
 def with_meta() -> Iterator[Hooked]:
-    found = Hooked(lambda tensor: tensor.is_meta)
+    found = Hooked(lambda tensor: not tensor.is_meta)
     yield found
     found.patch.undo()
 
@@ -84,7 +84,7 @@ def test_other_threads_are_not_counted(hooked: Hooked) -> None:
 
 def test_undoing_it_restores_every_method() -> None:
     before = dict(vars(torch.Tensor)), dict(vars(torch.cuda))
-    hooked = Hooked(lambda tensor: tensor.is_meta)
+    hooked = Hooked(lambda tensor: not tensor.is_meta)
     assert dict(vars(torch.Tensor)) != before[0]
     hooked.patch.undo()
     assert (dict(vars(torch.Tensor)), dict(vars(torch.cuda))) == before

@@ -130,7 +130,7 @@ def test_two_optimizers_make_a_step_together(session: Session) -> None:
 
 
 def test_an_evaluation_of_hours_is_read_as_it_goes_on(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "MOST_UNREAD", 60)
+    monkeypatch.setattr(hooks, "MOST_UNREAD", 60)
     longest = 0
     for _ in loader(200):
         longest = max(longest, len(session.clock.tape))

@@ -1,0 +1,94 @@
+"""Losses: the scalars that backward passes start from, read when the window is over."""
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
+
+from hotlap.probe.clock import LOSS
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+_SEVERAL = (tuple, list)
+
+# Losses of one step that are looked at again: those of a GAN are three or four.
+_LAST = 4
+
+
+class OnDevice(NamedTuple):
+    """A loss that is not read yet: reading waits for the device."""
+
+    tensor: Tensor
+    version: int
+    """Of the tensor, when backward was called on it: each change in place adds one."""
+
+    def is_known(self) -> bool:
+        """Nobody has changed it since."""
+        return self.tensor._version == self.version
+
+
+Loss = float | OnDevice
+
+
+def value(loss: Loss) -> float:
+    """Once it is known; waits for the device.
+
+    Raises:
+        RuntimeError: the device has failed.
+    """
+    return float(loss.tensor if isinstance(loss, OnDevice) else loss)
+
+
+def known(losses: list[Loss]) -> list[Loss]:
+    """Of one step; none where one of them was changed before it was read."""
+    return losses if all(loss.is_known() for loss in losses if isinstance(loss, OnDevice)) else []
+
+
+class Losses:
+    """Notes them on the clock.
+
+    On a device each is left where it is, not copied: a copy is a launch, 16 us of the host beside an H200. It is copied
+    where it will not stay as it is: in a script that changes its losses in place (from the second one on), writes
+    them by graphs of the device, or has them within a larger tensor; and for the gate, which needs them all.
+    """
+
+    def __init__(self, session: "Session") -> None:
+        self._session, self._note = session, session.clock.note
+        self._copies = session.plan.evidence
+        self._last: deque[OnDevice] = deque(maxlen=_LAST)
+        self._scaled: tuple[Any, Any] | None = None
+        """What a GradScaler made last (weakly), and of which loss."""
+        # What the gate compares must be there, or fail.
+        off = session.stop if session.plan.evidence else None
+        self._others = session.guard(self._went_backward, "the losses", off=off)
+        self.scaled = session.guard(self._note_scaled, "the losses before they are scaled", off=off)
+
+    def _note_scaled(self, loss: Any, scaled: Any) -> None:
+        """`scaled` is what backward will be called on in place of `loss`."""
+        if isinstance(loss, Tensor) and isinstance(scaled, Tensor):
+            self._scaled = weakref.ref(scaled), loss.detach()
+
+    def went_backward(self, roots: Any) -> None:
+        """Scalars among what a backward pass started from."""
+        # Most are such. On the CPU reading costs nothing.
+        if type(roots) is Tensor and roots.is_cpu and not roots.ndim and self._scaled is None:
+            loss = roots.item()
+            if type(loss) is float:
+                self._note((LOSS, loss, None))
+        else:
+            self._others(roots)
+
+    def _went_backward(self, roots: Any) -> None:
+        for root in roots if isinstance(roots, _SEVERAL) else (roots,):
+            loss = root if self._scaled is None or self._scaled[0]() is not root else self._scaled[1]
+            if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
+                self._note((LOSS, loss.item() if loss.is_cpu else self._on_device(loss), None))
+
+    def _on_device(self, loss: Tensor) -> OnDevice:
+        self._copies = self._copies or self._session.graphs.seen or not all(one.is_known() for one in self._last)
+        stays = loss.detach().clone() if self._copies or loss._is_view() else loss.detach()
+        found = OnDevice(stays, stays._version)
+        self._last.append(found)
+        return found
