@@ -101,8 +101,7 @@ def compatible(found: Iterable[Candidate]) -> list[Candidate]:
 
 def excludes(one: Candidate, names: Sequence[str]) -> str | None:
     """Of these levers the one beside which this one is not accepted; None where there is none."""
-    found = (name if name in names else alternative(name, names) for name in one.names)
-    return next((name for name in found if name is not None), None)
+    return next(filter(None, (alternative(name, names) for name in one.names)), None)
 
 
 def stacked(members: Sequence[Candidate]) -> Candidate:
@@ -142,10 +141,9 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
 
 
 def alternative(name: str, taken: Iterable[str]) -> str | None:
-    """A lever of those taken that excludes the one of this name; None where there is none."""
-    return next(
-        (other for other in taken if other != name and any({name, other} <= set(group) for group in ALTERNATIVES)), None
-    )
+    """Of the levers taken the first that excludes the one of this name, be it itself; None where none does."""
+    groups = ((name,), *ALTERNATIVES)
+    return next((other for other in taken if any({name, other} <= set(group) for group in groups)), None)
 
 
 def grouped(open_: Sequence[Candidate], *, together: int, nodes: int) -> list[list[Candidate]]:
@@ -318,7 +316,7 @@ class Candidates:
         """What fits the script and the levers accepted so far."""
         profile, taken = self.profile(), _names(self.stack)
         for kind in levers.ALL:
-            if kind.name in taken or alternative(kind.name, taken) is not None or not self._wanted(kind.name):
+            if alternative(kind.name, taken) is not None or not self._wanted(kind.name):
                 continue
             for lever in kind.candidates(profile, self._machine):
                 if rejects(lever, profile, self._machine) is None:

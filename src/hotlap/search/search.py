@@ -94,7 +94,6 @@ class Search:
         self._use_the_rest()
 
     def _use_the_rest(self) -> None:
-        self._tell_gains_in_vain()
         while self._time_more():
             pass
         self._tell_gains_in_vain()
@@ -115,8 +114,8 @@ class Search:
     def _screen(self) -> bool:
         """Compare the next groups of what was not tried, where the gate and the end of the study fit as well."""
         waiting = [one for one in self._candidates.unjudged() if one.other_numbers]
-        waiting = [one for one in waiting if one.log_gain >= math.log(_WORTH_TEN_RUNS)]
-        return self._time_open(aside_s=max([0.0, *map(self._proof_s, waiting)]))
+        aside_s = [self._proof_s(one) for one in waiting if one.log_gain >= math.log(_WORTH_TEN_RUNS)]
+        return self._time_open(keep_s=self._end_s, aside_s=max(aside_s, default=0.0))
 
     def _time_more(self) -> bool:
         """Times alone, where what they may call for does not fit into the budget any more."""
@@ -132,9 +131,8 @@ class Search:
             self._time([[one] for one in again[: self._executor.nodes]], keep_s=keep_s)
         return bool(again)
 
-    def _time_open(self, *, keep_s: float | None = None, aside_s: float = 0.0, times_only: bool = False) -> bool:
+    def _time_open(self, *, keep_s: float, aside_s: float = 0.0, times_only: bool = False) -> bool:
         """One round; of each group as many as the budget affords side by side."""
-        keep_s = self._end_s if keep_s is None else keep_s
 
         def affords(group: Group) -> bool:
             return self._affords(group, keep_s=keep_s + aside_s, times_only=times_only)
@@ -162,18 +160,15 @@ class Search:
         alone = [stack for one in compared for stack in self._stacks([one], late=late)]
         # A gain was afforded before its heats: they may have taken longer.
         keep_s = self._end_s if late else 0.0
-        for wanted in (stacks, alone):
-            affordable = [one for one in wanted if self._affords([one], keep_s=keep_s)]
-            if affordable:
-                # Halves of a stack in their order: what clashes with a better lever comes after it.
-                first = {one.other_numbers: one for one in reversed(affordable)}
-                best = max(first.values(), key=lambda one: one.log_gain / self._proof_s(one))
-                if self._is_compared(best):
-                    self._judge(best)
-                else:
-                    self._time([[best]], keep_s=keep_s)
-                return True
-        return False
+        affordable = ([one for one in wanted if self._affords([one], keep_s=keep_s)] for wanted in (stacks, alone))
+        # Halves of a stack in their order: what clashes with a better lever comes after it.
+        first = {one.other_numbers: one for one in reversed(next(filter(None, affordable), []))}
+        best = max(first.values(), key=lambda one: one.log_gain / self._proof_s(one), default=None)
+        if best is not None and self._is_compared(best):
+            self._judge(best)
+        elif best is not None:
+            self._time([[best]], keep_s=keep_s)
+        return best is not None
 
     def _stacks(self, found: Group, *, late: bool) -> Iterator[Candidate]:
         """What can be compared and judged as one. Levers with other numbers are judged apart from the others, which the
@@ -262,10 +257,9 @@ class Search:
 
     # Doing it
 
-    def _time(self, groups: Sequence[Group], *, keep_s: float | None = None) -> None:
+    def _time(self, groups: Sequence[Group], *, keep_s: float) -> None:
         """Compare within each group, and the groups at the same time where there are nodes for them."""
         self._log.doing(f"trying {', '.join(one.title for group in groups for one in group)}")
-        keep_s = self._end_s if keep_s is None else keep_s
         comparisons = [
             Comparison(
                 effects=[Effect(Arm(levers=one.specs)) for one in group],
@@ -297,6 +291,9 @@ class Search:
         kind = "screening" if gained else "lever"
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
         why = reasons.GAINED if gained else reasons.why_not_judged(effect, late)
+        if one.trial is not None and one.trial.seen and not gained:  # with less below it
+            taken = ", ".join(str(spec["name"]) for spec in self.stack)
+            why = f"{factor(one.trial.seen)} without {taken}; with that: {why[0].lower()}{why[1:]}"
         runs = (effect.run,) if gained and effect.run is not None else ()
         once_s, step = (effect.one_time_s, effect.break_even_step) if effect.gained else (None, None)
         self._log.add(replace(trial, why=why, runs=runs, one_time_s=once_s, break_even_step=step))

@@ -112,6 +112,7 @@ def test_of_levers_that_save_the_same_wait_the_better_one_is_taken_alone(
     assert study.patch is not None and "DataLoader(cached(items))" in study.patch
     (again,) = [trial for trial in study.trials if trial.levers[0]["name"] == "device-resident"]
     assert "cached-dataset" in [spec["name"] for spec in again.on_top_of] and not again.accepted
+    assert re.match(r"2\.\d+x without cached-dataset.*; with that: ", again.why)
     world = world_of(script, together={both: 1 / 0.6}, **settings)
     study = tune(world, levers=tuple(both), total_steps=200_000, budget_s=600.0)
     assert set(accepted(study)) == both, "what it brings on top of the better one is shown"
