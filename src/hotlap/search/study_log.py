@@ -211,6 +211,10 @@ def _is_screening_of(earlier: Trial, trial: Trial) -> bool:
     return known and key(earlier.levers) == key(trial.levers)
 
 
+_LOOKED_AT = ("switches", "shapes", "sightings", "operators", "exchange", "input_s", "cpu")
+"""What a run with evidence is made without watches for."""
+
+
 def facts(study: Study) -> Run:
     """The baseline, with all that was found out about its loaders, and what the first look watched for."""
     first = study.baseline[0]
@@ -219,8 +223,6 @@ def facts(study: Study) -> Run:
     watched = tuple(site for site in first.call_sites if site.calls not in known)
     return replace(
         run,
-        switches=first.switches,
-        shapes=first.shapes,
-        sightings=first.sightings,
+        **{name: getattr(first, name) for name in _LOOKED_AT},
         call_sites=(*run.call_sites, *watched),
     )
