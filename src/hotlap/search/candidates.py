@@ -215,8 +215,7 @@ class Candidates:
     def alone(self, spec: LeverSpec) -> Candidate:
         """One lever, with what its own trials showed at most: nothing, where another one of the loaders was accepted on
         top of it, which may save all that it did."""
-        of_loaders = [one for one in self.stack if levers.from_spec(one).scope is Scope.LOADER]
-        own = [] if spec in of_loaders[:-1] else self._trials_of(spec)
+        own = [] if spec in self._of_loaders()[:-1] else self._trials_of(spec)
         return self._alone(
             levers.from_spec(spec),
             log_gain=max(map(_log_seen, own), default=0.0),
@@ -323,7 +322,17 @@ class Candidates:
                     yield lever
 
     def _bound_s(self, lever: Lever, profile: Run) -> float:
-        return lever.saves_at_most_s(profile, self._log.study.ceilings)
+        """What free batches bring was measured in the baseline: levers of loaders have brought a part of it since."""
+        left = math.exp(-math.fsum(self.alone(spec).log_gain for spec in self._of_loaders()))
+        ceilings = (
+            replace(one, speedup=replace(one.speedup, high=left * one.speedup.high)) if one.name == "input" else one
+            for one in self._log.study.ceilings
+        )
+        return lever.saves_at_most_s(profile, tuple(ceilings))
+
+    def _of_loaders(self) -> list[LeverSpec]:
+        """Of the accepted levers those of loaders, in order."""
+        return [spec for spec in self.stack if levers.by_name(str(spec["name"])).scope is Scope.LOADER]
 
     def _wanted(self, name: str) -> bool:
         return self._log.options.levers is None or name in self._log.options.levers

@@ -4,13 +4,27 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import ClassVar, final
 
 import pytest
 
 from hotlap import levers
 from hotlap.levers import Lever, Numerics, Scope
-from hotlap.record import Ceiling, Failure, Interval, LeverSpec, Machine, Plan, Run, Trial, Verdict
+from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.record import (
+    Ceiling,
+    Failure,
+    InputPart,
+    Interval,
+    LeverSpec,
+    Machine,
+    OperatorWindow,
+    Plan,
+    Run,
+    Trial,
+    Verdict,
+)
 from hotlap.search import Candidate, Candidates, StudyLog
 from hotlap.search.candidates import ALTERNATIVES, compatible, grouped, stacked
 from hotlap.source import Edit
@@ -59,7 +73,8 @@ def candidates(
     world = World(path="/home/ada/train.py", sha256="0" * 64)
     options = replace(options_for(world.path), levers=wanted)
     run = world.run(_plan(options.command))
-    study = replace(new_study(options), baseline=(run,), trials=trials, **fields)  # type: ignore[arg-type]
+    fields = {"baseline": (run,), "trials": trials, **fields}
+    study = replace(new_study(options), **fields)  # type: ignore[arg-type]
     return Candidates(StudyLog(study, options, MACHINE, world, Silent(), now=world.now), trial_s)
 
 
@@ -286,3 +301,23 @@ def test_a_lever_of_loaders_below_another_one_must_show_again_what_it_brings(kno
     alone = [trial(name, accepted=True, speedup=1.5) for name in ("one", "third", "two")]
     assert [(one.names, one.shown) for one in candidates(*alone).doubtful()] == [(["one"], False), (["third"], True)]
     assert candidates(*alone[:2]).alone(spec("one")).shown
+
+
+def test_of_what_free_batches_bring_levers_of_loaders_have_brought_a_part(known: list[type[Lever]]) -> None:
+    known += [lever("cache", saves=0.5, scope_=Scope.LOADER), CachedDataset]
+    free = Ceiling(name="input", idealised="", step_s=0.001, speedup=Interval(low=3.6, mid=3.8, high=4.0))
+    taken = trial("cache", accepted=True, speedup=3.2)
+    for trials, left in ((), 4.0), ((taken,), 4.0 / 3.2):
+        found = candidates(*trials, ceilings=(free,))
+        run = replace(found.profile(), phase_s={})
+        assert found._bound_s(CachedDataset(), run) == pytest.approx(fmean(run.step_s) * (1 - 1 / left))
+
+
+def test_levers_know_what_the_first_look_watched(known: list[type[Lever]]) -> None:
+    """The run with evidence knows more of loaders, and is made without watches: what the device did, and where the
+    input's time goes, no lever ever saw."""
+    window = OperatorWindow(num_steps=5, wall_s=0.01, operators=(), num_calls=30.0, device_busy_s=0.001)
+    first = replace(candidates().profile(), operators=window, input_s={InputPart.TRANSFORMS: 0.001})
+    evidence = replace(first, operators=None, input_s={}, batch_digest=("x",) * len(first.step_s))
+    profile = candidates(baseline=(first, evidence)).profile()
+    assert profile.operators == window and profile.input_s == first.input_s
