@@ -8,6 +8,7 @@ from hotlap.record import (
     LEAST_GAIN,
     Interval,
     LeverSpec,
+    Noise,
     Purpose,
     Run,
     State,
@@ -24,6 +25,7 @@ from hotlap.report.story import (
     interval,
     least_gain,
     lever_titles,
+    share_of_step,
     timed,
 )
 from hotlap.units import duration, factor, percent, plural
@@ -173,8 +175,20 @@ def _no_gain(study: Study) -> Conclusion:
     else:
         widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
         limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""
-        sentence = f"{tried} tried, and none makes this script faster without harm{limit}. It can stay as it is."
+        sentence = (
+            f"{tried} tried, and none makes this script faster without harm{limit}. {_what_is_left(study, widest)}"
+        )
     return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=sentence)
+
+
+def _what_is_left(study: Study, noise: Noise | None) -> str:
+    """The costliest finding, if to be rid of it would be seen above the noise. What computes is as it should be."""
+    least = 1.0 if noise is None else noise.smallest_gain
+    for finding in study.findings:
+        if finding.code != "compute-bound" and not finding.advice and finding.share > 1 - 1 / least:
+            share = share_of_step(finding.share)
+            return f"What is left is for you to change: {finding.code}, {share} (hotlap explain {finding.code})."
+    return "It can stay as it is."
 
 
 def _unfinished(study: Study) -> str:

@@ -90,8 +90,8 @@ def _largest(run: Run, wait_s: float) -> str:
 def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ...]:
     if loader is None:
         return ("workers", "cached-dataset")
-    if loader.iterable:  # each worker would give all of it: `workers` leaves it alone
-        return ()
+    if loader.iterable:
+        return () if loader.num_workers else ("workers",)  # each worker more would give all of it
     levers = []
     if loader.deterministic is not False:
         levers.append("cached-dataset")

@@ -246,3 +246,14 @@ def test_the_patched_script_is_shown_beside_the_baseline_that_it_was_compared_wi
     assert f"the median step: {duration(medians[0])} -> {duration(medians[1])}" in told
     assert f"{duration(medians[0])} &rarr; {duration(medians[1])}" in html.render(study)
     assert story.pictured(dataclasses.replace(study, after=None)) is full.baseline[0]
+
+
+def test_a_script_that_waits_for_what_no_lever_helps_is_not_told_to_stay_as_it_is() -> None:
+    plain = samples.study_without_gain()
+    finding = dataclasses.replace(plain.findings[0], code="input-bound", share=0.44)
+    waits = outcome.conclusion(dataclasses.replace(plain, findings=(finding,)))
+    assert waits.sentence.endswith(
+        "What is left is for you to change: input-bound, 44% of a step (hotlap explain input-bound)."
+    )
+    hardly = dataclasses.replace(finding, share=0.02)  # less than the noise of 1.034x
+    assert outcome.conclusion(dataclasses.replace(plain, findings=(hardly,))).sentence.endswith("It can stay as it is.")
