@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hotlap.experiment.failure import failed
 from hotlap.launch import Launcher
 from hotlap.record import Phase, Plan, Run, Status, Turn
 from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps, median_ms
@@ -312,16 +313,52 @@ def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -
     assert len(found.step_s) == 5
     path = SCRIPTS / "plain.py"
     text = path.read_text().replace("torch.optim.SGD(", "torch.optim.Adam(")
-    # As a launcher (torchrun) starts it, where the file itself is another one in the scratch layer.
-    options = () if launcher.not_enclosed else ("-u",)
-    command = (sys.executable, *options, str(path))
+    # As a launcher (torchrun) starts it.
+    command = (sys.executable, "-u", str(path))
     (found,) = launcher(
         [Plan(command=command, cwd=str(SCRIPTS), out="", steps=30, warmup=5, replaced={str(path): text})],
         limit_s=400.0,
     )
+    assert found.unreached == ()
     assert found.status is Status.COMPLETE
     assert found.optimizers[0].name == "torch.optim.Adam"
     assert "SGD" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("shell", "covers", "reached"),
+    [
+        ("cd ../elsewhere && exec {} by_hand.py", True, True),
+        ("cd ../elsewhere && exec {} -u by_hand.py 400", False, True),
+        ("cp first.py ../elsewhere/by_hand.py && exec {} ../elsewhere/by_hand.py", True, False),
+        ("cp first.py ../covered/copy.py && exec {} copy.py", True, False),
+        ("exec {} first.py", False, False),
+    ],
+)
+def test_an_edit_reaches_what_a_shell_starts_or_is_said_not_to(
+    shell: str, covers: bool, reached: bool, tmp_path: Path
+) -> None:
+    covered, elsewhere = tmp_path / "covered", tmp_path / "elsewhere"
+    text = (SCRIPTS / "by_hand.py").read_text()
+    for path in (covered / "first.py", covered / "copy.py", elsewhere / "by_hand.py"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    edited = covered / "copy.py" if "copy.py" in shell else elsewhere / "by_hand.py"
+    plan = Plan(
+        command=("sh", "-c", shell.format(sys.executable)), cwd=str(covered), out="", steps=20, warmup=3,
+        replaced={str(edited): text.replace("0.01", "0.0")},
+    )  # fmt: skip
+    folders = [covered] if covers else []
+    with Launcher(environment=lambda plan: {}, folders=folders, timeout_s=400.0) as launcher:
+        (found,) = launcher([plan], limit_s=400.0)
+        if covers and launcher.not_enclosed:
+            pytest.skip(f"this system cannot cover a folder: {launcher.not_enclosed}")
+    assert found.status is Status.COMPLETE, found.output
+    assert found.unreached == (() if reached else (str(edited),))
+    failure = failed(found)
+    assert (failure is None) is reached
+    assert failure is None or f"the edit of {edited} was not run" in failure.why
+    assert elsewhere.joinpath("by_hand.py").read_text() == covered.joinpath("copy.py").read_text() == text
 
 
 def test_spawned_workers_run_the_patched_script(launcher: Launcher, tmp_path: Path) -> None:

@@ -131,6 +131,24 @@ def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_
     assert ("thread-oversubscription" in codes) == (count is None)
 
 
+def test_each_rank_says_whether_the_edit_reached_it_where_no_folder_can_be_covered(tmp_path: Path) -> None:
+    script, copy = tmp_path / "train.py", tmp_path / "copy.py"
+    for path in (script, copy):
+        path.write_text((SCRIPTS / "together.py").read_text())
+    line = "    torch.set_num_threads(1)\n"
+    edited = script.read_text().replace(line, f"{line}    __import__('sys').stderr.write(f'edited {{rank}}\\n')\n")
+    shell = f"[ $RANK = 1 ] && exec {sys.executable} copy.py; exec {sys.executable} train.py"
+    plan = Plan(
+        command=(*TORCHRUN, "--no-python", "sh", "-c", shell), cwd=str(tmp_path), out="", steps=20, warmup=3,
+        replaced={str(script): edited},
+    )  # fmt: skip
+    with Launcher(environment=lambda plan: {}, folders=[], timeout_s=400.0) as launcher:
+        (found,) = launcher([plan], limit_s=400.0)
+    assert found.status is Status.COMPLETE, found.output
+    assert "edited 0" in found.output and "edited 1" not in found.output
+    assert found.unreached == (f"{script} in rank 1",)
+
+
 def test_jobs_of_several_processes_take_turns_and_the_gate_sees_each_rank_of_the_edited_script(
     launcher: Launcher,
 ) -> None:

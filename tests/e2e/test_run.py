@@ -134,11 +134,15 @@ def keep(study: Study, folder: Path, *, name: str = "train-1") -> None:
     save(study, folder / ".hotlap" / name / "study.json")
 
 
-def test_the_training_runs_for_real_under_the_levers_in_as_much_memory_as_the_study_had(project: Path) -> None:
-    study = study_of(project, command=("train.py", "--memory"))
+@pytest.mark.parametrize("words", [("train.py", "--memory"), ("--", sys.executable, "-u", "train.py", "--memory")])
+def test_the_training_runs_for_real_under_the_levers_in_as_much_memory_as_the_study_had(
+    words: tuple[str, ...], project: Path
+) -> None:
+    """Also where a launcher starts the script: `python -u SCRIPT` is what torchrun starts."""
+    study = study_of(project, command=words)
     assert study.machine is not None
     keep(replace(study, machine=replace(study.machine, memory_limit_bytes=3_000_000_000)), project)
-    done = hotlap("train.py", "--memory", cwd=project, stdin="a line")
+    done = hotlap(*words, cwd=project, stdin="a line")
     assert done.returncode == 7, done.stderr
     assert done.stdout.splitlines() == [
         "threads 3 fused True",

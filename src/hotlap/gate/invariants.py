@@ -177,6 +177,7 @@ def _why_unusable(run: Run) -> str | None:
     reasons = (
         (run.status in FAILED, f"{run.status.value}: {run.error or 'no reason recorded'}".rstrip(".")),
         (bool(run.not_installed), f"could not install it: {'; '.join(run.not_installed)}".rstrip(".")),
+        (bool(run.unreached), f"did not run the edit of {' and '.join(run.unreached)}"),
         (num_steps == 0, "made no step"),
         (all(loss is None for loss in run.loss), "shows no loss"),
         (len(run.loss) != num_steps, f"has {num_steps} steps but {len(run.loss)} losses"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hotlap.errors import UserError
-from hotlap.launch.workplace import served, site_environment
+from hotlap.launch.workplace import site_environment
 from hotlap.record import Plan, save
 
 # Python ignores these from its start on, and what is ignored stays so in what a process becomes.
@@ -35,8 +35,7 @@ def become(plan: Plan, *, environment: Mapping[str, str]) -> NoReturn:
     for number in _IGNORED_BY_PYTHON:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
-    command = served(plan)
     try:
-        os.execvpe(command[0], command, dict(os.environ) | site_environment(folder) | dict(environment))
+        os.execvpe(plan.command[0], plan.command, dict(os.environ) | site_environment(folder) | dict(environment))
     except OSError as error:
         raise UserError(f"{plan.command[0]} cannot be started: {error.strerror}.") from None

@@ -40,6 +40,7 @@ def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
         ranks=_facts(runs, known) if len(runs) > 1 else (),
         peers=tuple(runs[1:]) if first.batch_digest is not None else (),
         not_installed=tuple(not_installed),
+        unreached=tuple(f"{path} in rank {run.rank}" for run in runs for path in run.unreached),
         unequal_work=_unequal_work(runs, known) if len(known) == len(runs) else None,
         exchange=exchanged(known) if len(known) == len(runs) else None,
         notes=tuple(notes),

@@ -1,11 +1,9 @@
 """The folders of one execution: the plan, the record, the shared page, and the scratch layer over the user's tree."""
 
-import io
 import json
 import os
 import sys
 import tempfile
-import tokenize
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +11,11 @@ from pathlib import Path
 import hotlap
 from hotlap.launch.reaper import delete
 from hotlap.record import LeverSpec, Plan, Turn, save
+from hotlap.record.plan import encoded
 from hotlap.record.progress import Progress
 
 _PROBE = Path(hotlap.__file__).with_name("probe")
-_ENCLOSE, _STAND_IN, _SITE = _PROBE / "enclose.py", _PROBE / "stand_in.py", _PROBE / "site"
+_ENCLOSE, _SITE = _PROBE / "enclose.py", _PROBE / "site"
 
 # So that a trial neither appears among the user's experiments nor waits for a network.
 _NO_TRACKERS = {
@@ -51,20 +50,19 @@ class Workplace:
             "scratch": _as_utf8(self._layers),
             "keep": [_as_utf8(self.out)],
             "told": _as_utf8(self.out / "not-enclosed"),
-            "written": self._written(),
-            "served": list(map(_as_utf8, served(self.plan))),
+            "edited": self._edited(),
+            "written": _as_utf8(self.out / "written"),
         }
         self.spec.write_text(json.dumps(spec))
 
-    def _written(self) -> list[tuple[str, str]]:
-        """(copy, place) of each file that lies in the scratch layer from the start: replaced ones, for whoever reads
-        them, this script's own launcher, workers and tracebacks included."""
+    def _edited(self) -> list[tuple[str, str]]:
+        """(copy, place) of each file that is another one from the start, for whoever reads it: this script's own
+        launcher, workers and tracebacks included."""
         found = []
         for number, (path, text) in enumerate(self.plan.replaced.items()):
-            if any(Path(path).is_relative_to(folder) for folder in self._folders):
-                copy = self.out / f"written-{number}"
-                copy.write_bytes(encoded(text))
-                found.append((_as_utf8(copy), _as_utf8(path)))
+            copy = self.out / f"edited-{number}"
+            copy.write_bytes(encoded(text))
+            found.append((_as_utf8(copy), _as_utf8(path)))
         return found
 
     def _open_fifos(self, turn: Turn | None) -> tuple[int, int] | None:
@@ -78,9 +76,8 @@ class Workplace:
     def command(self) -> list[str]:
         """What to start, enclosed where the system can."""
         if sys.platform != "linux":
-            return served(self.plan)
-        command = self.plan.command
-        return [sys.executable, "-I", "-S", "-X", "utf8", str(_ENCLOSE), str(self.spec), *command]
+            return list(self.plan.command)
+        return [sys.executable, "-I", "-S", "-X", "utf8", str(_ENCLOSE), str(self.spec), *self.plan.command]
 
     def environment(self, levers_environment: Mapping[str, str]) -> dict[str, str]:
         """The user's, and what the probe needs."""
@@ -150,21 +147,6 @@ def site_environment(out: Path) -> dict[str, str]:
         "HOTLAP_PLAN": str(out / "plan.json"),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(_SITE), path))),
     }
-
-
-def served(plan: Plan) -> list[str]:
-    """The command where replaced files are not written: a main script `python SCRIPT ...` that is one of them is run by
-    a program of ours, and the probe serves it to whoever imports it."""
-    command = list(plan.command)
-    if len(command) > 1 and str((Path(plan.cwd) / command[1]).resolve()) in plan.replaced:
-        return [command[0], str(_STAND_IN), *command[1:]]
-    return command
-
-
-def encoded(text: str) -> bytes:
-    """A Python file of this text, in the encoding that it declares."""
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
-    return text.encode(encoding)
 
 
 def levers_of(plan: Plan) -> tuple[LeverSpec, ...]:

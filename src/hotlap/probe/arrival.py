@@ -1,16 +1,15 @@
-"""From the start of a Python process to the moment when torch is there: seeds, replaced sources, the import hook."""
+"""From the start of a Python process to the moment when torch is there: seeds, edited sources, the import hook."""
 
 import contextlib
-import io
 import os
 import random
 import sys
 import time
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hotlap.probe import edited
 from hotlap.probe.imports import after_import
 from hotlap.record import Plan, load
 
@@ -25,15 +24,16 @@ def await_torch(plan_path: str, begun: float) -> None:
     if os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
         _die_with_parent()
     arrive(plan_path, begun)
+    edited.main_becomes_stand_in()
 
 
 def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session | None]":
-    """Start the probe as soon as torch has been imported; until then only seed and serve replaced sources.
+    """Start the probe as soon as torch has been imported; until then only seed and serve edited sources.
 
     Answers how to ask for the session, which is None as long as there was no torch.
     """
     plan = load(Path(plan_path), Plan)
-    serve_replaced(plan.replaced)
+    edited.serve(plan.replaced, plan_path)
     if plan.seed is not None:
         random.seed(plan.seed)
         after_import("numpy", lambda: _seed_numpy(plan))
@@ -88,30 +88,3 @@ def _die_with_parent() -> None:
 
     pr_set_pdeathsig = 1  # <linux/prctl.h>
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
-def serve_replaced(replaced: Any) -> None:
-    """Let imports of the given files (absolute path -> text) run that text instead of what is on disk."""
-    if not replaced:
-        return
-    texts = dict(replaced)
-    read_code, open_code = SourceFileLoader.get_code, io.open_code
-
-    def get_code(self: SourceFileLoader, fullname: str) -> Any:
-        path = self.get_filename(fullname)
-        text = texts.get(str(Path(path).resolve()))
-        # Compiled here and now: a cached .pyc on disk belongs to the other text.
-        return read_code(self, fullname) if text is None else compile(text, path, "exec", dont_inherit=True)
-
-    def opened(path: str) -> IO[bytes]:
-        """By this runpy reads: a worker that is spawned runs the main script once more."""
-        text = texts.get(str(Path(path).resolve()))
-        if text is None:
-            return open_code(path)
-        import tokenize
-
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
-        return io.BytesIO(text.encode(encoding))
-
-    setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010 - a plain assignment to a method is a type error
-    io.open_code = opened

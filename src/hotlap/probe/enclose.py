@@ -25,7 +25,8 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Enclose, then become the command."""
-    command = sys.argv[2:] if prepare(sys.argv[1]) else _served(sys.argv[1])
+    command = sys.argv[2:]
+    prepare(sys.argv[1])
     try:
         os.execvp(command[0], command)
     except OSError as error:
@@ -33,45 +34,49 @@ def main() -> None:
         sys.exit(127)
 
 
-def prepare(path: str) -> bool:
-    """Enclose this process, which has one thread, as the file at `path` says. False where that is not possible."""
+def prepare(path: str) -> None:
+    """Enclose this process, which has one thread, as the file at `path` says, as far as that is possible."""
     with open(path, encoding="utf-8") as file:
         spec = json.load(file)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _offer_to_the_oom_killer()
-    enclosed = bool(spec["folders"]) and _enclose(
-        libc, spec["folders"], spec["scratch"], keep=spec["keep"], told=spec["told"]
-    )
-    for copy, place in spec["written"] if enclosed else ():
-        with open(copy, "rb") as source, open(place, "wb") as target:
-            target.write(source.read())
+    if spec["folders"]:
+        _enclose(libc, **{name: spec[name] for name in ("folders", "scratch", "keep", "edited", "written", "told")})
     os.chdir(spec["cwd"])
-    return enclosed
 
 
-def _served(path: str) -> list[str]:
-    """The command for a process in which files could not be written."""
-    with open(path, encoding="utf-8") as file:
-        command: list[str] = json.load(file)["served"]
-    return command
-
-
-def _enclose(libc: ctypes.CDLL, folders: list[str], scratch: str, *, keep: list[str], told: str) -> bool:
-    """Cover all folders, or none: False."""
+def _enclose(
+    libc: ctypes.CDLL,
+    *,
+    folders: list[str],
+    scratch: str,
+    keep: list[str],
+    edited: list[tuple[str, str]],
+    written: str,
+    told: str,
+) -> None:
+    """Cover all folders, or none, and put `edited` files (copy, place) there; then there is a file `written`."""
     covered: list[str] = []
     try:
         _new_namespace(libc)
         for number, folder in enumerate(folders):
             _overlay(libc, folder, f"{scratch}/{number}", keep, covered)
+        for copy, place in edited:
+            if any(place.startswith(f"{folder}/") for folder in folders):
+                with open(copy, "rb") as text, open(place, "wb") as file:
+                    file.write(text.read())
+            else:
+                os.chmod(copy, os.stat(place).st_mode & 0o7777)
+                _bind(libc, copy, place)
+                covered.append(place)
+        open(written, "w").close()
     except OSError as error:
         # A cover hides the mounts below it: without covers of their own the command would miss them.
         for target in reversed(covered):
             libc.umount2(os.fsencode(target), _MNT_DETACH)
-        with open(told, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{error.strerror} ({error.filename or 'namespace'})")
-        return False
-    return True
+        with open(told, "w", encoding="utf-8", errors="backslashreplace") as why:
+            why.write(f"{error.strerror} ({error.filename or 'namespace'})")
 
 
 def _offer_to_the_oom_killer() -> None:
@@ -126,7 +131,7 @@ def _overlay(libc: ctypes.CDLL, folder: str, layer: str, keep: list[str], covere
 
 
 def _bind(libc: ctypes.CDLL, real: str, target: str) -> None:
-    _check(libc.mount(real.encode(), os.fsencode(target), None, _MS_BIND, None), target)
+    _check(libc.mount(os.fsencode(real), os.fsencode(target), None, _MS_BIND, None), target)
 
 
 def _cover(libc: ctypes.CDLL, lower: str, target: str, layer: str) -> None:

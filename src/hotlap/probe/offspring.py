@@ -39,9 +39,9 @@ def _serve_replaced(plan_path: str) -> None:
     """Before it runs the main script once more. Read without `hotlap.record`, which takes longer than such a worker."""
     replaced = json.loads(Path(plan_path).read_bytes()).get("replaced")
     if replaced:
-        from hotlap.probe.arrival import serve_replaced
+        from hotlap.probe import edited
 
-        serve_replaced(replaced)
+        edited.serve(replaced, plan_path)
 
 
 def follow(session: "Session") -> None:

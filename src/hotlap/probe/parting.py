@@ -11,6 +11,7 @@ import torch
 import hotlap
 from hotlap import accelerator
 from hotlap.probe import clock as phases
+from hotlap.probe import edited
 from hotlap.probe.clock import Clock
 from hotlap.probe.sites import users_sources
 from hotlap.record import OptimizerFacts, Run, Status, save
@@ -39,6 +40,7 @@ def write(session: "Session", status: Status, *, sample: bool) -> None:
 def make_run(session: "Session", status: Status, *, sample: bool, last: bool = True) -> Run:
     """Everything that is known. `last`: the run is over; before, what watches still look at is theirs."""
     plan, facts = session.plan, session.facts
+    sources = users_sources(facts.imported.script)
     optimizers = facts.optimizer_facts()
     seen = dict(session.windows.fields() if last else session.windows.seen_so_far())
     threads = session.thread.note()
@@ -71,7 +73,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         planned_steps=facts.planned_steps,
         trains_again=facts.trains_again,
         call_sites=facts.all_call_sites(),
-        sources=users_sources(facts.imported.script),
+        sources=sources,
         rss_peak_bytes=_rss_peak_bytes(),
         device_peak_bytes=session.guard(accelerator.peak_bytes, "the peak of the device's memory")(),
         device_reserved_bytes=session.guard(accelerator.reserved_bytes, "the allocator of the device's memory")(),
@@ -80,6 +82,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         world_size=session.collectives.world_size,
         probe_s=_cost_s(session),
         not_installed=tuple(dict.fromkeys(session.arms.not_installed)),
+        unreached=edited.unreached(plan.replaced, sources),
         notes=tuple(dict.fromkeys(notes)),
         excerpt=excerpt(session.ring.steps()) if last and session.ring is not None else None,
         **session.ledger.columns(measured=session.measured, evidence=plan.evidence),

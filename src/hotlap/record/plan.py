@@ -1,5 +1,7 @@
 """What is to be done: the plan of one execution, handed from the parent to the child."""
 
+import io
+import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -95,3 +97,9 @@ class Plan:
     of their own before it is over, fewer are recorded."""
     windows_after_s: float = 0.0
     """With `whole`: watches get steps of their own so long after the first step, once, at the earliest."""
+
+
+def encoded(text: str) -> bytes:
+    """A Python file of this text, in the encoding that it declares."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
+    return text.encode(encoding)

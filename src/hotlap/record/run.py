@@ -187,6 +187,9 @@ class Run:
     """What the probe itself cost per step, by its own count of events and their measured price."""
     not_installed: tuple[str, ...] = ()
     """Levers that could not be installed, each with the reason: this run says nothing about them."""
+    unreached: tuple[str, ...] = ()
+    """Of the plan's `replaced` files, those of which the process ran another text; of several processes, each with its
+    rank. This run says nothing about the edits."""
     notes: tuple[str, ...] = ()
     """What the reader should know: a cache that was dropped, say."""
     workload: str | None = None

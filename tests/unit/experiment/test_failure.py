@@ -64,6 +64,12 @@ def test_a_run_that_made_its_steps_has_not_failed(status: Status) -> None:
     assert failed(Run(status=status, output="MemoryError was handled")) is None
 
 
+def test_a_run_that_its_edits_did_not_reach_has_failed() -> None:
+    found = failed(Run(status=Status.COMPLETE, unreached=("/x/train.py", "/x/model.py")))
+    assert found is not None and found.kind is Failure.NOT_INSTALLED
+    assert "the edit of /x/train.py and /x/model.py was not run" in found.why
+
+
 def test_a_worker_that_was_gone_before_its_batch_was_opened_is_lost() -> None:
     error = "ConnectionResetError: [Errno 104] Connection reset by peer"
     output = (

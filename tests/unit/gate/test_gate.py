@@ -101,6 +101,7 @@ def test_losses_that_are_nan_on_both_sides_leave_nothing_to_compare(contract: st
         ({"status": Status.CRASHED, "error": "IndexError in step 3"}, "crashed: IndexError in step 3"),
         ({"status": Status.HUNG}, "hung"),
         ({"not_installed": ("no fused kernel for Adagrad",)}, "no fused kernel"),
+        ({"unreached": ("/x/train.py",)}, "did not run the edit of /x/train.py"),
         ({"updates": None}, "not recorded"),
         ({"learning_rates": None}, "not recorded"),
         ({"settings_digest": None}, "not recorded"),

@@ -114,3 +114,7 @@ def test_what_the_gate_compares_is_kept_of_each_rank() -> None:
 def test_a_lever_that_was_not_at_work_on_one_rank_was_not_at_work() -> None:
     idle = replace(SLOW, not_installed=("cached-dataset: its items change",))
     assert merge([FAST, idle], []).not_installed == idle.not_installed
+
+
+def test_an_edit_that_did_not_reach_one_rank_is_told_with_it() -> None:
+    assert merge([FAST, replace(SLOW, unreached=("/x/train.py",))], []).unreached == ("/x/train.py in rank 1",)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.launch.workplace import Workplace, served
+from hotlap.launch.workplace import Workplace
 from hotlap.record import Plan, Turn, load
 
 
-def plan_in(cwd: Path, *, replaced: dict[str, str] | None = None, turn: Turn | None = None) -> Plan:
-    return Plan(command=("python", "train.py", "--lr", "1"), cwd=str(cwd), out="", replaced=replaced or {}, turn=turn)
+def plan_in(cwd: Path, *, turn: Turn | None = None) -> Plan:
+    return Plan(command=("python", "train.py", "--lr", "1"), cwd=str(cwd), out="", turn=turn)
 
 
 def test_the_plan_lies_where_the_environment_says(tmp_path: Path) -> None:
@@ -58,21 +58,6 @@ def test_the_command_goes_to_the_script_word_by_word(tmp_path: Path) -> None:
     place = Workplace(plan_in(tmp_path), base=tmp_path, number=1, folders=())
     assert place.command()[-4:] == ["python", "train.py", "--lr", "1"]
     place.remove()
-
-
-def test_where_no_file_can_be_written_a_replaced_main_script_is_run_by_its_stand_in(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("")
-    replaced = {str((tmp_path / "train.py").resolve()): "print(1)"}
-    place = Workplace(plan_in(tmp_path, replaced=replaced), base=tmp_path, number=1, folders=())
-    python, stand_in, script = served(place.plan)[-5:-2]
-    assert (python, script) == ("python", "train.py")
-    assert Path(stand_in).name == "stand_in.py"
-    place.remove()
-
-
-def test_a_replaced_module_is_left_to_the_import_system() -> None:
-    for command, file in ((("python", "train.py"), "/x/model.py"), (("python",), "/x/train.py")):
-        assert served(Plan(command=command, cwd="/x", out="", replaced={file: ""})) == list(command)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="turns are taken over FIFOs")
