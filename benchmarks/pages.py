@@ -18,7 +18,7 @@ _NOTE = "<!-- Made from docstrings in src/hotlap by benchmarks/paste.py; change 
 # Of those that do something on a device alone: what tests/device/levers.py and studies on real ones showed.
 _NOT_RUN = "**It has not run on a GPU yet**; see [what has](../gpu.md)."
 _HELD = "**The gate has passed it on an H100 and an H200**; no study there has accepted it ([what has run](../gpu.md))."
-_CACHE_ALONE = "**What an H100 and an H200 timed of it was its cache alone**, by a fault since fixed ([what](../gpu.md))."
+_CACHE_ALONE = "**On an H100 and an H200 its cache alone was timed**, by a fault since fixed ([what](../gpu.md))."
 _ON_GPUS = {
     "bf16-autocast": _HELD,
     "cuda-graphs": _HELD,
