@@ -6,9 +6,11 @@ time step, parameter updates run as multi-tensor kernels, views cost nothing.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -33,17 +35,14 @@ _NO_KERNEL = frozenset([
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "record_stream", "_unsafe_view",
     "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk",
 ])  # fmt: skip
-_MATMUL = frozenset([
-    "mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul", "_scaled_mm",
-])  # fmt: skip
-_CONV = frozenset([
-    "convolution", "convolution_backward", "convolution_overrideable", "_convolution", "conv1d", "conv2d",
-])  # fmt: skip
-# Parts of the names of others that are not all alike.
-_PARTS = {
-    "attention": Kind.ATTENTION, "rnn": Kind.RECURRENT, "lstm": Kind.RECURRENT, "gru": Kind.RECURRENT,
-    "fused_ad": Kind.OPTIMIZER, "fused_sgd": Kind.OPTIMIZER,
-}  # fmt: skip
+# By aten's names; all else runs on lanes.
+_KINDS = {
+    Kind.ATTENTION: r"attention",
+    Kind.RECURRENT: r"rnn|lstm|gru",
+    Kind.OPTIMIZER: r"fused_(ad|sgd)",
+    Kind.CONV: r"(?<!depthwise_)conv(?!ert|_depthwise)",
+    Kind.MATMUL: r"mm$|mv$|^(dot|linear|matmul)$",
+}
 _COPIES = frozenset({"_to_copy", "copy_"})
 # Layers that run as one operator over all time steps; where its weights are among its arguments.
 _RECURRENT: Mapping[str, int | slice] = {"mkldnn_rnn_layer": slice(1, 3), "_cudnn_rnn": 1, "miopen_rnn": 1}
@@ -53,13 +52,11 @@ _WRITES_OVER = frozenset({"zero_", "fill_", "copy_"})
 _SPARSE_READS = frozenset({"embedding", "index", "index_select", "gather", "take"})
 
 
+@cache
 def kind_of(name: str, *, grouped: bool = False) -> Kind:
     """aten's name without prefix, "addmm" -> what it does; `grouped`: a convolution of few channels a group."""
-    if name in _MATMUL:
-        return Kind.MATMUL
-    if name in _CONV:
-        return Kind.VECTOR if grouped else Kind.CONV
-    return next((kind for part, kind in _PARTS.items() if part in name), Kind.VECTOR)
+    kind = next((kind for kind, pattern in _KINDS.items() if re.search(pattern, name)), Kind.VECTOR)
+    return Kind.VECTOR if kind is Kind.CONV and grouped else kind
 
 
 def _is_free(func: Any, name: str, outputs: list[torch.Tensor]) -> bool:

@@ -250,9 +250,10 @@ def test_models_without_data_can_be_traced() -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("addmm", Kind.MATMUL), ("convolution", Kind.CONV), ("native_layer_norm", Kind.VECTOR),
-     ("_scaled_dot_product_flash_attention_for_cpu", Kind.ATTENTION), ("relu", Kind.VECTOR),
-     ("_fused_adamw_", Kind.OPTIMIZER), ("embedding", Kind.VECTOR), ("mkldnn_rnn_layer", Kind.RECURRENT)],
+    [("addmm", Kind.MATMUL), ("_grouped_mm", Kind.MATMUL), ("igamma", Kind.VECTOR), ("convolution", Kind.CONV),
+     ("_conv_depthwise2d", Kind.VECTOR), ("native_layer_norm", Kind.VECTOR), ("relu", Kind.VECTOR),
+     ("_scaled_dot_product_flash_attention_for_cpu", Kind.ATTENTION), ("_fused_adamw_", Kind.OPTIMIZER),
+     ("embedding", Kind.VECTOR), ("mkldnn_rnn_layer", Kind.RECURRENT)],
 )  # fmt: skip
 def test_operators_are_told_apart_by_name(name: str, kind: Kind) -> None:
     assert kind_of(name) is kind
