@@ -9,8 +9,9 @@ from hotlap.units import duration, factor, percent
 
 
 def ranked(study: Study) -> list[Finding]:
-    """The costliest first; then advice, which nobody measured, and last what costs next to nothing."""
-    return sorted(study.findings, key=lambda finding: (finding.is_negligible, finding.advice, -finding.cost_s))
+    """What ends the training, and the costliest; then advice, which nobody measured, and last what costs next to
+    nothing."""
+    return sorted(study.findings, key=lambda one: (one.is_negligible, one.advice, not one.urgent, -one.cost_s))
 
 
 def cost(study: Study, finding: Finding) -> str:
