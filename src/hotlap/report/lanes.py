@@ -48,8 +48,6 @@ class Lanes:
     """Steps that are drawn and end within the time shown."""
     num_fit: int
     """Steps that fit in it: more, where fewer were recorded, or can be told apart, than it takes to fill it."""
-    first_step: int
-    """Number of the first step shown, in the training."""
     waiting_share: float
     """Part of the time shown in which the host waited for its batch, in [0, 1]."""
 
@@ -111,7 +109,6 @@ def _lanes(run: Run, excerpt: Excerpt, *, span_s: float) -> Lanes:
         step_ends=tuple(percent_of(end_s, span_s) for end_s in ends_s),
         num_steps=len(ends_s),
         num_fit=len(ends_s) if is_filled else math.floor(would_fit),
-        first_step=excerpt.first,
         waiting_share=percent_of(waited_s, shown_s) / 100,
     )
 

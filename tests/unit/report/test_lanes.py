@@ -39,7 +39,6 @@ def test_blocks_stand_where_their_spans_were_and_what_lies_within_another_comes_
     assert shown == [(Phase.OPTIMIZER, 0, 10), (Phase.FORWARD, 10, 80), (Phase.SYNC, 30, 10)]
     assert [(block.x, block.width) for block in blocks_of(picture.before, "loader")] == [(90, 10)]
     assert picture.before.step_ends == (50, 100)
-    assert picture.before.first_step == 7
     assert picture.shown == (Phase.INPUT, Phase.FORWARD, Phase.OPTIMIZER, Phase.SYNC)
 
 
