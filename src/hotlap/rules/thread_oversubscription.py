@@ -40,8 +40,7 @@ EXPLAINS = frozenset({"host-bound", "input-bound", "launch-bound", "memory-bound
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The same steps with as many threads as cores; else the threads that workers run at the same time."""
-    asked = next((what_if for what_if in run.what_ifs if what_if.setting == "threads" and not what_if.whole_runs), None)
-    return _of_processes(run, asked) or _of_main(run, asked) or _of_workers(run)
+    return _of_processes(run) or _of_main(run) or _of_workers(run)
 
 
 def fair_threads(run: Run) -> int | None:
@@ -54,25 +53,32 @@ def fair_threads(run: Run) -> int | None:
     return fair if run.num_threads > fair and wanted >= MIN_CROWD * cpu.usable_cores else None
 
 
-def threads_of_all(run: Run) -> WhatIf | None:
-    """What whole runs took with another number of threads in every process; None where they were not made."""
-    return next((one for one in run.what_ifs if one.setting == "threads" and one.whole_runs), None)
+def other_threads(run: Run, *, whole_runs: bool = False) -> WhatIf | None:
+    """What another number of threads came to, in every process (whole runs) or in this one; None where that was not
+    tried."""
+    return next((one for one in run.what_ifs if one.setting == "threads" and one.whole_runs is whole_runs), None)
 
 
-def _of_processes(run: Run, asked: WhatIf | None) -> Finding | None:
+def saved(tried: WhatIf) -> float:
+    """Part of the step that the other setting saves; 0 where it is too little to be told, or the pairs disagree."""
+    share = 1 - tried.other_s / tried.now_s if tried.now_s > 0 and tried.agree >= MIN_AGREE else 0.0
+    return share if share >= MIN_SHARE else 0.0
+
+
+def _of_processes(run: Run) -> Finding | None:
     """Several processes; what fewer threads bring was timed, or is estimated where all are of the same command: others
     come and go."""
     fair = fair_threads(run)
     if fair is None or run.cpu is None or run.num_threads is None:
         return None
-    cpu, timed = run.cpu, threads_of_all(run) or asked
+    cpu, timed = run.cpu, other_threads(run, whole_runs=True) or other_threads(run)
     if timed is None and not all(one.ours for one in cpu.neighbours):
         return None
     wanted = run.num_threads + sum(one.threads for one in cpu.neighbours)
     share, gain = 1 - cpu.usable_cores / wanted, ""
     if timed is not None:
-        share = 1 - timed.other_s / timed.now_s if timed.now_s > 0 else 0.0
-        if int(timed.other or 0) >= run.num_threads or share < MIN_SHARE or timed.agree < MIN_AGREE:
+        share = saved(timed)
+        if int(timed.other or 0) >= run.num_threads or not share:
             return None
         how = "in whole runs" if timed.whole_runs else "in turns"
         gain = f": {duration(timed.other_s)} in place of {duration(timed.now_s)}, timed {how}"
@@ -89,20 +95,13 @@ def _of_processes(run: Run, asked: WhatIf | None) -> Finding | None:
     )
 
 
-def _of_main(run: Run, asked: WhatIf | None) -> Finding | None:
-    if (
-        run.cpu is not None
-        and run.cpu.neighbours
-        and asked is not None
-        and int(asked.other or 0) < run.cpu.usable_cores
-    ):
+def _of_main(run: Run) -> Finding | None:
+    asked = other_threads(run)
+    if asked is None or int(asked.now or 0) <= int(asked.other or 0) or not saved(asked):
+        return None
+    if run.cpu is not None and run.cpu.neighbours and int(asked.other or 0) < run.cpu.usable_cores:
         return None  # asked because of the others
-    if asked is None or int(asked.now or 0) <= int(asked.other or 0) or asked.agree < MIN_AGREE or asked.now_s <= 0:
-        return None
-    share = 1 - asked.other_s / asked.now_s
-    if share < MIN_SHARE:
-        return None
-    cost_s = share * mean_step_s(run)
+    cost_s = saved(asked) * mean_step_s(run)
     return finding(
         run,
         cost_s,

@@ -10,7 +10,7 @@ from hotlap.experiment import Arm, Comparison, Design, Effect, Rule, Sizes, comp
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.levers.threads import Threads
 from hotlap.record import Result, Run, Verdict, WhatIf
-from hotlap.rules.thread_oversubscription import fair_threads, threads_of_all
+from hotlap.rules.thread_oversubscription import fair_threads, other_threads
 from hotlap.search import StudyLog
 from hotlap.units import duration
 
@@ -84,7 +84,7 @@ def why_not(run: Run) -> str | None:
     number = trainers(run)
     if number == 1:
         return None
-    timed = threads_of_all(run)
+    timed = other_threads(run, whole_runs=True)
     gain = ""
     if timed is not None and timed.other_s < timed.now_s:
         gain = (
