@@ -61,7 +61,7 @@ def _computing(seen: Seen, launched: Launched) -> Lanes:
     lanes: dict[str, dict[Phase, Spans]] = {}
     for lane in sorted(streams):
         lanes[f"stream {trace.lanes[lane][1][:_LONGEST]}"] = {
-            phase: seen.moments(computes & (trace.lane == lane) & (launched.phases == number))
+            phase: trace.moments(computes & (trace.lane == lane) & (launched.phases == number))
             for number, phase in enumerate(COMPUTING)
         }
     return lanes

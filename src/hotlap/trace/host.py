@@ -54,10 +54,7 @@ def look(trace: Trace, threads: frozenset[int]) -> Host:
     ours = np.isin(trace.lane, list(threads))
     calls = ours & trace.which(Kind.RUNTIME)
     operators = ours & trace.which(Kind.OPERATOR)
-
-    def of(rows: Mask) -> Spans:
-        return spans.union(trace.start[rows], trace.end[rows])
-
+    of = trace.moments
     copies = trace.launch[trace.which(Kind.COPY) & (trace.launch >= 0)]
     sets = {
         "input": of(ours & trace.which(Kind.ANNOTATION, Kind.PYTHON) & trace.named(LOADS)),

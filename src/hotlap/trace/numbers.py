@@ -5,12 +5,12 @@ from collections import defaultdict
 
 from hotlap.predict.precision import Precision
 from hotlap.trace import arguments, kernels
+from hotlap.trace.peaks import PRECISIONS
 from hotlap.trace.table import Trace
 from hotlap.trace.work import StepKernels
 
 HALF = frozenset({Precision.BF16, Precision.FP16})
 
-_PRECISIONS = {"bfloat16": Precision.BF16, "float16": Precision.FP16, "float64": Precision.FP64}
 _BRAIN, _HALF = re.compile(r"bf16|BFloat16"), re.compile(r"f16|fp16|half|Half|hgemm|h884|h1688|h16816")
 
 
@@ -24,8 +24,8 @@ def precision(trace: Trace, done: StepKernels) -> Precision:
             continue
         inputs = trace.inputs[operator] if operator >= 0 else -1
         dtype = arguments.read(trace.arguments[inputs]).dtype if inputs >= 0 else ""
-        if dtype in _PRECISIONS:
-            found = _PRECISIONS[dtype]
+        if dtype in PRECISIONS:
+            found = PRECISIONS[dtype]
         elif not dtype and on_cores and (_BRAIN.search(kernel) or _HALF.search(kernel)):
             found = Precision.BF16 if _BRAIN.search(kernel) else Precision.FP16
         else:

@@ -8,7 +8,6 @@ import numpy as np
 from hotlap.record import Operator, OperatorWindow
 from hotlap.trace import spans
 from hotlap.trace.nesting import Callers, around
-from hotlap.trace.spans import Spans
 from hotlap.trace.table import ON_DEVICE, Floats, Ints, Kind, Mask, Trace
 
 # Operators told; in real steps the first ten hold nearly all of the time.
@@ -82,10 +81,6 @@ def _costliest(trace: Trace, rows: Ints, outer: Ints, device_s: Floats | None, n
     return tuple(found[:_MAX_OPERATORS])
 
 
-def _moments(trace: Trace, rows: Mask) -> Spans:
-    return spans.union(trace.start[rows], trace.end[rows])
-
-
 def _why_not(trace: Trace, chosen: Mask, wall_s: float) -> str | None:
     """Does what the device did agree with itself? The first thing that does not, as a sentence."""
     work, calls = chosen & trace.which(*ON_DEVICE), chosen & trace.which(Kind.RUNTIME)
@@ -93,7 +88,7 @@ def _why_not(trace: Trace, chosen: Mask, wall_s: float) -> str | None:
     missing = int(np.sum(~np.isin(launches, trace.launch[work])))
     if missing > _MAX_DROPPED * len(launches):
         return f"the profiler lost the kernels of {missing} of {len(launches)} launches"
-    busy = _moments(trace, work)
+    busy = trace.moments(work)
     if not (work & trace.which(*_KERNELS)).any() or not len(busy):
         return "the profiler saw no kernel on the device"
     busy_s, last = spans.length(busy), float(busy[-1, 1])
@@ -111,10 +106,10 @@ def _figures(trace: Trace, chosen: Mask, num_steps: int) -> dict[str, float | No
         return chosen & trace.which(*kinds)
 
     kernels, talks = of(*_KERNELS), of(Kind.COMMUNICATION)
-    computing, talking = _moments(trace, of(Kind.KERNEL)), _moments(trace, talks)
-    copying = _moments(trace, of(Kind.COPY) & ~trace.named(_STAYS))
+    computing, talking = trace.moments(of(Kind.KERNEL)), trace.moments(talks)
+    copying = trace.moments(of(Kind.COPY) & ~trace.named(_STAYS))
     parts = {
-        "device_busy_s": _moments(trace, of(*ON_DEVICE)),
+        "device_busy_s": trace.moments(of(*ON_DEVICE)),
         "copy_s": copying,
         "copy_exposed_s": spans.without(copying, spans.either(computing, talking)),
     }

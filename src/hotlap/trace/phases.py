@@ -48,7 +48,7 @@ def launched(seen: Seen) -> Launched:
     computes = seen.rows & trace.which(Kind.KERNEL, Kind.MEMSET)
     computing: dict[Phase, Spans] = {}
     for number, phase in enumerate(COMPUTING):
-        ours = seen.moments(computes & (found == number))
+        ours = trace.moments(computes & (found == number))
         computing[phase] = spans.without(ours, spans.either(*computing.values()))
     return Launched(found, computing)
 

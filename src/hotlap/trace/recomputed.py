@@ -66,4 +66,4 @@ def _in_nodes_with_forward(trace: Trace, on_lane: Mask, is_node: Mask, is_forwar
     nodes = np.flatnonzero(on_lane & is_node)
     nodes = nodes[forward_starts[np.searchsorted(forward_starts, trace.start[nodes])] < trace.end[nodes]]
     ours = on_lane & trace.which(Kind.OPERATOR, Kind.RUNTIME)
-    return np.flatnonzero(ours & spans.holds(spans.union(trace.start[nodes], trace.end[nodes]), trace.start))
+    return np.flatnonzero(ours & spans.holds(trace.moments(nodes), trace.start))

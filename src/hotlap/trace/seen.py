@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hotlap.trace import host, spans, steps
+from hotlap.trace import host, steps
 from hotlap.trace.host import Host
 from hotlap.trace.nesting import Callers
 from hotlap.trace.steps import Steps
@@ -37,7 +37,3 @@ class Seen:
     def timeline(self) -> Timeline:
         """What the device did, if there is one."""
         return timeline(self.trace, self.rows, self.device or "")
-
-    def moments(self, rows: Mask) -> spans.Spans:
-        """Of these events."""
-        return spans.union(self.trace.start[rows], self.trace.end[rows])

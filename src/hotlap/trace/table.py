@@ -19,6 +19,7 @@ from hotlap.errors import UserError
 from hotlap.predict.catalogue import known_name
 from hotlap.trace.files import TraceFile
 from hotlap.trace.parse import NOT_TOLD, Args, Event, events
+from hotlap.trace.spans import Spans, union
 from hotlap.units import size
 
 Floats = NDArray[np.float64]
@@ -146,6 +147,10 @@ class Trace:
         """What a kernel exchanges, by itself or by the operator (-1: not known) that launched it."""
         told = [self.exchange[one] for one in (row, operator) if one >= 0 and self.exchange[one] >= 0]
         return self.exchanges[told[0]] if told else NO_EXCHANGE
+
+    def moments(self, rows: Mask | Ints) -> Spans:
+        """In which at least one of these events lasts."""
+        return union(self.start[rows], self.end[rows])
 
     def text(self, row: int) -> str:
         """The name of an event."""

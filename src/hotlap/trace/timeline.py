@@ -94,8 +94,7 @@ def timeline(trace: Trace, rows: Mask, device: str) -> Timeline:
     """Of these events; there is at least one."""
 
     def of(*kinds: Kind) -> Spans:
-        chosen = rows & trace.which(*kinds)
-        return spans.union(trace.start[chosen], trace.end[chosen])
+        return trace.moments(rows & trace.which(*kinds))
 
     return Timeline(
         device=device,

@@ -11,7 +11,7 @@ from hotlap.trace.peaks import matrix_peak
 from hotlap.trace.recomputed import launched_again
 from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
-from hotlap.trace.table import Floats, Ints, Kind
+from hotlap.trace.table import Ints, Kind
 
 # Of the shapes only the costliest are told.
 _MOST_SHAPES = 20
@@ -47,18 +47,15 @@ class StepKernels:
     def copies(self) -> tuple[CopyWork, ...]:
         """Costliest first."""
         names = [self._trace.text(row) for row in self._copies.tolist()]
-        return self._beside(spans.union(*self._moments(self.rows)), self._copies, names)
+        return self._beside(self._trace.moments(self.rows), self._copies, names)
 
     def collectives(self) -> tuple[CopyWork, ...]:
         """By kind, beside kernels that compute; costliest first."""
         trace, talks = self._trace, self._trace.kind[self.rows] == Kind.COMMUNICATION
-        computing = spans.union(*self._moments(self.rows[~talks]))
+        computing = trace.moments(self.rows[~talks])
         pairs = zip(self.rows[talks].tolist(), self.operators[talks].tolist(), strict=True)
         kinds = [kernels.collective(trace.text(row), trace.exchanged(row, at).collective) for row, at in pairs]
         return self._beside(computing, self.rows[talks], kinds)
-
-    def _moments(self, rows: Ints) -> tuple[Floats, Floats]:
-        return self._trace.start[rows], self._trace.end[rows]
 
     def _beside(self, computing: Spans, rows: Ints, titles: Sequence[str]) -> tuple[CopyWork, ...]:
         """What these events take, and how much of that kernels hide; by their titles."""
@@ -68,7 +65,7 @@ class StepKernels:
             named[title].append(row)
         found = []
         for title, ours in named.items():
-            start, end = self._moments(np.array(ours))
+            start, end = trace.start[ours], trace.end[ours]
             found.append(
                 CopyWork(
                     name=title,
