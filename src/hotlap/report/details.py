@@ -1,7 +1,7 @@
 """Run -> what was seen besides the phases, as titled rows that every format shows: lines, operators, memory, drift."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from hotlap.record import (
     CopyWork,
@@ -38,7 +38,19 @@ def closer_look(study: Study) -> tuple[Section, ...]:
 
 def details(run: Run) -> tuple[Section, ...]:
     """What was seen in one run; nothing for what was not looked at."""
-    return tuple(found for look in _LOOKS if (found := look(run)) is not None)
+    return tuple(one for one in _details(run) if one is not None)
+
+
+def _details(run: Run) -> Iterator[Section | None]:
+    """In the order in which it helps."""
+    yield _long(run)
+    yield _input(run)
+    yield _hot_lines(run)
+    yield _sightings(run)
+    yield from _profiled(run)
+    yield _what_ifs(run)
+    yield from _process(run)
+    yield _ranks(run)
 
 
 def sweep(found: Sweep | None) -> Section | None:
@@ -131,21 +143,27 @@ def _device(run: Run) -> Section | None:
 _NOTHING = OperatorWindow(num_steps=0, wall_s=0.0, operators=(), num_calls=0.0)
 
 
-def _operators(run: Run) -> Section | None:
-    window = run.operators
-    if window is None:
-        return None
-    costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in window.operators]
-    costs.sort(key=lambda cost: -cost[0])
-    rows = ((_times(seconds, one.per_step), one.name) for seconds, one in costs[:MOST_OPERATORS])
-    return _detail("Operators of a step", lead=" ".join(_window_sentences(run, window)), rows=rows)
-
-
-def _idle(run: Run) -> Section | None:
+def _profiled(run: Run) -> Iterator[Section | None]:
+    """The steps under a profiler."""
     seen = run.operators or _NOTHING
-    ranked = sorted(seen.idle_s.items(), key=lambda item: -item[1])
-    rows = ((_cost(run, seconds), f"for {why}{_named(seen, why)}") for why, seconds in ranked)
-    return _detail("What the device waited for while it was idle", rows=rows)
+    idle = sorted(seen.idle_s.items(), key=lambda item: -item[1])
+    waited = ((_cost(run, seconds), f"for {why}{_named(seen, why)}") for why, seconds in idle)
+    yield _detail("What the device waited for while it was idle", rows=waited)
+    yield _device(run)
+    costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in seen.operators]
+    costs.sort(key=lambda cost: -cost[0])
+    costliest = ((_times(seconds, one.per_step), one.name) for seconds, one in costs[:MOST_OPERATORS])
+    lead = " ".join(_window_sentences(run, seen)) if run.operators is not None else ""
+    yield _detail("Operators of a step", lead=lead, rows=costliest)
+    work = ((one, "kernel" if one.per_step == 1 else "kernels") for one in seen.work[:MOST_OPERATORS])
+    kernels = ((_cost(run, one.device_s), f"{one.name}, {count(one.per_step)} {word}") for one, word in work)
+    yield _detail("Kernels of a step by what they compute", rows=kernels)
+    yield _detail("Copies of a step", rows=map(_hidden, seen.copies))
+    yield _detail("Collectives of a step", rows=map(_hidden, seen.collectives))
+    graphs = ((_times(one.device_s, one.per_step), one.name) for one in seen.graphs[:MOST_OPERATORS])
+    yield _detail("Launches of whole graphs", rows=graphs)
+    shaped = ((_times(one.device_s, one.per_step), _shaped(one)) for one in seen.shaped[:MOST_OPERATORS])
+    yield _detail("Operators by the shapes that they are given", rows=shaped)
 
 
 def _named(seen: OperatorWindow, why: str) -> str:
@@ -154,38 +172,11 @@ def _named(seen: OperatorWindow, why: str) -> str:
     return f": {', '.join(f'{name} {duration(seconds)}' for name, seconds in most)}" if most else ""
 
 
-def _kernels(run: Run) -> Section | None:
-    rows = (
-        (_cost(run, one.device_s), f"{one.name}, {count(one.per_step)} {'kernel' if one.per_step == 1 else 'kernels'}")
-        for one in (run.operators or _NOTHING).work[:MOST_OPERATORS]
-    )
-    return _detail("Kernels of a step by what they compute", rows=rows)
-
-
-def _copies(run: Run) -> Section | None:
-    return _detail("Copies of a step", rows=map(_hidden, (run.operators or _NOTHING).copies))
-
-
-def _collectives(run: Run) -> Section | None:
-    return _detail("Collectives of a step", rows=map(_hidden, (run.operators or _NOTHING).collectives))
-
-
 def _hidden(one: CopyWork) -> tuple[str, str]:
     """What it costs, and how much of that kernels hide."""
     moved = f", {size(one.num_bytes)}" if one.num_bytes else ""
     share = percent(one.hidden_s / one.device_s if one.device_s else 0.0)
     return _times(one.device_s, one.per_step), f"{one.name}{moved}: {share} of it beside kernels"
-
-
-def _graphs(run: Run) -> Section | None:
-    graphs = (run.operators or _NOTHING).graphs[:MOST_OPERATORS]
-    return _detail("Launches of whole graphs", rows=((_times(one.device_s, one.per_step), one.name) for one in graphs))
-
-
-def _by_shape(run: Run) -> Section | None:
-    shaped = (run.operators or _NOTHING).shaped[:MOST_OPERATORS]
-    rows = ((_times(one.device_s, one.per_step), _shaped(one)) for one in shaped)
-    return _detail("Operators by the shapes that they are given", rows=rows)
 
 
 def _times(seconds: float, per_step: float) -> str:
@@ -224,15 +215,24 @@ def _window_sentences(run: Run, window: OperatorWindow) -> Iterator[str]:
         yield f"This window is not complete: {window.why_not or 'no reason was recorded'}."
 
 
-def _processor(run: Run) -> Section | None:
-    use = run.cpu
-    if use is None:
-        return None
-    lead = f"Training kept {use.main:.2g} of {use.usable_cores:g} usable cores busy"
-    lead += f", its workers {use.others:.2g}." if use.others >= 0.05 else "."
-    if use.throttled:
-        lead += f" For {percent(use.throttled)} of the time the cgroup's quota held it still."
-    return _detail("Processor", lead=lead)
+def _process(run: Run) -> Iterator[Section | None]:
+    """What it used and was given, and what it did between its steps."""
+    use, shapes = run.cpu, run.shapes
+    if use is not None:
+        lead = f"Training kept {use.main:.2g} of {use.usable_cores:g} usable cores busy"
+        lead += f", its workers {use.others:.2g}." if use.others >= 0.05 else "."
+        if use.throttled:
+            lead += f" For {percent(use.throttled)} of the time the cgroup's quota held it still."
+        yield _detail("Processor", lead=lead)
+    yield _memory(run)
+    if shapes is not None and shapes.num_shapes > 1:
+        lead = f"The model was given {shapes.num_shapes:,} different shapes in {plural(shapes.num_steps, 'step')}"
+        lead += f", {shapes.num_new_late:,} of them new in the second half." if shapes.num_new_late else "."
+        yield _detail("Shapes", lead=lead)
+    if run.num_validations:
+        number = plural(run.num_validations, "validation")
+        lead = f"{number} took {duration(run.validation_s)} in all; that time is in no step."
+        yield _detail("Validation", lead=lead)
 
 
 def _memory(run: Run) -> Section | None:
@@ -261,23 +261,6 @@ def _what_ifs(run: Run) -> Section | None:
         for one in run.what_ifs
     )
     return _detail("The step under another setting", rows=rows)
-
-
-def _shapes(run: Run) -> Section | None:
-    shapes = run.shapes
-    if shapes is None or shapes.num_shapes < 2:
-        return None
-    lead = f"The model was given {shapes.num_shapes:,} different shapes in {plural(shapes.num_steps, 'step')}"
-    lead += f", {shapes.num_new_late:,} of them new in the second half." if shapes.num_new_late else "."
-    return _detail("Shapes", lead=lead)
-
-
-def _validation(run: Run) -> Section | None:
-    if not run.num_validations:
-        return None
-    number = plural(run.num_validations, "validation")
-    lead = f"{number} took {duration(run.validation_s)} in all; that time is in no step."
-    return _detail("Validation", lead=lead)
 
 
 def _ranks(run: Run) -> Section | None:
@@ -339,25 +322,3 @@ def drift_sentence(run: Run) -> str:
 def _cost(run: Run, cost_s: float) -> str:
     share = share_of(run, cost_s)
     return duration(cost_s) if share is None else f"{duration(cost_s)} ({percent(share)})"
-
-
-_LOOKS: tuple[Callable[[Run], Section | None], ...] = (
-    _long,
-    _input,
-    _hot_lines,
-    _sightings,
-    _idle,
-    _device,
-    _operators,
-    _kernels,
-    _copies,
-    _collectives,
-    _graphs,
-    _by_shape,
-    _what_ifs,
-    _processor,
-    _memory,
-    _shapes,
-    _validation,
-    _ranks,
-)
