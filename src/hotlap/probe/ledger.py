@@ -70,6 +70,11 @@ class Ledger:
         self.settings_digest.append(settings_digest(optimizers))
         self.learning_rates.append(learning_rates(optimizers))
 
+    def phase_s(self) -> list[float]:
+        """Mean seconds by phase of the recorded steps; zeros without one."""
+        rows = self._thinning.rows() if self._thinning is not None else _set_aside(self._rows)[0]
+        return [sum(row.spent[i] for row in rows) / max(1, len(rows)) for i in range(len(PHASES))]
+
     def columns(self, *, measured: frozenset[int], evidence: bool) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""
         if self._thinning is None:

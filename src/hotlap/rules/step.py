@@ -235,7 +235,7 @@ def at_line(line: HotLine | None, cost_s: float) -> str:
     """A clause for a sentence about `cost_s`: where most of it is spent; nothing where that is hardly any of it."""
     if line is None or line.step_s < _NAMED_SHARE * cost_s:
         return ""
-    # Lines are timed in steps of their own, which may have been longer.
+    # What a line calls may be worth more than what is found to be lost there.
     spent = duration(min(line.step_s, cost_s))
     return f"; {spent} of that in line {line.line} of {file_name(line.path)}, {line.function}: {line.text}"
 

@@ -53,6 +53,16 @@ def test_a_run_that_is_short_is_kept_whole() -> None:
     assert long.total_s == pytest.approx(sum(run.step_s))
 
 
+@pytest.mark.parametrize("ledger", [Ledger(), Ledger(Thinning())])
+def test_phases_have_the_means_that_the_recorded_steps_show(ledger: Ledger) -> None:
+    assert ledger.phase_s() == [0.0] * len(PHASES)
+    for step in range(1000):
+        ledger.add(row(step, forward_s=0.001 * (1 + step % 3), aside_s=5.0 if step == 500 else 0.0))
+    run = run_of(ledger)
+    told = dict(zip(PHASES, ledger.phase_s(), strict=True))
+    assert {phase: run.mean_phase_s(Phase(phase)) or 0.0 for phase in PHASES} == pytest.approx(told)
+
+
 @pytest.mark.parametrize("num_steps", [4_095, 4_097, 9_000, 50_000])
 def test_stretches_follow_each_other_and_hold_every_step(num_steps: int) -> None:
     _, long = long_of(row(step) for step in range(20, 20 + num_steps))

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, ClassVar, NamedTuple
 
+from hotlap.probe.clock import PHASES
 from hotlap.probe.sites import users_frame
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import HotLine, Phase
@@ -57,7 +58,6 @@ class Lines(Watch):
         self._samples: list[tuple[float, _Place | None]] = []
         self._whole = 0
         """Samples in whole steps."""
-        self._steps = 0
         self._over = threading.Event()
         self._sampler: threading.Thread | None = None
         self._switch_s = 0.0
@@ -74,7 +74,7 @@ class Lines(Watch):
 
     def goes_on(self, num_steps: int) -> bool:
         """Until there are enough samples."""
-        self._whole, self._steps = len(self._samples), num_steps
+        self._whole = len(self._samples)
         enough = self._whole >= _ENOUGH and num_steps >= self.fewest_steps
         return not enough and super().goes_on(num_steps)
 
@@ -96,7 +96,8 @@ class Lines(Watch):
 
     def fields(self) -> Mapping[str, Any]:
         """Costliest first."""
-        lines = hot_lines(self._samples[: self._whole], num_steps=self._steps)
+        recorded = dict(zip(PHASES, self.session.ledger.phase_s(), strict=True))
+        lines = hot_lines(self._samples[: self._whole], phase_s=recorded)
         return {"hot_lines": lines} if lines else {}
 
     def _sample(self, thread: int) -> None:
@@ -117,18 +118,19 @@ class Lines(Watch):
 
 
 def place(frame: FrameType, phase: Phase, callers: Container[CodeType] = ()) -> _Place | None:
-    """The innermost line of the user's; None where there is none, where the frame is gone already, and in hotlap's own
-    work. `callers`: of ours,
-    what calls whatever makes this phase."""
+    """The innermost line of the user's, 0 where there is none, or the frame is gone already; None in hotlap's own work.
+    `callers`: of ours, what calls whatever makes this phase."""
     found = users_frame(frame)
-    if found is None or found.f_lineno is None or _is_own_work(frame, found):
+    if _is_own_work(frame, found):
         return None
+    if found is None or found.f_lineno is None:
+        return _Place("", 0, "", phase)
     code = found.f_code
     inside = phase not in (Phase.FORWARD, Phase.BACKWARD) or _was_called_by(callers, found)
     return _Place(code.co_filename, found.f_lineno, code.co_qualname, phase, inside)
 
 
-def _is_own_work(frame: FrameType, users: FrameType) -> bool:
+def _is_own_work(frame: FrameType, users: FrameType | None) -> bool:
     inner: FrameType | None = frame
     while inner is not None and inner is not users:
         if inner.f_code.co_filename == _SESSION:
@@ -144,13 +146,20 @@ def _was_called_by(callers: Container[CodeType], frame: FrameType) -> bool:
     return outer is not None
 
 
-def hot_lines(samples: list[tuple[float, _Place | None]], *, num_steps: int) -> tuple[HotLine, ...]:
-    """(seconds, where) of each sample -> seconds of a step by line, costliest first."""
+def hot_lines(samples: list[tuple[float, _Place | None]], *, phase_s: Mapping[Phase, float]) -> tuple[HotLine, ...]:
+    """(seconds, where) of each sample -> seconds of a step by line, costliest first.
+
+    The steps that were looked at are slower than others. So what is taken from them is the part of each phase that a
+    line has; `phase_s` are the seconds of a step that the phases have in the recorded ones.
+    """
     seconds: dict[_Place, float] = defaultdict(float)
+    looked_at: dict[Phase, float] = defaultdict(float)
     for weight_s, where in samples:
         if where is not None:
             seconds[where] += weight_s
-    costliest = sorted(seconds, key=lambda where: -seconds[where])[:_MAX_LINES]
+            looked_at[where.phase] += weight_s
+    step_s = {where: phase_s[where.phase] * spent / looked_at[where.phase] for where, spent in seconds.items() if spent}
+    costliest = sorted((where for where in step_s if where.line), key=lambda where: -step_s[where])[:_MAX_LINES]
     return tuple(
         HotLine(
             path=str(Path(where.path).resolve()),
@@ -158,9 +167,9 @@ def hot_lines(samples: list[tuple[float, _Place | None]], *, num_steps: int) -> 
             function=where.function,
             text=linecache.getline(where.path, where.line).strip(),
             phase=where.phase,
-            step_s=seconds[where] / num_steps,
+            step_s=step_s[where],
             inside=where.inside,
         )
         for where in costliest
-        if num_steps
+        if step_s[where]
     )

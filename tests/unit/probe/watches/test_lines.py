@@ -22,13 +22,15 @@ def python_work(seconds: float) -> None:
         pass
 
 
-def test_time_is_shared_out_among_lines_by_weight_and_not_by_count() -> None:
+def test_a_phase_is_shared_out_among_its_lines_by_weight_and_not_by_count() -> None:
     slow, quick = (Place(__file__, line, "step", Phase.OTHER) for line in (1, 2))
-    samples: list[tuple[float, Place | None]] = [(0.050, slow)] + [(0.001, quick)] * 20 + [(0.5, None)]
-    first, second = hot_lines(samples, num_steps=2)
-    assert (first.line, first.step_s) == (1, 0.025)
-    assert (second.line, round(second.step_s, 6)) == (2, 0.010)
-    assert first.text.startswith('"""The sampling look')
+    back = Place(__file__, 3, "step", Phase.BACKWARD)
+    of_no_line = Place("", 0, "", Phase.OTHER)
+    seen: list[tuple[float, Place | None]] = [(0.050, slow), *[(0.001, quick)] * 20, (0.5, None), (0.9, back)]
+    # Steps that are looked at are longer than those that were recorded.
+    found = hot_lines([*seen, (0.030, of_no_line)], phase_s={Phase.OTHER: 0.010, Phase.BACKWARD: 0.020})
+    assert [(one.line, round(one.step_s, 6)) for one in found] == [(3, 0.020), (1, 0.005), (2, 0.002)]
+    assert found[1].text.startswith('"""The sampling look')
 
 
 def test_python_sleep_and_calls_that_hold_the_interpreter_are_all_found() -> None:
