@@ -89,7 +89,8 @@ class Session:
         self.own_start_s = 0.0
         self.num_threads: int | None = None
         self.own_s = 0.0
-        """Seconds spent in our own affairs at the ends of steps."""
+        """Seconds spent in our own affairs at the ends of steps that were recorded."""
+        self.num_recorded = 0
         self.out = Path(plan.out)
         self._progress = Progress(self.out / "progress")
         self.words = self._progress.words
@@ -191,7 +192,7 @@ class Session:
     def _decide(self) -> None:
         """Look up between two steps; where something is to be decided, read what the clock wrote. Not a part of any
         step."""
-        begun = self.clock.now()
+        begun, recorded = self.clock.now(), self.schedule.move.recorded
         if self._first_step_at is None:
             self._note_first_step(begun)
         for told in self.windows.each_step:
@@ -199,7 +200,8 @@ class Session:
         if self._must_read(begun):
             self._read_and_go_on(begun)
         self._until = min(self._sure_until, self.steps + self._affordable(begun))
-        self.own_s += time.perf_counter() - begun
+        if recorded:
+            self.own_s += time.perf_counter() - begun
         if not self.plan.whole:
             self._wait()
         self.clock.own(begun)
@@ -303,7 +305,6 @@ class Session:
             if not self.plan.whole:
                 self.ending.finish(Status.COMPLETE)
             self.schedule.go_on()
-        self.own_s += time.perf_counter() - begun
         self.clock.own(begun)
 
     def _waits_for_peers(self) -> bool:
@@ -326,6 +327,7 @@ class Session:
 
     def _record(self, lap: Lap, *, arm: int, block: int) -> None:
         self._undrained += 1
+        self.num_recorded += 1
         self.ledger.add(
             Row(
                 lap.spent,

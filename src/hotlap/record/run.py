@@ -184,7 +184,7 @@ class Run:
     validation_s: float = 0.0
     """Seconds of all of them."""
     probe_s: float | None = None
-    """What the probe itself cost per step, by its own count of events and their measured price."""
+    """What the probe itself cost a recorded step: its work between steps, and what it wrote in them at its price."""
     not_installed: tuple[str, ...] = ()
     """Levers that could not be installed, each with the reason: this run says nothing about them."""
     unreached: tuple[str, ...] = ()

@@ -18,16 +18,16 @@ import hotlap
 from hotlap.levers import Patch
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.probe import clock as phases
-from hotlap.probe import hooks
+from hotlap.probe import hooks, parting
 from hotlap.probe import session as session_module
 from hotlap.probe.session import Session
 from hotlap.record import Plan
 
 
 @contextmanager
-def heard(out: Path, *, watches: tuple[str, ...] = ()) -> Iterator[Session]:
+def heard(out: Path, *, watches: tuple[str, ...] = (), warmup: int = 0) -> Iterator[Session]:
     """What trains within is heard."""
-    session = Session(Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=0, watches=watches))
+    session = Session(Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=warmup, watches=watches))
     patch = Patch()
     hooks.install(session, patch)
     try:
@@ -174,6 +174,20 @@ def test_a_step_is_surrounded_for_windows_alone(tmp_path: Path, watches: tuple[s
         step: Any = Own.step
         ours = Path(step.__code__.co_filename).is_relative_to(Path(hotlap.__file__).parent)
         assert ours is surrounded
+
+
+def test_what_measuring_costs_is_told_of_recorded_steps_alone(tmp_path: Path) -> None:
+    with heard(tmp_path, warmup=3) as session:
+        model = Block()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        steps(model, optimizer, 3)
+        assert (session.own_s, session.num_recorded, parting._cost_s(session)) == (0.0, 0, None)
+        steps(model, optimizer, 3)
+        cost_s, own_s = parting._cost_s(session), session.own_s
+        assert (session.num_recorded, cost_s is not None and cost_s > own_s / 3 > 0) == (3, True)
+        session.windows.next = lambda: True  # type: ignore[method-assign] # a window opens
+        session.turn_page()
+        assert session.own_s == own_s
 
 
 def test_what_was_there_before_is_there_again(tmp_path: Path) -> None:
