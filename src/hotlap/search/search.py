@@ -291,9 +291,10 @@ class Search:
         kind = "screening" if gained else "lever"
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
         why = reasons.GAINED if gained else reasons.why_not_judged(effect, late)
-        if one.trial is not None and one.trial.seen and not gained:  # with less below it
-            taken = ", ".join(str(spec["name"]) for spec in self.stack)
-            why = f"{factor(one.trial.seen)} without {taken}; with that: {why[0].lower()}{why[1:]}"
+        earlier = one.trial
+        if earlier is not None and earlier.seen and not gained:
+            since = ", ".join(str(spec["name"]) for spec in self.stack if spec not in earlier.on_top_of)
+            why = f"{factor(earlier.seen)} without {since}; with that: {why[0].lower()}{why[1:]}" if since else why
         runs = (effect.run,) if gained and effect.run is not None else ()
         once_s, step = (effect.one_time_s, effect.break_even_step) if effect.gained else (None, None)
         self._log.add(replace(trial, why=why, runs=runs, one_time_s=once_s, break_even_step=step))
