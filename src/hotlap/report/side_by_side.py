@@ -47,15 +47,12 @@ def _change(comparison: Comparison) -> str:
 def verdict(comparison: Comparison) -> str:
     """What it comes to, in one sentence."""
     if comparison.limit is None:
-        words = {
+        faster = comparison.ratio is not None and comparison.ratio.high < 1
+        return {
             Change.SLOWER: "Slower.",
-            Change.WITHIN: "Not slower.",
+            Change.WITHIN: "Faster." if faster else "Not slower.",
             Change.UNDECIDED: "Undecided: no change can be told from chance here.",
-        }
-        if comparison.change is Change.WITHIN:
-            faster = comparison.ratio is not None and comparison.ratio.high < 1
-            return "Faster." if faster else words[Change.WITHIN]
-        return words[comparison.change]
+        }[comparison.change]
     limit = percent(comparison.limit)
     return {
         Change.SLOWER: f"Regression: the step is slower by more than {limit}.",

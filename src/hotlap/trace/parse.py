@@ -1,7 +1,7 @@
 """Bytes of a Chrome trace -> its events, some thousand at a time: no more of a file is in memory than one piece."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -82,7 +82,7 @@ def events(pieces: Iterable[bytes], title: str, header: dict[str, Any]) -> Itera
             if found is None:
                 _check_size(buffer, title)
                 continue
-            header.update(_fields(found[0]))
+            header.update(_object(found[0]) or {})
             buffer, opened, bare = buffer[found[1] :], True, not found[0]
         whole, buffer = _whole(buffer, title)
         if whole:
@@ -91,7 +91,7 @@ def events(pieces: Iterable[bytes], title: str, header: dict[str, Any]) -> Itera
     if not opened:
         raise UserError(f"{title} is no trace: it holds no list of events (traceEvents), as torch.profiler writes it.")
     last, rest = _last(buffer, title, bare=bare)
-    header.update(_fields(rest))
+    header.update(_object(rest) or {})
     yield last
 
 
@@ -131,7 +131,7 @@ def _last(buffer: bytes, title: str, *, bare: bool) -> tuple[list[Event], bytes]
         found = list(_CLOSES.finditer(buffer))[: -_MOST_TRIES - 1 : -1]
         ends = ((buffer[: one.start()], b"{" + buffer[one.end() :].lstrip().removeprefix(b",")) for one in found)
     for listed, rest in ends:
-        if _is_object(rest) and (last := _decoded(listed, title)) is not None:
+        if _object(rest) is not None and (last := _decoded(listed, title)) is not None:
             return last, rest
     raise UserError(f"{title} ends in the middle of an event: the file is not complete. Record or copy it again.")
 
@@ -182,17 +182,9 @@ def _repaired(text: bytes) -> bytes:
     return text.translate(_NO_CONTROLS).decode(errors="replace").encode()
 
 
-def _is_object(text: bytes) -> bool:
-    return _object(text) is not None
-
-
-def _fields(text: bytes) -> Mapping[str, Any]:
-    """What stands beside the events; nothing where that is no JSON."""
-    return _object(text) or {}
-
-
 def _object(text: bytes) -> dict[str, Any] | None:
-    """Some versions write paths with backslashes, and numbers that are none."""
+    """What stands beside the events; None where that is no JSON. Some versions write paths with backslashes, and
+    numbers that are none."""
     for read_as in (bytes, _repaired):
         try:
             return _FIELDS.decode(read_as(text))
