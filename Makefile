@@ -27,8 +27,11 @@ BIN := $(VENV)/bin
 
 # A stamp says what is installed; another PYTHON, TORCH or pyproject.toml makes it stale, and nothing else does.
 CHOICE := $(shell printf '%s %s' '$(PYTHON)' '$(TORCH)' | cksum | tr ' ' '-')
-STAMP_TORCH := $(VENV)/.torch-$(CHOICE)
+STAMP_VENV := $(VENV)/.venv-$(CHOICE)
+STAMP_NEEDS := $(VENV)/.needs-$(CHOICE)
+STAMP_CORE := $(VENV)/.core-$(CHOICE)
 STAMP_DEMO := $(VENV)/.demo-$(CHOICE)
+STAMP_TOOLS := $(VENV)/.tools-$(CHOICE)
 STAMP_TEST := $(VENV)/.test-$(CHOICE)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # pip would compile every file on one core. What a training imports is compiled below, on all; what the tests' frameworks
@@ -102,22 +105,40 @@ wheel: $(STAMP_DEMO)
 gpu:
 	benchmarks/gpu.sh
 
-$(STAMP_TORCH):
+$(STAMP_VENV):
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade 'pip>=25.1'  # the first that knows --group
-	$(INSTALL) $(TORCH)
+	touch $@
+
+# What hotlap and its examples import. Of hotlap itself, which may be there first, no conflicts are told.
+NEEDS := import tomllib; own = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+    print(*own["dependencies"], *own["optional-dependencies"]["examples"], sep="\n")
+$(STAMP_NEEDS): $(STAMP_VENV) pyproject.toml
+	$(INSTALL) --no-warn-conflicts $(TORCH)
+	$(BIN)/python -c '$(NEEDS)' > $(VENV)/needs.txt
+	$(INSTALL) --quiet --requirement $(VENV)/needs.txt
+	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing)/' $(VENV)/lib || true  # some ship files of other Pythons
 	touch $@
 
 # Editable: changes of Python files in the clone count at once; the native core is built here, once. Without a compiler
 # the install succeeds all the same, and hotlap.small says that it uses torch.
-$(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml CMakeLists.txt $(wildcard native/*.?pp)
-	$(INSTALL) --quiet --editable '.[examples]'
-	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing)/' $(VENV)/lib || true  # some ship files of other Pythons
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.?pp)
+$(STAMP_CORE): $(STAMP_VENV) $(SOURCES)
+	$(INSTALL) --quiet --no-deps --editable .
 	touch $@
 
-$(STAMP_TEST): $(STAMP_DEMO) pyproject.toml $(CONSTRAINTS)
+# The core is compiled, which takes no network, beside what is installed, which takes one processor.
+$(STAMP_DEMO): $(SOURCES)
+	+$(MAKE) --jobs 2 $(STAMP_NEEDS) $(STAMP_CORE)
+	touch $@
+
+$(STAMP_TOOLS): $(STAMP_NEEDS) $(CONSTRAINTS)
 	$(INSTALL) --quiet --group dev --group docs --group frameworks
+	touch $@
+
+$(STAMP_TEST): $(SOURCES) $(CONSTRAINTS)
+	+$(MAKE) --jobs 2 $(STAMP_TOOLS) $(STAMP_CORE)
 	touch $@
 
 clean:
