@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are s
 BACKENDS: dict[str, Callable[[], Backend]] = {"slurm": Slurm, "ray": Ray}
 
 
+@cache
 def slurm_runs() -> bool:
     """A Slurm whose node has nothing to do."""
     if shutil.which("sbatch") is None or shutil.which("sinfo") is None:
@@ -33,6 +35,7 @@ def slurm_runs() -> bool:
     return "idle" in done.stdout.split()
 
 
+@cache
 def ray_runs() -> bool:
     """A dashboard on this machine."""
     try:
@@ -42,10 +45,14 @@ def ray_runs() -> bool:
         return False
 
 
-REAL = [
-    pytest.param(name, marks=[pytest.mark.cluster, pytest.mark.skipif(not runs(), reason=f"no {name} runs here")])
-    for name, runs in (("slurm", slurm_runs), ("ray", ray_runs))
-]
+REAL = [pytest.param(name, marks=pytest.mark.cluster) for name in BACKENDS]
+
+
+def real(name: str) -> Backend:
+    """Asked for by a test, not when tests are collected: a Slurm that is installed and stopped takes 9 s to answer."""
+    if not {"slurm": slurm_runs, "ray": ray_runs}[name]():
+        pytest.skip(f"no {name} runs here")
+    return BACKENDS[name]()
 
 
 @contextmanager
@@ -64,7 +71,7 @@ def standing_in(name: str, folder: Path, *, num_nodes: int = 1) -> Iterator[tupl
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     """With one node."""
     if not request.param.startswith("stand-in"):
-        yield BACKENDS[request.param]()
+        yield real(request.param)
         return
     with standing_in(request.param.removeprefix("stand-in of "), tmp_path) as (backend, _):
         yield backend
@@ -149,7 +156,7 @@ def runs_of(name: str, folder: Path) -> Iterator[Launcher | Placed]:
         with Launcher(environment=lambda _: {}, folders=[folder], timeout_s=400.0) as launcher:
             yield launcher
     elif name in BACKENDS:
-        with Placed(BACKENDS[name](), folder / "jobs", nodes=2, order=order) as placed:
+        with Placed(real(name), folder / "jobs", nodes=2, order=order) as placed:
             yield placed
     else:
         with standing_in(name.removeprefix("stand-in of "), folder, num_nodes=2) as (backend, cluster):
