@@ -5,7 +5,7 @@ made over there, from less than would have to travel; after any other use it is 
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, cast, final
+from typing import Any, ClassVar, cast, final
 
 import torch
 from torch.utils._pytree import tree_map
@@ -22,22 +22,15 @@ _CUDA: Any = torch._C.TensorBase.cuda
 _PIN: Any = torch._C.TensorBase.pin_memory
 
 
-class Transfer(Protocol):
-    """How a tensor comes to be on another device."""
-
-    def arrive(self, device: torch.device, *, non_blocking: bool) -> torch.Tensor:
-        """The tensor over there."""
-
-    def looked_at(self) -> None:
-        """The script used the tensor here."""
-
-
 @final
 class LazyTensor(torch.Tensor):
     """A tensor of (B, ...) without memory of its own until it is used."""
 
-    way: Transfer
     make: Callable[[], torch.Tensor]
+    arrive: Callable[[torch.device, bool], torch.Tensor]
+    """(device, whether it may still be on its way) -> the tensor over there."""
+    looked_at: Callable[[], None]
+    """Told when the script used the tensor here."""
     made: torch.Tensor | None
 
     # Uses that need no numbers and cannot change them.
@@ -67,7 +60,7 @@ class LazyTensor(torch.Tensor):
                 device = _target_of(func, args[1:], kwargs)
                 if device is not None:
                     waits_not = bool(kwargs.get("non_blocking", args[2] if len(args) == 3 else False))
-                    return first.way.arrive(device, non_blocking=waits_not)
+                    return first.arrive(device, waits_not)
             if type(first) is LazyTensor and first.made is None and func is _PIN:
                 return _pinned(first)
             return func(*tree_map(_number, args), **tree_map(_number, kwargs))
@@ -85,13 +78,14 @@ def lazy_tensor(
     *,
     dtype: torch.dtype = torch.float32,
     strides: tuple[int, ...] | None = None,
-    way: Transfer,
     make: Callable[[], torch.Tensor],
+    arrive: Callable[[torch.device, bool], torch.Tensor],
+    looked_at: Callable[[], None],
 ) -> LazyTensor:
-    """A tensor like this; `make` makes it here."""
+    """A tensor like this; `make` makes it here, `arrive` over there."""
     wrapper: Any = torch.Tensor._make_wrapper_subclass
     promised = cast(LazyTensor, wrapper(LazyTensor, shape, strides=strides, dtype=dtype, device="cpu"))
-    promised.way, promised.make, promised.made = way, make, None
+    promised.make, promised.arrive, promised.looked_at, promised.made = make, arrive, looked_at, None
     return promised
 
 
@@ -115,8 +109,9 @@ def _pinned(tensor: LazyTensor) -> LazyTensor:
         tuple(tensor.shape),
         dtype=tensor.dtype,
         strides=tensor.stride(),
-        way=tensor.way,
         make=lambda: make().pin_memory(),
+        arrive=tensor.arrive,
+        looked_at=tensor.looked_at,
     )
 
 
@@ -124,6 +119,6 @@ def _number(value: Any) -> Any:
     if type(value) is not LazyTensor:
         return value
     if value.made is None:
-        value.way.looked_at()
+        value.looked_at()
         value.made = value.make()
     return value.made

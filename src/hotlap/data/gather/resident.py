@@ -6,7 +6,7 @@ any other use it is the batch that `cached` would have gathered here.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 from weakref import WeakKeyDictionary
@@ -90,7 +90,9 @@ class DeviceStore:
         if self._num_looks >= MOST_LOOKS:
             self._close("the script uses its batches on the CPU")
 
-    def rows(self, store: ColumnStore, column: Column, index: torch.Tensor, device: torch.device) -> Any:
+    def rows(
+        self, store: ColumnStore, column: Column, index: torch.Tensor, device: torch.device
+    ) -> torch.Tensor | None:
         """(B, ...) of the column, gathered over there; None if they are not there."""
         if not self.open or not self._is_there(store, device):
             return None
@@ -99,6 +101,15 @@ class DeviceStore:
             return None
         self.num_given += 1
         return there.index_select(0, self._index_there(index))
+
+    def _arrive(
+        self, store: ColumnStore, column: Column, index: torch.Tensor, device: torch.device, non_blocking: bool
+    ) -> torch.Tensor:
+        """(B, ...) over there; before any rows are, and where there is no room, those gathered here."""
+        rows = self.rows(store, column, index, device)
+        if rows is None:
+            return column.gather(index).to(device, non_blocking=non_blocking)
+        return rows.permute(column.kept_rows(index.numel())[1])
 
     def _promise(self, store: ColumnStore, column: Column, index: torch.Tensor) -> LazyTensor | None:
         kept, permute = column.kept_rows(index.numel())
@@ -113,8 +124,9 @@ class DeviceStore:
             tuple(layout.shape),
             dtype=layout.dtype,
             strides=layout.stride(),
-            way=_Rows(self, store, column, index, permute),
             make=lambda: column.gather(index),
+            arrive=partial(self._arrive, store, column, index),
+            looked_at=self.looked_at,
         )
 
     def _is_there(self, store: ColumnStore, device: torch.device) -> bool:
@@ -161,31 +173,6 @@ class DeviceStore:
         self.open = self.full = False
         self._columns, self._order, self._order_there = {}, None, None
         self._notes.say(f"batches are gathered on the CPU: {reason}")
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """How one tensor of a batch comes to be on a device."""
-
-    device_store: DeviceStore
-    store: ColumnStore
-    column: Column
-    index: torch.Tensor
-    permute: tuple[int, ...]
-
-    def arrive(self, device: torch.device, *, non_blocking: bool) -> torch.Tensor:
-        """The rows over there; before any are, and where there is no room, those gathered here."""
-        rows = self.device_store.rows(self.store, self.column, self.index, device)
-        if rows is None:
-            made: torch.Tensor = self.column.gather(self.index).to(device, non_blocking=non_blocking)
-            return made
-        moved: torch.Tensor = rows.permute(self.permute)
-        return moved
-
-    def looked_at(self) -> None:
-        """The script used it on the CPU."""
-        self.device_store.looked_at()
 
 
 @final

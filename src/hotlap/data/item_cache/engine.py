@@ -7,7 +7,7 @@ memory that they share. All else each of them has for itself, as it was when it 
 import operator
 import os
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar
@@ -17,7 +17,6 @@ from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
-from hotlap.data.checks.first_look import NUM_FIRST_CHECKS
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.key import Key
 from hotlap.data.checks.opened_files import reads_unnamed_files
@@ -31,6 +30,9 @@ from hotlap.data.notes import warn
 
 # A kept item is computed again once in so many batches, if it is time to (`Rechecks`).
 RECHECK_EVERY = 16
+
+# So many items are computed twice before anything is kept.
+NUM_FIRST_CHECKS = 2
 
 # Items of a cache found on disk that are computed and compared before the first is handed out.
 NUM_WARM_CHECKS = 8
@@ -260,26 +262,32 @@ class ItemCache(CacheFill):
             return
         rows = [row for row, index in enumerate(indices) if self.position(index) is not None][:NUM_FIRST_CHECKS]
         started_s = perf_counter()
-        for row in rows:
-            again = self._again(indices[row])
-            if again is None:
-                return
-            if not same(items[row], again[0]):
-                self._found_different(items[row])
-                return
-            self.own_memory |= shares_memory(items[row], again[0]) or entangled(items[row])
+        if not self.come_out_again([(indices[row], items[row]) for row in rows]):
+            return
         again_s = (perf_counter() - started_s) / len(rows)
         self.rechecks = Rechecks(again_s)
         self.index_types = {type(indices[rows[0]])}
         self.item_s = min(self.item_s, again_s)
-        if self.look_inside(length, lambda: reads_unnamed_files(lambda: self._again(indices[rows[0]]))):
+        if self.look_inside(length, lambda: reads_unnamed_files(lambda: self.again(indices[rows[0]]))):
             self.open(items, length)
             self._begin_filling(items, length)
+
+    def come_out_again(self, computed: Iterable[tuple[Any, Any]]) -> bool:
+        """Compute these items, (index, item), once more; False, and given up, if one is another one then."""
+        for index, item in computed:
+            again = self.again(index)
+            if again is None:
+                return False
+            if not same(item, again[0]):
+                self._found_different(item)
+                return False
+            self.own_memory |= shares_memory(item, again[0]) or entangled(item)
+        return True
 
     def _begin_filling(self, items: list[Any], length: int) -> None:
         if self.warm:
             for place in spread(length, NUM_WARM_CHECKS):
-                again = self._again(place)
+                again = self.again(place)
                 if again is not None and self.store is not None and not self.store.holds(place, again[0]):
                     self.leave_disk(items, length)
                     return
@@ -334,7 +342,7 @@ class ItemCache(CacheFill):
             return True
         started_s = perf_counter()
         index = indices[self._num_batches // RECHECK_EVERY % len(indices)]
-        again = self._again(index)
+        again = self.again(index)
         store = self.store
         if again is None or store is None:
             return False
@@ -344,7 +352,7 @@ class ItemCache(CacheFill):
         self.rechecks.took(started_s)
         return True
 
-    def _again(self, index: Any) -> tuple[Any] | None:
+    def again(self, index: Any) -> tuple[Any] | None:
         """(the item computed once more,), leaving no trace in any generator; None if that gave reason to give up."""
         assert self.inputs is not None  # something was computed before
         streams, files = self.inputs.streams, self.inputs.files
@@ -369,12 +377,9 @@ class ItemCache(CacheFill):
 
     def found_different(self) -> None:
         """A kept item is not what it was."""
-        self.give_up(self._different())
-        warn(str(self.note))
-
-    def _different(self) -> str:
         kept = f"; {self.num_cached} kept items were dropped" if self.num_cached else ""
-        return f"an item of {self.name} {_DIFFERENT}{kept}; items are computed each time"
+        self.give_up(f"an item of {self.name} {_DIFFERENT}{kept}; items are computed each time")
+        warn(str(self.note))
 
     def _has(self, index: Any) -> bool:
         position = self.position(index) if type(index) in self.index_types else None

@@ -5,17 +5,19 @@ batches are gathered here in their place.
 """
 
 import random
+import warnings
 from collections.abc import Sequence
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from hotlap.data.checks.checksums import Unseen
-from hotlap.data.checks.first_look import NUM_FIRST_CHECKS, first_look
-from hotlap.data.checks.forked import NoAnswer, in_a_copy
+from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
+from hotlap.data.checks.opened_files import reads_unnamed_files
 from hotlap.data.checks.rechecks import Rechecks
-from hotlap.data.item_cache.engine import NUM_WARM_CHECKS, ItemCache
+from hotlap.data.item_cache.engine import NUM_FIRST_CHECKS, NUM_WARM_CHECKS, ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.shared_memory import Progress
 from hotlap.data.loader.workers import Role
@@ -66,21 +68,48 @@ def still_holds(cache: ItemCache, progress: Progress, role: Role) -> bool:
 
 def _open(cache: ItemCache, role: Role) -> str | None:
     """Make the store, of items that a copy of this process computes; the reason why there is none."""
-    inputs = Inputs(cache.dataset)
-    length = inputs.watch.length
+    cache.inputs = Inputs(cache.dataset)
+    length = cache.inputs.watch.length
     if not length or cache.whole:
         return "it fetches whole batches, or has no length"
-    seen = first_look(cache.item, cache.dataset, spread(length, NUM_FIRST_CHECKS), role)
-    if seen.reason is not None:
-        return seen.reason
-    cache.inputs = inputs
-    cache.index_types, cache.item_s, cache.own_memory = {int}, seen.item_s, seen.own_memory
-    cache.rechecks = Rechecks(COPY_S + NUM_COPY_CHECKS * seen.item_s)
-    if cache.look_inside(length, lambda: seen.reads_files):
-        cache.open(seen.items, length, shared=True)
+    why_not = cannot_fork(shares_files=True)
+    if why_not is not None:
+        return why_not
+    try:
+        seen = in_a_copy(lambda: _look(cache, spread(length, NUM_FIRST_CHECKS), role), timeout_s=role.timeout_s)
+    except NoAnswer as reason:
+        return f"items cannot be had by their places in a copy of this process ({reason})"
+    if isinstance(seen, str):
+        return seen
+    items, cache.own_memory, cache.item_s, reads_unnamed = seen
+    cache.index_types, cache.rechecks = {int}, Rechecks(COPY_S + NUM_COPY_CHECKS * cache.item_s)
+    if cache.look_inside(length, lambda: reads_unnamed):
+        cache.open(items, length, shared=True)
         if cache.warm and not _come_out_as_kept(cache, role, spread(length, NUM_WARM_CHECKS)):
-            cache.leave_disk(seen.items, length, shared=True)
+            cache.leave_disk(items, length, shared=True)
     return None
+
+
+def _look(cache: ItemCache, indices: Sequence[int], role: Role) -> str | tuple[list[Any], bool, float, bool]:
+    """IN A COPY: these items, whether they share memory, seconds of one, and whether they are read from what Python did
+    not open; a sentence if they cannot be kept."""
+    assert cache.inputs is not None
+    role.play(0, cache.dataset)
+    changed = cache.inputs.watch.changed()
+    if changed is not None:
+        return f"worker_init_fn changes {changed} of the data set"
+    cache.item(indices[0])
+    cache.inputs.note()  # a file that is opened with the very first item is no change, nor is a generator made then
+    started_s = perf_counter()
+    found = [cache.again(index) for index in indices if not cache.given_up]
+    item_s = (perf_counter() - started_s) / len(indices)
+    items = [item[0] for item in found if item is not None]
+    role.tell(1, cache.dataset)  # another worker must get the same items
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this process says it
+        same_again = not cache.given_up and cache.come_out_again(zip(indices, items, strict=True))
+    reads = same_again and reads_unnamed_files(lambda: cache.again(indices[0])) and not cache.inputs.files
+    return (items, cache.own_memory, item_s, reads) if same_again else str(cache.note)
 
 
 def _check(cache: ItemCache, role: Role) -> bool:

@@ -15,7 +15,7 @@ from torch.utils.data import (
 )
 
 from hotlap.data.gather.batched import BatchedDataset
-from hotlap.data.item_cache.cached import CachedDataset
+from hotlap.data.item_cache.cached import CachedDataset, CacheWrapper
 from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.loader.iterators import FillingWorkers, Gathering, InPlaceOfWorkers, can_gather
 from hotlap.data.loader.workers import role_of, why_no_copies
@@ -46,11 +46,13 @@ def patch_loaders() -> None:
 
 
 def _shorter(loader: Any) -> Callable[[Any], Any] | None:
-    _prepare_heads(loader)
+    prepared = _prepare_for_workers(loader)
     if type(loader.dataset) is LateDataset:
         return late_iterator
-    if type(loader.dataset) in (CachedDataset, BatchedDataset):
-        return _by_workers(loader) if loader.num_workers else _gathering(loader)
+    if type(loader.dataset) in (CachedDataset, BatchedDataset) and not loader.num_workers:
+        return _gathering(loader)
+    if type(loader.dataset) is CachedDataset and prepared:
+        return InPlaceOfWorkers if can_gather(loader) else FillingWorkers
     return None
 
 
@@ -59,30 +61,22 @@ def _gathering(loader: Any) -> Callable[[Any], Any] | None:
     return Gathering if gathers else None
 
 
-def _by_workers(loader: Any) -> Callable[[Any], Any] | None:
+def _prepare_for_workers(loader: Any) -> bool:
+    """Have what is kept of items ready before workers are copies of this process; False if there is no such thing."""
     dataset = loader.dataset
-    if type(dataset) is BatchedDataset or dataset._hotlap_cache.given_up:
-        return None
+    while isinstance(dataset, DatasetWrapper) and not isinstance(dataset, CacheWrapper):
+        dataset = dataset._hotlap_dataset
+    kept = dataset._hotlap_cache if isinstance(dataset, CacheWrapper) and loader.num_workers else None
+    if kept is None or kept.given_up:
+        return False
     reason = why_no_copies(loader)
     if reason is not None:
-        dataset._hotlap_cache.say(f"{type(dataset._hotlap_dataset).__name__} is read by its own workers: {reason}")
-        return None
-    before_workers(dataset._hotlap_cache, role_of(loader))
-    return InPlaceOfWorkers if can_gather(loader) else FillingWorkers
-
-
-def _prepare_heads(loader: Any) -> None:
-    """Have the heads of pipelines ready before workers are copies of this process."""
-    dataset = loader.dataset
-    while isinstance(dataset, DatasetWrapper) and type(dataset) is not PrefixDataset:
-        dataset = dataset._hotlap_dataset
-    if type(dataset) is not PrefixDataset or not loader.num_workers:
-        return
-    reason = why_no_copies(loader)
-    if reason is None:
+        kept.say(f"{kept.name} is read by its own workers: {reason}")
+    elif type(dataset) is PrefixDataset:
         dataset._hotlap_cache.prepare(role_of(loader))
     else:
-        dataset._hotlap_cache.say(f"{dataset._hotlap_cache.name} is not kept: {reason}")
+        before_workers(kept, role_of(loader))
+    return reason is None
 
 
 def _order_is_fixed(loader: Any) -> bool:
