@@ -93,13 +93,14 @@ def _open(cache: ItemCache, role: Role) -> str | None:
 def _look(cache: ItemCache, indices: Sequence[int], role: Role) -> str | tuple[list[Any], bool, float, bool]:
     """IN A COPY: these items, whether they share memory, seconds of one, and whether they are read from what Python did
     not open; a sentence if they cannot be kept."""
-    assert cache.inputs is not None
+    inputs = cache.inputs
+    assert inputs is not None
     role.play(0, cache.dataset)
-    changed = cache.inputs.watch.changed()
+    changed = inputs.watch.changed()
     if changed is not None:
         return f"worker_init_fn changes {changed} of the data set"
     cache.item(indices[0])
-    cache.inputs.note()  # a file that is opened with the very first item is no change, nor is a generator made then
+    inputs.note()  # a file that is opened with the very first item is no change, nor is a generator made then
     started_s = perf_counter()
     found = [cache.again(index) for index in indices if not cache.given_up]
     item_s = (perf_counter() - started_s) / len(indices)
@@ -108,7 +109,7 @@ def _look(cache: ItemCache, indices: Sequence[int], role: Role) -> str | tuple[l
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # this process says it
         same_again = not cache.given_up and cache.come_out_again(zip(indices, items, strict=True))
-    reads = same_again and reads_unnamed_files(lambda: cache.again(indices[0])) and not cache.inputs.files
+    reads = same_again and reads_unnamed_files(lambda: cache.again(indices[0])) and not inputs.files
     return (items, cache.own_memory, item_s, reads) if same_again else str(cache.note)
 
 
