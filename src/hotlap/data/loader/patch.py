@@ -15,7 +15,7 @@ from torch.utils.data import (
 )
 
 from hotlap.data.gather.batched import BatchedDataset
-from hotlap.data.item_cache.cached import CachedDataset, CacheWrapper
+from hotlap.data.item_cache.cached import CachedDataset
 from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.loader.iterators import FillingWorkers, Gathering, InPlaceOfWorkers, can_gather
 from hotlap.data.loader.workers import role_of, why_no_copies
@@ -64,16 +64,15 @@ def _gathering(loader: Any) -> Callable[[Any], Any] | None:
 def _prepare_for_workers(loader: Any) -> bool:
     """Have what is kept of items ready before workers are copies of this process; False if there is no such thing."""
     dataset = loader.dataset
-    while isinstance(dataset, DatasetWrapper) and not isinstance(dataset, CacheWrapper):
+    if type(dataset) is LateDataset:
         dataset = dataset._hotlap_dataset
-    kept = dataset._hotlap_cache if isinstance(dataset, CacheWrapper) and loader.num_workers else None
-    if kept is None or kept.given_up:
+    if type(dataset) not in (CachedDataset, PrefixDataset) or not loader.num_workers or dataset._hotlap_cache.given_up:
         return False
-    reason = why_no_copies(loader)
+    kept, reason = dataset._hotlap_cache, why_no_copies(loader)
     if reason is not None:
         kept.say(f"{kept.name} is read by its own workers: {reason}")
     elif type(dataset) is PrefixDataset:
-        dataset._hotlap_cache.prepare(role_of(loader))
+        kept.prepare(role_of(loader))
     else:
         before_workers(kept, role_of(loader))
     return reason is None
