@@ -154,13 +154,12 @@ def _sizes(prefix: str, errors: list[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    before = json.loads(RESULTS.read_text())["before"]
     groups = judged()
     two = {
         "two cards, no peer access": two_cards(), "half precision": other_precision(), "no measured step": unmeasured(),
         "TF32 not told": not_told(),
     }  # fmt: skip
-    RESULTS.write_text(json.dumps({"before": before, "groups": groups} | two, indent=1) + "\n")
+    RESULTS.write_text(json.dumps({"groups": groups} | two, indent=1) + "\n")
     for group, row in (groups | two).items():
         print(f"{group:52}", *(f"{key} {value}" for key, value in row.items()))
 

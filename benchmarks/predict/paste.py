@@ -14,27 +14,26 @@ FIGURES = PAGE.with_name("figures.md")
 
 
 def judged(found: dict[str, Any]) -> str:
-    """Each question beside the plain mean and what the model before it scored."""
+    """Each question beside the plain mean."""
     lines = [
-        "| pairs | n | error | plain mean | model before | inside 80%: device held out | architecture | source | "
-        "width |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| pairs | n | error | plain mean | inside 80%: device held out | architecture | source | width |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for group, row in found["groups"].items():
         plain = f"{row['plain_median']:.3f} / {row['plain_p90']:.3f}"
-        cells = [f"{row['num']}", _errors(row), plain, _errors(found["before"].get(group))]
+        cells = [f"{row['num']}", _errors(row), plain]
         cells += [f"{row[f'inside, {name} held out']:.0%}" for name in ("device", "architecture", "source")]
         lines.append(f"| {group} | {' | '.join(cells)} | {row['width, device held out']:.2f} |")
     halves = "; ".join(
         f"{name} ({one['num']}): {_errors(one)}, {one['coverage']:.0%} inside an interval of {one['width']:.2f}"
         for name, one in found["half precision"].items()
     )
-    two, was = found["two cards, no peer access"], found["before"]["two cards, no peer access"]
+    two = found["two cards, no peer access"]
     lines += [
         "",
         f"Two RTX 3090 without peer access, {two['num']} trainings: the mean absolute error of the efficiency is "
-        f"{two['mean_absolute_error']:.3f} (the model before: {was['mean_absolute_error']:.3f}), "
-        f"{two['coverage']:.0%} inside the interval. The rate through the host was read off these.",
+        f"{two['mean_absolute_error']:.3f}, {two['coverage']:.0%} inside the interval. The rate through the host was "
+        "read off these.",
         "",
         f"To half precision on one device: {halves}.",
     ]
@@ -50,8 +49,8 @@ def judged(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _errors(row: dict[str, Any] | None) -> str:
-    return f"{row['median']:.3f} / {row['p90']:.3f}" if row else "-"
+def _errors(row: dict[str, Any]) -> str:
+    return f"{row['median']:.3f} / {row['p90']:.3f}"
 
 
 def forms(found: dict[str, Any]) -> str:
