@@ -62,9 +62,11 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     """Outermost module calls are the forward phase.
 
     A wrapper around `Module.__call__`, not torch's global module hooks: those send every submodule down the slow path
-    of `_call_impl` (about 2 us each), while this adds one branch to the inner calls.
+    of `_call_impl` (about 2 us each), while this adds one branch to the inner calls. These go straight to where torch's
+    own `__call__` would: 30 ns more for each layer instead of 270.
     """
     call = torch.nn.Module.__call__
+    is_torchs = call is torch.nn.Module._wrapped_call_impl
     clock, script, words = session.clock, session.script, session.words
     now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
@@ -79,6 +81,8 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
             or get_ident() != thread.id
             or clock.where == DRAW
         ):
+            if is_torchs and self._compiled_call_impl is None:
+                return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
             return call(self, *args, **kwargs)
         session.in_forward = True
         words[REACHED] = _FORWARD

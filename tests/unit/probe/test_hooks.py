@@ -176,6 +176,26 @@ def test_a_step_is_surrounded_for_windows_alone(tmp_path: Path, watches: tuple[s
         assert ours is surrounded
 
 
+def test_layers_are_called_as_the_script_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled by themselves, or by way of somebody's own `__call__`."""
+    call, inner, called = nn.Module.__call__, nn.Identity(), []
+    model = nn.Sequential(inner, nn.Tanh())
+    with heard(tmp_path):
+        inner._compiled_call_impl = lambda x: x + 1  # as `Module.compile` leaves it
+        assert model(torch.zeros(1)).item() == pytest.approx(0.761594)
+        inner._compiled_call_impl = None
+        assert model(torch.zeros(1)).item() == 0
+
+    def counting(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        called.append(module)
+        return call(module, *args, **kwargs)
+
+    monkeypatch.setattr(nn.Module, "__call__", counting)
+    with heard(tmp_path):
+        model(torch.zeros(1))
+    assert called == [model, *model]
+
+
 def test_what_measuring_costs_is_told_of_recorded_steps_alone(tmp_path: Path) -> None:
     with heard(tmp_path, warmup=3) as session:
         model = Block()
