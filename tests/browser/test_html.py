@@ -104,8 +104,8 @@ def test_memory_and_drift_are_drawn(chromium: Browser, tmp_path: Path, name: str
         "[...document.querySelectorAll('.chart-series polyline')].map(l => {"
         "const box = l.getBoundingClientRect(); return [box.width, getComputedStyle(l).stroke] })"
     )
-    # Memory of the process and of the device; or two quantiles of the step, and memory.
-    assert len(lines) == (2 if name == "measured" else 3)
+    # Losses; and memory of the process and of the device, or two quantiles of the step, and memory.
+    assert len(lines) == (3 if name == "measured" else 4)
     for width, stroke in lines:
         assert width > 500
         assert stroke != "none"
