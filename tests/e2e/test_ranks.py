@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from hotlap import rules
+from hotlap.experiment import EditedScript
 from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
+from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.machine import look
 from hotlap.record import Phase, Plan, Run, SightingKind, Status, Turn, Verdict
+from hotlap.search.candidates import rejects
 from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps, run_command
 
 pytestmark = [
@@ -129,6 +133,23 @@ def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_
     two_cores = replace(found, cpu=replace(found.cpu, neighbours=ours, usable_cores=2.0))
     codes = [finding.code for finding in rules.check(two_cores)]
     assert ("thread-oversubscription" in codes) == (count is None)
+
+
+def test_a_data_set_that_a_sampler_shares_out_may_be_kept_by_each_rank(launcher: Launcher) -> None:
+    script = str(SCRIPTS / "sharded.py")
+    plan = Plan(command=(*TORCHRUN, script), cwd=str(SCRIPTS), out="", steps=24, warmup=0, evidence=True)
+    (base,) = launcher([plan], limit_s=400.0)
+    assert base.status is Status.COMPLETE, base.output
+    waits = replace(base, phase_s={**base.phase_s, Phase.INPUT: base.step_s})
+    assert rejects(CachedDataset(), waits, look()) is None
+    edited = EditedScript(lambda: base, cwd=str(SCRIPTS)).plan(plan, (CachedDataset().spec(),))
+    (found,) = launcher([edited], limit_s=400.0)
+    assert (found.status, found.unreached, found.not_installed) == (Status.COMPLETE, (), ()), found.output
+    assert {loader.dataset for loader in found.loaders} != {loader.dataset for loader in base.loaders}
+    assert len({run.batch_digest for run in (found, *found.peers)}) == 2
+    ruling = judge("exact", Evidence(base=(base,), lever=(found,)))
+    assert ruling.verdict is Verdict.UNHARMED, ruling.why
+    assert "each of 2 ranks" in ruling.why
 
 
 def test_each_rank_says_whether_the_edit_reached_it_where_no_folder_can_be_covered(tmp_path: Path) -> None:

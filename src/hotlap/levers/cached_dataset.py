@@ -34,7 +34,8 @@ class CachedDataset(DataWrapper):
     #4959).
     When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
     the true items handed out); the first epoch is a little slower; items that memory cannot hold go to a file, and the
-    disk must then be faster than their making; a data set that counts, logs or mutates things as it is read does so
+    disk must then be faster than their making; each of several processes that train together keeps
+    items of its own; a data set that counts, logs or mutates things as it is read does so
     less often.
     What changes: before the first batch of each epoch all that items are made from is compared, to the last entry and
     byte: containers, arrays, tensors (however they were written to), frames, attributes, transforms, closures, globals
@@ -55,17 +56,18 @@ class CachedDataset(DataWrapper):
             return None
         return f"Items of {loader.dataset} are not always the same: {loader.why_not or 'two computations differed'}."
 
-    def no_room(self, loader: LoaderFacts, machine: Machine) -> str | None:
-        """What is kept must last, and fit."""
+    def no_room(self, run: Run, loader: LoaderFacts, machine: Machine) -> str | None:
+        """What is kept must last, and fit: once for each of several processes that train together."""
         if loader.dataset_anew:
             return made_anew(loader)
         if loader.item_bytes is None or loader.num_items is None:
             return None
-        needed = loader.item_bytes * loader.num_items
+        needed = run.world_size * loader.item_bytes * loader.num_items
         if needed <= max(memory_bytes(machine), room_bytes(default_folder())):
             return None  # what memory cannot hold goes to a file
+        times = f" in each of {run.world_size} processes" if run.world_size > 1 else ""
         return (
-            f"The {loader.num_items} items of {loader.dataset} would take {size(needed)}, more than the "
+            f"The {loader.num_items} items of {loader.dataset}{times} would take {size(needed)}, more than the "
             f"{size(memory_bytes(machine))} of memory that may be used, and more than the disk has room for."
         )
 

@@ -40,9 +40,9 @@ class DeviceResident(DataWrapper):
         """As cached-dataset."""
         return CachedDataset().leaves(run, loader)
 
-    def no_room(self, loader: LoaderFacts, machine: Machine) -> str | None:
+    def no_room(self, run: Run, loader: LoaderFacts, machine: Machine) -> str | None:
         """As cached-dataset."""
-        return CachedDataset().no_room(loader, machine)
+        return CachedDataset().no_room(run, loader, machine)
 
     def gains_nothing(self, run: Run) -> str | None:
         """Of batches and their copies."""

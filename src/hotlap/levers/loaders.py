@@ -34,6 +34,7 @@ class DataWrapper(Lever):
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = Numerics.EXACT
     no_line: ClassVar[str] = NO_LINE
+    across_ranks: ClassVar[bool] = True
     needs_linux: ClassVar[str] = ""
     """What it does there alone, as a clause; empty where any system will do."""
 
@@ -43,14 +44,14 @@ class DataWrapper(Lever):
             return NO_LOADER
         if self.needs_linux and machine.system != "Linux":
             return f"{self.needs_linux}; this is {machine.system}."
-        refused = refused_by_all(run, lambda loader: self._leaves(run, loader) or self.no_room(loader, machine))
+        refused = refused_by_all(run, lambda loader: self._leaves(run, loader) or self.no_room(run, loader, machine))
         return refused or self.gains_nothing(run)
 
     @abstractmethod
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
         """Why a map-style data set stays as it is; None where it is served."""
 
-    def no_room(self, loader: LoaderFacts, machine: Machine) -> str | None:
+    def no_room(self, run: Run, loader: LoaderFacts, machine: Machine) -> str | None:
         """Why it is not worth trying for a loader that it would serve."""
         return None
 

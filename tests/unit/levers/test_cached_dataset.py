@@ -11,6 +11,7 @@ from hotlap import at_work
 from hotlap.data import cached
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.record import Ceiling, Interval, LoaderFacts, Run
+from hotlap.search.candidates import rejects
 from hotlap.source import WrapArgument
 from tests.sample_runs import loader, machine, run_with, site
 from tests.unit.data.sets import Pictures
@@ -49,6 +50,13 @@ def test_is_worth_a_trial_on_a_small_map_style_data_set() -> None:
 )
 def test_says_why_a_data_set_is_not_served(facts: dict[str, Any], reason: str) -> None:
     assert CachedDataset().rejects(run_of(replace(loader(), **facts)), machine()) == reason
+
+
+def test_each_process_that_trains_keeps_its_items() -> None:
+    together = replace(run_of(replace(loader(), num_items=10**12)), world_size=4)
+    said = rejects(CachedDataset(), together, machine())
+    assert said is not None
+    assert said.startswith("The 1000000000000 items of Digits in each of 4 processes would take 11438 TiB, more than")
 
 
 def test_one_loader_that_is_served_is_enough() -> None:
