@@ -1,5 +1,6 @@
 """Watches on real scripts: what each of them sees, and that the script goes on as it would have."""
 
+import re
 import sys
 from dataclasses import replace
 
@@ -70,7 +71,8 @@ def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(forks: Fork
     assert "memory-growth" not in faults
     host, checks = faults["host-bound"], faults["distribution-checks"]
     assert "of it in checks of torch.distributions" in host.evidence
-    assert "of forked.py, choose: " in host.evidence
+    # Which of the two functions has the line that costs most is the machine's affair as well.
+    assert re.search(r" of forked\.py, (choose|finish_episode)\S*: ", host.evidence)
     assert checks.before in ("m = Categorical(probs)", "policy.log_probs.append(m.log_prob(action))")
     assert "set_default_validate_args(False)" in checks.after
     counts = {one.what: one.per_step for one in seen}
