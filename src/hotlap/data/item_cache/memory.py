@@ -1,6 +1,8 @@
 """What this process may still take: memory and cores that the machine has free, and what its cgroup leaves of it."""
 
+import multiprocessing
 import os
+import sys
 import weakref
 from typing import final
 
@@ -46,9 +48,13 @@ def given_bytes() -> int | None:
 
 
 def _processes_here() -> int:
-    """Processes of one training on this machine, which share its memory; torchrun tells them how many they are."""
+    """Processes of one training on this machine, which share its memory; torchrun tells them how many they are. Of
+    those that a script starts itself only their number on all machines is known."""
     told = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return max(1, int(told)) if told.isdigit() else 1
+    if told.isdigit():
+        return max(1, int(told))
+    ranks = sys.modules.get("torch.distributed") if multiprocessing.parent_process() else None
+    return int(ranks.get_world_size()) if ranks and ranks.is_available() and ranks.is_initialized() else 1
 
 
 @final

@@ -67,6 +67,16 @@ def test_processes_of_one_training_share_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert limit_bytes() == 100
 
 
+def test_processes_that_a_script_starts_itself_share_it_once_they_have_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    assert limit_bytes() == 800, "nobody started this process, so its peers may be elsewhere"
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: "one")
+    assert limit_bytes() == 400
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: False)
+    assert limit_bytes() == 800
+
+
 def test_what_is_no_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTLAP_MEMORY", "plenty")
     with pytest.raises(UserError, match="HOTLAP_MEMORY=plenty is not a size"):
