@@ -123,7 +123,7 @@ class SharedRecords:
     def __del__(self) -> None:
         # The mapping stays as long as somebody has a view of it.
         for name in ("_descriptor", "_lock"):
-            if getattr(self, name, -1) >= 0:
+            if getattr(self, name, -1) >= 0 and os is not None:  # at the end of the interpreter names are gone first
                 os.close(getattr(self, name))
                 setattr(self, name, -1)
 

@@ -5,6 +5,8 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from hotlap.data.item_cache.records import SharedRecords
 
 
@@ -40,3 +42,11 @@ def test_threads_and_a_copy_of_the_process_take_room_one_at_a_time() -> None:
     for place in range(room.num_places):
         parts = room.get(place)
         assert parts is not None and bytes(parts[0]) == place.to_bytes(8, "little") * 100
+
+
+def test_at_the_end_of_the_interpreter_no_error_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = SharedRecords(1, 1000)
+    with monkeypatch.context() as end:
+        end.setattr("hotlap.data.item_cache.records.os", None)  # as Python leaves a module then
+        kept.__del__()
+    assert kept.put(0, [b"x"]), "it is still there"
