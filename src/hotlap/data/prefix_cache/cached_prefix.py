@@ -69,7 +69,7 @@ class HeadCache(ItemCache):
         pipelines, store = self.pipelines, self.store
         if pipelines is None or type(index) is not int or self.position(index) is None:
             return None
-        if store is not None and self._has(index) and self._may_be_served([index]):
+        if store is not None and self.present[index] and self._may_be_served([index]):
             return pipelines, store.take([index])[0]
         try:
             return None if self.given_up else (pipelines, self.compute([index], single=True))
