@@ -67,8 +67,8 @@ class ItemCache(CacheFill):
         self._num_others = 0
         """Items that were not asked for by their places."""
         self._restarts = 0
-        self._num_batches = 0
-        self._asked = 0
+        self._num_batches = self._asked = 0
+        self.before: States = []  # of the generators, where they were before `compute` began
         self.rechecks = Rechecks()
 
     @property
@@ -151,7 +151,7 @@ class ItemCache(CacheFill):
         if lost and self.store is None:
             return self.plain(indices, single=single)
         inputs = self.inputs = self.inputs or Inputs(self.dataset)
-        before = inputs.streams.states()
+        before = self.before = inputs.streams.states()
         started_s = perf_counter()
         with inputs.files.opened_by_items():
             items, rows = self._items(indices, single=single)

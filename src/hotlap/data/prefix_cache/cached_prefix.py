@@ -74,6 +74,7 @@ class HeadCache(ItemCache):
         try:
             return None if self.given_up else (pipelines, self.compute([index], single=True))
         except CannotSplit as reason:
+            Streams().restore(self.before)
             self.give_up(f"{self.name} is not kept: {reason}")
             return None
 
@@ -81,15 +82,10 @@ class HeadCache(ItemCache):
         """As far as the heads go.
 
         Raises:
-            CannotSplit: it cannot be cut; the generators are where they were.
+            CannotSplit: it cannot be cut.
         """
-        assert self.pipelines is not None and self.inputs is not None  # it was prepared
-        before = self.inputs.streams.states()
-        try:
-            return self.pipelines.half(index)
-        except CannotSplit:
-            self.inputs.streams.restore(before)
-            raise
+        assert self.pipelines is not None  # it was prepared
+        return self.pipelines.half(index)
 
     def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
         return open_records(items, length, self._limit_bytes, halves=True, entry_bytes=self._entry_bytes)
