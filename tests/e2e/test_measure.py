@@ -120,6 +120,7 @@ def test_a_module_is_measured_and_compared_with_itself(
     (tmp_path / "package").mkdir()
     for path in (SCRIPTS / "package").glob("*.py"):
         (tmp_path / "package" / path.name).write_text(path.read_text())
+    (tmp_path / "package" / "settings.py").write_text("STEPS = 100_000\n")
     words = ["-m", "package.train", "--name", "value"]
     done = hotlap("measure", "--quick", "--steps", "40", "--json", "-", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

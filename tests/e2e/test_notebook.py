@@ -9,13 +9,14 @@ from hotlap.cli import notebook
 
 pytestmark = pytest.mark.e2e
 
+# More steps than are looked at: where they are too few, the training is run twice.
 CELL = """
 import torch
 from helper import WIDTH
 
 torch.manual_seed(0)
 weight = torch.zeros(WIDTH, requires_grad=True)
-for _ in range(2000):
+for _ in range(100_000):
     (torch.randn(64, WIDTH) @ weight - 1).square().mean().backward()
     with torch.no_grad():
         weight -= 0.01 * weight.grad
