@@ -432,13 +432,13 @@ def two_ranks(script: Path, **settings: object) -> TwoRanks:
 
 
 def test_levers_of_several_processes_are_there_from_their_start_and_are_compared_as_whole_jobs(script: Path) -> None:
-    world = two_ranks(script, costs={"cached-dataset": 0.4, "fused-optimizer": 0.5, "threads": 0.8})
-    study = tune(world, levers=("cached-dataset", "fused-optimizer", "threads"), budget_s=900.0)
+    world = two_ranks(script, costs={"channels-last": 0.4, "fused-optimizer": 0.5, "threads": 0.8})
+    study = tune(world, levers=("channels-last", "fused-optimizer", "threads"), budget_s=900.0)
     assert set(accepted(study)) == {"fused-optimizer", "threads"}
     assert all(len(plan.arms) == 1 and not plan.arms[0] for plan in world.plans), "nothing is switched between steps"
     assert {trial.scope for trial in study.trials if trial.log_ratios} == {"process"}
     assert study.result is not None and "each of 2 ranks" in study.result.why
-    (refused,) = [trial for trial in study.trials if trial.levers == ({"name": "cached-dataset"},)]
+    (refused,) = [trial for trial in study.trials if trial.levers == ({"name": "channels-last"},)]
     assert refused.why == "Not tried. It is not tried where several processes train together."
 
 
