@@ -1,4 +1,4 @@
-"""What blocks of the docs mean by train.py: a small training that takes some seconds on a CPU."""
+"""What blocks of the docs mean by train.py: some seconds on a CPU, and more steps than hotlap looks at."""
 
 import argparse
 
@@ -11,7 +11,7 @@ class Waves(Dataset):
     """Short waves of three frequencies, made item by item."""
 
     def __len__(self):
-        return 20_000
+        return 60_000
 
     def __getitem__(self, index):
         kind = index % 3
