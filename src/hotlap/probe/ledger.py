@@ -72,6 +72,8 @@ class Ledger:
 
     def phase_s(self) -> list[float]:
         """Mean seconds by phase of the recorded steps; zeros without one."""
+        if self._thinning is not None:
+            self._thinning.flush()
         rows = self._thinning.rows() if self._thinning is not None else _set_aside(self._rows)[0]
         return [sum(row.spent[i] for row in rows) / max(1, len(rows)) for i in range(len(PHASES))]
 

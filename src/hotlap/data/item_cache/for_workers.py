@@ -75,8 +75,10 @@ def _open(cache: ItemCache, role: Role) -> str | None:
     why_not = cannot_fork(shares_files=True)
     if why_not is not None:
         return why_not
+    # Neighbours too: items that are built in several ways often alternate, and workers cannot begin anew.
+    places = sorted({*spread(length, NUM_FIRST_CHECKS), min(1, length - 1)})
     try:
-        seen = in_a_copy(lambda: _look(cache, spread(length, NUM_FIRST_CHECKS), role), timeout_s=role.timeout_s)
+        seen = in_a_copy(lambda: _look(cache, places, role), timeout_s=role.timeout_s)
     except NoAnswer as reason:
         return f"items cannot be had by their places in a copy of this process ({reason})"
     if isinstance(seen, str):

@@ -78,6 +78,8 @@ def open_store(
     make = partial(ColumnStore, items[0], as_bytes=as_bytes, limit_bytes=limit_bytes)
     try:
         columns = make(0)
+        if not own_memory and not columns.fits(items):
+            return open_records(items, length, limit_bytes)
     except Unsupported:
         if own_memory:
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None

@@ -146,6 +146,15 @@ class ColumnStore(Store):
             raise Varies
         return leaves
 
+    def fits(self, items: Sequence[Any]) -> bool:
+        """All are built as the first one."""
+        try:
+            for item in items:
+                self._leaves(item)
+        except Varies:
+            return False
+        return True
+
     def holds(self, position: int, item: Any) -> bool:
         """True if the kept item has the same types and bytes."""
         try:
