@@ -4,17 +4,14 @@ import functools
 import sys
 from collections.abc import Callable
 from threading import get_ident
-from types import FunctionType, MethodType
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.compiler import is_compiling
-from torch.optim import optimizer as optimizer_module
 from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
-from hotlap.probe import collectives, device, seeds, unseen
+from hotlap.probe import collectives, device, optimizer_hooks, seeds, unseen
 from hotlap.probe.clock import (
     BACKWARD,
     DRAW,
@@ -22,12 +19,8 @@ from hotlap.probe.clock import (
     INPUT,
     LOOK,
     MOST_UNREAD,
-    OPTIMIZER,
-    OTHER,
     SAMPLES,
-    STEP,
     TRAIN,
-    Clock,
 )
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
@@ -35,7 +28,7 @@ from hotlap.record import Phase
 from hotlap.record.progress import REACHED
 
 # As the words of the progress have them.
-_INPUT, _FORWARD, _BACKWARD, _OPTIMIZER = (1 + phase for phase in (INPUT, FORWARD, BACKWARD, OPTIMIZER))
+_INPUT, _FORWARD, _BACKWARD = (1 + phase for phase in (INPUT, FORWARD, BACKWARD))
 
 
 def install(session: Session, patch: Patch) -> None:
@@ -44,8 +37,7 @@ def install(session: Session, patch: Patch) -> None:
     unseen.until_compiled(patch)
     _hook_modules(session, patch, thread)
     _hook_backward(session, patch, thread)
-    _hook_optimizers(session, patch, thread)
-    _hook_scaler(session, patch)
+    optimizer_hooks.install(session, patch, thread)
     _hook_loaders(session, patch, thread)
     _hook_constructors(session, patch, thread)
     _hook_state(session, patch)
@@ -146,158 +138,6 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
         patch.set(torch.autograd, name, timed(getattr(torch.autograd, name), losses=losses))
 
 
-StepHook = Callable[[torch.optim.Optimizer, Any, Any], tuple[Any, Any] | None]
-
-
-# What a closure is made of. Anything else that is callable may be wanted for what it has besides, as a model is.
-_CLOSURES = (FunctionType, MethodType, functools.partial)
-
-
-def _with_own_time(clock: Clock, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Arguments of an optimizer's step -> the same with the time of a closure kept apart: Lightning's holds the whole
-    training step of the script. What is a forward or backward pass in it is told as such."""
-
-    def timed(value: Any) -> Any:
-        if not isinstance(value, _CLOSURES):
-            return value
-
-        @functools.wraps(value, updated=())
-        def closure(*given: Any, **named: Any) -> Any:
-            before, clock.where = clock.where, OTHER
-            begin = clock.now()
-            try:
-                return value(*given, **named)
-            finally:
-                clock.note((OTHER, begin, clock.now()))
-                clock.where = before
-
-        return closure
-
-    return (args[0], *map(timed, args[1:])), {name: timed(value) for name, value in kwargs.items()}
-
-
-def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, StepHook]:
-    """Before and after an optimizer's step; of nested ones (an optimizer that wraps another) only the outermost counts.
-
-    Names of a function around them, not attributes of an object: this runs in every step, and those are read faster.
-    """
-    clock, marker, evidence, words = session.clock, session.marker, session.plan.evidence, session.words
-    now, note = clock.now, clock.note
-    outermost: int | None = None
-    where, begin = OTHER, 0.0
-
-    def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        nonlocal outermost, where, begin
-        # One that is outermost already: its last step ended in an exception, or torch has wrapped it twice.
-        if get_ident() != thread.id or (outermost is not None and outermost != id(optimizer)):
-            return None
-        outermost = id(optimizer)
-        words[REACHED] = _OPTIMIZER
-        if clock.where != STEP:
-            where = clock.where
-        clock.where = STEP
-        given = None
-        if evidence or kwargs or len(args) > 1:
-            closure = any(map(callable, (*args[1:], *kwargs.values())))  # `step(None)` is how accelerate calls it
-            session.script.update_begins(optimizer, closure=closure)
-            given = _with_own_time(clock, args, kwargs) if closure else None
-        begin = now()
-        return given
-
-    def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        nonlocal outermost
-        if outermost != id(optimizer) or get_ident() != thread.id:
-            return
-        end = now()
-        note((STEP, begin, end))
-        clock.where, outermost = where, None
-        if marker.only == id(optimizer) and not evidence:
-            # As `update_made` has it, one call sooner.
-            session.updates_made += 1
-            marker.backwards = 0
-            session.boundary(end)
-        else:
-            session.update_made(optimizer, end)
-
-    return before, after
-
-
-def _hook_optimizers(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    _hook_steps(session, patch, thread)
-    if not session.windows.idle:
-        _surround_steps(session, patch)
-
-    clock = session.clock
-    now, note = clock.now, clock.note
-    zero_grad = torch.optim.Optimizer.zero_grad
-
-    @functools.wraps(zero_grad)
-    def timed_zero_grad(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if (unseen.compiles and is_compiling()) or get_ident() != thread.id:
-            return zero_grad(self, *args, **kwargs)
-        before, clock.where = clock.where, OPTIMIZER
-        begin = now()
-        try:
-            return zero_grad(self, *args, **kwargs)
-        finally:
-            note((OPTIMIZER, begin, now()))
-            clock.where = before
-
-    patch.set(torch.optim.Optimizer, "zero_grad", timed_zero_grad)
-
-
-def _hook_steps(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    registers = (
-        optimizer_module.register_optimizer_step_pre_hook,
-        optimizer_module.register_optimizer_step_post_hook,
-    )
-    for register, hook in zip(registers, _step_hooks(session, thread), strict=True):
-        patch.on_undo(register(unseen.never_compiled(hook)).remove)
-
-
-def _surround_steps(session: Session, patch: Patch) -> None:
-    """Where torch puts its own wrapper around an optimizer's `step`, once a class, put one around that: windows of
-    watches begin and end there. A trial has none, and is spared a call in each step."""
-    surround = torch.optim.Optimizer.profile_hook_step
-
-    def profile_hook_step(step: Any) -> Any:
-        surrounded = surround(step)
-
-        @functools.wraps(surrounded)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            result = surrounded(*args, **kwargs)
-            if session.due:
-                session.turn_page()
-            return result
-
-        return wrapper
-
-    patch.set(torch.optim.Optimizer, "profile_hook_step", staticmethod(profile_hook_step))
-
-
-def _hook_scaler(session: Session, patch: Patch) -> None:
-    """A step that a GradScaler leaves out is no step, but it is counted; losses are told as they were before it."""
-    scaler_step, scale = torch.amp.GradScaler.step, torch.amp.GradScaler.scale
-
-    @functools.wraps(scale)
-    def noted_scale(self: Any, outputs: Any) -> Any:
-        scaled = scale(self, outputs)
-        if not (unseen.compiles and is_compiling()) and get_ident() == session.thread.id:
-            session.losses.scaled(outputs, scaled)
-        return scaled
-
-    @functools.wraps(scaler_step)
-    def counted_step(self: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        updates = session.updates_made
-        result = scaler_step(self, optimizer, *args, **kwargs)
-        if session.updates_made == updates and get_ident() == session.thread.id:
-            session.skipped_updates += 1
-        return result
-
-    patch.set(torch.amp.GradScaler, "scale", noted_scale)
-    patch.set(torch.amp.GradScaler, "step", counted_step)
-
-
 def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> None:
     kind = dataloader._BaseDataLoaderIter
     next_batch = kind.__next__
@@ -318,9 +158,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
         finally:
             note((DRAW, begin, now()))
             clock.where = before
-        # Nearly all batches are such; to look closer takes three calls more.
-        plain = type(batch) is list and batch and type(batch[0]) is Tensor and batch[0].ndim
-        count = batch[0].size(0) if plain else script.count_samples(batch)
+        count = script.count_samples(batch)
         if count is not None:
             note((SAMPLES, count, None))
         if len(tape) > MOST_UNREAD:
