@@ -51,7 +51,8 @@ class Losses:
 
     On a device each is left where it is, not copied: a copy is a launch, 16 us of the host beside an H200. It is copied
     where it will not stay as it is: in a script that changes its losses in place (from the second one on), writes
-    them by graphs of the device, or has them within a larger tensor; and for the gate, which needs them all.
+    them by graphs of the device, or has them within a larger tensor; where several processes train together, which
+    add them up in place and tell no version; and for the gate, which needs them all.
     """
 
     def __init__(self, session: "Session") -> None:
@@ -87,7 +88,8 @@ class Losses:
                 self._note((LOSS, loss.item() if loss.is_cpu else self._on_device(loss), None))
 
     def _on_device(self, loss: Tensor) -> OnDevice:
-        self._copies = self._copies or self._session.graphs.seen or not all(one.is_known() for one in self._last)
+        told_by_none = self._session.graphs.seen or self._session.collectives.active
+        self._copies = self._copies or told_by_none or not all(one.is_known() for one in self._last)
         stays = loss.detach().clone() if self._copies or loss._is_view() else loss.detach()
         found = OnDevice(stays, stays._version)
         self._last.append(found)

@@ -23,10 +23,11 @@ class Training:
     """Steps that go backward and may change their loss afterwards."""
 
     def __init__(self, *, evidence: bool = False) -> None:
-        self.clock, self.graphs = Clock(), SimpleNamespace(seen=False)
+        self.clock, self.graphs, self.collectives = Clock(), SimpleNamespace(seen=False), SimpleNamespace(active=False)
         session: Any = SimpleNamespace(
             clock=self.clock,
             graphs=self.graphs,
+            collectives=self.collectives,
             guard=Guard(),
             stop=lambda: None,
             plan=SimpleNamespace(evidence=evidence),
@@ -91,6 +92,14 @@ def test_what_a_graph_writes_again_and_again_is_copied_each_time() -> None:
         static.data.fill_(value)  # a replay tells nobody
         training.step(static)
     assert training.told() == [1.0, 2.0]
+
+
+def test_what_processes_add_up_among_them_is_copied() -> None:
+    training, here = Training(), loss(1.0)
+    training.collectives.active = True
+    training.step(here)
+    here.data.fill_(4.0)  # as all_reduce writes
+    assert training.told() == [1.0]
 
 
 def test_a_larger_tensor_is_not_held_for_a_loss_within_it() -> None:
