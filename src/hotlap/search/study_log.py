@@ -8,6 +8,7 @@ from typing import Protocol
 from hotlap.experiment import EditedScript, Effect, Executor, Runs, Sizes, Stack
 from hotlap.experiment.statistics import Pool, pool
 from hotlap.record import Machine, Plan, Run, Study, Trial
+from hotlap.units import duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +188,7 @@ class StudyLog:
         if not self.budget.extend():
             return False
         self.change("budget", budget_s=self.budget.total_s)
+        self.doing(f"taking up to {duration(self.budget.total_s)}, as comparisons need it here; --budget sets it")
         return True
 
     def doing(self, text: str) -> None:

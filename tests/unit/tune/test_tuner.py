@@ -611,8 +611,10 @@ def test_long_steps_get_more_time_unless_the_user_said_how_much(script: Path) ->
 
 
 def test_a_noisy_machine_gets_more_time_unless_the_user_said_how_much(script: Path) -> None:
-    noisy = tune(world_of(script, process_sd=0.3), levers=("cached-dataset",), long_budget_s=540.0)
+    told = Silent()
+    noisy = tune(world_of(script, process_sd=0.3), observer=told, levers=("cached-dataset",), long_budget_s=540.0)
     assert noisy.budget_s == 540.0
+    assert told.done.count("taking up to 9 min, as comparisons need it here; --budget sets it") == 1
     assert tune(world_of(script, process_sd=0.3), levers=("cached-dataset",)).budget_s == 300.0
     quiet = tune(world_of(script, process_sd=0.01), levers=("cached-dataset",), long_budget_s=540.0)
     assert quiet.budget_s == 300.0
