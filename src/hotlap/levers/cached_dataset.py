@@ -34,9 +34,8 @@ class CachedDataset(DataWrapper):
     #4959).
     When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
     the true items handed out); the first epoch is a little slower; items that memory cannot hold go to a file, and the
-    disk must then be faster than their making; each of several processes that train together keeps
-    items of its own; a data set that counts, logs or mutates things as it is read does so
-    less often.
+    disk must then be faster than their making; each of several processes that train together keeps items of its own; a
+    data set that counts, logs or mutates things as it is read does so less often.
     What changes: before the first batch of each epoch all that items are made from is compared, to the last entry and
     byte: containers, arrays, tensors (however they were written to), frames, attributes, transforms, closures, globals
     and what is taken from modules of the script, and the time and size of files that Python opened for an item, or that

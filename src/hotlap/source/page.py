@@ -184,9 +184,12 @@ class Page:
 
     def _place_among(self, module: str, name: str) -> Splice | None:
         """Into the names that the file imports "from a.b" in front of where imports go, by the alphabet."""
-        for node in [node for node in self.script.tree.body if isinstance(node, ast.ImportFrom)]:
-            other, end = f"from {'.' * node.level}{node.module or ''}" != module, self.script.span(node)[1]
-            if other or end > self._tops[0] or node.names[0].name == "*":
+        for node in self.script.tree.body:
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            end = self.script.span(node)[1]
+            is_it = f"from {'.' * node.level}{node.module or ''}" == module
+            if not is_it or end > self._tops[0] or node.names[0].name == "*":
                 continue
             next_one = next((alias for alias in node.names if alias.name > name), None)
             start, behind = self.script.span(next_one or node.names[-1])

@@ -108,10 +108,11 @@ def _same_leaf(left: Any, right: Any) -> bool:
         return struct.pack("d", left) == struct.pack("d", right)
     if type(left) in _ATOMS or isinstance(left, Enum) or hasattr(type(left), "_hotlap_packs"):
         return bool(left == right)
-    about = (
-        [one.mode, one.size, one.tobytes(), one.getpalette(), one.info] for one in (left, right) if is_picture(one)
-    )
-    return is_picture(left) and same(*about)
+    return is_picture(left) and same(_about(left), _about(right))
+
+
+def _about(picture: Any) -> list[Any]:
+    return [picture.mode, picture.size, picture.tobytes(), picture.getpalette(), picture.info]
 
 
 def parts(item: Any) -> Iterator[Any]:
