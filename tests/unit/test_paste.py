@@ -1,6 +1,5 @@
 """README and docs are up to date: with the figures in benchmarks/results, and with the docstrings."""
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -10,17 +9,14 @@ from types import ModuleType
 
 import pytest
 
+from tests.benchmark_files import benchmark
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def paste() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "benchmarks"))  # as when it is run; for pages.py beside it
-    spec = importlib.util.spec_from_file_location("paste", ROOT / "benchmarks" / "paste.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("paste.py")
 
 
 RESULTS = {

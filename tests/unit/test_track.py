@@ -1,25 +1,11 @@
 """The ten scripts of the track: each has an expert, and every recipe still fits its script."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
-TRACK = Path(__file__).resolve().parents[2] / "benchmarks" / "track"
+from tests.benchmark_files import BENCHMARKS, benchmark
 
-
-def recipes() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("track_recipes", TRACK / "recipes.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-RECIPES = recipes()
+TRACK = BENCHMARKS / "track"
+RECIPES = benchmark("track/recipes.py")
 CASES = [(name, recipe) for name, edits in RECIPES.RECIPES.items() for recipe in edits]
 
 

@@ -1,6 +1,5 @@
 """Comparing predictions with a GPU that is there: the arithmetic, with a stand-in for the GPU."""
 
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -14,18 +13,12 @@ import pytest
 from hotlap.errors import ScriptFailed
 from hotlap.predict import Workload
 from hotlap.record import Interval
-
-PATH = Path(__file__).resolve().parents[3] / "benchmarks" / "predict" / "reality.py"
+from tests.benchmark_files import benchmark
 
 
 @pytest.fixture(scope="module")
 def reality() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reality", PATH)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["reality"] = module
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("predict/reality.py")
 
 
 class StandIn:
