@@ -1,6 +1,7 @@
 """How a process under a plan comes to its end: by our will, by the script's, by an error, or in a child of it."""
 
 import os
+import re
 import sys
 import time
 import traceback
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
 
 # A process whose record is written waits for so long to be ended by hotlap; longer than hotlap waits for its peers.
 _LEAVE_S = 30.0
+
+_MOST_CHARACTERS = 300
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def _words_of(error: BaseException) -> str:
+    """On one line, without colours, and not more than a sentence can hold: the script prints all of it."""
+    words = " ".join(_COLOURS.sub("", f"{type(error).__name__}: {error}").split())
+    return words if len(words) <= _MOST_CHARACTERS else words[:_MOST_CHARACTERS].rpartition(" ")[0] + " ..."
 
 
 def _opened_by(error: BaseException) -> str:
@@ -41,7 +51,7 @@ class Ending:
 
     def failed(self, error: BaseException) -> None:
         """The script raised; it goes on to show its own traceback."""
-        self.error = f"{type(error).__name__}: {error}"[:500] + _opened_by(error)
+        self.error = _words_of(error) + _opened_by(error)
 
     def script_ends(self) -> None:
         """The interpreter is about to leave: write what is known."""
