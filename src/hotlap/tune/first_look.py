@@ -1,11 +1,13 @@
 """The baseline, timed for the first time: is there anything to study, and where does a step's time go?"""
 
 from dataclasses import replace
+from statistics import median
 
 from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.record import Plan, Purpose, Run, Status
 from hotlap.search import Options, StudyLog
+from hotlap.units import duration
 
 # Fewer steps than this cannot be told from chance.
 FEWEST_STEPS = 8
@@ -69,9 +71,10 @@ def _usable(run: Run, options: Options) -> Run:
     if made == 0 or run.status is Status.HUNG:
         raise NoSteps(_no_step_sentence(run, options), output=run.output)
     if len(run.step_s) < FEWEST_STEPS:
+        took = duration(median([*run.first_steps_s, *run.step_s]))
         raise NoSteps(
-            f"{title} made only {made} training steps; at least {FEWEST_STEPS + 2} are needed to measure one. "
-            f"Let it train longer, or {options.more_time} if its steps are long.",
+            f"{title} made only {made} training steps, of {took} each; at least {FEWEST_STEPS + 2} are needed to "
+            f"measure one. Let it train longer, or {options.more_time} if its steps are long.",
             output=run.output,
         )
     return run

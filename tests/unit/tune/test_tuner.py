@@ -372,7 +372,7 @@ def test_claims_no_gain_between_equal_things(script: Path) -> None:
             "its time was over after 5 steps",
         ),
         (Run(status=Status.SILENT, error="it never imported torch"), NoSteps, "never imported torch"),
-        (Run(status=Status.ENDED, first_steps_s=(0.1,) * 3), NoSteps, "only 3 training steps"),
+        (Run(status=Status.ENDED, first_steps_s=(0.1,) * 3), NoSteps, "only 3 training steps, of 100 ms each"),
         (
             Run(status=Status.CRASHED, error="EOFError", output="EOFError: EOF when reading a line"),
             ScriptFailed,
