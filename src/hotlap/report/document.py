@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import mean
 
 from hotlap.record import Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
@@ -73,9 +74,14 @@ def time_per_step(study: Study) -> Section:
     )
     unknown = ", ".join(part.phase.value for part in parts if part.mean_s is None)
     notes = [f"not measured: {unknown}"] if unknown else [] if rows else ["What it was spent on was not measured."]
-    if study.after is not None and study.after.step_s:
-        steps = f"{duration(run.median_step_s())} -> {duration(study.after.median_step_s())}"
-        notes.append(f"optimized: {_in_a_line(study.after)}; compared in turns, the median step: {steps}")
+    after = study.after
+    if after is not None and after.step_s:
+        medians = f"{duration(run.median_step_s())} -> {duration(after.median_step_s())}"
+        # Phases are parts of these, and a first batch that is waited for is in them.
+        means = f"{duration(mean(run.step_s))} -> {duration(mean(after.step_s))}"
+        notes.append(
+            f"optimized: {_in_a_line(after)}; compared in turns: the median step {medians}, the mean one {means}"
+        )
     notes += [story.loss_sentence(run)] if run.loss else []
     failure = story.failure(run)
     lead = story.step_sentence(run) if failure is None else f"{failure} {story.step_sentence(run)}"

@@ -243,7 +243,7 @@ def test_the_patched_script_is_shown_beside_the_baseline_that_it_was_compared_wi
     told = " ".join(terminal.render(study).split())
     medians = [run.median_step_s() for run in (slower, full.after)]
     assert medians[0] == pytest.approx(3 * medians[1])
-    assert f"the median step: {duration(medians[0])} -> {duration(medians[1])}" in told
+    assert f"the median step {duration(medians[0])} -> {duration(medians[1])}, the mean one" in told
     assert f"{duration(medians[0])} &rarr; {duration(medians[1])}" in html.render(study)
     assert story.pictured(dataclasses.replace(study, after=None)) is full.baseline[0]
 
