@@ -20,6 +20,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hotlap.data import batched, cached, cached_prefix, late, resident
+from hotlap.data.checks import rechecks
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
 from hotlap.data.gather.resident import DeviceStores
@@ -243,9 +244,18 @@ def of_the_plain_loader(name: str, folder: Path, *, draws: bool, between: bool) 
     return [plain.epoch(), plain.epoch(), told(plain, CHANGES[name], between=between)]
 
 
-@pytest.mark.parametrize("between", [True, False], ids=["between epochs", "in an epoch"])
+@pytest.mark.parametrize(
+    ("between", "computed_again"),
+    [(True, False), (False, False), (False, True)],
+    ids=["between epochs", "in an epoch", "in an epoch, and met there"],
+)
 @pytest.mark.parametrize("lever", [lever for lever, num_workers in AT_WORK if num_workers == 0])
-def test_every_change_is_seen_at_the_next_epoch(lever: str, between: bool, folder: Path) -> None:
+def test_every_change_is_seen_at_the_next_epoch(
+    lever: str, between: bool, computed_again: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whether a kept item that was changed is computed again within the epoch is up to the time of day.
+    monkeypatch.setattr(engine, "RECHECK_EVERY", 1 if computed_again else 10**6)
+    monkeypatch.setattr(rechecks, "SHARE", 0)
     draws = lever == "cached_prefix"
     for name in CHANGES if between or lever == "cached" else IN_FEW:
         change = CHANGES[name]

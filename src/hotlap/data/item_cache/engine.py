@@ -129,9 +129,12 @@ class ItemCache(CacheFill):
             self.give_up(f"{self.name} is not kept: {reason}")
             return
         if changed is not None:
-            if contents.changed_file() is not None:
-                self.progress.refuse(f"{changed} was changed")  # persistent workers read it anew
-            self.drop(f"{changed} of the data set")
+            self._drop_as_changed(contents, changed)
+
+    def _drop_as_changed(self, contents: Contents, changed: str) -> None:
+        if contents.changed_file() is not None:
+            self.progress.refuse(f"{changed} was changed")  # persistent workers read it anew
+        self.drop(f"{changed} of the data set")
 
     def shared_store(self) -> Store | None:
         """The store, full and not in doubt, to be read in place of workers: as they would, it outlives a change."""
@@ -370,10 +373,14 @@ class ItemCache(CacheFill):
         return None
 
     def _found_different(self, item: Any) -> None:
-        if not same(item, item):
+        contents = self.contents
+        changed = None if contents is None or self.in_copy else contents.differs()
+        if contents is not None and changed is not None:  # within the epoch
+            self._drop_as_changed(contents, changed)
+        elif not same(item, item):
             self.give_up(f"{self.name} is not kept: its items hold what cannot be compared")
-            return
-        self.found_different()
+        else:
+            self.found_different()
 
     def found_different(self) -> None:
         """A kept item is not what it was."""

@@ -72,7 +72,8 @@ class HeadCache(ItemCache):
         if store is not None and self.present[index] and self._may_be_served([index]):
             return pipelines, store.take([index])[0]
         try:
-            return None if self.given_up else (pipelines, self.compute([index], single=True))
+            dropped = self.given_up or self.pipelines is None  # just now, as it was changed
+            return None if dropped else (pipelines, self.compute([index], single=True))
         except CannotSplit as reason:
             Streams().restore(self.before)
             self.give_up(f"{self.name} is not kept: {reason}")
