@@ -3,14 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import NormalDist, median, quantiles
+from statistics import median, quantiles
 
 from hotlap.record import Figure, Interval, Unit
 
-# Of the interval.
-_CONFIDENCE = 0.95
-# Beyond this many values ranks come from the normal distribution (a binomial coefficient of 1,030 overflows).
-_MANY = 500
+# What each end of the interval misses the median by chance.
+_MISSED = 0.025
 
 
 def median_interval(values: Sequence[float]) -> Interval:
@@ -18,24 +16,14 @@ def median_interval(values: Sequence[float]) -> Interval:
 
     With fewer than 6 values the interval is all that was seen, and covers less (1 - 2 / 2**n).
     """
+    from scipy.special import bdtrik  # only where something was measured
+
     ordered = sorted(values)
     n = len(ordered)
     if n == 0:
         raise ValueError("a median needs a value")
-    k = _rank(n)
+    k = max(1, math.ceil(bdtrik(_MISSED, n, 0.5)))
     return Interval(low=ordered[k - 1], mid=median(ordered), high=ordered[n - k])
-
-
-def _rank(n: int) -> int:
-    """The greatest k for which the k-th smallest and the k-th largest of `n` bracket the median; at least 1."""
-    # They miss it with a chance of 2 P(Binomial(n, 1/2) < k), which is a normal distribution to a rank or so for many.
-    if n > _MANY:
-        return int((n - NormalDist().inv_cdf((1 + _CONFIDENCE) / 2) * math.sqrt(n)) / 2)
-    k, missed = 1, 2.0 * 0.5**n
-    while k < n // 2 and missed + 2 * math.comb(n, k) * 0.5**n <= 1 - _CONFIDENCE:
-        missed += 2 * math.comb(n, k) * 0.5**n
-        k += 1
-    return k
 
 
 def duration(name: str, times_s: Sequence[float], *, device: str, how: str = "") -> Figure:

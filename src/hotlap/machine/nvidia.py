@@ -34,7 +34,7 @@ def ask(*, uuid: str | None = None) -> Driver | None:
         version = _told(nvml.nvmlSystemGetDriverVersion)
         if version is None:
             return None
-        return Driver(version=_text(version), gpus=tuple(_gpu(nvml, handle) for handle in _handles(nvml, uuid)))
+        return Driver(version=version, gpus=tuple(_gpu(nvml, handle) for handle in _handles(nvml, uuid)))
     finally:
         with suppress(Exception):
             nvml.nvmlShutdown()
@@ -62,8 +62,8 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
     # "Event" since driver 535, "Throttle" before.
     reasons = ask("nvmlDeviceGetCurrentClocksEventReasons") or ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
     return Gpu(
-        name=_text(ask("nvmlDeviceGetName") or "NVIDIA GPU"),
-        uuid=None if (uuid := ask("nvmlDeviceGetUUID")) is None else _text(uuid),
+        name=ask("nvmlDeviceGetName") or "NVIDIA GPU",
+        uuid=ask("nvmlDeviceGetUUID"),
         uncorrected_errors=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_DRIVER_LOAD),
         rows_pending=None if rows is None else bool(rows[2] or rows[3]),
         link_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration"),
@@ -91,8 +91,3 @@ def _told(question: Callable[..., Any] | None, *words: object) -> Any:
         return question(*words)
     except Exception:  # NVML's own errors are made at run time, and old bindings raise others
         return None
-
-
-def _text(answer: str | bytes) -> str:
-    # Bindings before 11.515 answer in bytes.
-    return answer.decode(errors="replace") if isinstance(answer, bytes) else answer

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hotlap.record import Cores, Sweep, ThreadTime
-from hotlap.units import duration, percent
+from hotlap.units import duration, percent, plural
 
 # A number of threads within this of the fastest is as fast (within the first always, as clocks and caches are shared;
 # up to the second where times are not known better); the smaller one leaves cores to the loader's workers.
@@ -49,7 +49,7 @@ def _why(times: Sequence[ThreadTime], best: ThreadTime, cores: Cores, default_th
     told = []
     if usual.threads < cores.logical:
         told.append(
-            f"{_threads(usual.threads)} can keep {percent(usual.threads / cores.logical)} of "
+            f"{plural(usual.threads, 'thread')} can keep {percent(usual.threads / cores.logical)} of "
             f"{cores.logical} logical processors busy at most"
         )
     if usual.threads > first.threads:
@@ -61,7 +61,7 @@ def _why(times: Sequence[ThreadTime], best: ThreadTime, cores: Cores, default_th
     gain = usual.step_s.mid / best.step_s.mid
     beside = f" ({gain:.2f}x as fast as {usual.threads})" if best.threads != usual.threads else ""
     told.append(
-        f"{_threads(best.threads)} {'is' if best.threads == 1 else 'are'} best, at "
+        f"{plural(best.threads, 'thread')} {'is' if best.threads == 1 else 'are'} best, at "
         f"{duration(best.step_s.mid)} a step{beside}"
     )
     text = "; ".join(told)
@@ -82,7 +82,3 @@ def _notes(times: Sequence[ThreadTime], cores: Cores) -> Iterator[str]:
         yield f"From {before.threads} to {after.threads} threads, the further ones {kind}, a step gets {how}."
     if cores.quota is not None and cores.quota < cores.allowed:
         yield f"A cgroup grants {cores.quota:g} cores of time: with more threads, all are stopped now and then."
-
-
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"

@@ -8,7 +8,7 @@ from hotlap.experiment.statistics import FALSE_GAIN, Progress
 from hotlap.record import LEAST_GAIN, Interval, Result, Trial, Verdict, lever_title
 from hotlap.search.candidates import Candidates
 from hotlap.search.study_log import Key, StudyLog, key
-from hotlap.units import factor
+from hotlap.units import factor, plural
 
 TIME_OVER = "There was too little time to try any lever, so nothing is known of a gain; raise --budget."
 """Why nothing was tried."""
@@ -46,8 +46,7 @@ def why_not_judged(effect: Effect, late: str | None) -> str:
         return f"Faster, but {late}; so training was not compared."
     if effect.failure is not None:
         return f"It could not be tried: {effect.failure.why}."
-    number = len(effect.log_ratios)
-    processes = "1 process" if number == 1 else f"{number} processes"
+    processes = plural(len(effect.log_ratios), "process")
     if effect.progress is Progress.NO_GAIN:
         return f"No gain of {factor(LEAST_GAIN)} in {processes}, so training was not compared."
     if effect.progress is Progress.GO_ON:

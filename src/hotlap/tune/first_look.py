@@ -7,7 +7,7 @@ from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.record import Plan, Purpose, Run, Status
 from hotlap.search import Options, StudyLog
-from hotlap.units import duration
+from hotlap.units import duration, plural
 
 # Fewer steps than this cannot be told from chance.
 FEWEST_STEPS = 8
@@ -81,7 +81,7 @@ def _usable(run: Run, options: Options) -> Run:
 
 
 def _crash_sentence(run: Run, title: str, made: int) -> str:
-    where = f" after {made} training step{'s' * (made != 1)}" if made else " before its first training step"
+    where = f" after {plural(made, 'training step')}" if made else " before its first training step"
     if made and run.status is Status.KILLED:
         where = ""  # the error says so, of the steps that were looked at closely as well
     sentence = f"{title} failed{where}: {(run.error or 'no reason recorded').rstrip('.')}."

@@ -12,7 +12,7 @@ from hotlap.levers.threads import Threads
 from hotlap.record import Result, Run, Verdict, WhatIf
 from hotlap.rules.thread_oversubscription import fair_threads, other_threads
 from hotlap.search import StudyLog
-from hotlap.units import duration
+from hotlap.units import duration, plural
 
 PAIRS = 4
 """Pairs of whole runs in which a gain can be shown though nothing else is known of the noise (`Rule`)."""
@@ -38,7 +38,7 @@ def fewer_threads(log: StudyLog, run: Run, *, most: int = 1) -> Effect | None:
     sizes = replace(Sizes.of(run, log.machine), together=1)
     executor = log.executor(sizes, limit=lambda _: 2 * max(60.0, log.options.timeout_s))
     effect = Effect(Arm(installed=(Threads(count=fair).spec(),)))
-    log.doing(f"running {log.options.title} with {fair} thread{'s' * (fair != 1)} in each process, and as it is")
+    log.doing(f"running {log.options.title} with {plural(fair, 'thread')} in each process, and as it is")
     one = Comparison(
         effects=[effect],
         design=Design(),

@@ -102,7 +102,7 @@ def test_all_that_a_check_needs_is_read_and_a_gpu_that_does_not_answer_is_left_o
 def test_what_an_old_driver_calls_otherwise_or_does_not_know_is_read_or_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    old = {"Name": b"Tesla V100-SXM2-16GB", "UUID": b"GPU-1", "CurrentClocksThrottleReasons": 0x8}
+    old = {"Name": "Tesla V100-SXM2-16GB", "UUID": "GPU-1", "CurrentClocksThrottleReasons": 0x8}
     module = bindings(old, nvmlDeviceGetTotalEccErrors=unknown, nvmlDeviceGetClockInfo=unknown)
     del module.nvmlDeviceGetTemperature
     answering(monkeypatch, module)
