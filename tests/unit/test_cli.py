@@ -183,11 +183,10 @@ def test_a_seed_that_is_none(seed: str, capsys: pytest.CaptureFixture[str], tmp_
     assert "is not a whole number" in refused(["tune", "--seed", seed, "train.py"], capsys, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("command", ["tune", "run"])
 @pytest.mark.parametrize("text", ["8", "much", "80%"])
-def test_a_memory_that_is_none(command: str, text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_memory_that_is_none(text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
-    sentence = refused([command, "--memory", text, "train.py"], capsys, cwd=tmp_path)
+    sentence = refused(["tune", "--memory", text, "train.py"], capsys, cwd=tmp_path)
     assert f"--memory {text} is not a size" in sentence
 
 

@@ -24,7 +24,6 @@ from hotlap.cli import (
     measure,
     predict,
     read,
-    run,
     show,
     streams,
     tune,
@@ -47,7 +46,7 @@ exit codes:
   12   check: the same training, and slower
   130  interrupted; what was known is saved (the same `hotlap tune` goes on from there)
   141  nobody reads the output any more, as behind `| head`
-`hotlap run` and `hotlap measure --full` leave with the training's own exit code.
+`hotlap measure --full` leaves with the training's own exit code.
 """
 
 # As a shell says of a program that ended by SIGPIPE, which is how others end there.
@@ -78,7 +77,7 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _GROUPS: Mapping[str, tuple[Callable[["Subparsers"], None], ...]] = {
-    "make a training faster": (tune.add_parser, apply.add_parser, run.add_parser),
+    "make a training faster": (tune.add_parser, apply.add_parser),
     "see where its time goes": (measure.add_parser, explain.add_explain, explain.add_levers, read.add_parser),
     "judge changes, in CI as well": (check.add_parser, compare.add_parser),
     "for agents and shells": (mcp.add_parser, completion.add_parser),

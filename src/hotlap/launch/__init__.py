@@ -1,6 +1,5 @@
 """Starts a training command under a plan, and brings back what the probe recorded."""
 
-from hotlap.launch.become import become
 from hotlap.launch.heat import Launcher
 from hotlap.launch.input import StandardInput
 from hotlap.launch.placed import Backend, Order, Placed
@@ -17,6 +16,5 @@ __all__ = [
     "Slurm",
     "StandardInput",
     "WholeRun",
-    "become",
     "end_like",
 ]

@@ -26,7 +26,6 @@ COMMANDS = (
     ["measure", "{script}"],
     ["measure", "--full", "{script}"],
     ["tune", "{script}"],
-    ["run", "{script}"],
     ["predict", "{script}"],
     ["machine"],
     ["lab"],
@@ -272,7 +271,7 @@ def test_scripts_that_cannot_be_read(name: str, says: str, project: Path, capsys
 
 @pytest.mark.parametrize("name", ["no-such-program", "./train.py", "/no/such/program"])
 def test_a_program_that_cannot_be_started(name: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("measure", "tune", "predict", "run"):
+    for command in ("measure", "tune", "predict"):
         assert f"There is no program {name} here" in refused([command, "--", name], capsys)
 
 

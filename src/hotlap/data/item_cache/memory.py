@@ -15,7 +15,7 @@ from hotlap.units import num_bytes
 # What is left untouched: other processes, the allocator's slack, and the training itself go on growing.
 SHARE_OF_FREE = 0.8
 
-# Names a size, as `hotlap tune --memory` and `hotlap run --memory` do for the trainings that they start.
+# Names a size, as `hotlap tune --memory` does for the trainings that they start.
 VARIABLE = "HOTLAP_MEMORY"
 
 
