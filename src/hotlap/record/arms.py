@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from hotlap.record.run import Run
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def of_arm(run: Run, arm: int) -> Run:
@@ -14,7 +14,7 @@ def of_arm(run: Run, arm: int) -> Run:
     places = [i for i, which in enumerate(run.arm) if which == arm]
     place_of = {old: new for new, old in enumerate(places)}
 
-    def pick(values: Sequence[T]) -> tuple[T, ...]:
+    def pick(values: Sequence[_T]) -> tuple[_T, ...]:
         return tuple(values[i] for i in places) if values else ()
 
     return replace(

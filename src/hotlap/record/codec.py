@@ -10,7 +10,7 @@ import msgspec
 from hotlap.errors import RecordError
 from hotlap.record.plan import SCHEMA
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def encode(value: Any) -> bytes:
@@ -32,7 +32,7 @@ def escaped(value: Any) -> Any:
     return value
 
 
-def decode(data: bytes, kind: type[T], *, name: str = "the record") -> T:
+def decode(data: bytes, kind: type[_T], *, name: str = "the record") -> _T:
     """JSON -> `kind`.
 
     Raises:
@@ -72,7 +72,7 @@ def save(value: Any, path: Path) -> None:
         raise
 
 
-def load(path: Path, kind: type[T]) -> T:
+def load(path: Path, kind: type[_T]) -> _T:
     """Read what `save` wrote.
 
     Raises:

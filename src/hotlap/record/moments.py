@@ -102,8 +102,6 @@ class SightingKind(StrEnum):
     """`torch.distributions` checks the arguments of a distribution, or a sample, before it computes."""
     ACCUMULATION_SYNC = "accumulation-sync"
     """A backward pass averages gradients over the processes although more will be added to them before the update."""
-    RECOMPILE = "recompile"
-    """A compiled function is compiled again."""
 
 
 class IdleReason(StrEnum):

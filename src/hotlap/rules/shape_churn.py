@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median, stdev
 
-from hotlap.record import Finding, Machine, Phase, Run, ShapeFacts, SightingKind
+from hotlap.record import Finding, Machine, Phase, Run, ShapeFacts
 from hotlap.rules.advice import calls, replaced
 from hotlap.rules.step import Change, finding, mean_step_s
 from hotlap.units import duration, percent
@@ -53,10 +53,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     shapes = run.shapes
     if shapes is None or shapes.num_steps < MIN_STEPS or not run.step_s:
         return None
-    recompiled_s = sum(s.cost_s or 0.0 for s in run.sightings if s.kind is SightingKind.RECOMPILE)
-    if shapes.num_shapes < max(MIN_SHAPES, MIN_RATIO * shapes.num_steps) and recompiled_s < 0.1 * mean_step_s(run):
+    if shapes.num_shapes < max(MIN_SHAPES, MIN_RATIO * shapes.num_steps):
         return None
-    cost_s = max(recompiled_s, _new_beyond_known(run, shapes))
+    cost_s = _new_beyond_known(run, shapes)
     share = min(1.0, cost_s / mean_step_s(run)) if mean_step_s(run) > 0 else 0.0
     tries_kernels = run.switches is not None and run.switches.cudnn_benchmark and run.device != "cpu"
     return finding(

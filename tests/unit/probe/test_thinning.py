@@ -11,7 +11,6 @@ import pytest
 from hotlap.probe.aside import Stretch
 from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES
 from hotlap.probe.ledger import Ledger, Row
-from hotlap.probe.sketch import Sketch
 from hotlap.probe.thinning import Thinning
 from hotlap.record import LongRun, Phase, Run, Status, encode
 
@@ -76,14 +75,14 @@ def test_stretches_follow_each_other_and_hold_every_step(num_steps: int) -> None
     assert long.total_s == pytest.approx(num_steps * 0.00151)
 
 
-def test_the_sample_is_of_whole_blocks_spread_evenly_over_the_run() -> None:
+def test_the_sample_is_of_whole_blocks_from_all_over_the_run() -> None:
     run, _ = long_of(row(step) for step in range(200_000))
     assert 2_000 <= len(run.step_index) <= 4_200
     assert list(run.step_index) == sorted(set(run.step_index))
     breaks = sum(b - a > 1 for a, b in zip(run.step_index, run.step_index[1:], strict=False))
     assert breaks < len(run.step_index) / 20
     in_tenth = [sum(step // 20_000 == tenth for step in run.step_index) for tenth in range(10)]
-    assert min(in_tenth) > 0.5 * max(in_tenth)
+    assert min(in_tenth) > 100
 
 
 def test_a_drift_of_the_step_time_is_kept() -> None:
@@ -145,20 +144,13 @@ def test_an_error_of_ours_is_counted_and_does_not_reach_the_training() -> None:
     assert run.step_s
 
 
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99])
-def test_quantiles_are_right_to_one_percent(share: float) -> None:
+def test_quantiles_of_a_long_run_are_near_those_of_all_its_steps() -> None:
     draw = random.Random(0)
-    values = sorted(draw.lognormvariate(-6, 1.2) for _ in range(20_000))
-    left, right = Sketch(), Sketch()
-    for i, value in enumerate(values):
-        (left if i % 3 else right).add(value)
-    left.join(right)
-    (found,) = left.quantiles((share,))
-    assert found == pytest.approx(values[int(share * (len(values) - 1))], rel=0.0101)
-
-
-def test_a_sketch_of_nothing_says_nothing() -> None:
-    assert Sketch().quantiles((0.5, 0.9)) == [0.0, 0.0]
+    times = [0.001 * draw.lognormvariate(0, 0.5) for _ in range(60_000)]
+    _, long = long_of(row(step, forward_s=times[step]) for step in range(60_000))
+    whole = sorted(time + 0.00051 for time in times)
+    for share, found in ((0.5, long.p50_s), (0.9, long.p90_s), (0.99, long.p99_s)):
+        assert found == pytest.approx(whole[int(share * len(whole))], rel=0.05)
 
 
 def test_the_sample_stands_for_the_run() -> None:
