@@ -1,13 +1,13 @@
 """Data-parallel training on several GPUs of one machine: one GPU's step -> the step of all, by how they are connected.
 
-Gradients are added up in buckets while the backward pass still runs (DistributedDataParallel). What does not fit
-behind it is waited for; what does fit still takes memory bandwidth and multiprocessors from it; and all wait for the
+Gradients are added up in buckets while the backward pass still runs (DistributedDataParallel): one leaves when it is
+complete and the one before it is through. What ends behind the backward pass is waited for, and all wait for the
 slowest GPU.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, exp, log2, tanh
+from math import exp, log2
 
 from hotlap.errors import UserError
 from hotlap.predict.beliefs import Off
@@ -35,17 +35,16 @@ HOP_LATENCY_S = 10e-6
 HALF_RATE_BYTES = 14.5e6
 HALF_RATE_BUS = 231e9
 RAMP = 0.6
-BUCKET_BYTES = 25 * 2**20
-"""torch.nn.parallel.DistributedDataParallel's default."""
+FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
+"""torch.nn.parallel.DistributedDataParallel's defaults."""
 BACKWARD_SHARE = 0.62
 """Part of a step that the backward pass takes: it does twice the work of the forward pass, less the optimizer."""
-# Part of the communication that hides behind the backward pass, from and to. Complete hiding is
-# what DDP aims at; published 1-to-8 efficiencies on V100 (DeepLearningExamples) lie well below it.
-HIDDEN = (0.30, 0.90)
-# Through the host's memory: kernels that copy hold the device up, and hide almost nothing (two RTX 3090, Lambda).
-STAGED_HIDDEN = (0.0, 0.25)
-# Relative loss for each doubling of the GPUs: waiting for the slowest, host work of the collectives, shared input.
-JITTER = 0.016
+# Part of an exchange through the host's memory that hides behind the backward pass: kernels that copy hold the device
+# up (two RTX 3090, Lambda's efficiencies, on which this was chosen).
+STAGED_HIDDEN = 0.2
+# Relative loss for each doubling of the GPUs: waiting for the slowest, host work of the collectives, shared input, and
+# multiprocessors and memory that an exchange takes from the backward pass beside it.
+JITTER = 0.022
 JITTER_SIGMA = 0.7
 
 
@@ -120,19 +119,19 @@ def all_reduce_s(num_bytes: float, count: int, over: Fabric) -> float:
     return latency_s(count) + 2 * (count - 1) / count * num_bytes / (over.bus_bytes_s * reached)
 
 
-def communication_s(gradient_bytes: float, count: int, over: Fabric) -> float:
-    """Seconds that all buckets take together if nothing hides them."""
-    whole, rest = divmod(gradient_bytes, BUCKET_BYTES)
-    return whole * all_reduce_s(BUCKET_BYTES, count, over) + all_reduce_s(rest, count, over)
-
-
 def together(step_s: float, *, gradient_bytes: float, count: int, over: Fabric, off: Off) -> float:
-    """Step time of `count` GPUs, each with the batch that one has (weak scaling)."""
-    num_buckets = ceil(gradient_bytes / BUCKET_BYTES)
-    fixed_s = latency_s(count) * num_buckets  # does not scale with the rate
-    total_s = fixed_s + (communication_s(gradient_bytes, count, over) - fixed_s) / exp(over.sigma * off.bus)
-    least, most = STAGED_HIDDEN if over.link is Link.PCIE_NO_P2P else HIDDEN
-    hidden = least + (most - least) * (1 + tanh(off.hidden * 0.8)) / 2
-    behind_s = min(hidden * total_s, 0.9 * BACKWARD_SHARE * step_s)
-    exposed_s = max(total_s - behind_s, total_s / max(num_buckets, 1))  # the last bucket hides behind nothing
+    """Step time of `count` GPUs, each with the batch that one has (weak scaling).
+
+    Gradients come evenly over the backward pass.
+    """
+    staged = over.link is Link.PCIE_NO_P2P
+    backward_s = 0.0 if staged else BACKWARD_SHARE * step_s
+    complete, through_s = 0.0, 0.0
+    while complete < gradient_bytes:
+        num_bytes = min(BUCKET_BYTES if complete else FIRST_BUCKET_BYTES, gradient_bytes - complete)
+        complete += num_bytes
+        fixed_s = latency_s(count)  # does not scale with the rate
+        rest_s = (all_reduce_s(num_bytes, count, over) - fixed_s) / exp(over.sigma * off.bus)
+        through_s = max(through_s, backward_s * complete / gradient_bytes) + fixed_s + rest_s
+    exposed_s = max(0.0, through_s - backward_s) * (1 - STAGED_HIDDEN if staged else 1)
     return (step_s + exposed_s) * (1 + JITTER * log2(count) * exp(JITTER_SIGMA * off.jitter))
