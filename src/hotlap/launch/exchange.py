@@ -1,14 +1,15 @@
 """Buckets of gradients as each process saw them -> where their time went, over all processes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from hotlap.record import BucketPass, Exchange, RankLog
 
 
 def exchanged(logs: Sequence[RankLog]) -> Exchange | None:
-    """Means a step, over the steps that all have seen alike; None without any, or where clocks cannot be compared."""
-    if len(logs) < 2 or len({log.clock for log in logs}) > 1:
+    """Means a step, over the steps that all have seen alike. None without any, or from several hosts, of which each has
+    a clock of its own."""
+    if len(logs) < 2 or len({log.host for log in logs}) > 1:
         return None
     by_step = [_by_step(log) for log in logs]
     common = set.intersection(*(set(steps) for steps in by_step))
@@ -16,20 +17,24 @@ def exchanged(logs: Sequence[RankLog]) -> Exchange | None:
     alike = [s for s in common if len({tuple(len(one.buckets) for one in steps[s]) for steps in by_step}) == 1]
     if not alike:
         return None
-    made = [
-        _pass([log.rank for log in logs], passes)
-        for step in alike
-        for passes in zip(*(steps[step] for steps in by_step), strict=True)
-    ]
-    ranks = [rank for one in made for rank in one.late_s]
+    ranks = [log.rank for log in logs]
+    made = [_pass(ranks, passes) for step in alike for passes in zip(*(steps[step] for steps in by_step), strict=True)]
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(values) / len(alike)
+
     return Exchange(
         num_steps=len(alike),
         passes=len(made) / len(alike),
-        buckets=sum(one.buckets for one in made) / len(alike),
-        num_bytes=sum(one.num_bytes for one in made) / len(alike),
-        link_s=sum(one.link_s for one in made) / len(alike),
-        exposed_s=sum(one.exposed_s for one in made) / len(alike),
-        late_s={rank: sum(one.late_s.get(rank, 0.0) for one in made) / len(alike) for rank in sorted(set(ranks))},
+        buckets=mean(one.buckets for one in made),
+        num_bytes=mean(one.num_bytes for one in made),
+        link_s=mean(one.link_s for one in made),
+        exposed_s=mean(one.exposed_s for one in made),
+        late_s={
+            rank: mean(one.late_s.get(rank, 0.0) for one in made)
+            for rank in ranks
+            if any(rank in one.late_s for one in made)
+        },
     )
 
 

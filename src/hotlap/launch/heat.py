@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hotlap.launch import processes
+from hotlap.launch.descriptors import end_of, readable
 from hotlap.launch.input import StandardInput
 from hotlap.launch.outcome import outcome
-from hotlap.launch.readable import readable
-from hotlap.launch.reaper import Reaper
+from hotlap.launch.reaper import Reaper, end_all, signal_group
 from hotlap.launch.scratch import Scratch
 from hotlap.launch.starting import Environment, Starter
 from hotlap.launch.tail import Tail
@@ -161,7 +160,7 @@ class _Child:
         self._longest_s = 0.0
         self._begun_at = self.moved_at = time.monotonic()
         self._ended_at: float | None = None
-        self.handle = _handle(process.pid)
+        self.handle = end_of(process.pid)
 
     @property
     def alive(self) -> bool:
@@ -206,7 +205,7 @@ class _Child:
         with contextlib.suppress(BlockingIOError):
             self.warming = os.read(self.ready_fd or 0, 16).endswith(WARMING)
         self.waiting = True
-        processes.signal_group(self.process.pid, signal.SIGSTOP)
+        signal_group(self.process.pid, signal.SIGSTOP)
 
     def go(self) -> None:
         """Its turn."""
@@ -215,7 +214,7 @@ class _Child:
         self.turns += 1
         self.moved_at = time.monotonic()
         os.write(self.place.fifos[1], b"g")
-        processes.signal_group(self.process.pid, signal.SIGCONT)
+        signal_group(self.process.pid, signal.SIGCONT)
 
     def ask_to_stop(self, now: float) -> None:
         """End after the current step, and write the record."""
@@ -230,7 +229,7 @@ class _Child:
 
     def end(self) -> None:
         """No process of it is left, and nothing of what they wrote."""
-        processes.end_all(self.process.pid, self.place.marker)
+        end_all(self.process.pid, self.place.marker)
         self.process.wait()
         if self.handle is not None and not self.ended:
             os.close(self.handle)
@@ -249,14 +248,6 @@ class _Child:
         if found.status is Status.ENDED and self.plan.only_levers and self._ended_at is not None:
             found = replace(found, whole_s=self._ended_at - self._begun_at)
         return replace(found, forked=isinstance(self.process, Forked))
-
-
-def _handle(pid: int) -> int | None:
-    """A descriptor that can be read when the process has ended; None where the system has none (before Linux 5.3)."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
 
 
 class _Heat:

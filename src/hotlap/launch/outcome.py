@@ -51,7 +51,7 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
         error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
         return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
     if not (seen or place.plan.only_levers):
-        return replace(run, error=_silent(place), exit_code=exit_code)
+        return replace(run, error=silent(place.out), exit_code=exit_code)
     return replace(run, status=Status.ENDED, error="it came to its end", exit_code=exit_code)
 
 
@@ -145,8 +145,9 @@ def _last_line(text: str) -> str:
     return lines[-1][:500] if lines else ""
 
 
-def _silent(place: Workplace) -> str:
-    told = place.no_probe()
-    if told:
-        return f"the Python that it started cannot load hotlap ({told}); install hotlap there"
+def silent(out: Path) -> str:
+    """Why nobody wrote anything."""
+    told = out / "no-probe"
+    if told.exists():
+        return f"the Python that it started cannot load hotlap ({told.read_text().strip()}); install hotlap there"
     return "it never imported torch in a Python that hotlap could reach"

@@ -69,6 +69,18 @@ def kill_marked(entry: str) -> int:
     return num_killed
 
 
+def signal_group(pid: int, number: int) -> None:
+    """Send a signal to the process group of `pid`, which leads one."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def end_all(pid: int, marker: str) -> None:
+    """Kill the group of `pid`, and every process of the run that `marker` names in its environment."""
+    signal_group(pid, signal.SIGKILL)
+    kill_marked(f"HOTLAP_RUN={marker}")
+
+
 def main(folder: str) -> None:
     """Wait for the end of input, then for the end of all of them."""
     # A scheduler that ends a job asks each of its processes to end.

@@ -1,10 +1,10 @@
 """The folder in which trials leave what they write: chosen for its room, watched while they run, gone afterwards."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,9 +15,6 @@ from hotlap.errors import UserError
 from hotlap.folders import cache_folder, file_system, lies_in_memory, room_bytes
 from hotlap.launch.reaper import delete
 from hotlap.units import size
-
-if sys.platform != "win32":
-    import fcntl
 
 _PREFIX = "hotlap-"
 _LOCK = "lock"
@@ -31,7 +28,6 @@ _LOOK_S = 0.25
 
 # An overlay cannot have its upper layer there. https://docs.kernel.org/filesystems/overlayfs.html#upper-and-lower
 _NO_UPPER = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "vfat", "exfat")
-
 
 _ON_DISK = 1
 _SHARED_MEMORY = Path("/dev/shm")
@@ -68,9 +64,8 @@ class Scratch:
         if room < _least_bytes(self.folder):
             where = " (in memory)" if lies_in_memory(self.folder) else ""
             raise UserError(
-                f"What the script wrote in its trial, {size(_used_bytes(self.folder))}, leaves only {size(room)} in "
-                f"{self.folder.parent}{where}, where it is kept until the trial ends. Free some room there, or set "
-                "TMPDIR to a folder with more."
+                f"What the script wrote in its trial leaves only {size(room)} in {self.folder.parent}{where}, where it "
+                "is kept until the trial ends. Free some room there, or set TMPDIR to a folder with more."
             )
 
     def close(self) -> None:
@@ -150,20 +145,8 @@ def _least_bytes(folder: Path) -> int:
     return min(_LEFT_BYTES, int(_LEFT_SHARE * shutil.disk_usage(folder).total))
 
 
-def _used_bytes(folder: Path) -> int:
-    """Taken on the disk by all files below."""
-    used = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):  # deleted meanwhile
-                used += os.lstat(os.path.join(root, name)).st_blocks * 512
-    return used
-
-
 def _locked(folder: Path) -> "IO[str] | None":
     """Marks the folder as in use until this process ends, however it does."""
-    if sys.platform == "win32":
-        return None
     # Locked before it has its name: a folder that has a lock which nobody holds is an abandoned one.
     draft = folder / f"{_LOCK}.draft"
     file = draft.open("w")
@@ -178,8 +161,6 @@ def _locked(folder: Path) -> "IO[str] | None":
 
 def _remove_abandoned(base: Path) -> None:
     """Folders of ours whose processes were killed. (Their trials ended with them.)"""
-    if sys.platform == "win32":
-        return
     for folder in base.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             facts = folder.lstat()

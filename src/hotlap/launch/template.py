@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import IO, Any, Protocol
 
-from hotlap.launch import processes
-from hotlap.launch.readable import readable
+from hotlap.launch.descriptors import readable
+from hotlap.launch.reaper import end_all
 from hotlap.launch.workplace import Workplace
 
 _MOST_BYTES = 1 << 16
@@ -136,7 +136,7 @@ class Template:
     def close(self) -> None:
         """No process of it is left."""
         self._channel.close()
-        processes.end_all(self._process.pid, self._place.marker)
+        end_all(self._process.pid, self._place.marker)
         self._process.wait()
         self._place.remove()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 
 from hotlap.errors import RecordError, UserError
-from hotlap.launch.outcome import killed_by, left, reached
-from hotlap.launch.readable import readable
+from hotlap.launch.descriptors import end_of, readable
+from hotlap.launch.outcome import killed_by, left, reached, silent
 from hotlap.launch.workplace import probe_environment
 from hotlap.record import Plan, Run, Status, load, save
 from hotlap.record.progress import Progress
@@ -23,13 +23,9 @@ from hotlap.record.progress import Progress
 # How often the parent wakes up when nothing happens. It shares the machine with a training that is measured.
 _LOOK_S = 1.0
 
-_FORWARDED = tuple(
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-    if hasattr(signal, name)
-)
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # A terminal sends these to all processes in its foreground by itself.
-_FROM_TERMINAL = frozenset({signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)})
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 class WholeRun:
@@ -40,9 +36,6 @@ class WholeRun:
         self.plan = replace(plan, out=str(self.out))
         self.progress = Progress(self.out / "progress")
         save(self.plan, self.out / "plan.json")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._early: list[int] = []
-        """Signals that came before the process was there."""
         self._asked = False
         self._seen_ns = 0
 
@@ -62,52 +55,47 @@ class WholeRun:
             UserError: it cannot be started.
         """
         shares = _shares_terminal()
-        with self._forwarding(shares=shares):
-            try:
-                self._process = subprocess.Popen(
-                    self.plan.command,
-                    env=self._environment(),
-                    # Without a terminal the command is a group of its own, or a signal to our group would reach it
-                    # twice.
-                    process_group=None if shares else 0,
-                )
-            except OSError as error:
-                raise UserError(f"{self.plan.command[0]} cannot be started: {error.strerror}.") from None
-            for number in self._early:
-                self._send(number)
-            self._wait(self._process, asked=asked, looked=looked)
-        return self._process.returncode
-
-    def _environment(self) -> dict[str, str]:
-        return dict(os.environ) | probe_environment(self.out, marker=self.out.name)
+        try:
+            process = subprocess.Popen(
+                self.plan.command,
+                env=dict(os.environ) | probe_environment(self.out, marker=self.out.name),
+                # Without a terminal the command is a group of its own, or a signal to our group would reach it twice.
+                process_group=None if shares else 0,
+            )
+        except OSError as error:
+            raise UserError(f"{self.plan.command[0]} cannot be started: {error.strerror}.") from None
+        with self._forwarding(process, shares=shares):
+            self._wait(process, asked=asked, looked=looked)
+        return process.returncode
 
     def _wait(
         self, process: "subprocess.Popen[bytes]", *, asked: Callable[[], None], looked: Callable[[], None]
     ) -> None:
-        with _end_of(process.pid) as ended:
-            while process.poll() is None:
-                if ended is None:
-                    time.sleep(_LOOK_S / 10)
-                else:
-                    readable([ended], _LOOK_S)
-                if self._asked:
-                    self._asked = False
-                    asked()
-                looked()
+        ended = end_of(process.pid)
+        while process.poll() is None:
+            if ended is None:
+                time.sleep(_LOOK_S / 10)
+            else:
+                readable([ended], _LOOK_S)
+            if self._asked:
+                self._asked = False
+                asked()
+            looked()
+        if ended is not None:
+            os.close(ended)
 
     @contextlib.contextmanager
-    def _forwarding(self, *, shares: bool) -> Iterator[None]:
-        """What is sent to us is meant for the training."""
+    def _forwarding(self, process: "subprocess.Popen[bytes]", *, shares: bool) -> Iterator[None]:
+        """What is sent to us is meant for the training. `shares`: it hears of the terminal by itself."""
 
         def forward(number: int, _: FrameType | None) -> None:
             if number == signal.SIGUSR1:
                 self._asked = True
-            if shares and number in _FROM_TERMINAL:
-                return
-            if self._process is None:
-                self._early.append(number)
-            else:
-                self._send(number)
+                if not _handles(process.pid, number):
+                    return  # it would end a program that does not expect it
+            if not (shares and number in _FROM_TERMINAL):
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(number)
 
         # What is ignored (nohup, a background job) stays ignored, for the command as well.
         before = {n: signal.getsignal(n) for n in _FORWARDED if signal.getsignal(n) is not signal.SIG_IGN}
@@ -118,13 +106,6 @@ class WholeRun:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-    def _send(self, number: int) -> None:
-        assert self._process is not None
-        # SIGUSR1 would end a program that does not expect it.
-        if number != signal.SIGUSR1 or _handles(self._process.pid, number):
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
 
     def partial(self) -> Run | None:
         """What the training has written on its way, if it is new since the last call."""
@@ -142,13 +123,7 @@ class WholeRun:
         """The Run of a command that has ended."""
         run = left(self.out)
         if run is None:
-            told = self.out / "no-probe"
-            why = (
-                told.read_text().strip()
-                if told.exists()
-                else "it never imported torch in a Python that hotlap could reach"
-            )
-            run = Run(status=Status.SILENT, error=why, exit_code=exit_code)
+            run = Run(status=Status.SILENT, error=silent(self.out), exit_code=exit_code)
         if exit_code < 0:
             error = killed_by(-exit_code, reached(self.progress))
             return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
@@ -158,20 +133,6 @@ class WholeRun:
         if run.status is Status.SILENT:
             return run
         return replace(run, status=Status.COMPLETE, error=None, exit_code=0)
-
-
-@contextlib.contextmanager
-def _end_of(pid: int) -> Iterator[int | None]:
-    """A descriptor that can be read when the process has ended; None where the system has none."""
-    try:
-        descriptor = os.pidfd_open(pid) if sys.platform == "linux" else None
-    except OSError:
-        descriptor = None
-    try:
-        yield descriptor
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _shares_terminal() -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import hotlap
 from hotlap.launch.reaper import delete
-from hotlap.record import LeverSpec, Plan, Turn, save
+from hotlap.record import Plan, Turn, save
 from hotlap.record.plan import encoded
 from hotlap.record.progress import Progress
 
@@ -113,11 +113,6 @@ class Workplace:
         """The user's folders were covered by scratch layers; to be asked once the command has started."""
         return bool(self._folders) and self.not_enclosed() is None
 
-    def no_probe(self) -> str | None:
-        """Why the probe could not be loaded in a Python that the command started."""
-        told = self.out / "no-probe"
-        return told.read_text().strip() if told.exists() else None
-
     def clear(self) -> None:
         """Delete what the command wrote into the covered folders; its processes have ended."""
         delete(self._layers)
@@ -147,8 +142,3 @@ def site_environment(out: Path) -> dict[str, str]:
         "HOTLAP_PLAN": str(out / "plan.json"),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(_SITE), path))),
     }
-
-
-def levers_of(plan: Plan) -> tuple[LeverSpec, ...]:
-    """All levers that hold from the start of the process."""
-    return (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ()))

@@ -11,7 +11,6 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from threading import get_ident
 from typing import Any
 
@@ -175,7 +174,6 @@ class Collectives:
         return RankLog(
             rank=self.rank,
             host=socket.gethostname(),
-            clock=_clock_name(),
             on_device=self.on_device,
             of_some=self._of_some,
             work=self._work_of,
@@ -187,17 +185,17 @@ def install(books: Collectives, patch: Patch, thread: TrainingThread, joined: Ca
     """Hear of everything in torch.distributed that can hold a process. `joined` is told when a group was made."""
     import torch.distributed as dist
 
-    what = "the communication of processes"
-
     if not dist.is_available():
         return
-    for names, of_all in ((_COLLECTIVES, True), (_BETWEEN_TWO, False)):
-        for name in names:
-            function = getattr(dist, name, None)
-            if function is not None:
-                timed = functools.partial(books.timed, thread=thread, of_all=of_all)
-                patch.set(dist, name, guard.around(function, timed, what))
-    _install_for_buffers(functools.partial(books.timed, thread=thread), patch, guard, what)
+    from torch.nn.parallel import DistributedDataParallel
+
+    what = "the communication of processes"
+    held = [(dist, name, True) for name in _COLLECTIVES] + [(dist, name, False) for name in _BETWEEN_TWO]
+    # DistributedDataParallel sends buffers in front of a forward pass, by a method that has no public name.
+    for owner, name, of_all in (*held, (dist.Work, "wait", True), (DistributedDataParallel, "_sync_buffers", True)):
+        if (function := getattr(owner, name, None)) is not None:
+            timed = functools.partial(books.timed, thread=thread, of_all=of_all)
+            patch.set(owner, name, guard.around(function, timed, what))
     init = dist.init_process_group
 
     @functools.wraps(init)
@@ -207,29 +205,8 @@ def install(books: Collectives, patch: Patch, thread: TrainingThread, joined: Ca
         return result
 
     patch.set(dist, "init_process_group", init_process_group)
-    work = getattr(dist, "Work", None)
-    if work is not None:
-        patch.set(work, "wait", guard.around(work.wait, functools.partial(books.timed, thread=thread), what))
-
-
-def _install_for_buffers(timed: Callable[..., Any], patch: Patch, guard: Guard, what: str) -> None:
-    """DistributedDataParallel sends buffers in front of a forward pass, by a method that has no public name."""
-    from torch.nn.parallel import DistributedDataParallel
-
-    sends = getattr(DistributedDataParallel, "_sync_buffers", None)
-    if sends is not None:
-        patch.set(DistributedDataParallel, "_sync_buffers", guard.around(sends, timed, what))
 
 
 def _number(name: str, otherwise: int) -> int:
     text = os.environ.get(name, "")
     return int(text) if text.isdigit() else otherwise
-
-
-def _clock_name() -> str:
-    """Equal for processes whose monotonic clocks agree: on one host since one boot."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        boot = ""
-    return f"{socket.gethostname()} {boot}"

@@ -8,7 +8,7 @@ from hotlap.record.plan import SCHEMA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """Gradients that DistributedDataParallel sends in one piece. Times are readings of `RankLog.clock`, in seconds."""
+    """Gradients that DistributedDataParallel sends in one piece. Times are readings of the host's clock, in seconds."""
 
     ready: float
     """The last gradient of this process is in it, and the buckets before it were sent."""
@@ -26,7 +26,7 @@ class BucketPass:
     step_index: int
     """As in `Run.step_index`; such steps are not recorded there."""
     end: float
-    """Reading of `RankLog.clock`."""
+    """Reading of the same clock."""
     buckets: tuple[Bucket, ...]
     """In the order in which they were sent."""
 
@@ -37,8 +37,7 @@ class RankLog:
 
     rank: int
     host: str
-    clock: str
-    """Readings of two processes can be compared if this is equal (one host, one boot)."""
+    """Processes of one host have one clock."""
     schema: int = SCHEMA
     on_device: bool = False
     """The collectives run on a device: the host is hardly held by them, so their times say nothing."""

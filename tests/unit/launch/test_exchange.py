@@ -8,12 +8,11 @@ from hotlap.launch.exchange import exchanged
 from hotlap.record import Bucket, BucketPass, RankLog
 
 
-def log(rank: int, *passes: list[tuple[float, float]], clock: str = "one", first: int = 10) -> RankLog:
+def log(rank: int, *passes: list[tuple[float, float]], host: str = "here", first: int = 10) -> RankLog:
     """Passes of (ready, back) in steps that follow each other."""
     return RankLog(
         rank=rank,
-        host="here",
-        clock=clock,
+        host=host,
         passes=tuple(
             BucketPass(
                 step_index=first + at,
@@ -62,6 +61,6 @@ def test_steps_that_only_some_saw_or_saw_in_part_are_left_out() -> None:
 
 def test_nothing_is_said_of_clocks_that_differ_or_where_nothing_was_seen() -> None:
     seen = log(0, [(1.0, 2.0)])
-    assert exchanged([seen, replace(seen, rank=1, clock="other")]) is None
+    assert exchanged([seen, replace(seen, rank=1, host="there")]) is None
     assert exchanged([seen, log(1)]) is None
     assert exchanged([seen]) is None

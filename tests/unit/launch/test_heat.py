@@ -1,6 +1,7 @@
 """How long the parent waits for a child."""
 
 import os
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,11 +22,10 @@ from hotlap.launch import heat
 def test_a_child_is_given_time_to_end_its_step(
     monkeypatch: pytest.MonkeyPatch, seen: list[tuple[int, float]], grace_s: float
 ) -> None:
-    monkeypatch.setattr(heat, "Tail", lambda _: None)
     monkeypatch.setattr("time.monotonic", lambda: 0.0)
     progress = SimpleNamespace(steps=0)
     place: Any = SimpleNamespace(plan=SimpleNamespace(only_levers=False), progress=progress)
-    process: Any = SimpleNamespace(stdout=None, stderr=None, pid=os.getpid())
+    process: Any = SimpleNamespace(stdout=BytesIO(), stderr=BytesIO(), pid=os.getpid())
     child = heat._Child(place, process)
     for steps, now in seen:
         progress.steps = steps

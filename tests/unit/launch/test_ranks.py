@@ -17,7 +17,7 @@ def rank(number: int, *, compute_s: float, held_s: float, world_size: int = 2) -
 
 
 def log(number: int, *, of_some: bool = False, on_device: bool = False) -> RankLog:
-    return RankLog(rank=number, host="here", clock="one", of_some=of_some, on_device=on_device)
+    return RankLog(rank=number, host="here", of_some=of_some, on_device=on_device)
 
 
 def with_indices(run: Run) -> Run:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.launch import processes
 from hotlap.launch.input import StandardInput
+from hotlap.launch.reaper import end_all
 from hotlap.launch.starting import VARIABLE, Starter
 from hotlap.launch.template import Forked, can_fork
 from hotlap.launch.workplace import Workplace
@@ -61,7 +61,7 @@ def started(starter: Starter, *plans: Plan, environ: dict[str, str] | None = Non
     for place, process in zip(places, starter.start(places), strict=True):
         with process.stdout, process.stderr:
             printed = process.stdout.read().decode().strip()
-        processes.end_all(process.pid, place.marker)
+        end_all(process.pid, place.marker)
         process.wait()
         spec = importlib.util.find_spec("colorsys")
         assert spec is not None

@@ -1,4 +1,4 @@
-"""What is kept of a script's output: its beginning and its end."""
+"""What is kept of a script's output: its end."""
 
 import io
 import os
@@ -13,25 +13,15 @@ def kept(data: bytes) -> str:
     return Tail(io.BytesIO(data)).text()
 
 
-@pytest.mark.parametrize("data", [b"", b"one line\n", b"x" * 60_000])
+@pytest.mark.parametrize("data", [b"", b"one line\n", b"x" * 40_000])
 def test_short_output_is_kept_whole(data: bytes) -> None:
     assert kept(data) == data.decode()
 
 
-def test_of_long_output_the_beginning_and_the_end_are_kept() -> None:
-    lines = [f"line {i}\n" for i in range(1_000_000)]
-    text = kept("".join(lines).encode())
-    assert text.startswith("line 0\nline 1\n")
+def test_of_long_output_the_end_is_kept() -> None:
+    text = kept("".join(f"line {i}\n" for i in range(1_000_000)).encode())
     assert text.endswith("line 999998\nline 999999\n")
-    assert "bytes left out" in text
-    assert len(text) < 300_000
-
-
-def test_what_was_left_out_is_counted() -> None:
-    data = bytes(range(32, 127)) * 10_000
-    text = kept(data)
-    head, gap, tail = text.partition("\n[... ")[0], text.split("[... ")[1].split(" bytes")[0], text.split("...]\n")[1]
-    assert len(head) + int(gap) + len(tail) == len(data)
+    assert 40_000 < len(text) < 300_000
 
 
 def test_bytes_that_are_no_text_do_not_hurt() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hotlap.launch import processes
+from hotlap.launch.reaper import end_all
 from hotlap.launch.template import Process, Template, can_fork
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Plan
@@ -64,7 +64,7 @@ def started(folder: Path, *words: str, template: Template | None = None, stdin: 
             )
         with contextlib.closing(process.stdout), contextlib.closing(process.stderr):
             yield process
-        processes.end_all(process.pid, place.marker)
+        end_all(process.pid, place.marker)
         process.wait()
     finally:
         os.close(source)

@@ -1,5 +1,6 @@
-"""Descriptors, seconds -> those that can be read now."""
+"""Waiting for what can be read, the end of a process included."""
 
+import os
 import select
 from collections.abc import Iterable
 
@@ -13,3 +14,11 @@ def readable(descriptors: Iterable[int], seconds: float) -> list[int]:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return [descriptor for descriptor, _ in poll.poll(1e3 * seconds)]
+
+
+def end_of(pid: int) -> int | None:
+    """A descriptor that can be read when the process has ended; None where the system has none (before Linux 5.3)."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
