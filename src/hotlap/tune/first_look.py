@@ -82,8 +82,8 @@ def _usable(run: Run, options: Options) -> Run:
 
 def _crash_sentence(run: Run, title: str, made: int) -> str:
     where = f" after {plural(made, 'training step')}" if made else " before its first training step"
-    if made and run.status is Status.KILLED:
-        where = ""  # the error says so, of the steps that were looked at closely as well
+    if run.status is Status.KILLED and (made or "training step" in (run.error or "")):
+        where = ""  # the error says so, of steps that were looked at closely as well, and of those that left no record
     sentence = f"{title} failed{where}: {(run.error or 'no reason recorded').rstrip('.')}."
     if "EOFError" in run.output:
         sentence += (

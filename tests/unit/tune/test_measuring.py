@@ -187,6 +187,12 @@ class Failing(World):
     ("run", "error", "says"),
     [
         (Run(status=Status.CRASHED, error="ValueError: no"), ScriptFailed, "before its first training step"),
+        (Run(status=Status.KILLED, error="it was ended by SIGKILL"), ScriptFailed, "before its first training step"),
+        (
+            Run(status=Status.KILLED, error="it was ended by SIGKILL after 220 training steps"),
+            ScriptFailed,
+            "train.py failed: it was ended by SIGKILL after 220 training steps",
+        ),
         (Run(status=Status.ENDED), NoSteps, "ended without a training step"),
         (Run(status=Status.ENDED, step_s=(0.1,) * 3), NoSteps, "raise --timeout"),
     ],
