@@ -136,6 +136,7 @@ def write(found: Mapping[Case, Ruling]) -> None:
     """The tables, and every single ruling."""
     written = results_file.write(
         "gate_torch",
+        adds_to=results_file.RESULTS / "gate_torch.json",
         results=table(found),
         claims=list(claims(found)),
         cases=[

@@ -9,19 +9,22 @@ A block begins with `<!-- paste: KIND ... -->` and ends with `<!-- end paste -->
     table NAME [KEY ...]  "results" of results/NAME.json, a list of objects; the keys are the columns (default: all)
     lab NAME PART ...     what `hotlap lab NAME --json` wrote to results/lab_NAME.json: story, tables, notes
 
-What a result has to hold is written in docs/benchmarks.md; the pages are made by pages.py. `--check` changes nothing
-and fails if anything is stale.
+A result that is older than the code that it measures (origin.py) is named below its block; in the README its claims are
+left out. What a result has to hold is written in docs/benchmarks.md; the pages are made by pages.py. `--check` changes
+nothing and fails if a block is not what its result says; which results are older it takes from the blocks, for each
+change of the code would make some older.
 """
 
 import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import lab_markdown
+import origin
 import pages
 from hotlap.units import duration
 
@@ -29,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"(<!-- paste: (?P<what>[A-Za-z0-9_.:+ -]+?) -->\n).*?(<!-- end paste -->)", re.DOTALL)
 NOT_YET = "Not measured yet.\n"
+OLDER, LEFT_OUT = "Older than the code that is measured", "Left out, for the code that is measured has changed since"
+_NAMED = re.compile(rf"^(?:{OLDER}|{LEFT_OUT}): (.+)\.$", re.MULTILINE)
 
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -39,32 +44,41 @@ def read(folder: Path) -> Results:
     return {name: result for name, result in found.items() if isinstance(result, dict)}
 
 
-def pasted(text: str, results: Results, *, folder: str = "") -> str:
+def pasted(text: str, results: Results, *, folder: str = "", older: Collection[str] = ()) -> str:
     """`text` with all blocks filled anew. `folder`: path of the results from there, for links; empty for no links."""
-    return BLOCK.sub(lambda match: f"{match[1]}{block(match['what'], results, folder=folder)}{match[3]}", text)
+    return BLOCK.sub(
+        lambda match: f"{match[1]}{block(match['what'], results, folder=folder, older=older)}{match[3]}", text
+    )
 
 
-def block(what: str, results: Results, *, folder: str = "") -> str:
-    """What stands in a block.
+def named_older(text: str) -> list[str]:
+    """Results that the blocks of a text call older than the code."""
+    return [name for names in _NAMED.findall(text) for name in names.split(", ")]
+
+
+def block(what: str, results: Results, *, folder: str = "", older: Collection[str] = ()) -> str:
+    """What stands in a block. `older`: names of results that are older than the code that they measure.
 
     Raises:
         ValueError: nobody knows this kind of block.
     """
     kind, *words = what.split()
     if kind == "claims":
-        return claims_table(words, results, folder=folder)
+        return claims_table(words, results, folder=folder, older=older)
     if not words:
         raise ValueError(f"the block {what!r} does not name its result")
     name, *keys = words
-    result = results.get(f"lab_{name.replace('-', '_')}" if kind == "lab" else name, {})
+    name = f"lab_{name.replace('-', '_')}" if kind == "lab" else name
+    result = results.get(name, {})
     if not result:
         return NOT_YET
+    below = f"\n{OLDER}: {name}.\n" if name in older else ""
     if kind == "output":
         return f"```text\n{output(str(result.get('output', '')), ' '.join(keys))}```\n"
     if kind == "table":
-        return table([{key: row.get(key) for key in keys or row} for row in result.get("results", [])])
+        return table([{key: row.get(key) for key in keys or row} for row in result.get("results", [])]) + below
     if kind == "lab":
-        return "\n".join(filter(None, (lab_markdown.markdown(result, part) for part in keys)))
+        return "\n".join(filter(None, (lab_markdown.markdown(result, part) for part in keys))) + below
     raise ValueError(f"there is no block {what!r}; known are claims, output, table and lab")
 
 
@@ -87,11 +101,17 @@ def output(text: str, begin: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def claims_table(which: Sequence[str], results: Results, *, folder: str) -> str:
-    """The claims that are wanted (empty: all), and below them which machines they were measured on."""
+def claims_table(which: Sequence[str], results: Results, *, folder: str, older: Collection[str] = ()) -> str:
+    """The claims that are wanted (empty: all), and below them which machines they were measured on, and what is older
+    than the code; in the README, whose claims have links, those are left out."""
     rows: list[dict[str, str]] = []
     machines: dict[str, list[str]] = {}
+    aged = []
     for name, claim in claims(which, results):
+        if name in older:
+            aged.append(name)
+            if folder:
+                continue
         told = results[name].get("machine", "")
         processor = told.get("processor") if isinstance(told, dict) else None
         if processor and processor not in machines.setdefault(device(told), []):
@@ -99,7 +119,9 @@ def claims_table(which: Sequence[str], results: Results, *, folder: str) -> str:
         by = f"[{name}]({folder}/{name}.json)" if folder else f"`{name}`"
         rows.append({"claim": claim["claim"], "measured": value(claim), "on": where(told), "by": by})
     known = [f"{device} has one {', or one '.join(processors)}" for device, processors in machines.items() if device]
-    return table(rows) + (f"\n{'; '.join(known)}.\n" if known else "")
+    below = [f"{'; '.join(known)}."] if known else []
+    below += [f"{LEFT_OUT if folder else OLDER}: {', '.join(dict.fromkeys(aged))}."] if aged else []
+    return "\n".join(filter(None, (table(rows) if rows or not aged else "", *(f"{line}\n" for line in below))))
 
 
 def claims(which: Sequence[str], results: Results) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -125,7 +147,11 @@ def where(told: object) -> str:
 
 
 def value(claim: Mapping[str, Any]) -> str:
-    """ "4.87x [4.71, 5.04]": the middle with its unit, and the interval where there is one."""
+    """ "4.87x [4.71, 5.04]": the middle with its unit, and the interval where there is one; no middle of a ratio whose
+    interval holds 1."""
+    low, high = claim.get("low"), claim.get("high")
+    if claim.get("unit") == "x" and low is not None and high is not None and low <= 1 <= high:
+        return f"not told from 1x [{number(low)}, {number(high)}]"
     text = f"{number(claim['mid'])}{claim.get('unit', '')}"
     if claim.get("low") is None or claim.get("high") is None:
         return text
@@ -159,14 +185,15 @@ def cell(key: str, content: Any) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def wanted(results: Results) -> Iterator[tuple[Path, str]]:
-    """Each file that is filled or made -> what it should be."""
+def wanted(results: Results, *, check: bool = False) -> Iterator[tuple[Path, str]]:
+    """Each file that is filled or made -> what it should be. `check`: what is older is what the file says."""
+    older = [] if check else [name for name, result in results.items() if origin.is_older(name, result)]
     made = {DOCS / name: text for name, text in pages.pages().items()}
     yield from made.items()
     for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))):
         if path not in made and path.parent.name not in pages.FOLDERS:
-            at = "benchmarks/results" if path.parent == ROOT else ""
-            yield path, pasted(path.read_text(encoding="utf-8"), results, folder=at)
+            at, text = "benchmarks/results" if path.parent == ROOT else "", path.read_text(encoding="utf-8")
+            yield path, pasted(text, results, folder=at, older=named_older(text) if check else older)
 
 
 def left_over() -> list[Path]:
@@ -180,7 +207,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Fill the pages from benchmarks/results and docstrings.")
     parser.add_argument("--check", action="store_true", help="change nothing; fail if anything is stale")
     check = parser.parse_args().check
-    stale = [(path, new) for path, new in wanted(read(ROOT / "benchmarks" / "results")) if current(path) != new]
+    stale = [
+        (path, new) for path, new in wanted(read(ROOT / "benchmarks" / "results"), check=check) if current(path) != new
+    ]
     gone = left_over()
     if not check:
         for path, new in stale:

@@ -1,4 +1,4 @@
-"""What every result has in common: the machine, the versions, the date, and where it is written."""
+"""What every result has in common: machine, versions, commit, digest of the code, date, and where it is written."""
 
 import datetime
 import json
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import hotlap
+import origin
 from hotlap import machine
 
 RESULTS = Path(__file__).with_name("results")
@@ -27,10 +28,15 @@ def path(name: str) -> Path:
     return RESULTS / f"{name}-{device_name()}.json"
 
 
-def write(name: str, **fields: Any) -> Path:
-    """The result, into `path(name)`."""
+def write(name: str, *, adds_to: Path | None = None, **fields: Any) -> Path:
+    """The result, into `path(name)`. `adds_to`: an earlier one whose rows it holds as well; where that measured other
+    code, it is of no code that there is."""
     import torch
 
+    made = origin.of(name)
+    if adds_to is not None and adds_to.exists():
+        earlier = json.loads(adds_to.read_text(encoding="utf-8")).get("sources")
+        made["sources"] = made["sources"] if earlier == made["sources"] else "several"
     seen = machine.look()
     record = {
         "machine": {"device": device_name(), "processor": seen.processor, "load": round(os.getloadavg()[0], 1)},
@@ -39,6 +45,7 @@ def write(name: str, **fields: Any) -> Path:
             "torch": str(torch.__version__),
             "hotlap": hotlap.__version__,
         },
+        **made,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **fields,
     }

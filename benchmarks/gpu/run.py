@@ -110,7 +110,9 @@ class Report:
             self._write()
 
     def _write(self) -> None:
-        path = results_file.write("gpu", commands=self._results, claims=list(claims(self._results)))
+        path = results_file.write(
+            "gpu", adds_to=results_file.path("gpu"), commands=self._results, claims=list(claims(self._results))
+        )
         rows = "".join(f"| {' | '.join(row(one))} |\n" for one in self._results)
         head = "| command | exit code | took | step | device busy | its phases | findings | accepted |\n"
         path.with_suffix(".md").write_text(f"# {path.stem}\n\n{head}{'|---' * 8}|\n{rows}")

@@ -12,6 +12,10 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import origin
+
 RESULTS = Path(__file__).parents[1] / "results"
 PACKAGES = ("torch", "numpy", "scipy", "torchdiffeq", "jax", "jaxlib", "diffrax", "scikit-learn")
 
@@ -125,4 +129,6 @@ def show(job: str, contenders: dict[str, Any]) -> None:
 def write(name: str, rows: list[dict[str, Any]], note: str) -> None:
     """benchmarks/results/<name>.json."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps({**about(), "note": note, "results": rows}, indent=2) + "\n")
+    (RESULTS / f"{name}.json").write_text(
+        json.dumps({**about(), **origin.of(name), "note": note, "results": rows}, indent=2) + "\n"
+    )

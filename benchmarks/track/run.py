@@ -249,7 +249,13 @@ def _write(rows: Mapping[str, Mapping[str, Any]], details: Mapping[str, Mapping[
     ordered = [rows[name] for name in RECIPES if name in rows]
     keys = list(dict.fromkeys(key for row in ordered for key in row))
     table = [{key: row.get(key, "") for key in keys} for row in ordered]
-    results_file.write("track", results=table, claims=claims(ordered, details), scripts=dict(details))
+    results_file.write(
+        "track",
+        adds_to=results_file.path("track"),
+        results=table,
+        claims=claims(ordered, details),
+        scripts=dict(details),
+    )
 
 
 def main() -> None:

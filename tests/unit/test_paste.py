@@ -154,3 +154,38 @@ def test_every_marker_has_its_end() -> None:
         markers = re.findall(r"^<!-- (paste:|end paste)", path.read_text(), re.MULTILINE)
         assert markers[::2] == ["paste:"] * (len(markers) // 2)
         assert markers[1::2] == ["end paste"] * (len(markers) // 2)
+
+
+def test_what_is_older_than_the_code_is_named_and_left_out_of_the_readme(paste: ModuleType) -> None:
+    text = "<!-- paste: claims -->\n<!-- end paste -->\n<!-- paste: table demo lever -->\n<!-- end paste -->\n"
+    docs = paste.pasted(text, RESULTS, older=["demo"])
+    assert docs.count("Older than the code that is measured: demo.\n") == 2
+    assert "the demo is faster" in docs
+    readme = paste.pasted("<!-- paste: claims -->\n<!-- end paste -->\n", RESULTS, folder="results", older=["demo"])
+    assert readme.splitlines()[1] == "Left out, for the code that is measured has changed since: demo."
+    # A check takes from the text which are older, and asks for nothing else.
+    assert set(paste.named_older(docs)) == set(paste.named_older(readme)) == {"demo"}
+    assert paste.named_older(paste.pasted(text, RESULTS)) == []
+
+
+def test_a_ratio_whose_interval_holds_one_has_no_middle(paste: ModuleType) -> None:
+    assert paste.value({"mid": 1.07, "low": 0.972, "high": 1.18, "unit": "x"}) == "not told from 1x [0.972, 1.18]"
+    assert paste.value({"mid": 1.07, "low": 1.02, "high": 1.18, "unit": "x"}) == "1.07x [1.02, 1.18]"
+
+
+def test_other_code_makes_a_result_older_and_other_words_do_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    origin = benchmark("origin.py")
+    monkeypatch.setattr(origin, "ROOT", tmp_path)
+    monkeypatch.setattr(origin, "SOURCES", tmp_path)
+    (tmp_path / "gate").mkdir()
+    file = tmp_path / "gate" / "margin.py"
+    file.write_text('"""A margin."""\nMARGIN = 3\n')
+    result = origin.of("gate-cpu-2core")
+    assert not origin.is_older("gate-cpu-2core", result)
+    file.write_text('"""What may differ."""\n\n\nMARGIN = 3  # times\n')
+    assert not origin.is_older("gate-cpu-2core", result)
+    file.write_text('"""A margin."""\nMARGIN = 4\n')
+    assert origin.is_older("gate-cpu-2core", result)
+    assert origin.is_older("gate-cpu-2core", {}), "nobody wrote down what it measured"
