@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hotlap.lab import EXPERIMENTS
+import origin
+from hotlap.lab import EXPERIMENTS, file_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,18 +19,19 @@ def main() -> int:
     named = {word for word in sys.argv[1:] if word != "--quick"}
     quick = ["--quick"] if "--quick" in sys.argv[1:] else []
     failed = []
-    for one in EXPERIMENTS:
-        if named and one.name not in named:
+    for name in EXPERIMENTS:
+        if named and name not in named:
             continue
-        out = ROOT / "benchmarks" / "results" / f"lab_{one.name.replace('-', '_')}.json"
-        script = ["examples/digits.py"] if "script" in one.takes else []
-        command = [sys.executable, "-m", "hotlap", "lab", one.name, *quick, "--json", str(out), *script]
+        out = ROOT / "benchmarks" / "results" / f"lab_{name.replace('-', '_')}.json"
+        script = ["examples/digits.py"] if "script" in file_of(name).TAKES else []
+        command = [sys.executable, "-m", "hotlap", "lab", name, *quick, "--json", str(out), *script]
         if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
-            failed.append(one.name)
+            failed.append(name)
             continue
         # The pages show the tables; a study with all its runs is some hundred kB.
         told = json.loads(out.read_text())
-        out.write_text(json.dumps({key: value for key, value in told.items() if key != "study"}, indent=1) + "\n")
+        kept = {key: value for key, value in told.items() if key != "study"} | origin.of(out.stem)
+        out.write_text(json.dumps(kept, indent=1) + "\n")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hotlap.cli import main
-from hotlap.lab import EXPERIMENTS, by_name, devices, link
+from hotlap.lab import EXPERIMENTS, devices, file_of, link
 from tests.e2e.running import place
 
 pytestmark = pytest.mark.e2e
@@ -40,7 +40,7 @@ def quick(tmp_path: Path, lab: Callable[..., tuple[str, str]]) -> Quick:
     """The JSON of a quick run, its page written and its text clean."""
 
     def run(name: str, *words: str) -> dict[str, Any]:
-        has_page = "html" in by_name(name).takes
+        has_page = "html" in file_of(name).TAKES
         page = ("--html", "page.html") if has_page else ()
         out, _ = lab(name, "--quick", *page, "--json", "result.json", *words)
         assert f"hotlap lab {name} --quick" in out
@@ -71,7 +71,7 @@ def has_gpu(told: dict[str, Any]) -> bool:
 
 def test_without_a_name_the_experiments_are_listed(lab: Callable[..., tuple[str, str]]) -> None:
     text, _ = lab()
-    assert [line.split()[0] for line in text.splitlines()[: len(EXPERIMENTS)]] == [one.name for one in EXPERIMENTS]
+    assert [line.split()[0] for line in text.splitlines()[: len(EXPERIMENTS)]] == [*EXPERIMENTS]
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,10 @@ def test_without_a_name_the_experiments_are_listed(lab: Callable[..., tuple[str,
     [
         (["warp"], "There is no experiment 'warp'"),
         (["transfer", "train.py"], "takes no script"),
-        (["transfer", "--data", "."], "--data does nothing"),
         (["transfer", "--gpu", "Voodoo 2"], "No device is called"),
         (["lorenz", "--html", "no/such/place.html"], "there is no folder no/such"),
         (["transfer", "--html", "page.html"], "--html does nothing"),
-        (["pinning", "--data", "nowhere"], "There is no folder nowhere"),
+        (["transfer", "--budget", "9s"], "--budget does nothing"),
         (["lorenz", "--budget", "soon"], "--budget"),
         (["checklist"], "Which training?"),
         (["checklist", "missing.py"], "There is no file missing.py"),

@@ -1,14 +1,15 @@
 """checklist (F1): which of the usual recommendations helps my script, and by how much?"""
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from hotlap import levers
 from hotlap.errors import HotlapError, UserError
 from hotlap.lab import Doing, Settings, gpus
-from hotlap.lab.result import Cell, Quantity, Result, Table, Unit
+from hotlap.lab.result import Cell, Quantity, Result, Table
 from hotlap.lab.studies import of_user
 from hotlap.machine.checkup import checkup
 from hotlap.record import Checkup, Prediction, Study, Trial, Verdict
@@ -21,21 +22,55 @@ BUDGET_S, QUICK_BUDGET_S = 180.0, 15.0
 DO = "do it"
 _BETTER_GPU = "A better GPU beats tricks"
 
+RECOMMENDATIONS: Mapping[str, tuple[str, ...]] = {
+    "Measure before you improve": (),
+    "Check that training does not fall apart": (),
+    "NVIDIA's container: fitting CUDA, busy tensor cores": (
+        "cpu-torch-beside-gpu",
+        "driver-too-old",
+        "gpu-not-reached",
+        "gpu-not-in-build",
+    ),
+    "DataLoader with workers, their number measured": ("workers",),
+    "pin_memory with non_blocking": ("pin-and-overlap", "transfer-bound"),
+    "Faster formats and readers": ("cached-dataset", "batched-fetch", "cached-prefix", "input-bound"),
+    "Throw out needless .cpu(), .to(), .numpy()": ("sync-bound", "created-and-moved", "transfer-bound"),
+    "A larger batch": (),
+    "Fixed batch shapes": ("shape-churn",),
+    "Where shapes vary, preallocate": ("preallocation",),
+    "zero_grad(set_to_none=True)": ("zero-grad-none",),
+    "cudnn.benchmark for fixed shapes": ("cudnn-benchmark",),
+    "Mixed precision": ("bf16-autocast", "fp16-autocast", "tf32"),
+    "Fused Adam": ("fused-optimizer",),
+    "Fusing with a compiler": ("compile", "native-step", "native-ode"),
+}
+"""As the article has it -> names under which hotlap tries it, or looks for it: of levers, of rules, or of what the
+machine's check-up finds wrong."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
-    """As the article has it, and the names under which hotlap tries it, or looks for it."""
-
-    advice: str
-    names: tuple[str, ...] = ()
-    """Of levers, of rules, or of what the machine's check-up finds wrong."""
-    on_gpu_only: bool = False
-    says: tuple[str, str] | None = None
-    """Verdict and reason, where it is no question of measuring."""
-
+_ON_GPU_ONLY = ("NVIDIA's", "pin_memory", "Throw out", "Where shapes", "cudnn")
+"""How those begin that are about a GPU."""
 
 Said = tuple[str, str, Quantity | None]
 """One recommendation on this script: the verdict, why, and what it brings."""
+
+_NOT_MEASURED: Mapping[str, Said] = {
+    "Measure before you improve": ("done", "Where the time of a step goes stands below this table.", None),
+    "Check that training does not fall apart": (
+        "done",
+        "Each change that gained was compared with the baseline: by losses, samples and updates.",
+        None,
+    ),
+    "A larger batch": (
+        "your decision",
+        "It is another training and wants another learning rate: `hotlap tune --allow batch-size` tries it.",
+        None,
+    ),
+}
+
+
+_NO_GPU: Said = ("does not apply", "It is about a GPU, and this training runs on the CPU.", None)
+_UNTRIED: Said = ("not tried", "The time was over before it could be tried; --budget gives more.", None)
+_UNSEEN: Said = ("nothing to do", "Nothing of the kind was seen.", None)
 
 
 def run(settings: Settings, doing: Doing) -> Result:
@@ -60,13 +95,12 @@ def run(settings: Settings, doing: Doing) -> Result:
 def wanted_levers() -> tuple[str, ...]:
     """Names of all levers behind the recommendations."""
     known = {kind.name for kind in levers.ALL}
-    return tuple(name for one in RECOMMENDATIONS for name in one.names if name in known)
+    return tuple(name for names in RECOMMENDATIONS.values() for name in names if name in known)
 
 
 def tell(study: Study, here: Checkup, better: Prediction | None, *, title: str) -> Result:
     """The recommendations, one a row. `better`: a step on another GPU; None where none could be traced."""
-    said: dict[str, Said] = {_BETTER_GPU: _better_gpu(study, better)}
-    said |= {one.advice: judged(one, study, here) for one in RECOMMENDATIONS}
+    said = {_BETTER_GPU: _better_gpu(study, better)} | {one: judged(one, study, here) for one in RECOMMENDATIONS}
     rows: list[tuple[Cell, ...]] = [(advice, effect, verdict, why) for advice, (verdict, why, effect) in said.items()]
     helps = [f"{advice.lower()}: {effect}" for advice, (verdict, _, effect) in said.items() if verdict == DO and effect]
     first = f"A step of {title} takes {duration(study.baseline[0].median_step_s())} here. "
@@ -75,17 +109,9 @@ def tell(study: Study, here: Checkup, better: Prediction | None, *, title: str) 
         if helps
         else f"None of the {len(said)} recommendations was shown to make it faster."
     )
-    return Result(
-        story=(first,),
-        tables=(
-            Table(
-                title=f"{title}, recommendation by recommendation",
-                columns=("recommendation", "as fast", "verdict", "why"),
-                rows=tuple(rows),
-            ),
-        ),
-        study=study,
-    )
+    columns = ("recommendation", "as fast", "verdict", "why")
+    table = Table(title=f"{title}, recommendation by recommendation", columns=columns, rows=tuple(rows))
+    return Result(story=(first,), tables=(table,), study=study)
 
 
 def _better_gpu(study: Study, found: Prediction | None) -> Said:
@@ -96,27 +122,33 @@ def _better_gpu(study: Study, found: Prediction | None) -> Said:
     return worth, f"On the {found.device} a step would take {there}, bound by {found.bound_by}.", None
 
 
-def judged(one: Recommendation, study: Study, here: Checkup) -> Said:
+def judged(advice: str, study: Study, here: Checkup) -> Said:
     """What this study says of it."""
-    if one.says is not None:
-        return *one.says, None
-    if one.on_gpu_only and study.baseline[0].device == "cpu":
-        return "does not apply", "It is about a GPU, and this training runs on the CPU.", None
-    wrong = next((wrong for wrong in here.complaints if wrong.code in one.names), None)
+    names = RECOMMENDATIONS[advice]
+    on_cpu = study.baseline[0].device == "cpu"
+    known = _NOT_MEASURED.get(advice, _NO_GPU if on_cpu and advice.startswith(_ON_GPU_ONLY) else None)
+    if known is not None:
+        return known
+    wrong = next((wrong for wrong in here.complaints if wrong.code in names), None)
     if wrong is not None:
         return DO, f"{wrong.what} {wrong.cost} {wrong.fix}", None
-    trial = _best_trial(one, study)
-    return _by_rules(one, study) if trial is None else _by_trial(trial)
+    trial = _best_trial(names, study)
+    finding = next((one for one in study.findings if one.code in names), None)  # the costliest first
+    if trial is not None:
+        return _by_trial(trial)
+    if finding is not None:
+        return DO, finding.evidence, None
+    return _UNTRIED if set(names) & set(wanted_levers()) else _UNSEEN
 
 
-def _best_trial(one: Recommendation, study: Study) -> Trial | None:
+def _best_trial(names: tuple[str, ...], study: Study) -> Trial | None:
     """Of its levers, each alone; accepted where the stack that it went into was."""
     tried = [trial for trial in study.trials if trial.kind in ("lever", "screening")]
     accepted = [spec for trial in tried if trial.accepted for spec in trial.levers]
     trials = [
         replace(trial, accepted=trial.levers[0] in accepted)
         for trial in tried
-        if len(trial.levers) == 1 and trial.levers[0]["name"] in one.names
+        if len(trial.levers) == 1 and trial.levers[0]["name"] in names
     ]
     return max(trials, key=lambda trial: (trial.accepted, trial.seen or 0.0), default=None)
 
@@ -125,16 +157,7 @@ def _by_trial(trial: Trial) -> Said:
     name = levers.from_spec(trial.levers[0]).title()
     if trial.seen is None:
         return "does not apply", f"{name}: {trial.why.removeprefix('Not tried. ')}", None
-    return _verdict(trial), f"{name}. {trial.why}", Quantity.of(trial.speedup, Unit.RATIO) if trial.speedup else None
-
-
-def _by_rules(one: Recommendation, study: Study) -> Said:
-    for finding in study.findings:  # the costliest first
-        if finding.code in one.names:
-            return DO, finding.evidence, None
-    if set(one.names) & set(wanted_levers()):
-        return "not tried", "The time was over before it could be tried; --budget gives more.", None
-    return "nothing to do", "Nothing of the kind was seen.", None
+    return _verdict(trial), f"{name}. {trial.why}", Quantity.of(trial.speedup, "x") if trial.speedup else None
 
 
 def _verdict(trial: Trial) -> str:
@@ -145,39 +168,3 @@ def _verdict(trial: Trial) -> str:
     if trial.speedup is not None and trial.speedup.high < 1:
         return "do not: it is slower"
     return "not proved" if trial.speedup is not None and trial.speedup.low > 1 else "no gain shown"
-
-
-_BUILD = ("cpu-torch-beside-gpu", "driver-too-old", "gpu-not-reached", "gpu-not-in-build")
-_BY_SCRIPT = ("sync-bound", "created-and-moved", "transfer-bound")
-_READERS = ("cached-dataset", "batched-fetch", "cached-prefix", "input-bound")
-
-RECOMMENDATIONS: tuple[Recommendation, ...] = (
-    Recommendation(
-        advice="Measure before you improve", says=("done", "Where the time of a step goes stands below this table.")
-    ),
-    Recommendation(
-        advice="Check that training does not fall apart",
-        says=("done", "Each change that gained was compared with the baseline: by losses, samples and updates."),
-    ),
-    Recommendation(advice="NVIDIA's container: fitting CUDA, busy tensor cores", names=_BUILD, on_gpu_only=True),
-    Recommendation(advice="DataLoader with workers, their number measured", names=("workers",)),
-    Recommendation(
-        advice="pin_memory with non_blocking", names=("pin-and-overlap", "transfer-bound"), on_gpu_only=True
-    ),
-    Recommendation(advice="Faster formats and readers", names=_READERS),
-    Recommendation(advice="Throw out needless .cpu(), .to(), .numpy()", names=_BY_SCRIPT, on_gpu_only=True),
-    Recommendation(
-        advice="A larger batch",
-        says=(
-            "your decision",
-            "It is another training and wants another learning rate: `hotlap tune --allow batch-size` tries it.",
-        ),
-    ),
-    Recommendation(advice="Fixed batch shapes", names=("shape-churn",)),
-    Recommendation(advice="Where shapes vary, preallocate", names=("preallocation",), on_gpu_only=True),
-    Recommendation(advice="zero_grad(set_to_none=True)", names=("zero-grad-none",)),
-    Recommendation(advice="cudnn.benchmark for fixed shapes", names=("cudnn-benchmark",), on_gpu_only=True),
-    Recommendation(advice="Mixed precision", names=("bf16-autocast", "fp16-autocast", "tf32")),
-    Recommendation(advice="Fused Adam", names=("fused-optimizer",)),
-    Recommendation(advice="Fusing with a compiler", names=("compile", "native-step", "native-ode")),
-)

@@ -1,16 +1,16 @@
 """devices (F3): MNIST in ten epochs: from which model size on does a GPU pay?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hotlap import machine
 from hotlap.cli.traced import Traced
 from hotlap.lab import Doing, Settings, gpus
 from hotlap.lab.result import Cell, Quantity, Result, Table, ahead_from
-from hotlap.lab.studies import BATCH_SIZE, MNIST_ITEMS, Bench, mnist, of_lab
+from hotlap.lab.studies import BATCH_SIZE, MNIST_ITEMS, PATTERNS, Bench, of_lab
 from hotlap.machine.figures import median_interval
 
-TAKES = ("gpu", "data")
+TAKES = ("gpu",)
 
 NUM_EPOCHS = 10
 NUM_STEPS = NUM_EPOCHS * -(-MNIST_ITEMS // BATCH_SIZE)
@@ -19,30 +19,17 @@ QUICK_HIDDEN = (32, 512)
 # The article's "simple net".
 BASE = 128
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """One model, measured."""
-
-    hidden: int
-    step: Quantity
-    """On the CPU."""
-    waits_s: float
-    """Of that, for the batch."""
-    there: Quantity
-    """On the GPU, baseline."""
-    kept: Quantity
-    """There, without waiting for batches."""
+Size = tuple[int, Quantity, Quantity, Quantity, Quantity]
+"""Hidden units; a step on the CPU; of it, the wait for the batch; a step on the GPU, and there without such waits."""
 
 
 def run(settings: Settings, doing: Doing) -> Result:
     """Time some steps of each size, predict the GPU where there is none."""
     gpu = gpus.chosen(settings, machine.look().gpus)
-    words, about_data = mnist(settings)
     with of_lab("mnist.py", doing) as script:
-        bench = script.asked(*words, "--epochs", str(NUM_EPOCHS))
+        bench = script.asked("--epochs", str(NUM_EPOCHS))
         found = [_size(bench, hidden, gpu) for hidden in (QUICK_HIDDEN if settings.quick else HIDDEN)]
-    return tell(found, gpu=gpu, about_data=about_data)
+    return tell(found, gpu=gpu)
 
 
 def _size(bench: Bench, hidden: int, gpu: gpus.Gpu) -> Size:
@@ -56,7 +43,7 @@ def _size(bench: Bench, hidden: int, gpu: gpus.Gpu) -> Size:
         on_gpu = bench.asked("--hidden", str(hidden), "--device", "cuda").traced()
         there = _step(on_gpu)
         kept = Quantity(value=max(0.0, there.value - (on_gpu.work.input_s or 0.0)))
-    return Size(hidden=hidden, step=step, waits_s=waiting_s, there=there, kept=kept)
+    return hidden, step, Quantity(value=waiting_s), there, kept
 
 
 def _step(known: Traced) -> Quantity:
@@ -64,29 +51,24 @@ def _step(known: Traced) -> Quantity:
     return Quantity.of(median_interval(known.run.step_s))
 
 
-def tell(sizes: Sequence[Size], *, gpu: gpus.Gpu, about_data: str) -> Result:
+def tell(sizes: Sequence[Size], *, gpu: gpus.Gpu) -> Result:
     """The numbers, and what they mean."""
-    rows: list[tuple[Cell, ...]] = [
-        (f"{one.hidden:,}", one.step, Quantity(value=one.waits_s), one.there, one.kept) for one in sizes
-    ]
+    rows: list[tuple[Cell, ...]] = [(f"{hidden:,}", *times) for hidden, *times in sizes]
     table = Table(
         title=f"784 inputs, so many hidden units, 10 outputs: this CPU and the {gpu.name}",
         columns=("hidden", "CPU, a step", "of it, for the batch", "GPU, a step", "GPU, data kept there"),
         rows=tuple(rows),
         note="The article: 153 s on its CPU, 83 s on its GPU.",
     )
-    counted = f"Ten epochs are {NUM_STEPS:,} steps of {BATCH_SIZE} images, counted from the median of some steps."
-    return Result(story=tuple(_story(sizes, gpu)), tables=(table,), notes=(*gpu.notes, about_data, counted))
-
-
-def _story(sizes: Sequence[Size], gpu: gpus.Gpu) -> list[str]:
-    one = min(sizes, key=lambda size: abs(size.hidden - BASE))
-    here, there, kept = (step.times(NUM_STEPS) for step in (one.step, one.there, one.kept))
-    at = ahead_from([one.hidden for one in sizes], [one.step for one in sizes], [one.there for one in sizes])
+    hidden, *times = min(sizes, key=lambda size: abs(size[0] - BASE))
+    here, _, there, kept = (step.times(NUM_STEPS) for step in times)
+    at = ahead_from([size[0] for size in sizes], [size[1] for size in sizes], [size[3] for size in sizes])
     ahead = "at none" if at is None else f"from {at:,} hidden units on"
-    return [
-        f"Ten epochs with {one.hidden} hidden units take {here} on this CPU, by its steps. The {gpu.name} takes "
-        f"{there}, and {kept} with the data kept there. (The article: 153 s and 83 s.)",
+    story = (
+        f"Ten epochs with {hidden} hidden units take {here} on this CPU, by its steps. The {gpu.name} takes {there}, "
+        f"and {kept} with the data kept there. (The article: 153 s and 83 s.)",
         f"Of the sizes tried the GPU is ahead of this CPU {ahead}, by the intervals. Below that its step is made of "
         "waiting for the batch, and of calls that cost more than what they compute (`hotlap lab launch-floor`).",
-    ]
+    )
+    counted = f"Ten epochs are {NUM_STEPS:,} steps of {BATCH_SIZE} images, counted from the median of some steps."
+    return Result(story=story, tables=(table,), notes=(*gpu.notes, PATTERNS, counted))

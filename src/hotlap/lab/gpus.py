@@ -19,23 +19,20 @@ class Gpu:
 
     name: str
     predicted: bool
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """For the reader."""
-        if not self.predicted:
-            return ()
-        return (
-            "There is no GPU here that torch can use, so all figures of a GPU are predictions for the "
-            f"{self.name} (hotlap predict); --gpu NAME asks for another one.",
-        )
+    notes: tuple[str, ...] = ()
+    """For the reader."""
 
 
 def chosen(settings: Settings, here: Sequence[str]) -> Gpu:
     """The first of those that are `here`; else the first that the user names, or the usual one."""
     if here:
         return Gpu(name=here[0], predicted=False)
-    return Gpu(name=names(settings)[0], predicted=True)
+    name = names(settings)[0]
+    note = (
+        "There is no GPU here that torch can use, so all figures of a GPU are predictions for the "
+        f"{name} (hotlap predict); --gpu NAME asks for another one."
+    )
+    return Gpu(name=name, predicted=True, notes=(note,))
 
 
 def names(settings: Settings) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from statistics import median
 
 from hotlap.experiment import statistics
 from hotlap.lab import Doing, Settings
-from hotlap.lab.result import Cell, Quantity, Result, Table, Unit, in_words
+from hotlap.lab.result import Cell, Quantity, Result, Table, in_words
 from hotlap.machine.figures import median_interval
 from hotlap.machine.in_child import measured
 from hotlap.record import Interval
@@ -53,7 +53,7 @@ def tell(mib: Sequence[int], answers: Sequence[Answer]) -> Result:
     for model, size in enumerate(mib):
         for link, name in enumerate(LINKS):
             speed = _as_fast(answers, model, link) if link else None
-            factor = None if speed is None else Quantity.of(speed, Unit.RATIO)
+            factor = None if speed is None else Quantity.of(speed, "x")
             step = Quantity.of(median_interval([one for answer in answers for one in answer.step_s[model][link]]))
             busy = Quantity(value=answers[0].busy_s[model][link]) if link else None
             rows.append((f"{size} MiB", name, busy, step, factor))

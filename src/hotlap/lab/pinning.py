@@ -5,12 +5,12 @@ from pathlib import Path
 from hotlap import machine
 from hotlap.lab import Doing, Settings
 from hotlap.lab.result import Quantity, Result, in_words
-from hotlap.lab.studies import BATCH_SIZE, MNIST_ITEMS, gain, mnist, of_lab
+from hotlap.lab.studies import BATCH_SIZE, MNIST_ITEMS, PATTERNS, gain, of_lab
 from hotlap.machine.figures import median_interval
 from hotlap.record import Study
 from hotlap.tune.checking import Checked
 
-TAKES = ("data", "budget", "html")
+TAKES = ("budget", "html")
 
 NUM_EPOCHS = 5
 # So few that starting the workers of each epoch is what takes the time: the article's caveat.
@@ -24,10 +24,9 @@ def run(settings: Settings, doing: Doing) -> Result:
     """Tune the unchanged loop, then check the article's changes against it; with --quick only the first."""
     workers = max(1, min(4, int(machine.look().usable_cores)))
     items = SMALL if settings.quick else MNIST_ITEMS
-    words, about_data = mnist(settings)
     article = small = None
     with of_lab("mnist.py", doing) as script:
-        bench = script.asked(*words, "--epochs", str(NUM_EPOCHS))
+        bench = script.asked("--epochs", str(NUM_EPOCHS))
         whole = bench.asked("--items", str(items), total_steps=num_steps(items))
         watches = ("switches", "shapes", "modules")
         study = whole.studied(quick=True, budget_s=settings.tries_s(BUDGET_S), watches=watches)
@@ -36,7 +35,7 @@ def run(settings: Settings, doing: Doing) -> Result:
             changed = {str(path): with_changes(path.read_text(), workers)}
             article = whole.checked(changed, budget_s=CHECK_S)
             small = bench.asked("--items", str(SMALL)).checked(changed, budget_s=CHECK_S)
-    return tell(study, article, small, workers=workers, items=items, about_data=about_data)
+    return tell(study, article, small, workers=workers, items=items)
 
 
 def num_steps(items: int) -> int:
@@ -52,14 +51,12 @@ def with_changes(text: str, workers: int) -> str:
     )
 
 
-def tell(
-    study: Study, article: Checked | None, small: Checked | None, *, workers: int, items: int, about_data: str
-) -> Result:
+def tell(study: Study, article: Checked | None, small: Checked | None, *, workers: int, items: int) -> Result:
     """The numbers, and what they mean. `article`, `small`: its changes on all images and on few; None: not compared."""
     base = study.baseline[0]
     took = Quantity.of(median_interval(base.step_s)).times(num_steps(items))
     notes = [
-        about_data,
+        PATTERNS,
         "Ratios are of whole trainings, starts of epochs included, by processes that take turns, three of each.",
     ]
     pinned = "" if base.device == "cpu" else " and pinned memory"

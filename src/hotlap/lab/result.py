@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Literal
 
 from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -26,14 +25,6 @@ LEGEND = (
 )
 
 
-class Unit(StrEnum):
-    """What a quantity counts."""
-
-    SECOND = "s"
-    RATIO = "x"
-    """How many times as fast."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
     """A number that was measured here, or one that was predicted.
@@ -43,7 +34,8 @@ class Quantity:
     """
 
     value: float
-    unit: Unit = Unit.SECOND
+    unit: Literal["s", "x"] = "s"
+    """Seconds, or how many times as fast."""
     low: float | None = None
     """Of the interval: 95% for what was measured, 80% for what was predicted. None: not known."""
     high: float | None = None
@@ -51,11 +43,11 @@ class Quantity:
     """Nothing like it was measured: there is no such device here."""
 
     def __post_init__(self) -> None:
-        if self.unit is Unit.RATIO and (self.low is None or self.high is None):
+        if self.unit == "x" and (self.low is None or self.high is None):
             raise ValueError("a ratio needs an interval")
 
     @classmethod
-    def of(cls, interval: Interval, unit: Unit = Unit.SECOND, *, predicted: bool = False) -> "Quantity":
+    def of(cls, interval: Interval, unit: Literal["s", "x"] = "s", *, predicted: bool = False) -> "Quantity":
         """With the interval's ends."""
         return cls(value=interval.mid, unit=unit, low=interval.low, high=interval.high, predicted=predicted)
 
@@ -66,7 +58,7 @@ class Quantity:
 
     def __str__(self) -> str:
         """With its interval where there is one, and the mark of what is predicted."""
-        show = duration if self.unit is Unit.SECOND else factor
+        show = duration if self.unit == "s" else factor
         text = f"{PREDICTED if self.predicted else ''}{show(self.value)}"
         if self.low is None or self.high is None:
             return text
@@ -136,12 +128,11 @@ def sections(result: Result) -> Iterator[RenderableType]:
         yield _table(table)
     for paragraph in result.story:
         yield Text(clean(paragraph))
-    if result.notes:
-        yield Group(*(Padding(Text(f"- {clean_line(note)}", style="dim"), (0, 0, 0, 1)) for note in result.notes))
-    here = result.machine
+    below, here = [f"- {note}" for note in result.notes], result.machine
     if here is not None:
         where = f"{here.processor or 'unknown processor'}, {here.num_cores} cores, {', '.join(here.gpus) or 'no GPU'}"
-        yield Text(f"{clean_line(where)}; took {duration(result.elapsed_s)}", style="dim")
+        below.append(f"{where}; took {duration(result.elapsed_s)}")
+    yield Text("\n".join(map(clean_line, below)), style="dim")
     if result.study is not None:
         yield from terminal.sections(result.study)
 
@@ -153,7 +144,5 @@ def _table(table: Table) -> RenderableType:
     for row in table.rows:
         shown.add_row(*(Text("-" if cell is None else clean_line(str(cell))) for cell in row))
     predicted = any(isinstance(cell, Quantity) and cell.predicted for row in table.rows for cell in row)
-    below = [note for note in (table.note, LEGEND if predicted else "") if note]
-    return Group(
-        Text(clean_line(table.title), style="bold"), shown, *(Text(clean_line(note), style="dim") for note in below)
-    )
+    below = (Text(clean_line(note), style="dim") for note in (table.note, LEGEND if predicted else "") if note)
+    return Group(Text(clean_line(table.title), style="bold"), shown, *below)

@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import hotlap
@@ -13,8 +12,7 @@ from hotlap import machine
 from hotlap.cli import shelf, target
 from hotlap.cli.traced import Traced, trace
 from hotlap.cli.workbench import launching
-from hotlap.errors import UserError
-from hotlap.lab import Doing, Settings
+from hotlap.lab import Doing
 from hotlap.lab.result import in_words
 from hotlap.launch import Launcher
 from hotlap.record import Purpose, State, Study
@@ -30,6 +28,7 @@ _MEASURE_S = 600.0
 
 # Of scripts/mnist.py.
 MNIST_ITEMS, BATCH_SIZE = 60_000, 64
+PATTERNS = "The data are not MNIST but as many noisy patterns of ten kinds: as much work, an easier task."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,26 +107,8 @@ def of_user(words: Sequence[str], cwd: Path, doing: Doing, *, levers: Sequence[s
         timeout_s=_TIMEOUT_S,
         levers=None if levers is None else tuple(levers),
     )
-    with launching(aim, cwd, timeout_s=_TIMEOUT_S) as launcher:
+    with launching(aim, timeout_s=_TIMEOUT_S) as launcher:
         yield Bench(launcher=launcher, options=options, doing=doing, words=tuple(words))
-
-
-def mnist(settings: Settings) -> tuple[tuple[str, ...], str]:
-    """Arguments of scripts/mnist.py for its data, and the sentence that says which they are.
-
-    Raises:
-        UserError: there is no such folder, or a package is missing.
-    """
-    if find_spec("PIL") is None:
-        raise UserError("Pillow is needed for the images: pip install pillow.")
-    if settings.data is None:
-        return (), (
-            "The data are not MNIST but as many noisy patterns of ten kinds: as much work, an easier task. --data DIR "
-            "takes MNIST's own files."
-        )
-    if not settings.data.is_dir():
-        raise UserError(f"There is no folder {settings.data}. Give the one with train-images-idx3-ubyte.gz.")
-    return ("--data", str(settings.data.resolve())), f"The data are MNIST, from {settings.data}."
 
 
 def gain(study: Study) -> str:

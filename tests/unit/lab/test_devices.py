@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hotlap.lab import devices, gpus
+from hotlap.lab import Settings, devices, gpus
 from hotlap.lab.result import Quantity, Result
 
 
@@ -12,19 +12,13 @@ def size(hidden: int, *, predicted: bool) -> devices.Size:
     def near(value: float, *, predicted: bool = False) -> Quantity:
         return Quantity(value=value, low=0.99 * value, high=1.01 * value, predicted=predicted)
 
-    return devices.Size(
-        hidden=hidden,
-        step=near(2.3e-3 + 1e-6 * hidden),
-        waits_s=2e-3,
-        there=near(2.6e-3, predicted=predicted),
-        kept=near(0.6e-3, predicted=predicted),
-    )
+    there, kept = near(2.6e-3, predicted=predicted), near(0.6e-3, predicted=predicted)
+    return hidden, near(2.3e-3 + 1e-6 * hidden), Quantity(value=2e-3), there, kept
 
 
 def told(*, predicted: bool = False) -> Result:
     sizes = [size(hidden, predicted=predicted) for hidden in devices.HIDDEN]
-    gpu = gpus.Gpu(name="RTX 4090", predicted=predicted)
-    return devices.tell(sizes, gpu=gpu, about_data="The data are bundled.")
+    return devices.tell(sizes, gpu=gpus.chosen(Settings(), () if predicted else ("RTX 4090",)))
 
 
 def cells(result: Result, at: int) -> list[Any]:

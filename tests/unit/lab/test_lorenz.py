@@ -16,7 +16,7 @@ THERE = Quantity(value=0.02, low=0.01, high=0.04, predicted=True)
 
 
 def told(study: Study, *, predicted: bool = True) -> Result:
-    gpu = gpus.Gpu(name="RTX 4090", predicted=predicted)
+    gpu = gpus.chosen(Settings(), () if predicted else ("RTX 4090",))
     there = replace(THERE, predicted=predicted)
     return lorenz.tell(study, samples.workload(num_operators=4000), gpu=gpu, there=there)
 

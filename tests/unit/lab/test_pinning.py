@@ -38,7 +38,6 @@ def told(article: Checked | None, *, device: str = "cpu", patch: bool = True) ->
         article and checked(Interval(low=0.6, mid=0.7, high=0.8)),
         workers=2,
         items=60_000,
-        about_data="The data are bundled.",
     )
 
 

@@ -9,24 +9,11 @@ from torch import nn
 WIDTH, OUTPUTS = 512, 64
 
 
-class Positions(nn.Module):
-    """The usual sines, added to what comes in."""
-
-    table: torch.Tensor
-
-    def __init__(self, length: int) -> None:
-        super().__init__()
-        at = torch.arange(length).unsqueeze(1)
-        rates = torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10_000.0) / WIDTH))
-        table = torch.zeros(1, length, WIDTH)
-        table[0, :, 0::2] = torch.sin(at * rates)
-        table[0, :, 1::2] = torch.cos(at * rates)
-        self.register_buffer("table", table)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, S, E) -> (B, S, E)."""
-        out: torch.Tensor = x + self.table[:, : x.shape[1]]
-        return out
+def positions(length: int) -> torch.Tensor:
+    """The usual sines and cosines (S, E)."""
+    rates = torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10_000.0) / WIDTH))
+    angles = torch.arange(length).unsqueeze(1) * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
 
 
 class Net(nn.Module):
@@ -35,7 +22,7 @@ class Net(nn.Module):
     def __init__(self, *, vocabulary: int, layers: int, length: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, WIDTH)
-        self.positions = Positions(length)
+        self.positions = nn.Buffer(positions(length))
         layer = nn.TransformerEncoderLayer(d_model=WIDTH, nhead=16, dim_feedforward=512, dropout=0.0)
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.over_positions = nn.Linear(length, 1)
@@ -43,7 +30,7 @@ class Net(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """As in the question: the input is batch first, the encoder is not told so."""
-        x = self.positions(self.embedding(tokens) * math.sqrt(WIDTH))
+        x = self.embedding(tokens) * math.sqrt(WIDTH) + self.positions
         x = self.encoder(x).transpose(1, 2)  # (B, E, S)
         x = nn.functional.gelu(self.over_positions(x)).squeeze(-1)  # (B, E)
         out: torch.Tensor = self.over_features(x)
