@@ -108,7 +108,7 @@ def prices(points: Sequence[Point]) -> str:
     times = _with_room(one for _, steps, _ in drawn for one in steps)
     costs = _with_room(one * price for _, steps, price in drawn for one in steps)
     bottom, right = _ABOVE + _SIDE, _BEFORE + _SIDE
-    parts = [*_vertical(costs, "{:g}".format, _BEFORE, _SIDE, _ABOVE, bottom, bottom + 18)]
+    parts = [*_vertical(costs, _money, _BEFORE, _SIDE, _ABOVE, bottom, bottom + 18)]
     for value in times.ticks():
         y = _along(times, value, bottom, -_SIDE)
         parts.append(f'<line x1="{_BEFORE}" x2="{right}" y1="{y}" y2="{y}" {_FAINT}/>')
@@ -140,6 +140,11 @@ def _label(x: float, y: float, width: float, taken: list[tuple[float, float, flo
                 taken.append((left, left + width, down))
                 return at, anchor, down
         down += _LINE
+
+
+def _money(value: float) -> str:
+    """ "0.00005": nobody reads a price of 5e-05."""
+    return f"{value:.7f}".rstrip("0").rstrip(".")
 
 
 def _with_room(values: Iterable[float]) -> LogScale:

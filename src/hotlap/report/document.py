@@ -243,7 +243,7 @@ def answer(study: Study) -> Answer:
     if outcome.is_tuned(study):
         lines = outcome.result_lines(study)
         code: tuple[str, ...] = ()
-        commands = (*outcome.start_commands(study), *outcome.apply_commands(study))
+        commands = (*outcome.start_commands(study), *outcome.apply_commands(study), *outcome.again_commands(study))
     else:
         first = next(iter(ranked(study)), None)
         lines = () if first is None else (f"Next, {first.code}: {first.evidence}",)

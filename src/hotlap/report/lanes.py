@@ -105,7 +105,8 @@ def _lanes(run: Run, excerpt: Excerpt, *, span_s: float) -> Lanes:
     would_fit = span_s / usual_s if (usual_s := run.median_step_s()) > 0 else math.nan
     is_filled = excerpt.ends_s[-1] >= span_s * (1 - 1e-9) or not math.isfinite(would_fit)
     return Lanes(
-        lanes=tuple(Lane(name=name, blocks=tuple(found)) for name, found in blocks.items()),
+        # The same order on both sides, whatever their excerpts begin with: batches come first.
+        lanes=tuple(Lane(name=name, blocks=tuple(blocks[name])) for name in sorted(blocks, key="loader".__ne__)),
         step_ends=tuple(percent_of(end_s, span_s) for end_s in ends_s),
         num_steps=len(ends_s),
         num_fit=len(ends_s) if is_filled else math.floor(would_fit),

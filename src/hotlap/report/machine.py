@@ -1,78 +1,65 @@
-"""Checkup -> text for a terminal."""
+"""Checkup -> what a terminal says of it, section by section."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
-from hotlap.record import Checkup, Complaint, Figure, Unit, Weight
-from hotlap.report.clean import clean_line
+from hotlap.record import Checkup, Figure, Unit
+from hotlap.report.document import Row, Section
+from hotlap.report.terminal import draw
 from hotlap.units import duration, percent, size
 
-_STYLES = {Weight.BROKEN: "bold red", Weight.COSTLY: "yellow", Weight.MINOR: "dim"}
 _TITLES = {
     "matmul": "matrix product",
     "read": "memory, read",
     "copy": "memory, copy",
     "triad": "memory, a = b + 2c",
     "operator": "small operator",
-    "operator-autograd": "  with autograd, both ways",
+    "operator-autograd": "with autograd, both ways",
     "launch": "floor of a call",
     "to-device": "copy to the device",
     "to-host": "copy to the host",
 }
+_LEAD = "The median of the repeats (its 95% interval), and how much they differ."
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _UNITS = {Unit.FLOP_PER_S: "FLOP/s", Unit.BYTE_PER_S: "B/s"}
 
 
-def sections(checkup: Checkup) -> tuple[RenderableType, ...]:
+def sections(checkup: Checkup) -> Iterator[RenderableType]:
     """In the order in which they are read."""
-    return (headline(checkup), abilities(checkup), complaints(checkup.complaints), notes(checkup))
+    yield draw(
+        Section(name="machine", title=checkup.machine.processor or "An unknown processor", notes=_parts(checkup))
+    )
+    for device in dict.fromkeys(figure.device for figure in checkup.figures):
+        rows = tuple(_row(figure) for figure in checkup.figures if figure.device == device)
+        yield draw(Section(name="figures", title=_device(checkup, device), lead=_LEAD, rows=rows))
+    wrong = tuple(
+        Row(
+            one.code,
+            f"{one.what} {one.cost}",
+            ", ".join(filter(None, (one.weight.value, one.about))),
+            f"Fix: {one.fix}",
+        )
+        for one in checkup.complaints
+    )
+    lead = "" if wrong else "Nothing is wrong with it, as far as hotlap can see."
+    how = "quickly " if checkup.quick else ""
+    notes = (f"Measured {how}at {checkup.created}, in {duration(checkup.elapsed_s)}.", *checkup.notes)
+    yield draw(Section(name="wrong", title="What is wrong with it", lead=lead, rows=wrong, notes=notes))
 
 
-def headline(checkup: Checkup) -> RenderableType:
-    """Which machine."""
-    return Group(*(Text(clean_line(line), style="bold" if not number else "") for number, line in _machine(checkup)))
-
-
-def _machine(checkup: Checkup) -> Iterator[tuple[int, str]]:
-    machine, cores = checkup.machine, checkup.cores
-    yield 0, machine.processor or "An unknown processor"
+def _parts(checkup: Checkup) -> tuple[str, ...]:
+    machine, cores, torch = checkup.machine, checkup.cores, checkup.torch
     kinds = [f"{machine.usable_cores:g} of {cores.logical} logical processors usable"]
     if cores.physical is not None:
-        kinds.append(f"{cores.physical} cores" + (f", {cores.fast} of them fast" if _two_kinds(checkup) else ""))
+        fast = f", {cores.fast} of them fast" if cores.fast not in (None, cores.physical) else ""
+        kinds.append(f"{cores.physical} cores{fast}")
     kinds.append(f"{size(machine.available_bytes)} of {size(machine.memory_bytes)} memory free")
-    yield 1, "; ".join(kinds)
-    if machine.gpus:
-        yield 2, "GPUs: " + ", ".join(machine.gpus)
-    torch = checkup.torch
+    parts = ["; ".join(kinds), *(["GPUs: " + ", ".join(machine.gpus)] if machine.gpus else [])]
     if torch is not None:
         built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else "no CUDA"
-        yield 3, f"torch {torch.version} ({built}), {torch.num_threads} threads"
-
-
-def _two_kinds(checkup: Checkup) -> bool:
-    return checkup.cores.fast is not None and checkup.cores.fast != checkup.cores.physical
-
-
-def abilities(checkup: Checkup) -> RenderableType:
-    """What it can do at best, a table for each device."""
-    parts: list[RenderableType] = []
-    for device in dict.fromkeys(figure.device for figure in checkup.figures):
-        table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left", title_style="bold")
-        table.title = f"\n{clean_line(_device(checkup, device))}"
-        figures = [figure for figure in checkup.figures if figure.device == device]
-        heads = ["", "", "median", "95% interval", "spread"]
-        if any(figure.threads is not None for figure in figures):
-            heads.append("threads")
-        for name in heads:
-            table.add_column(name, justify="left" if not name else "right", no_wrap=True)
-        for figure in figures:
-            table.add_row(*map(Text, _row(figure)[: len(heads)]))
-        parts.append(table)
-    return Group(*parts)
+        parts.append(f"torch {torch.version} ({built}), {torch.num_threads} threads")
+    return tuple(parts)
 
 
 def _device(checkup: Checkup, device: str) -> str:
@@ -83,22 +70,13 @@ def _device(checkup: Checkup, device: str) -> str:
     return {"cpu": "Processor"}.get(device, device)
 
 
-def _row(figure: Figure) -> tuple[str, ...]:
-    value = figure.value
-    return (
-        _TITLES.get(figure.name) or clean_line(figure.name),
-        clean_line(figure.variant),
-        quantity(value.mid, figure.unit),
-        _between(quantity(value.low, figure.unit), quantity(value.high, figure.unit)),
-        percent(figure.spread),
-        "" if figure.threads is None else str(figure.threads),
-    )
-
-
-def _between(low: str, high: str) -> str:
-    """ "10.2 to 10.4 GB/s"."""
+def _row(figure: Figure) -> Row:
+    low, high = quantity(figure.value.low, figure.unit), quantity(figure.value.high, figure.unit)
     number, _, unit = low.partition(" ")
-    return f"{number if high.endswith(f' {unit}') else low} to {high}"
+    between = f"{number if high.endswith(f' {unit}') else low} to {high}"
+    threads = "" if figure.threads is None else f", threads: {figure.threads}"
+    text = f"{quantity(figure.value.mid, figure.unit)} ({between}), {percent(figure.spread)}{threads}"
+    return Row(f"{_TITLES.get(figure.name, figure.name)} {figure.variant}".rstrip(), text)
 
 
 def quantity(value: float, unit: Unit) -> str:
@@ -109,25 +87,3 @@ def quantity(value: float, unit: Unit) -> str:
         if value >= factor:
             return f"{value / factor:.3g} {prefix}{_UNITS[unit]}"
     return f"{value:.3g} {_UNITS[unit]}"
-
-
-def complaints(found: Sequence[Complaint]) -> RenderableType:
-    """What is wrong, weightiest first; what it costs; how to fix it."""
-    if not found:
-        return Text("\nNothing is wrong with it, as far as hotlap can see.")
-    parts: list[RenderableType] = [Text("\nWhat is wrong with it", style="bold")]
-    for one in found:
-        code = f"{one.code} ({one.about})" if one.about else one.code
-        head = Text.assemble(
-            (f"{one.weight.value}  ", _STYLES[one.weight]), (clean_line(code), "bold"), ": ", clean_line(one.what)
-        )
-        rest = Text(f"{clean_line(one.cost)}\nFix: {clean_line(one.fix)}")
-        parts += [head, Padding(rest, (0, 0, 0, 4))]
-    return Group(*parts)
-
-
-def notes(checkup: Checkup) -> RenderableType:
-    """When and how it was measured."""
-    how = "quickly " if checkup.quick else ""
-    lines = [f"Measured {how}at {checkup.created}, in {duration(checkup.elapsed_s)}.", *checkup.notes]
-    return Text("\n" + "\n".join(map(clean_line, lines)))

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 
 from hotlap.record import (
     LEAST_GAIN,
@@ -25,6 +26,7 @@ from hotlap.report.story import (
     interval,
     least_gain,
     lever_titles,
+    script,
     share_of_step,
     timed,
 )
@@ -227,7 +229,7 @@ def runs_on(study: Study) -> str | None:
     ours = _ours(study)
     if not ours:
         return "The patched script is plain PyTorch: it runs where hotlap is not installed."
-    return f"The patched script needs hotlap when it runs (pip install hotlap): it calls {', '.join(ours)}."
+    return f"The patched script needs hotlap when it runs: it calls {', '.join(ours)}."
 
 
 def _ours(study: Study) -> list[str]:
@@ -259,6 +261,15 @@ def apply_commands(study: Study) -> tuple[tuple[str, str], ...]:
         *([("hotlap apply --without hotlap", "writes its part in plain PyTorch alone")] if plain else []),
         ("hotlap apply --revert", "takes it back"),
     )
+
+
+def again_commands(study: Study) -> tuple[tuple[str, str], ...]:
+    """How to ask anew what the time of a complete study was too short to tell; none where it told something."""
+    open_ = conclusion(study).outcome in (Outcome.UNPROVEN, Outcome.UNTRIED)
+    if not open_ or study.patch or study.state is not State.COMPLETE:
+        return ()
+    minutes = ceil(2 * study.budget_s / 60)
+    return ((f"hotlap tune --budget {minutes}m {script(study)}", "asks again, in twice the time"),)
 
 
 def result_lines(study: Study) -> tuple[str, ...]:

@@ -141,7 +141,8 @@ def answer(study: Study) -> RenderableType:
     commands = Table.grid(padding=(0, 2, 0, 0))
     for command, what in found.commands:
         commands.add_row(_text(command, "bold"), _text(what, "dim"))
-    return Group(title, Padding(Group(*lines, *_changes(found.code), commands), (0, 0, 0, 2)))
+    parts = (*lines, *_changes(found.code), *([commands] if found.commands else []))
+    return Group(title, Padding(Group(*parts), (0, 0, 0, 2)))
 
 
 def patch(text: str) -> RenderableType:
@@ -189,14 +190,14 @@ def _changes(lines: Iterable[str]) -> Iterator[RenderableType]:
 
 def _trial(row: Row) -> RenderableType:
     """One trial; stands in columns below the others when printed one after another."""
-    table = _columns(13, None, 21, 12)
+    table = _columns(16, None, 24, 12)
     table.add_row(
         _text(f"{'+' if row.good else '-'} {row.mark}", "bold green" if row.good else ""),
         _text(row.head, "bold" if row.good else ""),
         _text(row.note),
         Text(row.gate, "dim" if row.verdict is None else VERDICT_STYLES[row.verdict]),
     )
-    return Group(table, Padding(_text(row.aside, "dim"), (0, 0, 0, 15)))
+    return Group(table, Padding(_text(row.aside, "dim"), (0, 0, 0, 18)))
 
 
 def _phases(rows: Iterable[Row]) -> RenderableType:

@@ -35,6 +35,7 @@ def test_blocks_stand_where_their_spans_were_and_what_lies_within_another_comes_
     excerpt = Excerpt(first=7, ends_s=(0.005, 0.010), spans=spans)
     picture = lanes.timeline(dataclasses.replace(run_with(), excerpt=excerpt), None)
     assert picture is not None
+    assert [lane.name for lane in picture.before.lanes] == ["loader", "host"], "whatever came first"
     shown = [(block.phase, block.x, block.width) for block in blocks_of(picture.before, "host")]
     assert shown == [(Phase.OPTIMIZER, 0, 10), (Phase.FORWARD, 10, 80), (Phase.SYNC, 30, 10)]
     assert [(block.x, block.width) for block in blocks_of(picture.before, "loader")] == [(90, 10)]

@@ -48,3 +48,14 @@ def test_advice_stands_behind_what_was_measured_however_much_it_may_bring() -> N
         "Of each step, costliest first: sync-bound (28%), input-bound (19%). Advice: denormal-numbers (up to 85%)."
     )
     assert outcome.conclusion(replace(study, findings=(advice,))).sentence == "Advice: denormal-numbers (up to 85%)."
+
+
+def test_what_was_too_short_to_tell_ends_with_the_command_that_asks_again() -> None:
+    study = study_full()
+    assert study.result is not None
+    result = replace(study.result, verdict=Verdict.UNDECIDED, levers=(), why="It did not show its gain again.")
+    unproven = replace(study, result=result, patch=None, budget_s=540.0)
+    assert document.answer(unproven).commands == (
+        ("hotlap tune --budget 18m examples/digits.py --epochs 3", "asks again, in twice the time"),
+    )
+    assert outcome.again_commands(study) == ()

@@ -42,3 +42,8 @@ def test_names_of_points_that_meet_do_not_overlap() -> None:
 def test_without_prices_there_is_no_picture_and_names_are_escaped() -> None:
     assert prices([("A", STEP, 1.0, None)]) == ""
     assert "<b>" not in prices([("<b>\x1b", STEP, 1.0, 1.0)])
+
+
+def test_small_prices_are_written_out() -> None:
+    svg = prices([("T4", Interval(low=5e-4, mid=7e-4, high=1e-3), 1.0, 0.4)])
+    assert ">0.0001</text>" in svg and "e-0" not in svg
