@@ -57,7 +57,7 @@ def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     assert "<svg" in (folder / "report.html").read_text()
 
     assert "leaves no lever" in hotlap("apply", "--without", "hotlap", cwd=tmp_path).stderr, "all of it needs hotlap"
-    assert "needs hotlap when it runs (pip install hotlap): it calls cached." in hotlap("apply", cwd=tmp_path).stdout
+    assert "needs hotlap when it runs: it calls cached." in hotlap("apply", cwd=tmp_path).stdout
     assert "cached(" in script.read_text()
     patched = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert patched.stdout == plain.stdout  # it prints its losses

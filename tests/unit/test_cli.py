@@ -256,7 +256,7 @@ def test_the_scripts_own_words_come_before_ours(
         raise ScriptFailed("train.py failed.", output="Traceback ...\nValueError: no\n")
 
     (tmp_path / "train.py").write_text("")
-    monkeypatch.setattr(tune._Tuning, "run", fails)
+    monkeypatch.setattr(tune, "studied", fails)
     assert cli.main(["tune", "train.py"]) == 3
     assert capsys.readouterr().err == "Traceback ...\nValueError: no\n\nhotlap: train.py failed.\n"
 
@@ -269,7 +269,7 @@ def test_an_option_behind_the_script_that_it_does_not_know_may_be_ours(
         raise ScriptFailed(f"train.py failed: unrecognized arguments: {theirs}.")
 
     (tmp_path / "train.py").write_text("")
-    monkeypatch.setattr(tune._Tuning, "run", fails)
+    monkeypatch.setattr(tune, "studied", fails)
     assert cli.main(["tune", "train.py", theirs]) == 3
     assert (" If --budget was meant for hotlap, it stands in front of" in capsys.readouterr().err) is hinted
 
@@ -279,7 +279,7 @@ def test_an_interruption_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch, 
         raise KeyboardInterrupt
 
     (tmp_path / "train.py").write_text("")
-    monkeypatch.setattr(tune._Tuning, "run", interrupted)
+    monkeypatch.setattr(tune, "studied", interrupted)
     assert cli.main(["tune", "train.py"]) == 130
 
 
@@ -288,6 +288,6 @@ def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tm
         raise ZeroDivisionError
 
     (tmp_path / "train.py").write_text("")
-    monkeypatch.setattr(tune._Tuning, "run", broken)
+    monkeypatch.setattr(tune, "studied", broken)
     with pytest.raises(ZeroDivisionError):
         cli.main(["tune", "train.py"])

@@ -6,29 +6,13 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import hotlap
-from hotlap.cli import (
-    apply,
-    check,
-    compare,
-    completion,
-    configuration,
-    explain,
-    lab,
-    machine,
-    mcp,
-    measure,
-    predict,
-    read,
-    show,
-    streams,
-    tune,
-)
-from hotlap.cli.words import commands, split_command
+from hotlap.cli import configuration, streams
+from hotlap.cli.words import Subparsers, commands, split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed, UserError
 
 _EPILOG = """\
@@ -55,48 +39,66 @@ _NO_READER = 128 + getattr(signal, "SIGPIPE", 13)
 _FULL_OR_BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line, whole."""
+_COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "make a training faster": {
+        "tune": "make a training script faster, and prove it",
+        "apply": "apply the patch that a study came to, or take it back",
+    },
+    "see where its time goes": {
+        "measure": "find where the time of a training step goes",
+        "explain": "explain a finding or a lever",
+        "levers": "list what is tried, and why some of it does not apply",
+        "read": "tell what a recorded GPU trace says",
+    },
+    "judge changes, in CI as well": {
+        "check": "judge an edit: does it train the same, and is it not slower?",
+        "compare": "compare the step times of two studies, or of two recorded traces",
+    },
+    "for agents and shells": {
+        "mcp": "serve measure, tune, check and others to an MCP client",
+        "completion": "print what makes a shell complete commands, options and names",
+    },
+    "studies made here": {
+        "show": "show the report of a study again",
+        "list": "list the studies that were made here",
+        "clean": "delete studies that were made here",
+    },
+    "hardware": {
+        "machine": "what this machine can do at best, and what is wrong with it",
+        "predict": "predict the training on other GPUs, and on several",
+        "lab": "the founding experiments on this machine; without a name: which there are",
+    },
+}
+
+
+def build_parser(*names: str) -> argparse.ArgumentParser:
+    """The command line, with options of the named commands alone, whose modules are imported; of all where none is."""
     parser = argparse.ArgumentParser(
         prog="hotlap",
         usage="hotlap COMMAND [options]",
         description="Makes PyTorch training faster, and proves that the gain is real and training unharmed.",
+        epilog=f"{_listed()}\n{_EPILOG}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
-    subparsers = parser.add_subparsers(prog="hotlap", metavar="COMMAND", required=True)
-    groups = {title: [_added(add, subparsers) for add in adds] for title, adds in _GROUPS.items()}
-    subparsers.help = argparse.SUPPRESS
-    parser.epilog = f"{_listed(groups)}\n{_EPILOG}"
+    subparsers: Subparsers = parser.add_subparsers(
+        prog="hotlap", metavar="COMMAND", required=True, help=argparse.SUPPRESS
+    )
+    for name in (name for known in _COMMANDS.values() for name in known):
+        if name in names or not names:
+            # A file of ours that is called list would be that name in this one.
+            import_module(f"hotlap.cli.{'studies' if name == 'list' else name}").add_parser(subparsers)
+        else:
+            subparsers.add_parser(name)
     parser.set_defaults(configured=frozenset())
     return parser
 
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-_GROUPS: Mapping[str, tuple[Callable[["Subparsers"], None], ...]] = {
-    "make a training faster": (tune.add_parser, apply.add_parser),
-    "see where its time goes": (measure.add_parser, explain.add_explain, explain.add_levers, read.add_parser),
-    "judge changes, in CI as well": (check.add_parser, compare.add_parser),
-    "for agents and shells": (mcp.add_parser, completion.add_parser),
-    "studies made here": (show.add_show, show.add_list, show.add_clean),
-    "hardware": (machine.add_parser, predict.add_parser, lab.add_parser),
-}
-
-
-def _added(add: Callable[["Subparsers"], None], subparsers: "Subparsers") -> tuple[str, str]:
-    """(name, summary) of the command that `add` adds."""
-    add(subparsers)
-    last = subparsers._choices_actions[-1]
-    return last.dest, last.help or ""
-
-
-def _listed(groups: Mapping[str, list[tuple[str, str]]]) -> str:
+def _listed() -> str:
     lines = []
-    for title, known in groups.items():
-        lines += [f"{title}:", *(f"  {name:10} {summary}" for name, summary in known), ""]
+    for title, known in _COMMANDS.items():
+        lines += [f"{title}:", *(f"  {name:10} {summary}" for name, summary in known.items()), ""]
     return "\n".join(lines)
 
 
@@ -118,23 +120,37 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: list[str]) -> int:
-    parser = build_parser()
+    parser = build_parser(*words[:1] or ["--help"])
     if not words:
         parser.print_help()
         return 2
     try:
         _check_folder()
         _check_command(words[0], parser)
-        configuration.apply(parser, Path.cwd())
-        head, tail = split_command(words, parser)
-        args = parser.parse_args(head)
-        args.tail = tail
+        args = _parsed(words, parser)
         return int(args.run(args))
     except HotlapError as error:
         _tell(error, hint=_misplaced(error, words, parser))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """A whole command line, with what pyproject.toml says, as its command takes it.
+
+    Raises:
+        UserError: pyproject.toml cannot be used. SystemExit: the words cannot; why was printed.
+    """
+    return _parsed(words, build_parser(*words[:1]))
+
+
+def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.Namespace:
+    configuration.apply(parser, Path.cwd())
+    head, tail = split_command(words, parser)
+    args = parser.parse_args(head)
+    args.tail = tail
+    return args
 
 
 def _check_command(word: str, parser: argparse.ArgumentParser) -> None:

@@ -3,22 +3,22 @@
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hotlap.cli import words
+from hotlap.cli import shelf, words
 from hotlap.errors import RecordError, UserError
+from hotlap.record import State, Study, load
+from hotlap.report.clean import clean
+from hotlap.report.outcome import runs_on, start_commands
+from hotlap.source.disk import PatchFiles
+from hotlap.source.file import shown
+from hotlap.tune.part import part
 
-if TYPE_CHECKING:
-    from hotlap.record import Study
-    from hotlap.source.disk import PatchFiles
 
-
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser of `hotlap` about this command."""
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
     parser = words.command(
         subparsers,
         "apply",
-        summary="apply the patch that a study came to, or take it back",
         description="Apply the patch that a study came to. A file that changed since it was measured is left alone.",
         examples=(
             "hotlap apply --diff",
@@ -45,8 +45,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from hotlap.report.clean import clean
-
     if args.revert:
         return _revert(args)
     path, study = _named(args.study) if args.study else _newest()
@@ -56,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     files = _files(path, part)
     changed = files.apply(check=args.check)
-    start = _start_lines(part)
     if not changed:
         print("The patch is applied already. `hotlap apply --revert` takes it back.")
     elif args.check:
@@ -64,20 +61,18 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"Applied the patch to {_list(changed)}. `hotlap apply --revert` takes it back.")
     if changed:
-        print("\n".join([_runs_on(part), *start]))
+        print("\n".join([shown(runs_on(part) or ""), *_start_lines(part)]))
     if part is not study:
         print("The study measured its levers together; the gain of this part alone was not confirmed.")
     return 0
 
 
-def _part(args: argparse.Namespace, path: Path, study: "Study") -> "Study":
+def _part(args: argparse.Namespace, path: Path, study: Study) -> Study:
     """The study as it is, or as if it had come to the levers that the user wants."""
     if args.only is None and args.without is None:
         return study
     if _files(path, study).in_place():
         raise UserError("A patch of this study is applied. Take it back first, with `hotlap apply --revert`.")
-    from hotlap.tune.part import part
-
     return part(
         study,
         only=words.names(args.only, "--only") if args.only is not None else (),
@@ -99,25 +94,21 @@ def _revert(args: argparse.Namespace) -> int:
     return 0
 
 
-def _named(name: str) -> "tuple[Path, Study]":
+def _named(name: str) -> tuple[Path, Study]:
     """The study that the user named."""
-    from hotlap.cli import shelf
-
     path, study = shelf.named(name)
     if study.patch is None or not study.changes:
         raise UserError(_no_patch(path, study))
     return path, study
 
 
-def _newest() -> "tuple[Path, Study]":
+def _newest() -> tuple[Path, Study]:
     """The newest study here that has a patch."""
-    from hotlap.cli import shelf
-
     here = Path.cwd()
     without, damaged = None, None
     for path in shelf.studies(here):
         try:
-            study = _load(path)
+            study = load(path, Study)
         except RecordError as error:
             damaged = damaged or error
             continue
@@ -127,26 +118,16 @@ def _newest() -> "tuple[Path, Study]":
     raise (without or damaged or UserError(f"There is no study {shelf.shown(here)}. Run `hotlap tune SCRIPT` first."))
 
 
-def _newest_applied() -> "tuple[Path, Study]":
+def _newest_applied() -> tuple[Path, Study]:
     """The study here whose patch was applied last."""
-    from hotlap.cli import shelf
-
     applied = [path for path in shelf.studies(Path.cwd()) if (_home(path) / "applied.json").exists()]
     if not applied:
         raise UserError(f"No patch of a study {shelf.shown(Path.cwd())} is applied, so there is nothing to take back.")
     path = max(applied, key=lambda path: (_home(path) / "applied.json").stat().st_mtime_ns)
-    return path, _load(path)
+    return path, load(path, Study)
 
 
-def _load(path: Path) -> "Study":
-    from hotlap.record import Study, load
-
-    return load(path, Study)
-
-
-def _files(path: Path, study: "Study") -> "PatchFiles":
-    from hotlap.source.disk import PatchFiles
-
+def _files(path: Path, study: Study) -> PatchFiles:
     return PatchFiles(study=study, home=_home(path), roots=_roots(path, study))
 
 
@@ -155,13 +136,11 @@ def _home(path: Path) -> Path:
     return path.parent if path.name == "study.json" else path.with_name(f"{path.name}.applied")
 
 
-def _roots(path: Path, study: "Study") -> list[Path]:
+def _roots(path: Path, study: Study) -> list[Path]:
     """The folders that the study may change files in: where it was made, and where its script is.
 
     The study itself says where that is, and a file may say anything: so it must lie there, or be used there.
     """
-    from hotlap.source.file import shown
-
     cwd = Path(study.cwd)
     hotlap = path.resolve().parent.parent
     lies_there = hotlap.name == ".hotlap" and hotlap.parent == cwd.resolve()
@@ -171,10 +150,8 @@ def _roots(path: Path, study: "Study") -> list[Path]:
     return [cwd] if script is None or script.is_relative_to(cwd) else [cwd, script.parent]
 
 
-def _no_patch(path: Path, study: "Study") -> str:
+def _no_patch(path: Path, study: Study) -> str:
     """Why there is nothing to apply."""
-    from hotlap.record import State
-
     if study.state is not State.COMPLETE:
         return f"The study in {path.parent} is not complete, so it has no patch yet. Run the same `hotlap tune` again."
     start = _start_lines(study)
@@ -183,21 +160,9 @@ def _no_patch(path: Path, study: "Study") -> str:
     return f"The study in {path.parent} has no patch: it found no change to the source that is worth it."
 
 
-def _start_lines(study: "Study") -> tuple[str, ...]:
-    from hotlap.report.outcome import start_commands
-    from hotlap.source.file import shown
-
+def _start_lines(study: Study) -> tuple[str, ...]:
     return tuple(f"To start it: {shown(command)}" for command, _ in start_commands(study))
 
 
-def _runs_on(study: "Study") -> str:
-    from hotlap.report.outcome import runs_on
-    from hotlap.source.file import shown
-
-    return shown(runs_on(study) or "")
-
-
 def _list(paths: list[Path]) -> str:
-    from hotlap.source.file import shown
-
     return ", ".join(shown(os.path.relpath(path)) for path in paths)

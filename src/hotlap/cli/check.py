@@ -1,17 +1,21 @@
 """`hotlap check`: is the second version of a script not slower, and does it train the same? For people, and for CI."""
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hotlap.cli import words
+from hotlap import machine
+from hotlap.cli import compare, target, words, workbench
+from hotlap.cli.live import Live
 from hotlap.errors import UserError
-
-if TYPE_CHECKING:
-    from hotlap.tune.checking import Checked
+from hotlap.levers import Numerics
+from hotlap.record import Study, Verdict
+from hotlap.report.clean import clean_line
+from hotlap.report.document import VERDICTS
+from hotlap.report.story import interval
+from hotlap.tune import Options, StudyLog, checked
+from hotlap.tune.checking import Checked, Speed
+from hotlap.units import factor, percent
 
 FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
 """Exit codes: the gate fails it; it, or the times, could not be decided; the same training, and slower."""
@@ -19,12 +23,11 @@ FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
 _USAGE = "hotlap check [options] BEFORE AFTER [ARGS...]"
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser of `hotlap` about this command."""
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
     parser = words.command(
         subparsers,
         "check",
-        summary="judge an edit: does it train the same, and is it not slower?",
         description="Runs two versions of a script in turns: is AFTER not slower than BEFORE, and does it train the "
         "same? AFTER is run in the place of BEFORE: with its folder, its name and the same arguments. Nothing is "
         "changed, and what the scripts write is thrown away.",
@@ -58,59 +61,42 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from hotlap.cli import workbench
-    from hotlap.record import encode
-
     workbench.check_outputs(args)
     found = _checked(args)
     if not args.quiet:
         print("\n".join(_lines(args, found)), file=sys.stderr if args.json == "-" else sys.stdout)
-    if args.json == "-":
-        print(encode(found).decode())
-    elif args.json is not None:
-        workbench.write(Path(args.json), lambda path: path.write_bytes(encode(found) + b"\n"))
+    workbench.write_json(args.json, found)
     return _code(found)
 
 
-def _checked(args: argparse.Namespace) -> "Checked":
-    from hotlap import machine
-    from hotlap.cli import compare, target, workbench
-    from hotlap.cli.live import Live
-    from hotlap.levers import Numerics
-    from hotlap.record import Study
-    from hotlap.tune import Options, StudyLog, checked
-
-    cwd = Path(os.getcwd())
-    aim = target.parse([args.before, *args.tail], cwd=cwd, command="check")
-    target.check_script(cwd / args.after, args.after, command="check")
+def _checked(args: argparse.Namespace) -> Checked:
+    aim = target.parse([args.before, *args.tail], command="check")
+    after = aim.cwd / args.after
+    target.check_script(after, args.after, command="check")
     if aim.script is None:
         raise UserError("BEFORE is a script: `hotlap check before.py after.py`.")
     options = Options(
         command=aim.command,
-        cwd=str(cwd),
+        cwd=str(aim.cwd),
         title=aim.title,
         budget_s=words.seconds(args.budget or "5m", "--budget"),
         timeout_s=words.seconds(args.timeout, "--timeout"),
         seed=words.whole_number(args.seed, "--seed"),
     )
     limit = compare.share(args.max_regression)
-    texts = {str(aim.script.resolve()): target.source(cwd / args.after)}
+    texts = {str(aim.script.resolve()): target.source(after)}
     study = Study(command=tuple(args.tail), cwd=options.cwd, created="", key="", budget_s=options.budget_s)
     stream = sys.stderr if args.json == "-" else sys.stdout
-    interrupt = workbench.Interrupt()
-    interrupt.listen()
     with (
+        workbench.Interrupt() as interrupt,
         Live(stream, quiet=args.quiet, verbose=args.verbose, color=args.color, budget_s=options.budget_s) as live,
-        workbench.launching(aim, cwd, timeout_s=options.timeout_s, interrupted=lambda: interrupt.asked) as launcher,
+        workbench.launching(aim, timeout_s=options.timeout_s, interrupt=interrupt) as launcher,
     ):
         log = StudyLog(study, options, machine.look(), launcher, live)
         return checked(log, texts, weakest=Numerics(args.numerics), limit=limit)
 
 
-def _code(found: "Checked") -> int:
-    from hotlap.record import Verdict
-    from hotlap.tune.checking import Speed
-
+def _code(found: Checked) -> int:
     if found.verdict is Verdict.HARMED:
         return FAILS
     if found.verdict is Verdict.UNDECIDED or found.speed is Speed.INCONCLUSIVE:
@@ -118,12 +104,7 @@ def _code(found: "Checked") -> int:
     return SLOWER if found.speed is Speed.SLOWER else 0
 
 
-def _lines(args: argparse.Namespace, found: "Checked") -> Iterator[str]:
-    from hotlap.report.clean import clean_line
-    from hotlap.report.document import VERDICTS
-    from hotlap.report.story import interval
-    from hotlap.units import factor
-
+def _lines(args: argparse.Namespace, found: Checked) -> Iterator[str]:
     yield from (f"! {clean_line(warning)}" for warning in found.warnings)
     yield f"training  {VERDICTS[found.verdict]:13} ({found.contract}) {clean_line(found.why)}"
     yield f"step      {_step(found)}"
@@ -132,12 +113,7 @@ def _lines(args: argparse.Namespace, found: "Checked") -> Iterator[str]:
     yield clean_line(f"{args.before} -> {args.after}: {_SENTENCES[_code(found)]}")
 
 
-def _step(found: "Checked") -> str:
-    from hotlap.record import Verdict
-    from hotlap.report.story import interval
-    from hotlap.tune.checking import Speed
-    from hotlap.units import factor, percent
-
+def _step(found: Checked) -> str:
     if found.step is None:
         why = "another training is not timed" if found.verdict is Verdict.HARMED else "too few steps were timed"
         return f"{found.speed.value:13} {why}"

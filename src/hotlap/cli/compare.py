@@ -5,24 +5,24 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hotlap.cli import words
+from hotlap.cli import shelf, words
+from hotlap.cli.workbench import write_json
 from hotlap.errors import UserError
-
-if TYPE_CHECKING:
-    from hotlap.record import Study
+from hotlap.record import Change, Study
+from hotlap.report import side_by_side
+from hotlap.trace import files, study
+from hotlap.tune import contrast
 
 REGRESSION = 5
 """Exit code when the step is slower by more than the limit, clearly."""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser of `hotlap` about this command."""
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
     parser = words.command(
         subparsers,
         "compare",
-        summary="compare the step times of two studies, or of two recorded traces",
         description="Compares the baseline in study A with that in study B, or traces that torch.profiler "
         "recorded on a GPU. Refuses where the device, the "
         "versions, the arguments or the machine differ, because the step times then say nothing about the code.",
@@ -43,10 +43,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from hotlap.record import Change, encode
-    from hotlap.report import side_by_side
-    from hotlap.tune import contrast
-
     limit = share(args.max_regression) if args.max_regression is not None else None
     base, other = _study(args.a), _study(args.b)
     found = contrast.differences(base, other)
@@ -57,21 +53,12 @@ def run(args: argparse.Namespace) -> int:
         )
     comparison = contrast.contrast(base, other, names=(args.a, args.b), limit=limit)
     print(side_by_side.text(comparison), end="", file=sys.stderr if args.json == "-" else sys.stdout)
-    if args.json == "-":
-        print(encode(comparison).decode())
-    elif args.json is not None:
-        from hotlap.cli.workbench import write
-        from hotlap.record import save
-
-        write(Path(args.json), lambda path: save(comparison, path))
+    write_json(args.json, comparison)
     return REGRESSION if limit is not None and comparison.change is Change.SLOWER else 0
 
 
-def _study(name: str) -> "Study":
+def _study(name: str) -> Study:
     """By its folder or file; or of a trace, whose name says nothing of its training."""
-    from hotlap.cli import shelf
-    from hotlap.trace import files, study
-
     if not files.is_trace(Path(name)):
         return shelf.named(name)[1]
     found, _ = study.read([name])

@@ -3,7 +3,9 @@
 import argparse
 from collections.abc import Iterable, Sequence
 
-from hotlap.cli import words
+from hotlap import levers, rules
+from hotlap.cli import build_parser, words
+from hotlap.lab import EXPERIMENTS
 
 # Each asks `hotlap completion SHELL WORDS...` for what may stand in place of the last word, and offers files besides.
 _SCRIPTS = {
@@ -25,12 +27,11 @@ compdef _hotlap hotlap
 }
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser of `hotlap` about this command."""
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
     parser = words.command(
         subparsers,
         "completion",
-        summary="print what makes a shell complete commands, options and names",
         description="Prints a script for the shell: commands, options, and names of levers and findings are completed.",
         examples=(
             'eval "$(hotlap completion bash)"  # in ~/.bashrc; zsh: in ~/.zshrc, behind compinit',
@@ -44,9 +45,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from hotlap.cli import build_parser
-
-    found = candidates(args.typed, build_parser()) if args.typed else [_SCRIPTS[args.shell].rstrip()]
+    found = candidates(args.typed, build_parser(*args.typed[:1])) if args.typed else [_SCRIPTS[args.shell].rstrip()]
     print("\n".join(found))
     return 0
 
@@ -78,14 +77,11 @@ def _possible(before: Sequence[str], current: str, parser: argparse.ArgumentPars
 
 def _names(of: str) -> Iterable[str]:
     """What an option, or the first word of a command, may be given."""
-    from hotlap import levers, rules
-    from hotlap.lab import EXPERIMENTS
-
     if of in ("levers", "skip", "only", "without"):
         return [kind.name for kind in levers.ALL]
     known = {
         "allow": [kind.name for kind in levers.RECIPES],
         "explain name": [*(kind.name for kind in (*levers.ALL, *levers.RECIPES)), *rules.ALL, "all"],
-        "lab name": [one.name for one in EXPERIMENTS],
+        "lab name": EXPERIMENTS,
     }
     return known.get(of, ())

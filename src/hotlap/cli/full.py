@@ -6,33 +6,27 @@ import sys
 import time
 import traceback
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from hotlap import machine, rules
 from hotlap.cli import streams, words
+from hotlap.cli.workbench import Workbench
 from hotlap.errors import UserError
+from hotlap.launch import WholeRun, end_like
+from hotlap.record import Plan, Run, State
+from hotlap.tune import FULL, LOOKING
+from hotlap.tune.ceilings import ceilings
 from hotlap.units import duration
-
-if TYPE_CHECKING:
-    from hotlap.cli.target import Target
-    from hotlap.cli.workbench import Workbench
-    from hotlap.launch import WholeRun
-    from hotlap.record import Run
-
 
 # Steps are looked at closely once, after so long: a training that is over by then is better measured without --full,
 # and in one that goes on for hours these few seconds do not show.
 _WINDOWS_AFTER_S = 10.0
 
 
-def run(args: argparse.Namespace, aim: "Target", bench: "Workbench") -> int:
+def run(args: argparse.Namespace, bench: Workbench) -> int:
     """Run it; the exit code is the training's."""
-    from hotlap.launch import WholeRun, end_like
-    from hotlap.record import Plan
-    from hotlap.tune import FULL, LOOKING
-
     every_s = words.seconds(args.status_every, "--status-every") if args.status_every else None
     plan = Plan(
-        command=aim.command,
+        command=bench.aim.command,
         cwd=str(bench.cwd),
         out="",
         seed=None,
@@ -43,14 +37,14 @@ def run(args: argparse.Namespace, aim: "Target", bench: "Workbench") -> int:
     with WholeRun(plan) as whole:
         watching = _Watching(whole, bench, every_s=every_s)
         code = whole.run(asked=watching.tell, looked=watching.look)
-        watching.close(whole.outcome(code), aim.title, quiet=args.quiet)
+        watching.close(whole.outcome(code), quiet=args.quiet)
     return end_like(code)
 
 
 class _Watching:
     """Tells how far the training is, keeps what is known, and makes the report."""
 
-    def __init__(self, whole: "WholeRun", bench: "Workbench", *, every_s: float | None) -> None:
+    def __init__(self, whole: WholeRun, bench: Workbench, *, every_s: float | None) -> None:
         self._whole = whole
         self._bench = bench
         self._every_s = every_s
@@ -84,16 +78,26 @@ class _Watching:
         _say(line)
         self._told_s, self._told_steps = now_s, steps
 
-    def _note(self, run: "Run") -> None:
+    def _note(self, run: Run) -> None:
         self._bench.study = replace(self._bench.study, baseline=(run,), elapsed_s=time.monotonic() - self._begun_s)
 
-    def close(self, run: "Run", title: str, *, quiet: bool) -> None:
+    def close(self, run: Run, *, quiet: bool) -> None:
         """The report. What goes wrong here is told, and changes nothing of how the training ended."""
         try:
-            self._conclude(run)
+            self._note(run)
             if not run.step_s:
                 why = f": {run.error}" if run.error else ""
-                raise UserError(f"no training step of {title} was seen{why}. There is nothing to report.")
+                raise UserError(
+                    f"no training step of {self._bench.aim.title} was seen{why}. There is nothing to report."
+                )
+            here = machine.look()
+            self._bench.study = replace(
+                self._bench.study,
+                machine=here,
+                findings=rules.check(run, here),
+                ceilings=ceilings(run),
+                state=State.COMPLETE,
+            )
             self._bench.show_all()
             self._bench.finish()
         except UserError as error:
@@ -106,22 +110,6 @@ class _Watching:
             # Our own fault: it is shown, but the exit code stays the training's.
             _say(f"{traceback.format_exc()}\nhotlap: this is an error of its own; please report it.")
         streams.settle()
-
-    def _conclude(self, run: "Run") -> None:
-        from hotlap import machine, rules
-        from hotlap.record import State
-        from hotlap.tune.ceilings import ceilings
-
-        self._note(run)
-        if run.step_s:
-            here = machine.look()
-            self._bench.study = replace(
-                self._bench.study,
-                machine=here,
-                findings=rules.check(run, here),
-                ceilings=ceilings(run),
-                state=State.COMPLETE,
-            )
 
 
 def _say(text: str) -> None:

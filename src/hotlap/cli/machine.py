@@ -2,17 +2,17 @@
 
 import argparse
 import sys
-from pathlib import Path
 
-from hotlap.cli import words
+from hotlap.cli import console, words, workbench
+from hotlap.machine.checkup import checkup
+from hotlap.report import machine
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser of `hotlap` about this command."""
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
     parser = words.command(
         subparsers,
         "machine",
-        summary="what this machine can do at best, and what is wrong with it",
         description="Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the "
         "machine, what it costs, and how to fix it. Figures are kept in the user's cache folder for this "
         "hardware and these versions; what is wrong is looked at anew each time.",
@@ -30,19 +30,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from hotlap.cli import console, workbench
-    from hotlap.machine.checkup import checkup
-    from hotlap.record import encode
-    from hotlap.report import machine
-
     workbench.check_writable((args.json,))
     found = checkup(fresh=args.fresh, quick=args.quick, doing=_say)
-    if args.json == "-":
-        sys.stdout.write(encode(found).decode() + "\n")
-        return 0
-    if args.json:
-        workbench.write(Path(args.json), lambda path: path.write_bytes(encode(found) + b"\n"))
-    console.show(sys.stdout, machine.sections(found), color=args.color)
+    workbench.write_json(args.json, found)
+    if args.json != "-":
+        console.show(sys.stdout, machine.sections(found), color=args.color)
     return 0
 
 

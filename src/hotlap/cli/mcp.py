@@ -8,17 +8,16 @@ from hotlap.cli import words
 from hotlap.errors import UserError
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser of `hotlap` about this command."""
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
     parser = words.command(
         subparsers,
         "mcp",
-        summary="serve measure, tune, check and others to an MCP client",
         description="A server of the Model Context Protocol over standard input and output. Its tools are measure, "
         "tune, check, apply, explain and read, with the options that an agent needs; the studies made are resources. "
         "It is started by the client, not by hand.",
         examples=("hotlap mcp", "claude mcp add hotlap -- hotlap mcp"),
-        note="It needs the package mcp: pip install 'hotlap[mcp]'.",
+        note="It needs the package mcp: pip install 'mcp>=2'.",
     )
     parser.set_defaults(run=run)
 
@@ -30,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "pydantic"):
             raise
-        raise UserError("`hotlap mcp` needs the package mcp, version 2: pip install 'hotlap[mcp]'.") from None
+        raise UserError("`hotlap mcp` needs the package mcp, version 2: pip install 'mcp>=2'.") from None
     if sys.stdin.isatty():
         print("hotlap: waiting for a client on standard input; Ctrl-C ends it.", file=sys.stderr)
     Server(Path.cwd()).run("stdio")

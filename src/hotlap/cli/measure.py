@@ -1,19 +1,14 @@
 """`hotlap measure`: where does the time of a training step go, and what could be gained at best?"""
 
 import argparse
-import os
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hotlap.cli import words
+from hotlap import machine
+from hotlap.cli import full, target, words
+from hotlap.cli.workbench import Workbench
 from hotlap.errors import NoSteps, ScriptFailed, UserError
-
-if TYPE_CHECKING:
-    from hotlap.cli.target import Target
-    from hotlap.cli.workbench import Workbench
-    from hotlap.record import Plan
-    from hotlap.tune import Options
+from hotlap.record import Purpose, State
+from hotlap.tune import WATCHES, Options, StudyLog, measured
 
 # A study without trials ends by itself; this only bounds what a script with slow steps may take (a quarter for the
 # first run).
@@ -23,12 +18,11 @@ _NOT_WITH_FULL = ("steps", "warmup", "timeout", "seed", "quick", "no_sweep")
 _ONLY_WITH_FULL = ("status_every", "no_windows")
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser of `hotlap` about this command."""
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
     parser = words.command(
         subparsers,
         "measure",
-        summary="find where the time of a training step goes",
         description="Runs the script for some hundred steps and tells where their time goes, by phase, cause and line "
         "of the source, and what could be gained at best. It is not changed, and what it writes is thrown away. "
         "With --full the training is run to its end, for real, and only watched.",
@@ -58,16 +52,51 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from hotlap.cli import target
-
-    cwd = Path(os.getcwd())
-    aim = target.parse(args.tail, cwd=cwd, command="measure")
+    if not args.full:
+        return studied(args)[1]
     _check_together(args)
-    if args.full:
-        from hotlap.cli import full
+    return full.run(args, _bench(args))
 
-        return full.run(args, aim, _bench(args, aim, cwd))
-    return _measure(args, aim, cwd)
+
+def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
+    """The study, made, shown and kept, and the exit code."""
+    _check_together(args)
+    bench = _bench(args)
+    options = Options(
+        command=bench.aim.command,
+        cwd=str(bench.cwd),
+        title=bench.aim.title,
+        budget_s=_BUDGET_S,
+        timeout_s=words.seconds(args.timeout or "120s", "--timeout"),
+        seed=words.whole_number(args.seed or "0", "--seed"),
+        more_time="raise --timeout",
+    )
+    plan = replace(
+        options.plan,
+        steps=words.whole_number(args.steps or "200", "--steps", least=8),
+        warmup=words.whole_number(args.warmup or "20", "--warmup"),
+        watches=WATCHES,
+        whole_epoch=True,
+    )
+    code = 0
+    with bench.interrupt, bench.showing(budget_s=None):
+        try:
+            with bench.launching(timeout_s=options.timeout_s) as launcher:
+                log = StudyLog(bench.study, options, machine.look(), launcher, bench)
+                bench.study = measured(log, plan, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
+        except KeyboardInterrupt:
+            bench.study = replace(bench.study, state=State.INTERRUPTED)
+            code = 130
+        except (ScriptFailed, NoSteps):
+            bench.finish()  # with what was measured until then
+            raise
+    bench.finish()
+    return bench, code
+
+
+def _bench(args: argparse.Namespace) -> Workbench:
+    aim = target.parse(args.tail, command="measure")
+    return Workbench(args, aim, purpose=Purpose.MEASURE, budget_s=_BUDGET_S, full=args.full)
 
 
 def _check_together(args: argparse.Namespace) -> None:
@@ -84,74 +113,3 @@ def _check_together(args: argparse.Namespace) -> None:
             raise UserError(f"{word} {why}.")
     if args.full and args.json == "-":
         raise UserError("--json - does not go with --full: standard output is the training's. Give the name of a file.")
-
-
-def _measure(args: argparse.Namespace, aim: "Target", cwd: Path) -> int:
-    from hotlap import machine
-    from hotlap.record import State
-    from hotlap.tune import StudyLog, measured
-
-    options, plan = _wishes(args, aim, cwd)
-    bench = _bench(args, aim, cwd)
-    bench.interrupt.listen()
-    code = 0
-    with bench.showing(budget_s=None):
-        try:
-            with bench.launching(aim, timeout_s=options.timeout_s) as launcher:
-                log = StudyLog(bench.study, options, machine.look(), launcher, bench)
-                bench.study = measured(log, plan, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
-        except KeyboardInterrupt:
-            bench.study = replace(bench.study, state=State.INTERRUPTED)
-            code = 130
-        except (ScriptFailed, NoSteps):
-            bench.finish()  # with what was measured until then
-            raise
-    bench.finish()
-    return code
-
-
-def _wishes(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Options, Plan]":
-    """What is measured, and how."""
-    from hotlap.tune import WATCHES, Options
-
-    options = Options(
-        command=aim.command,
-        cwd=str(cwd),
-        title=aim.title,
-        budget_s=_BUDGET_S,
-        timeout_s=words.seconds(args.timeout or "120s", "--timeout"),
-        seed=words.whole_number(args.seed or "0", "--seed"),
-        more_time="raise --timeout",
-    )
-    plan = replace(
-        options.plan,
-        steps=words.whole_number(args.steps or "200", "--steps", least=8),
-        warmup=words.whole_number(args.warmup or "20", "--warmup"),
-        watches=WATCHES,
-        whole_epoch=True,
-    )
-    return options, plan
-
-
-def _bench(args: argparse.Namespace, aim: "Target", cwd: Path) -> "Workbench":
-    """Where the study is kept and shown."""
-    import sys
-
-    import hotlap
-    from hotlap.cli import shelf, workbench
-    from hotlap.record import Purpose, Study, escaped
-
-    workbench.check_outputs(args)
-    created = shelf.now()
-    study = Study(
-        command=shelf.recorded(args.tail),
-        cwd=escaped(str(cwd)),
-        created=created.isoformat(timespec="seconds"),
-        key=shelf.study_key(aim.command, cwd, aim.script, f"measure {created.isoformat()}"),
-        hotlap=hotlap.__version__,
-        purpose=Purpose.MEASURE,
-        budget_s=_BUDGET_S,
-    )
-    return workbench.Workbench(
-        study, shelf.Shelf(cwd, aim.title, created), args, stream=sys.stderr if args.full else None
-    )

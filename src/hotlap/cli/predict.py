@@ -41,12 +41,11 @@ _USUAL = (
 )
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser of `hotlap` about this command."""
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
     parser = words.command(
         subparsers,
         "predict",
-        summary="predict the training on other GPUs, and on several",
         description="Runs a few steps of the training here, traces one, and predicts a step on other hardware, with "
         "an 80% interval. The script is not changed, and ends after the traced step.",
         examples=(

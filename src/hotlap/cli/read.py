@@ -3,20 +3,16 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hotlap.cli import words
-
-if TYPE_CHECKING:
-    pass
+from hotlap.cli import words, workbench
+from hotlap.trace import export, study
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser of `hotlap` about this command."""
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
     parser = words.command(
         subparsers,
         "read",
-        summary="tell what a recorded GPU trace says",
         description="Reads traces that torch.profiler wrote (CUDA and ROCm; plain or gzip) and tells what each step "
         "waited for on the device, and what could be gained at best. Several traces are ranks of one job. No GPU is "
         "needed, and nothing is run.",
@@ -36,9 +32,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from hotlap.cli import workbench
-    from hotlap.trace import export, study
-
     workbench.check_outputs(args)
     found, readings = study.read(args.traces)
     workbench.hand_out(args, found)

@@ -1,6 +1,7 @@
 """The words behind the options -> the command that is started, checked before anything runs."""
 
 import ast
+import os
 import shutil
 import stat
 import sys
@@ -16,25 +17,30 @@ from hotlap.errors import UserError
 class Target:
     """A training command."""
 
+    cwd: Path
+    """Where it is started."""
     command: tuple[str, ...]
     title: str
     """What messages call it."""
     script: Path | None
     """None for a module or a command."""
 
-    def folders(self, cwd: Path) -> list[Path]:
-        """The user's, which no run may change: `cwd`, where the command is started, and those of its scripts."""
-        named = [cwd / word for word in self.command[1:] if word.endswith(".py")]
+    def folders(self) -> list[Path]:
+        """The user's, which no run may change: where the command is started, and those of its scripts."""
+        named = [self.cwd / word for word in self.command[1:] if word.endswith(".py")]
         scripts = [self.script] if self.script else [path for path in named if path.is_file()]
-        return [cwd, *dict.fromkeys(path.resolve().parent for path in scripts)]
+        return [self.cwd, *dict.fromkeys(path.resolve().parent for path in scripts)]
 
 
-def parse(words: Sequence[str], *, cwd: Path, command: str = "tune") -> Target:
+def parse(words: Sequence[str], *, cwd: Path | None = None, command: str = "tune") -> Target:
     """`SCRIPT ARGS...`, `-m MODULE ARGS...` or `-- COMMAND...` -> what is started.
+
+    `cwd`: None is where the user is, by the name that the shell gives it: a script may print it.
 
     Raises:
         UserError: nothing is named, or the script is missing or not Python.
     """
+    cwd = cwd or Path(os.getcwd())
     if not words:
         raise UserError(
             f"Which training? Give a script: `hotlap {command} train.py`, `-m package.train`, or `-- COMMAND ...`."
@@ -42,15 +48,15 @@ def parse(words: Sequence[str], *, cwd: Path, command: str = "tune") -> Target:
     if words[0] == "-m":
         if len(words) < 2:
             raise UserError(f"-m needs the name of a module, as in `hotlap {command} -m package.train`.")
-        return Target(command=(sys.executable, *words), title=words[1], script=None)
+        return Target(cwd=cwd, command=(sys.executable, *words), title=words[1], script=None)
     if words[0] == "--":
         if len(words) < 2:
             raise UserError(f"-- needs a command behind it, as in `hotlap {command} -- bash train.sh`.")
         _check_program(words[1])
-        return Target(command=tuple(words[1:]), title=Path(words[1]).name, script=None)
+        return Target(cwd=cwd, command=tuple(words[1:]), title=Path(words[1]).name, script=None)
     script = cwd / words[0]
     check_script(script, words[0], command=command)
-    return Target(command=(sys.executable, *words), title=Path(words[0]).name, script=script)
+    return Target(cwd=cwd, command=(sys.executable, *words), title=Path(words[0]).name, script=script)
 
 
 def source(script: Path) -> str:

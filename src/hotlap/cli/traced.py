@@ -1,19 +1,16 @@
 """A training command -> one of its steps as a workload, with where and how fast it was measured."""
 
-import os
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
-from hotlap.errors import NoSteps, ScriptFailed
-
-if TYPE_CHECKING:
-    from hotlap.cli.target import Target
-    from hotlap.predict import Device, Workload
-    from hotlap.record import Run
+from hotlap.cli import target
+from hotlap.cli.workbench import Interrupt, launching
+from hotlap.errors import NoSteps, ScriptFailed, UserError
+from hotlap.machine.look import look
+from hotlap.predict import Device, Workload, catalogue
+from hotlap.record import Phase, Plan, Run, Status, decode
+from hotlap.trace import study, workload
 
 WARMUP_STEPS = 3
 TIMED_STEPS = 8
@@ -25,18 +22,18 @@ _INPUT_BOUND_SHARE = 0.2
 class Traced:
     """What was found out about a script."""
 
-    work: "Workload"
+    work: Workload
     device: str | None
     """A name of the catalogue, or of one of `devices`; None (and no time) where nothing was measured."""
     step_s: float | None
-    devices: "tuple[Device, ...]"
+    devices: tuple[Device, ...]
     """The user's, and this processor where the catalogue does not have it."""
     steps_per_epoch: int | None = None
-    run: "Run | None" = None
+    run: Run | None = None
     """Its timed steps; None of a recorded trace."""
 
 
-def trace(words: Sequence[str], *, timeout_s: float, devices: "tuple[Device, ...]") -> Traced:
+def trace(words: Sequence[str], *, timeout_s: float, devices: tuple[Device, ...]) -> Traced:
     """Run the command until one step is traced.
 
     Raises:
@@ -44,11 +41,18 @@ def trace(words: Sequence[str], *, timeout_s: float, devices: "tuple[Device, ...
         ScriptFailed: it failed before a step was traced.
         NoSteps: it made too few steps.
     """
-    from hotlap.cli import target
-
-    cwd = Path(os.getcwd())
-    aim = target.parse(words, cwd=cwd)
-    run = _run(aim, cwd, timeout_s=timeout_s)
+    aim = target.parse(words)
+    plan = Plan(
+        command=aim.command,
+        cwd=str(aim.cwd),
+        out="",
+        warmup=WARMUP_STEPS,
+        steps=TIMED_STEPS,
+        seed=None,
+        watches=("workload",),
+    )
+    with Interrupt() as interrupt, launching(aim, timeout_s=timeout_s, interrupt=interrupt) as launcher:
+        (run,) = launcher([plan], limit_s=timeout_s)
     work = _workload(run, aim.title)
     device, devices = _here(run.device, devices)
     return Traced(
@@ -61,7 +65,7 @@ def trace(words: Sequence[str], *, timeout_s: float, devices: "tuple[Device, ...
     )
 
 
-def recorded(name: str, *, parameters: float | None, devices: "tuple[Device, ...]") -> Traced:
+def recorded(name: str, *, parameters: float | None, devices: tuple[Device, ...]) -> Traced:
     """A trace of a GPU, or those of the ranks of one job, of which the one is taken that the others wait for.
 
     Arguments:
@@ -72,8 +76,6 @@ def recorded(name: str, *, parameters: float | None, devices: "tuple[Device, ...
     Raises:
         UserError: it cannot be read, or ran on a device that the catalogue does not know.
     """
-    from hotlap.trace import study, workload
-
     found, readings = study.read([name])
     one = study.shown(found, readings)
     weights = None if parameters is None else 4.0 * parameters
@@ -86,40 +88,7 @@ def recorded(name: str, *, parameters: float | None, devices: "tuple[Device, ...
     )
 
 
-def _run(aim: "Target", cwd: Path, *, timeout_s: float) -> "Run":
-    from hotlap.cli.workbench import launching
-    from hotlap.record import Plan
-
-    asked = False
-
-    def interrupt(*_: object) -> None:
-        nonlocal asked
-        asked = True
-        raise KeyboardInterrupt
-
-    plan = Plan(
-        command=aim.command,
-        cwd=str(cwd),
-        out="",
-        warmup=WARMUP_STEPS,
-        steps=TIMED_STEPS,
-        seed=None,
-        watches=("workload",),
-    )
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        with launching(aim, cwd, timeout_s=timeout_s, interrupted=lambda: asked) as launcher:
-            (found,) = launcher([plan], limit_s=timeout_s)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return found
-
-
-def _workload(run: "Run", title: str) -> "Workload":
-    from hotlap.predict import Workload
-    from hotlap.record import Status, decode
-
+def _workload(run: Run, title: str) -> Workload:
     if run.workload is None or not run.step_s:
         if run.status in (Status.CRASHED, Status.KILLED):
             raise ScriptFailed(f"{title} failed before a step was traced: {run.error}.", output=run.output)
@@ -137,10 +106,8 @@ def _workload(run: "Run", title: str) -> "Workload":
     return replace(work, name=title, input_s=input_s, input_workers=workers, batch_size=_batch_size(run), notes=notes)
 
 
-def _input(run: "Run") -> tuple[float | None, int | None]:
+def _input(run: Run) -> tuple[float | None, int | None]:
     """One worker's seconds for a batch, and the number of workers; None where the input does not matter."""
-    from hotlap.record import Phase
-
     parts = run.phase_s.get(Phase.INPUT)
     trained = [loader for loader in run.loaders if loader.trained_on]
     if not parts or not trained:
@@ -154,20 +121,15 @@ def _input(run: "Run") -> tuple[float | None, int | None]:
     return workers * run.median_step_s(), workers
 
 
-def _batch_size(run: "Run") -> int | None:
+def _batch_size(run: Run) -> int | None:
     seen = [number for number in run.num_samples if number]
     return round(median(seen)) if seen else None
 
 
-def _here(name: str, devices: "tuple[Device, ...]") -> "tuple[str, tuple[Device, ...]]":
+def _here(name: str, devices: tuple[Device, ...]) -> tuple[str, tuple[Device, ...]]:
     """The device of the run, known to the catalogue or described roughly."""
-    from hotlap.errors import UserError
-    from hotlap.predict import catalogue
-
     if name != "cpu":
         return name, devices
-    from hotlap.machine.look import look
-
     here = look()
     try:
         catalogue.resolve(here.processor, extra=devices)

@@ -4,13 +4,12 @@ import argparse
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from hotlap.errors import UserError
 from hotlap.units import num_bytes
 
-if TYPE_CHECKING:
-    from hotlap.launch import Backend
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 # Below it nothing could be done, and "8" was meant to be gigabytes.
 _LEAST_MEMORY_BYTES = 1_000_000
@@ -42,10 +41,9 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 def command(
-    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    subparsers: Subparsers,
     name: str,
     *,
-    summary: str,
     description: str,
     examples: Sequence[str],
     note: str = "",
@@ -59,7 +57,6 @@ def command(
         usage=usage or (f"hotlap {name} [options] {_TRAINING}" if training else None),
         allow_abbrev=False,
         formatter_class=_Help,
-        help=summary,
         description=description,
         epilog="\n".join(["examples:", *(f"  {one}" for one in examples), "", note, _MORE]).replace("\n\n\n", "\n\n"),
     )
@@ -79,6 +76,7 @@ def add_display(parser: argparse.ArgumentParser, *, progress: bool = True) -> No
         much.add_argument(
             "-v", "--verbose", action="store_true", help="a line for all that is done, and for levers that do not apply"
         )
+        parser.set_defaults(sections=True)  # else the study alone is handed over, as to a notebook
     parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colours (default: auto, on a terminal)"
     )
@@ -169,22 +167,6 @@ def memory(text: str | None, environ: Mapping[str, str]) -> int | None:
     if found is None or found < _LEAST_MEMORY_BYTES:
         raise UserError(f"{option} {text} is not a size from 1MB. Give one as in {option} 8GB or {option} 500MB.")
     return found
-
-
-def backend(text: str) -> "Backend":
-    """What `--on` names.
-
-    Raises:
-        UserError: there is no such scheduler.
-    """
-    from hotlap.launch import Ray, Slurm
-
-    name, _, where = text.partition(":")
-    if name == "slurm":
-        return Slurm(where or None)
-    if name == "ray":
-        return Ray(where or None)
-    raise UserError(f"--on {text} is not known. There are: --on slurm[:PARTITION], and --on ray[:ADDRESS].")
 
 
 def several(text: str) -> list[str]:

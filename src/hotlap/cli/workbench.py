@@ -4,35 +4,40 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, Self
 
+import hotlap
+from hotlap import levers
+from hotlap.cli import console
+from hotlap.cli.live import Live
+from hotlap.cli.shelf import Shelf, now, recorded, study_key
+from hotlap.cli.target import Target
 from hotlap.data.item_cache.memory import VARIABLE
 from hotlap.errors import UserError
+from hotlap.launch import Backend, Launcher, Order, Placed
+from hotlap.record import Plan, Purpose, Study, encode, escaped, save
+from hotlap.report import html, markdown, terminal
 
-if TYPE_CHECKING:
-    from hotlap.cli.live import Live
-    from hotlap.cli.shelf import Shelf
-    from hotlap.cli.target import Target
-    from hotlap.launch import Backend, Launcher, Placed
-    from hotlap.record import Plan, Study
-
-Render = Callable[["Study"], str]
+_RENDERS: dict[str, Callable[[Study], str]] = {"html": html.render, "markdown": markdown.render}
 
 
 class Interrupt:
-    """Ctrl-C, or a polite request to end: remembered, and raised."""
+    """Ctrl-C, or a polite request to end, within the context: remembered, and raised."""
 
     def __init__(self) -> None:
         self.asked = False
 
-    def listen(self) -> None:
-        """From now on."""
-        signal.signal(signal.SIGTERM, self)
-        signal.signal(signal.SIGINT, self)
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def __call__(self, *_: object) -> None:
         """The signal has come."""
@@ -44,48 +49,53 @@ class Workbench:
     """Observes a study: saves it at each change, writes it where the user asked, shows what is new.
 
     Args:
-        args: of the command: what is shown (`words.add_display`), and the outputs (`words.add_outputs`).
-        stream: where sections are shown; None: standard output, or standard error where the study itself goes there.
+        args: of the command: the training, what is shown (`words.add_display`), and the outputs (`words.add_outputs`).
+        settings: what beside the training tells this study from others, where one that was interrupted goes on.
+        budget_s: time that the study may take.
+        full: the training itself runs, and has standard output.
 
     Raises:
-        UserError: there is no place to keep the study.
+        UserError: there is no place to keep the study, or an output.
     """
 
     def __init__(
         self,
-        study: "Study",
-        shelf: "Shelf",
         args: argparse.Namespace,
+        aim: Target,
         *,
-        stream: TextIO | None = None,
+        purpose: Purpose,
+        budget_s: float,
+        settings: str = "",
+        full: bool = False,
     ) -> None:
-        self.study = study
-        self._shelf = shelf
-        self._json_path: str | None = args.json
-        self._pages = _pages(args)
-        self._quiet: bool = args.quiet
-        self._verbose: bool = args.verbose
-        self._color: str = args.color
-        self._stream: TextIO = stream or _stream(args)
+        check_outputs(args)
+        created = now()
+        self.aim, self.cwd = aim, aim.cwd
+        self.study = Study(
+            command=recorded(args.tail),
+            cwd=escaped(str(self.cwd)),
+            created=created.isoformat(timespec="seconds"),
+            key=study_key(aim.command, self.cwd, aim.script, f"{purpose} {settings}"),
+            hotlap=hotlap.__version__,
+            purpose=purpose,
+            budget_s=budget_s,
+        )
+        self.shelf = Shelf(self.cwd, aim.title, created)
+        self._args = args
+        self._stream = sys.stderr if full or args.json == "-" else sys.stdout
         self.live: Live | None = None
         self.interrupt = Interrupt()
-        shelf.check()
-
-    @property
-    def cwd(self) -> Path:
-        """Where hotlap was started."""
-        return self._shelf.cwd
+        self.shelf.check()
 
     @contextmanager
-    def showing(self, *, budget_s: float | None) -> Iterator["Live"]:
+    def showing(self, *, budget_s: float | None) -> Iterator[Live]:
         """Sections are shown as they come, until the context ends."""
-        from hotlap.cli.live import Live
-
+        args = self._args
         with Live(
             self._stream,
-            quiet=self._quiet,
-            verbose=self._verbose,
-            color=self._color,
+            quiet=args.quiet,
+            verbose=args.verbose,
+            color=args.color,
             budget_s=budget_s,
             spent_s=self.study.elapsed_s,
         ) as live:
@@ -99,7 +109,7 @@ class Workbench:
         if self.live is not None:
             self.live.doing(text)
 
-    def changed(self, study: "Study", part: str) -> None:
+    def changed(self, study: Study, part: str) -> None:
         """Save, write where the user asked, show what is new."""
         self.study = study
         # What cannot be saved now may be at the end, and is shown in any case.
@@ -107,19 +117,17 @@ class Workbench:
             self.save()
         self.show(part)
 
-    def show(self, part: str, study: "Study | None" = None) -> None:
+    def show(self, part: str, study: Study | None = None) -> None:
         """What of the report is new when `part` is known."""
-        from hotlap.report import terminal
-
-        if self.live is not None:
-            self.live.allow((study or self.study).budget_s)
-            for section in terminal.part(study or self.study, part, verbose=self._verbose):
+        if self.live is None:
+            return
+        self.live.allow((study or self.study).budget_s)
+        if self._args.sections:
+            for section in terminal.part(study or self.study, part, verbose=self._args.verbose):
                 self.live.show(section)
 
     def show_all(self) -> None:
         """The whole report at once."""
-        from hotlap.report import terminal
-
         with self.showing(budget_s=None) as live:
             for section in terminal.sections(self.study):
                 live.show(section)
@@ -128,17 +136,15 @@ class Workbench:
 
     def save(self) -> None:
         """The study as it is, on its shelf and where the user wants it."""
-        from hotlap.record import save
-
         try:
-            self._shelf.save(self.study)
+            self.shelf.save(self.study)
         finally:
-            if self._json_path not in (None, "-"):
-                write(Path(self._json_path or ""), lambda path: save(self.study, path))
+            if self._args.json not in (None, "-"):
+                write(Path(self._args.json), lambda path: save(self.study, path))
 
     def tell(self, text: str) -> None:
         """One line, behind all that was shown."""
-        if not self._quiet:
+        if not self._args.quiet:
             print(text, file=self._stream)
 
     def finish(self) -> None:
@@ -147,94 +153,77 @@ class Workbench:
         Raises:
             UserError: something could not be written; all else was.
         """
-        from hotlap.record import encode
-
-        refused: list[UserError] = []
-        if self.study.baseline:
-            actions: list[Callable[[], None]] = [self.save, self._keep_report, *map(self._page, self._pages)]
-            for action in actions:
-                try:
-                    action()
-                except UserError as error:
-                    refused.append(error)
-        if self._json_path == "-":
-            sys.stdout.write(encode(self.study).decode() + "\n")
-        if refused:
-            raise refused[0]
+        with ExitStack() as stack:  # the last first, each whatever became of the others
+            if self._args.json == "-":
+                stack.callback(lambda: print(encode(self.study).decode()))
+            if self.study.baseline:
+                stack.callback(write_pages, self._args, self.study)
+                stack.callback(self._keep_report)
+                stack.callback(self.save)
 
     def _keep_report(self) -> None:
-        from hotlap.report import html
-
-        self.tell(f"Report: {self._shelf.write('report.html', html.render(self.study))}")
-
-    def _page(self, target: Path) -> Callable[[], None]:
-        return lambda: write_text(target, self._pages[target](self.study))
+        self.tell(f"Report: {self.shelf.write('report.html', html.render(self.study))}")
 
     # Runs
 
     @contextmanager
-    def launching(self, aim: "Target", *, timeout_s: float, memory_bytes: int | None = None) -> Iterator["Launcher"]:
+    def launching(self, *, timeout_s: float, memory_bytes: int | None = None) -> Iterator[Launcher]:
         """Starts runs that change nothing of the user's; what could not be protected is told in a warning."""
-        with launching(
-            aim, self.cwd, timeout_s=timeout_s, memory_bytes=memory_bytes, interrupted=lambda: self.interrupt.asked
-        ) as launcher:
+        with launching(self.aim, timeout_s=timeout_s, memory_bytes=memory_bytes, interrupt=self.interrupt) as launcher:
             yield launcher
-            self._warn(launcher.not_enclosed, _not_enclosed)
-            self._warn(launcher.why_afresh, _afresh)
+            self._warn_not_enclosed(launcher.not_enclosed)
+            if launcher.why_afresh:
+                self._warn(
+                    "Each trial made the script's imports anew, which takes part of the budget: they could not be made "
+                    f"once for all ({launcher.why_afresh})."
+                )
 
     @contextmanager
-    def placing(
-        self, aim: "Target", backend: "Backend", *, nodes: int, timeout_s: float, memory_bytes: int | None
-    ) -> Iterator["Placed"]:
+    def placing(self, backend: Backend, *, nodes: int, timeout_s: float, memory_bytes: int | None) -> Iterator[Placed]:
         """The same on nodes of a cluster."""
-        from hotlap.launch import Order, Placed
-
+        folders = tuple(map(str, self.aim.folders()))
         with Placed(
             backend,
-            self._shelf.folder / "jobs",
+            self.shelf.folder / "jobs",
             nodes=nodes,
-            order=Order(folders=tuple(map(str, aim.folders(self.cwd))), timeout_s=timeout_s, memory_bytes=memory_bytes),
+            order=Order(folders=folders, timeout_s=timeout_s, memory_bytes=memory_bytes),
             interrupted=lambda: self.interrupt.asked,
         ) as placed:
             yield placed
-            self._warn(placed.not_enclosed, _not_enclosed)
+            self._warn_not_enclosed(placed.not_enclosed)
 
-    def _warn(self, why: str | None, sentence: Callable[[str], str]) -> None:
+    def _warn_not_enclosed(self, why: str | None) -> None:
         if why:
-            self.study = replace(self.study, warnings=(*self.study.warnings, sentence(why)))
+            self._warn(
+                f"The script's folder could not be covered by a scratch layer on this system ({why}): files that the "
+                "script wrote in its trials were written for real."
+            )
+
+    def _warn(self, sentence: str) -> None:
+        self.study = replace(self.study, warnings=(*self.study.warnings, sentence))
 
 
 def launching(
-    aim: "Target",
-    cwd: Path,
-    *,
-    timeout_s: float,
-    memory_bytes: int | None = None,
-    interrupted: Callable[[], bool] = lambda: False,
-) -> "Launcher":
+    aim: Target, *, timeout_s: float, memory_bytes: int | None = None, interrupt: Interrupt | None = None
+) -> Launcher:
     """Starts runs of the training that change nothing of the user's.
 
     Arguments:
-        cwd: where they are started.
         timeout_s: a run that makes no step for so long is given up.
         memory_bytes: what caches, batches made ahead and workers may take; None: the usual part of what is free.
-        interrupted: asked while runs go on; True ends them.
+        interrupt: once it was asked for, runs end.
     """
-    from hotlap.launch import Launcher
-
     return Launcher(
         environment=lambda plan: levers_environment(plan) | memory_environment(memory_bytes),
-        folders=aim.folders(cwd),
+        folders=aim.folders(),
         timeout_s=timeout_s,
-        interrupted=interrupted,
+        interrupted=lambda: interrupt is not None and interrupt.asked,
         templates=True,
     )
 
 
-def levers_environment(plan: "Plan") -> dict[str, str]:
+def levers_environment(plan: Plan) -> dict[str, str]:
     """What the levers that hold from the start of the process want in it."""
-    from hotlap import levers
-
     stack = (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ()))
     return levers.environment_of(stack, os.environ)
 
@@ -244,22 +233,11 @@ def memory_environment(memory_bytes: int | None) -> dict[str, str]:
     return {} if memory_bytes is None else {VARIABLE: str(memory_bytes)}
 
 
-def _not_enclosed(why: str) -> str:
-    return (
-        f"The script's folder could not be covered by a scratch layer on this system ({why}): files that the script "
-        "wrote in its trials were written for real."
-    )
-
-
-def _afresh(why: str) -> str:
-    return (
-        f"Each trial made the script's imports anew, which takes part of the budget: they could not be made once for "
-        f"all ({why})."
-    )
+# Files that the user named
 
 
 def write(path: Path, action: Callable[[Path], Any]) -> None:
-    """Write a file that the user named.
+    """Write one.
 
     Raises:
         UserError: it cannot be written.
@@ -275,34 +253,31 @@ def write_text(path: Path, text: str) -> None:
     write(path, lambda path: path.write_bytes(text.encode("utf-8", "backslashreplace")))
 
 
-def _pages(args: argparse.Namespace) -> Mapping[Path, Render]:
-    """Path given by the user -> what renders the study for it."""
-    from hotlap.report import html, markdown
-
-    renders: dict[str, Render] = {"html": html.render, "markdown": markdown.render}
-    named = ((getattr(args, name, None), render) for name, render in renders.items())
-    return {Path(path): render for path, render in named if path is not None}
-
-
-def _stream(args: argparse.Namespace) -> TextIO:
-    return sys.stderr if args.json == "-" else sys.stdout
+def write_json(path: str | None, found: object) -> None:
+    """A record where `--json` wants it, if anywhere; - is standard output."""
+    if path == "-":
+        print(encode(found).decode())
+    elif path is not None:
+        write(Path(path), lambda path: path.write_bytes(encode(found) + b"\n"))
 
 
-def hand_out(args: argparse.Namespace, study: "Study") -> None:
+def write_pages(args: argparse.Namespace, study: Study) -> None:
+    """The study where `--html` and `--markdown` want it; one that cannot be written keeps no other from it."""
+    with ExitStack() as stack:
+        for name, render in _RENDERS.items():
+            if getattr(args, name, None) is not None:
+                stack.callback(write_text, Path(getattr(args, name)), render(study))
+
+
+def hand_out(args: argparse.Namespace, study: Study) -> None:
     """A study that is made: shown, and written where the user wants it."""
-    from hotlap.cli import console
-    from hotlap.record import encode, save
-    from hotlap.report import terminal
-
     if args.json != "-":
         console.show(sys.stdout, terminal.sections(study), color=args.color)
-    for target, render in _pages(args).items():
-        write_text(target, render(study))
-        print(f"{target} was written.", file=sys.stderr)
-    if args.json == "-":
-        print(encode(study).decode())
-    elif args.json is not None:
-        write(Path(args.json), lambda path: save(study, path))
+    write_pages(args, study)
+    for name in _RENDERS:
+        if getattr(args, name, None) is not None:
+            print(f"{getattr(args, name)} was written.", file=sys.stderr)
+    write_json(args.json, study)
 
 
 def check_outputs(args: argparse.Namespace) -> None:

@@ -497,7 +497,7 @@ def test_the_part_that_is_plain_pytorch_is_applied_alone(project: Path, capsys: 
     script = tuned(project, {"name": "native-step", "parts": "all"}, {"name": "threads", "count": 1})
     before = script.read_bytes()
     hotlap()
-    assert "needs hotlap when it runs (pip install hotlap): it calls native_steps." in capsys.readouterr().out
+    assert "needs hotlap when it runs: it calls native_steps." in capsys.readouterr().out
     assert b"from hotlap.small import native_steps\r\n" in script.read_bytes()
     hotlap("--revert")
     hotlap("--without", "hotlap")

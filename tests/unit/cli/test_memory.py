@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hotlap import cli, launch
-from hotlap.cli import tune
+from hotlap import cli
+from hotlap.cli import tune, workbench
 from hotlap.record import Plan, Study
 from hotlap.search import StudyLog
 
@@ -42,8 +42,8 @@ def test_the_processes_of_a_study_are_told_and_the_levers_see_it(
     (tmp_path / "train.py").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HOTLAP_MEMORY", raising=False)
-    monkeypatch.setattr(launch, "Launcher", Launcher)
-    monkeypatch.setattr("hotlap.tune.tuned", tuned)
+    monkeypatch.setattr(workbench, "Launcher", Launcher)
+    monkeypatch.setattr("hotlap.cli.tune.tuned", tuned)
     with pytest.raises(Noted):
         cli.main(["tune", *words, "train.py"])
     assert seen["machine"].memory_limit_bytes == given
@@ -51,18 +51,10 @@ def test_the_processes_of_a_study_are_told_and_the_levers_see_it(
     assert environment.get("HOTLAP_MEMORY") == (None if given is None else str(given))
 
 
-def test_a_study_with_another_size_is_another_study(tmp_path: Path) -> None:
-    parser = cli.build_parser()
+def test_a_study_with_another_size_is_another_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     keys = set()
     for words in ([], ["--memory", "1GB"], ["--memory", "2GB"]):
-        args = parser.parse_args(["tune", *words])
-        args.tail = ["-m", "train"]
-        options, aim = tune._options(args, _aim(), tmp_path)
-        keys.add(tune._Tuning(args, options, aim, tmp_path)._bench.study.key)
+        args = cli.parsed(["tune", *words, "-m", "train"])
+        keys.add(tune._bench(args, tune._options(args)).study.key)
     assert len(keys) == 3
-
-
-def _aim() -> Any:
-    from hotlap.cli.target import Target
-
-    return Target(command=("python", "-m", "train"), script=None, title="train")

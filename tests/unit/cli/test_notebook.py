@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 
@@ -91,11 +92,11 @@ def test_tune_is_a_package_and_a_function_whoever_imports_it_first(first: str) -
 
 def test_wishes_that_make_no_sense_are_refused() -> None:
     Path("train.py").write_text("")
-    with pytest.raises(UserError, match="at least 8 steps"):
+    with pytest.raises(UserError, match="whole number from 8"):
         notebook.measure("train.py", steps=3)
     with pytest.raises(UserError, match="There is no lever 'warp'"):
         notebook.tune("train.py", levers=["warp"])
-    with pytest.raises(UserError, match="times are above 0"):
+    with pytest.raises(UserError, match="is not a time"):
         notebook.tune("train.py", budget_s=0)
 
 
@@ -103,14 +104,14 @@ def test_wishes_that_make_no_sense_are_refused() -> None:
     ("line", "says"),
     [
         ("--stepz=5", "unrecognized arguments"),
-        ("fly", "invalid choice"),
+        ("fly", "%%hotlap fly: the cell can be"),
         ("--steps soon", "--steps soon is not a whole number"),
         ("tune --budget never", "--budget never is not a time"),
         ('--steps "5', "No closing quotation"),
         ("tune --levers warp-drive", "There is no lever 'warp-drive'"),
     ],
 )
-def test_a_magic_that_cannot_be_done_says_why_in_one_sentence(
+def test_a_magic_that_cannot_be_done_says_why(
     line: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert notebook.cell_magic(line, "import torch\n") is None
@@ -125,11 +126,12 @@ def test_the_cell_is_a_script_beside_the_notebook_while_it_runs(
 ) -> None:
     seen: list[tuple[str, str, bool]] = []
 
-    def measure(command: str, *, steps: int, warmup: int, quick: bool) -> notebook.ShownStudy:
-        seen.append((Path(command).read_text(), str(Path(command).resolve().parent), quick))
+    def study(name: str, words: Sequence[str]) -> notebook.ShownStudy:
+        script = Path(words[-1])
+        seen.append((script.read_text(), str(script.resolve().parent), "--quick" in words))
         return notebook.shown_study(samples.study_full())
 
-    monkeypatch.setattr(notebook, "measure", measure)
+    monkeypatch.setattr(notebook, "_study", study)
     shown = notebook.cell_magic("--quick --steps 20", "x = '\u00e9'\n")
     assert isinstance(shown, notebook.ShownStudy)
     assert seen == [("x = '\u00e9'\n", str(tmp_path.resolve()), True)]
@@ -139,10 +141,10 @@ def test_the_cell_is_a_script_beside_the_notebook_while_it_runs(
 def test_a_cell_that_fails_shows_its_own_output_and_leaves_no_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def measure(command: str, **_: object) -> notebook.ShownStudy:
+    def study(*_: object) -> notebook.ShownStudy:
         raise NoSteps("It made no step.", output="line of the cell")
 
-    monkeypatch.setattr(notebook, "measure", measure)
+    monkeypatch.setattr(notebook, "_study", study)
     assert notebook.cell_magic("", "print(1)\n") is None
     assert capsys.readouterr().err == "line of the cell\n\nhotlap: It made no step.\n"
     assert list(tmp_path.iterdir()) == []

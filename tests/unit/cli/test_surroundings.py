@@ -1,6 +1,5 @@
 """Hostile surroundings: one sentence and exit code 2 before anything runs, or a result; never a traceback of ours."""
 
-import argparse
 import errno
 import os
 import shutil
@@ -15,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from hotlap import cli, launch
-from hotlap.cli import shelf, workbench
-from hotlap.cli.target import Target
+from hotlap import cli
+from hotlap.cli import shelf, target, workbench
 from hotlap.errors import UserError
-from hotlap.record import State, Study, load, save
+from hotlap.record import Purpose, State, Study, load, save
 from tests import samples
 
 COMMANDS = (
@@ -167,22 +165,26 @@ def test_studies_in_another_folder_are_found_from_where_they_were_made_only(
     assert f"There is no study in {tmp_path / 'studies'}/same-name-" in refused(["apply"], capsys)
 
 
+def workbench_of(*words: str) -> workbench.Workbench:
+    args = cli.parsed([*words, "--", "true"])
+    return workbench.Workbench(args, target.parse(args.tail), purpose=Purpose.MEASURE, budget_s=60.0)
+
+
 def test_a_disk_that_fills_later_costs_no_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    monkeypatch.chdir(tmp_path)
     study = samples.study_full()
-    kept = shelf.Shelf(tmp_path, "train.py", shelf.now())
-    args = argparse.Namespace(json=None, html=str(tmp_path / "page"), quiet=False, verbose=False, color="auto")
-    bench = workbench.Workbench(study, kept, args)
+    bench = workbench_of("measure", "--html", str(tmp_path / "page"))
     monkeypatch.setattr(shelf, "save", full)
     with bench.showing(budget_s=None):
         bench.changed(study, "findings")
-    with pytest.raises(UserError, match=r"cannot be saved in .*train-.*: No space left on device"):
+    with pytest.raises(UserError, match=r"cannot be saved in .*true-.*: No space left on device"):
         bench.finish()
-    kept.close()
+    bench.shelf.close()
     assert "input-bound" in capsys.readouterr().out
     assert "input-bound" in (tmp_path / "page").read_text()
 
@@ -203,13 +205,11 @@ def test_what_trials_could_not_share_and_could_not_be_kept_from_is_said_once_eac
         def __exit__(self, *_: object) -> None:
             return
 
-    monkeypatch.setattr(launch, "Launcher", Launcher)
-    kept = shelf.Shelf(tmp_path, "train.py", shelf.now())
-    args = argparse.Namespace(json=None, html=None, quiet=True, verbose=False, color="auto")
-    bench = workbench.Workbench(replace(samples.study_full(), warnings=()), kept, args)
-    with bench.launching(Target(command=("true",), title="true", script=None), timeout_s=1.0):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(workbench, "Launcher", Launcher)
+    bench = workbench_of("measure", "-q")
+    with bench.launching(timeout_s=1.0):
         assert not bench.study.warnings
-    kept.close()
     kept_from, shared = bench.study.warnings
     assert "no user namespaces" in kept_from and "written for real" in kept_from
     assert "imports anew" in shared and Launcher.why_afresh in shared

@@ -14,7 +14,7 @@ import pytest
 from hotlap.record import save
 from tests import sample_measured, samples
 
-pytest.importorskip("mcp", reason="the package mcp is not installed (pip install 'hotlap[mcp]')")
+pytest.importorskip("mcp", reason="the package mcp is not installed (pip install 'mcp>=2')")
 
 import anyio
 from mcp import Client, MCPError, StdioServerParameters

@@ -1,0 +1,37 @@
+"""`hotlap clean`: delete studies that were made in this folder."""
+
+import argparse
+import shutil
+from pathlib import Path
+
+from hotlap.cli import shelf, words
+
+
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
+    parser = words.command(
+        subparsers,
+        "clean",
+        description="Deletes the studies that were made in this folder. One that is at work, and one whose patch is "
+        "applied (it takes it back), stays.",
+        examples=("hotlap clean --check", "hotlap clean --keep 3"),
+    )
+    parser.add_argument("--keep", default="0", metavar="N", help="leave the newest N (default: 0)")
+    parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the exit code."""
+    gone = 0
+    for path in shelf.studies(Path.cwd())[words.whole_number(args.keep, "--keep") :]:
+        why = "its patch is applied" if (path.parent / "applied.json").exists() else None
+        why = why or ("it is at work" if shelf.is_at_work(path.parent) else None)
+        if why is not None:
+            print(f"{path.parent.name} stays: {why}.")
+            continue
+        gone += 1
+        if not args.check:
+            shutil.rmtree(path.parent, ignore_errors=True)
+    print(f"{gone} {'study' if gone == 1 else 'studies'} {'would be' if args.check else 'were'} deleted.")
+    return 0

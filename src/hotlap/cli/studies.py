@@ -1,0 +1,34 @@
+"""`hotlap list`: the studies that were made in this folder."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from hotlap.cli import shelf, words
+from hotlap.report import outcome, story
+from hotlap.report.clean import clean_line
+
+
+def add_parser(subparsers: words.Subparsers) -> None:
+    """Its options."""
+    parser = words.command(
+        subparsers,
+        "list",
+        description="Lists the studies that were made in this folder, the newest first: when, of what, and what each "
+        "came to.",
+        examples=("hotlap list",),
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the exit code."""
+    here = Path.cwd()
+    found = list(shelf.known(here))
+    if not found:
+        print(f"There is no study {shelf.shown(here)}.", file=sys.stderr)
+    for path, study in found:
+        folder = path.parent if path.parent.parent != shelf.root(here) else Path(path.parent.name)
+        title, command = outcome.conclusion(study).title, clean_line(story.script(study))
+        print(f"{clean_line(str(folder))}  {study.purpose.value:7}  {title:24}  {command}")
+    return 0
