@@ -6,13 +6,14 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
 import hotlap
 from hotlap.cli import configuration, streams
-from hotlap.cli.words import Subparsers, commands, split_command
+from hotlap.cli.options import COMMANDS
+from hotlap.cli.words import commands, split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed, UserError
 
 _EPILOG = """\
@@ -39,40 +40,8 @@ _NO_READER = 128 + getattr(signal, "SIGPIPE", 13)
 _FULL_OR_BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
-_COMMANDS: Mapping[str, Mapping[str, str]] = {
-    "make a training faster": {
-        "tune": "make a training script faster, and prove it",
-        "apply": "apply the patch that a study came to, or take it back",
-    },
-    "see where its time goes": {
-        "measure": "find where the time of a training step goes",
-        "explain": "explain a finding or a lever",
-        "levers": "list what is tried, and why some of it does not apply",
-        "read": "tell what a recorded GPU trace says",
-    },
-    "judge changes, in CI as well": {
-        "check": "judge an edit: does it train the same, and is it not slower?",
-        "compare": "compare the step times of two studies, or of two recorded traces",
-    },
-    "for agents and shells": {
-        "mcp": "serve measure, tune, check and others to an MCP client",
-        "completion": "print what makes a shell complete commands, options and names",
-    },
-    "studies made here": {
-        "show": "show the report of a study again",
-        "list": "list the studies that were made here",
-        "clean": "delete studies that were made here",
-    },
-    "hardware": {
-        "machine": "what this machine can do at best, and what is wrong with it",
-        "predict": "predict the training on other GPUs, and on several",
-        "lab": "the founding experiments on this machine; without a name: which there are",
-    },
-}
-
-
-def build_parser(*names: str) -> argparse.ArgumentParser:
-    """The command line, with options of the named commands alone, whose modules are imported; of all where none is."""
+def build_parser() -> argparse.ArgumentParser:
+    """The command line, whole; the files that do what it says are not imported yet."""
     parser = argparse.ArgumentParser(
         prog="hotlap",
         usage="hotlap COMMAND [options]",
@@ -82,23 +51,20 @@ def build_parser(*names: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
-    subparsers: Subparsers = parser.add_subparsers(
-        prog="hotlap", metavar="COMMAND", required=True, help=argparse.SUPPRESS
+    subparsers = parser.add_subparsers(
+        prog="hotlap", metavar="COMMAND", dest="command", required=True, help=argparse.SUPPRESS
     )
-    for name in (name for known in _COMMANDS.values() for name in known):
-        if name in names or not names:
-            # A file of ours that is called list would be that name in this one.
-            import_module(f"hotlap.cli.{'studies' if name == 'list' else name}").add_parser(subparsers)
-        else:
-            subparsers.add_parser(name)
+    for known in COMMANDS.values():
+        for add_options, _ in known.values():
+            add_options(subparsers)
     parser.set_defaults(configured=frozenset())
     return parser
 
 
 def _listed() -> str:
     lines = []
-    for title, known in _COMMANDS.items():
-        lines += [f"{title}:", *(f"  {name:10} {summary}" for name, summary in known.items()), ""]
+    for title, known in COMMANDS.items():
+        lines += [f"{title}:", *(f"  {name:10} {summary}" for name, (_, summary) in known.items()), ""]
     return "\n".join(lines)
 
 
@@ -120,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: list[str]) -> int:
-    parser = build_parser(*words[:1] or ["--help"])
+    parser = build_parser()
     if not words:
         parser.print_help()
         return 2
@@ -128,7 +94,9 @@ def _main(words: list[str]) -> int:
         _check_folder()
         _check_command(words[0], parser)
         args = _parsed(words, parser)
-        return int(args.run(args))
+        # A file of ours that is called list would be that name in this one.
+        file = import_module(f"hotlap.cli.{'studies' if args.command == 'list' else args.command}")
+        return int(file.run(args))
     except HotlapError as error:
         _tell(error, hint=_misplaced(error, words, parser))
         return error.exit_code
@@ -142,7 +110,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     Raises:
         UserError: pyproject.toml cannot be used. SystemExit: the words cannot; why was printed.
     """
-    return _parsed(words, build_parser(*words[:1]))
+    return _parsed(words, build_parser())
 
 
 def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.Namespace:

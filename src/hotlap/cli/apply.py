@@ -14,35 +14,6 @@ from hotlap.source.file import shown
 from hotlap.tune.part import part
 
 
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "apply",
-        description="Apply the patch that a study came to. A file that changed since it was measured is left alone.",
-        examples=(
-            "hotlap apply --diff",
-            "hotlap apply",
-            "hotlap apply --revert",
-            "hotlap apply --without hotlap",
-        ),
-    )
-    parser.add_argument(
-        "study",
-        nargs="?",
-        metavar="STUDY",
-        help="folder of a study, or its JSON file (default: the newest here that has a patch)",
-    )
-    parser.add_argument("--only", metavar="LEVERS", help="what these levers change, separated by commas")
-    parser.add_argument(
-        "--without", metavar="LEVERS", help='all but what these levers change ("hotlap": all that import it)'
-    )
-    parser.add_argument("--diff", action="store_true", help="print the patch, and change nothing")
-    parser.add_argument("--revert", action="store_true", help="take the patch back: the files are as they were")
-    parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     if args.revert:

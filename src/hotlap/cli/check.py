@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hotlap import machine
 from hotlap.cli import compare, target, words, workbench
 from hotlap.cli.live import Live
+from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.errors import UserError
 from hotlap.levers import Numerics
 from hotlap.record import Study, Verdict
@@ -16,47 +17,6 @@ from hotlap.report.story import interval
 from hotlap.tune import Options, StudyLog, checked
 from hotlap.tune.checking import Checked, Speed
 from hotlap.units import factor, percent
-
-FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
-"""Exit codes: the gate fails it; it, or the times, could not be decided; the same training, and slower."""
-
-_USAGE = "hotlap check [options] BEFORE AFTER [ARGS...]"
-
-
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "check",
-        description="Runs two versions of a script in turns: is AFTER not slower than BEFORE, and does it train the "
-        "same? AFTER is run in the place of BEFORE: with its folder, its name and the same arguments. Nothing is "
-        "changed, and what the scripts write is thrown away.",
-        examples=(
-            "hotlap check train.py faster.py",
-            "git show HEAD:train.py > before.py; hotlap check before.py train.py --epochs 3",
-        ),
-        note="Exit code 0: the same training, and not slower. "
-        f"{FAILS}: the gate fails it. {INCONCLUSIVE}: inconclusive. {SLOWER}: the same training, and slower.",
-        usage=_USAGE,
-        training=True,
-    )
-    for name in ("BEFORE", "AFTER"):
-        parser.add_argument(name.lower(), metavar=name, help=f"the script {name.lower()} the edit")
-    parser.add_argument("--budget", metavar="TIME", help="time for all of it (default: 5m)")
-    parser.add_argument(
-        "--max-regression", default="2%", metavar="PERCENT", help="how much slower it may be (default: 2%%)"
-    )
-    parser.add_argument(
-        "--numerics",
-        choices=("exact", "rounding", "statistical"),
-        default="statistical",
-        help="what AFTER must keep at least: every bit, all but rounding, or what another seed changes (the default)",
-    )
-    parser.add_argument("--timeout", default="120s", metavar="TIME", help=words.TIMEOUT_HELP)
-    parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
-    words.add_display(parser)
-    words.add_outputs(parser, "json")
-    parser.set_defaults(run=run, own_words=2)  # the two scripts
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,20 +7,6 @@ from pathlib import Path
 from hotlap.cli import shelf, words
 
 
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "clean",
-        description="Deletes the studies that were made in this folder. One that is at work, and one whose patch is "
-        "applied (it takes it back), stays.",
-        examples=("hotlap clean --check", "hotlap clean --keep 3"),
-    )
-    parser.add_argument("--keep", default="0", metavar="N", help="leave the newest N (default: 0)")
-    parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     gone = 0

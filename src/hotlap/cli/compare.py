@@ -6,39 +6,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from hotlap.cli import shelf, words
+from hotlap.cli import shelf
+from hotlap.cli.options import REGRESSION
 from hotlap.cli.workbench import write_json
 from hotlap.errors import UserError
 from hotlap.record import Change, Study
 from hotlap.report import side_by_side
 from hotlap.trace import files, study
 from hotlap.tune import contrast
-
-REGRESSION = 5
-"""Exit code when the step is slower by more than the limit, clearly."""
-
-
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "compare",
-        description="Compares the baseline in study A with that in study B, or traces that torch.profiler "
-        "recorded on a GPU. Refuses where the device, the "
-        "versions, the arguments or the machine differ, because the step times then say nothing about the code.",
-        examples=(
-            "hotlap compare .hotlap/train-20260504-093000 .hotlap/train-20260511-101500 --max-regression 5%",
-            "hotlap compare before.json.gz after.json.gz",
-        ),
-        note=f"Exit code {REGRESSION} says that B is slower by more than --max-regression, by all of the 95% interval. "
-        "Inconclusive is 0, and is said.",
-    )
-    for name in ("A", "B"):
-        parser.add_argument(name.lower(), metavar=name, help="folder of a study, its JSON file, or a trace")
-    parser.add_argument("--max-regression", metavar="PERCENT", help="how much slower B may be, as 5%%")
-    parser.add_argument("--allow-different", action="store_true", help="compare what differs all the same")
-    parser.add_argument("--json", metavar="PATH", help="write the comparison there; - is standard output")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -27,25 +27,9 @@ compdef _hotlap hotlap
 }
 
 
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "completion",
-        description="Prints a script for the shell: commands, options, and names of levers and findings are completed.",
-        examples=(
-            'eval "$(hotlap completion bash)"  # in ~/.bashrc; zsh: in ~/.zshrc, behind compinit',
-            "hotlap completion fish > ~/.config/fish/completions/hotlap.fish",
-        ),
-    )
-    parser.add_argument("shell", choices=_SCRIPTS, help="the shell")
-    parser.add_argument("typed", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    found = candidates(args.typed, build_parser(*args.typed[:1])) if args.typed else [_SCRIPTS[args.shell].rstrip()]
+    found = candidates(args.typed, build_parser()) if args.typed else [_SCRIPTS[args.shell].rstrip()]
     print("\n".join(found))
     return 0
 

@@ -17,27 +17,19 @@ def apply(parser: argparse.ArgumentParser, folder: Path) -> None:
         UserError: the file is no TOML, no command has such an option, or the value cannot be one.
     """
     path, table = _table(folder)
-    trainings = [one for one in commands(parser).values() if one.get_default("trains")]
-    if not (table and trainings):
+    if not table:
         return
+    trainings = [one for one in commands(parser).values() if one.get_default("trains")]
     options = [{action.dest: action for action in one._actions} for one in trainings]
     for one in trainings:
         one.set_defaults(configured=frozenset(key.replace("-", "_") for key in table))
     for key, value in table.items():
         name = key.replace("-", "_")
         found = [(one, known[name]) for one, known in zip(trainings, options, strict=True) if name in known]
-        if not found and name not in _everywhere():
+        if not found:
             raise UserError(f"{path}: [tool.hotlap] has {key}, and no command has an option --{key}.")
         for one, action in found:
             one.set_defaults(**{name: _value(value, action, f"{path}: {key} = {value!r}")})
-
-
-def _everywhere() -> set[str]:
-    """Options of all such commands."""
-    from hotlap.cli import build_parser
-
-    known = commands(build_parser()).values()
-    return {action.dest for one in known if one.get_default("trains") for action in one._actions}
 
 
 def _value(value: Any, action: argparse.Action, what: str) -> Any:

@@ -4,21 +4,7 @@ import argparse
 import inspect
 
 from hotlap import levers, rules
-from hotlap.cli import words
 from hotlap.errors import UserError
-
-
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "explain",
-        description="Explains a finding (input-bound, sync-bound, ...) or a lever (cached-dataset, ...): what it is, "
-        "why, an example, and when it hurts.",
-        examples=("hotlap explain input-bound", "hotlap explain cached-dataset"),
-    )
-    parser.add_argument("name", metavar="NAME", help="of a finding or a lever; `all` lists them")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

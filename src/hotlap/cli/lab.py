@@ -10,36 +10,8 @@ from hotlap.lab.result import sections
 from hotlap.predict import resolve
 from hotlap.report.clean import clean_line
 
-_USAGE = "hotlap lab [NAME [options] [SCRIPT [ARGS...]]]"
 # Options of single experiments, as Settings names them.
 _OWN = ("gpu", "budget", "html")
-
-
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "lab",
-        description="Repeats one of the experiments that hotlap was founded on, on this machine, and explains what "
-        "came out. Where no GPU is here, its figures are predicted, with intervals, and marked. Without NAME: the "
-        "list.",
-        examples=(
-            "hotlap lab",
-            "hotlap lab pinning --quick",
-        ),
-        note="What stands behind SCRIPT goes to the training as it is.",
-        usage=_USAGE,
-    )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of the experiment")
-    parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")
-    parser.add_argument("--gpu", action="extend", type=words.several, metavar="NAME,NAME", help="GPUs to predict")
-    parser.add_argument(
-        "--budget", metavar="TIME", help="pinning, lorenz, transformer, checklist: time for what is tried"
-    )
-    parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")
-    parser.add_argument("--html", metavar="PATH", help="write the report page of the study there")
-    words.add_display(parser, progress=False)
-    parser.set_defaults(run=run, own_words=1)  # the experiment
 
 
 def run(args: argparse.Namespace) -> int:

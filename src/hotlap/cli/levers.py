@@ -5,23 +5,10 @@ import inspect
 from collections.abc import Mapping
 
 from hotlap import levers
-from hotlap.cli import shelf, words
+from hotlap.cli import shelf
 from hotlap.errors import RecordError, UserError
 from hotlap.report import story
 from hotlap.report.clean import clean_line
-
-
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "levers",
-        description="Lists all levers: what each promises about numbers, and what it does. Where a study was made "
-        "here, also what came of each in it, and why those that were not tried do not apply.",
-        examples=("hotlap levers", "hotlap levers .hotlap/train-20260504-093000"),
-    )
-    parser.add_argument("study", nargs="?", metavar="STUDY", help=words.STUDY_HELP)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

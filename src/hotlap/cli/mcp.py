@@ -4,22 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from hotlap.cli import words
 from hotlap.errors import UserError
-
-
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "mcp",
-        description="A server of the Model Context Protocol over standard input and output. Its tools are measure, "
-        "tune, check, apply, explain and read, with the options that an agent needs; the studies made are resources. "
-        "It is started by the client, not by hand.",
-        examples=("hotlap mcp", "claude mcp add hotlap -- hotlap mcp"),
-        note="It needs the package mcp: pip install 'mcp>=2'.",
-    )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,38 +18,6 @@ _NOT_WITH_FULL = ("steps", "warmup", "timeout", "seed", "quick", "no_sweep")
 _ONLY_WITH_FULL = ("status_every", "no_windows")
 
 
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "measure",
-        description="Runs the script for some hundred steps and tells where their time goes, by phase, cause and line "
-        "of the source, and what could be gained at best. It is not changed, and what it writes is thrown away. "
-        "With --full the training is run to its end, for real, and only watched.",
-        examples=(
-            "hotlap measure train.py --lr 0.1",
-            "hotlap measure --full --quiet train.py",
-        ),
-        training=True,
-    )
-    parser.add_argument("--steps", metavar="N", help="steps to record (default: 200)")
-    parser.add_argument("--warmup", metavar="N", help="steps that are made and thrown away first (default: 20)")
-    parser.add_argument("--timeout", metavar="TIME", help=words.TIMEOUT_HELP)
-    parser.add_argument("--seed", metavar="N", help="seed for scripts that set none (default: 0)")
-    parser.add_argument("--quick", action="store_true", help="run the script once only")
-    parser.add_argument("--no-sweep", action="store_true", help="do not try the step with other numbers of threads")
-    parser.add_argument("--full", action="store_true", help="run the training to its end, for real, and watch it")
-    parser.add_argument(
-        "--status-every", metavar="TIME", help="with --full: a line on standard error; SIGUSR1 asks for one at any time"
-    )
-    parser.add_argument(
-        "--no-windows", action="store_true", help="with --full: look at no step closely (no profiler, no sampling)"
-    )
-    words.add_display(parser)
-    words.add_outputs(parser)
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     if not args.full:

@@ -4,21 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from hotlap.cli import shelf, words
+from hotlap.cli import shelf
 from hotlap.report import outcome, story
 from hotlap.report.clean import clean_line
-
-
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "list",
-        description="Lists the studies that were made in this folder, the newest first: when, of what, and what each "
-        "came to.",
-        examples=("hotlap list",),
-    )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 from hotlap import levers, machine
@@ -14,52 +15,6 @@ from hotlap.tune import Options, StudyLog, tuned
 
 # Where nothing is said. Steps of a fifth of a second leave five minutes too few comparisons; ten are what people wait.
 _BUDGET_S, _LONG_BUDGET_S = 300.0, 540.0
-
-
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "tune",
-        description="Finds where the time of a training step goes, tries what makes it faster, proves that the gain "
-        "is real and training unharmed, and hands over a patch. The script is not changed; `hotlap apply` does that.",
-        examples=(
-            "hotlap tune train.py --lr 0.1",
-            "hotlap tune --budget 15m --skip bf16-autocast -m package.train",
-            "hotlap tune -- torchrun --nproc-per-node 1 train.py",
-        ),
-        training=True,
-    )
-    parser.add_argument(
-        "--budget",
-        metavar="TIME",
-        help="time for the whole study (default: 5m, or 9m where steps or starts are long, or the machine is noisy)",
-    )
-    parser.add_argument("--timeout", default="120s", metavar="TIME", help=words.TIMEOUT_HELP)
-    parser.add_argument("--levers", metavar="NAMES", help="try these only, separated by commas (hotlap levers: all)")
-    parser.add_argument("--skip", metavar="NAMES", help="try all but these, separated by commas")
-    parser.add_argument(
-        "--allow", metavar="NAMES", help="also try what changes the training itself; there is: batch-size"
-    )
-    parser.add_argument(
-        "--total-steps",
-        metavar="STEPS",
-        help="steps that your training makes, for its total time (default: its own, where it ends or its loops say)",
-    )
-    parser.add_argument("--memory", metavar="SIZE", help=words.MEMORY_HELP)
-    parser.add_argument(
-        "--on",
-        metavar="WHERE",
-        help="run on nodes of a cluster, not here: slurm[:PARTITION] or ray[:ADDRESS]",
-    )
-    parser.add_argument(
-        "-N", "--nodes", default="1", metavar="N", help="with --on: nodes at the same time (default: 1)"
-    )
-    parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
-    parser.add_argument("--fresh", action="store_true", help="start over; do not go on with an interrupted study")
-    words.add_display(parser)
-    words.add_outputs(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -124,10 +79,11 @@ def _options(args: argparse.Namespace) -> Options:
     for name in allowed:
         if levers.by_name(name) not in levers.RECIPES:
             raise UserError(f"{name} leaves the training as it is and needs no --allow.")
-    if args.total_steps is not None:
-        total_steps = words.whole_number(args.total_steps, "--total-steps", least=1)
-    else:  # what a `hotlap measure --full` of the same words saw
-        total_steps = shelf.length(aim.cwd, shelf.recorded(args.tail))
+    total_steps = (
+        words.whole_number(args.total_steps, "--total-steps", least=1)
+        if args.total_steps is not None
+        else shelf.length(aim.cwd, shelf.recorded(args.tail))  # as `hotlap measure --full` of the same words saw it
+    )
     return Options(
         command=aim.command,
         cwd=str(aim.cwd),
@@ -174,7 +130,7 @@ def _placed(args: argparse.Namespace) -> tuple[Backend | None, int]:
             raise UserError("--nodes goes with --on: it says how many nodes of a cluster are used at the same time.")
         return None, 1
     name, _, where = args.on.partition(":")
-    kind = {"slurm": Slurm, "ray": Ray}.get(name)
-    if kind is None:
+    kinds: dict[str, Callable[[str | None], Backend]] = {"slurm": Slurm, "ray": Ray}
+    if name not in kinds:
         raise UserError(f"--on {args.on} is not known. There are: --on slurm[:PARTITION], and --on ray[:ADDRESS].")
-    return kind(where or None), nodes
+    return kinds[name](where or None), nodes

@@ -174,8 +174,8 @@ def _counts(run: Run, machine: Machine) -> list[int]:
     """Numbers of workers, the likeliest first."""
     cores = max(1, math.floor(machine.usable_cores / run.world_size))
     waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, mean_step_s(run)
-    # So many processes make a batch in the time that the rest of a step takes.
-    keeps_up = min(cores, math.ceil(waits_s / (step_s - waits_s))) if step_s > waits_s else cores
+    # So many processes make a batch in the time that the rest of a step takes; 4.0000001, by a sum, are 4.
+    keeps_up = min(cores, math.ceil(waits_s / (step_s - waits_s) - 1e-6)) if step_s > waits_s else cores
     wanted = [keeps_up, cores, keeps_up * 2, cores - 1, keeps_up - 1, cores * 2]
     return list(dict.fromkeys(count for count in wanted if 1 <= count <= max(2, cores)))[:MOST_CANDIDATES]
 

@@ -16,7 +16,8 @@ from mcp_types import Resource, ToolAnnotations
 from pydantic import Field
 
 import hotlap
-from hotlap.cli import check, shelf, words
+from hotlap.cli import shelf, words
+from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.errors import HotlapError
 from hotlap.mcp import commands
 from hotlap.record import Study, encode, load
@@ -121,7 +122,7 @@ class Server(MCPServer[Any]):
         `exit_code` 0: the same training, and not slower; 10: it trains differently; 11: inconclusive; 12: slower.
         """
         options = [f"--budget={budget}", f"--numerics={numerics}", f"--max-regression={max_regression}"]
-        fine = (0, check.FAILS, check.INCONCLUSIVE, check.SLOWER)
+        fine = (0, FAILS, INCONCLUSIVE, SLOWER)
         with tempfile.TemporaryDirectory() as temporary:
             path = Path(temporary) / "checked.json"
             line = ["check", f"--json={path}", *options, before, after, *arguments]

@@ -233,7 +233,7 @@ class Bar:
 
 
 def _section(title: str, *parts: RenderableType) -> RenderableType:
-    return Group(Text(title, "bold underline"), Padding(Group(*parts), (0, 0, 0, 2)))
+    return Group(_text(title, "bold underline"), Padding(Group(*parts), (0, 0, 0, 2)))
 
 
 def _columns(*widths: int | None) -> Table:

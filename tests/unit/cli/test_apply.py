@@ -1,6 +1,5 @@
 """hotlap apply: all files or none, back again byte by byte, and nothing outside of the script's own folders."""
 
-import argparse
 import hashlib
 import json
 import os
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap import levers
+from hotlap import cli, levers
 from hotlap.cli import apply
 from hotlap.errors import RecordError, UserError
 from hotlap.record import (
@@ -33,12 +32,7 @@ TEXT = "import torch\r\n\r\nprint('é')"
 
 def hotlap(*words: str) -> int:
     """The command as a user types it."""
-    parser = argparse.ArgumentParser()
-    apply.add_parser(parser.add_subparsers())
-    args = parser.parse_args(["apply", *words])
-    code = args.run(args)
-    assert isinstance(code, int)
-    return code
+    return apply.run(cli.parsed(["apply", *words]))
 
 
 def sha256(path: Path) -> str:

@@ -12,6 +12,6 @@ def test_scripts_that_a_command_names_are_edited_where_they_lie(tmp_path: Path) 
         folder.mkdir()
         (folder / "train.py").touch()
     launcher = ("--", sys.executable, "-m", "torch.distributed.run")
-    assert parse([*launcher, "../elsewhere/train.py", "no.py"], cwd=home).folders(home) == [home, elsewhere]
-    assert parse(["../elsewhere/train.py", "eval.py"], cwd=home).folders(home) == [home, elsewhere]
-    assert parse([*launcher, "-m", "train"], cwd=home).folders(home) == [home]
+    assert parse([*launcher, "../elsewhere/train.py", "no.py"], cwd=home).folders() == [home, elsewhere]
+    assert parse(["../elsewhere/train.py", "eval.py"], cwd=home).folders() == [home, elsewhere]
+    assert parse([*launcher, "-m", "train"], cwd=home).folders() == [home]

@@ -38,8 +38,7 @@ def call(*words: str) -> int:
     head, tail = split_command(["predict", *words], parser)
     args = parser.parse_args(head)
     args.tail = tail
-    code: int = args.run(args)
-    return code
+    return predict.run(args)
 
 
 def script(folder: Path, *, batch: int = 20, end: str = "raise SystemExit('not reached')") -> str:

@@ -1,0 +1,361 @@
+"""The options of each command, and nothing that takes time to import: for help, for completion, for pyproject.toml."""
+
+import argparse
+from collections.abc import Callable, Mapping
+
+from hotlap.cli import predict
+from hotlap.cli.words import (
+    MEMORY_HELP,
+    STUDY_HELP,
+    TIMEOUT_HELP,
+    Subparsers,
+    add_display,
+    add_outputs,
+    command,
+    several,
+)
+
+REGRESSION = 5
+"""Exit code of compare: the step is slower by more than the limit, clearly."""
+FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
+"""Exit codes of check: the gate fails it; it, or the times, could not be decided; the same training, and slower."""
+
+
+def _tune(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "tune",
+        description="Finds where the time of a training step goes, tries what makes it faster, proves that the gain "
+        "is real and training unharmed, and hands over a patch. The script is not changed; `hotlap apply` does that.",
+        examples=(
+            "hotlap tune train.py --lr 0.1",
+            "hotlap tune --budget 15m --skip bf16-autocast -m package.train",
+            "hotlap tune -- torchrun --nproc-per-node 1 train.py",
+        ),
+        training=True,
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="TIME",
+        help="time for the whole study (default: 5m, or 9m where steps or starts are long, or the machine is noisy)",
+    )
+    parser.add_argument("--timeout", default="120s", metavar="TIME", help=TIMEOUT_HELP)
+    parser.add_argument("--levers", metavar="NAMES", help="try these only, separated by commas (hotlap levers: all)")
+    parser.add_argument("--skip", metavar="NAMES", help="try all but these, separated by commas")
+    parser.add_argument(
+        "--allow", metavar="NAMES", help="also try what changes the training itself; there is: batch-size"
+    )
+    parser.add_argument(
+        "--total-steps",
+        metavar="STEPS",
+        help="steps that your training makes, for its total time (default: its own, where it ends or its loops say)",
+    )
+    parser.add_argument("--memory", metavar="SIZE", help=MEMORY_HELP)
+    parser.add_argument(
+        "--on",
+        metavar="WHERE",
+        help="run on nodes of a cluster, not here: slurm[:PARTITION] or ray[:ADDRESS]",
+    )
+    parser.add_argument(
+        "-N", "--nodes", default="1", metavar="N", help="with --on: nodes at the same time (default: 1)"
+    )
+    parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
+    parser.add_argument("--fresh", action="store_true", help="start over; do not go on with an interrupted study")
+    add_display(parser)
+    add_outputs(parser)
+
+
+def _apply(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "apply",
+        description="Apply the patch that a study came to. A file that changed since it was measured is left alone.",
+        examples=(
+            "hotlap apply --diff",
+            "hotlap apply",
+            "hotlap apply --revert",
+            "hotlap apply --without hotlap",
+        ),
+    )
+    parser.add_argument(
+        "study",
+        nargs="?",
+        metavar="STUDY",
+        help="folder of a study, or its JSON file (default: the newest here that has a patch)",
+    )
+    parser.add_argument("--only", metavar="LEVERS", help="what these levers change, separated by commas")
+    parser.add_argument(
+        "--without", metavar="LEVERS", help='all but what these levers change ("hotlap": all that import it)'
+    )
+    parser.add_argument("--diff", action="store_true", help="print the patch, and change nothing")
+    parser.add_argument("--revert", action="store_true", help="take the patch back: the files are as they were")
+    parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
+
+
+def _measure(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "measure",
+        description="Runs the script for some hundred steps and tells where their time goes, by phase, cause and line "
+        "of the source, and what could be gained at best. It is not changed, and what it writes is thrown away. "
+        "With --full the training is run to its end, for real, and only watched.",
+        examples=(
+            "hotlap measure train.py --lr 0.1",
+            "hotlap measure --full --quiet train.py",
+        ),
+        training=True,
+    )
+    parser.add_argument("--steps", metavar="N", help="steps to record (default: 200)")
+    parser.add_argument("--warmup", metavar="N", help="steps that are made and thrown away first (default: 20)")
+    parser.add_argument("--timeout", metavar="TIME", help=TIMEOUT_HELP)
+    parser.add_argument("--seed", metavar="N", help="seed for scripts that set none (default: 0)")
+    parser.add_argument("--quick", action="store_true", help="run the script once only")
+    parser.add_argument("--no-sweep", action="store_true", help="do not try the step with other numbers of threads")
+    parser.add_argument("--full", action="store_true", help="run the training to its end, for real, and watch it")
+    parser.add_argument(
+        "--status-every", metavar="TIME", help="with --full: a line on standard error; SIGUSR1 asks for one at any time"
+    )
+    parser.add_argument(
+        "--no-windows", action="store_true", help="with --full: look at no step closely (no profiler, no sampling)"
+    )
+    add_display(parser)
+    add_outputs(parser)
+
+
+def _explain(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "explain",
+        description="Explains a finding (input-bound, sync-bound, ...) or a lever (cached-dataset, ...): what it is, "
+        "why, an example, and when it hurts.",
+        examples=("hotlap explain input-bound", "hotlap explain cached-dataset"),
+    )
+    parser.add_argument("name", metavar="NAME", help="of a finding or a lever; `all` lists them")
+
+
+def _levers(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "levers",
+        description="Lists all levers: what each promises about numbers, and what it does. Where a study was made "
+        "here, also what came of each in it, and why those that were not tried do not apply.",
+        examples=("hotlap levers", "hotlap levers .hotlap/train-20260504-093000"),
+    )
+    parser.add_argument("study", nargs="?", metavar="STUDY", help=STUDY_HELP)
+
+
+def _read(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "read",
+        description="Reads traces that torch.profiler wrote (CUDA and ROCm; plain or gzip) and tells what each step "
+        "waited for on the device, and what could be gained at best. Several traces are ranks of one job. No GPU is "
+        "needed, and nothing is run.",
+        examples=(
+            "hotlap read trace.json.gz",
+            "hotlap read --html report.html rank0.json rank1.json",
+        ),
+    )
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace.json[.gz], a folder or a tar archive")
+    add_outputs(parser, "json", "html", "markdown")
+    parser.add_argument(
+        "--gpu-timeline", metavar="PATH", help="write busy, idle and exposed times there, as CSV (of the rank shown)"
+    )
+    add_display(parser, progress=False)
+
+
+def _check(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "check",
+        description="Runs two versions of a script in turns: is AFTER not slower than BEFORE, and does it train the "
+        "same? AFTER is run in the place of BEFORE: with its folder, its name and the same arguments. Nothing is "
+        "changed, and what the scripts write is thrown away.",
+        examples=(
+            "hotlap check train.py faster.py",
+            "git show HEAD:train.py > before.py; hotlap check before.py train.py --epochs 3",
+        ),
+        note="Exit code 0: the same training, and not slower. "
+        f"{FAILS}: the gate fails it. {INCONCLUSIVE}: inconclusive. {SLOWER}: the same training, and slower.",
+        usage="hotlap check [options] BEFORE AFTER [ARGS...]",
+        training=True,
+    )
+    for name in ("BEFORE", "AFTER"):
+        parser.add_argument(name.lower(), metavar=name, help=f"the script {name.lower()} the edit")
+    parser.add_argument("--budget", metavar="TIME", help="time for all of it (default: 5m)")
+    parser.add_argument(
+        "--max-regression", default="2%", metavar="PERCENT", help="how much slower it may be (default: 2%%)"
+    )
+    parser.add_argument(
+        "--numerics",
+        choices=("exact", "rounding", "statistical"),
+        default="statistical",
+        help="what AFTER must keep at least: every bit, all but rounding, or what another seed changes (the default)",
+    )
+    parser.add_argument("--timeout", default="120s", metavar="TIME", help=TIMEOUT_HELP)
+    parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
+    add_display(parser)
+    add_outputs(parser, "json")
+    parser.set_defaults(own_words=2)  # the two scripts
+
+
+def _compare(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "compare",
+        description="Compares the baseline in study A with that in study B, or traces that torch.profiler "
+        "recorded on a GPU. Refuses where the device, the "
+        "versions, the arguments or the machine differ, because the step times then say nothing about the code.",
+        examples=(
+            "hotlap compare .hotlap/train-20260504-093000 .hotlap/train-20260511-101500 --max-regression 5%",
+            "hotlap compare before.json.gz after.json.gz",
+        ),
+        note=f"Exit code {REGRESSION} says that B is slower by more than --max-regression, by all of the 95% interval. "
+        "Inconclusive is 0, and is said.",
+    )
+    for name in ("A", "B"):
+        parser.add_argument(name.lower(), metavar=name, help="folder of a study, its JSON file, or a trace")
+    parser.add_argument("--max-regression", metavar="PERCENT", help="how much slower B may be, as 5%%")
+    parser.add_argument("--allow-different", action="store_true", help="compare what differs all the same")
+    parser.add_argument("--json", metavar="PATH", help="write the comparison there; - is standard output")
+
+
+def _mcp(subparsers: Subparsers) -> None:
+    command(
+        subparsers,
+        "mcp",
+        description="A server of the Model Context Protocol over standard input and output. Its tools are measure, "
+        "tune, check, apply, explain and read, with the options that an agent needs; the studies made are resources. "
+        "It is started by the client, not by hand.",
+        examples=("hotlap mcp", "claude mcp add hotlap -- hotlap mcp"),
+        note="It needs the package mcp: pip install 'mcp>=2'.",
+    )
+
+
+def _completion(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "completion",
+        description="Prints a script for the shell: commands, options, and names of levers and findings are completed.",
+        examples=(
+            'eval "$(hotlap completion bash)"  # in ~/.bashrc; zsh: in ~/.zshrc, behind compinit',
+            "hotlap completion fish > ~/.config/fish/completions/hotlap.fish",
+        ),
+    )
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    parser.add_argument("typed", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _show(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "show",
+        description="Shows a study that was made here: the newest, or the one that is named. Nothing is run.",
+        examples=(
+            "hotlap show",
+            "hotlap show .hotlap/train-20260504-093000 --html report.html",
+            "hotlap show --perfetto trace.json",
+        ),
+    )
+    parser.add_argument("study", nargs="?", metavar="STUDY", help=STUDY_HELP)
+    add_display(parser, progress=False)
+    add_outputs(parser)
+    parser.add_argument("--perfetto", metavar="PATH", help="write some steps there, as they went, for ui.perfetto.dev")
+
+
+def _list(subparsers: Subparsers) -> None:
+    command(
+        subparsers,
+        "list",
+        description="Lists the studies that were made in this folder, the newest first: when, of what, and what each "
+        "came to.",
+        examples=("hotlap list",),
+    )
+
+
+def _clean(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "clean",
+        description="Deletes the studies that were made in this folder. One that is at work, and one whose patch is "
+        "applied (it takes it back), stays.",
+        examples=("hotlap clean --check", "hotlap clean --keep 3"),
+    )
+    parser.add_argument("--keep", default="0", metavar="N", help="leave the newest N (default: 0)")
+    parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
+
+
+def _machine(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "machine",
+        description="Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the "
+        "machine, what it costs, and how to fix it. Figures are kept in the user's cache folder for this "
+        "hardware and these versions; what is wrong is looked at anew each time.",
+        examples=(
+            "hotlap machine",
+            "hotlap machine --quick",
+        ),
+    )
+    parser.add_argument("--json", metavar="PATH", help="write it there; - is standard output")
+    parser.add_argument("--fresh", action="store_true", help="measure anew, whatever was measured before")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter repeats: some seconds")
+    add_display(parser, progress=False)
+
+
+def _lab(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "lab",
+        description="Repeats one of the experiments that hotlap was founded on, on this machine, and explains what "
+        "came out. Where no GPU is here, its figures are predicted, with intervals, and marked. Without NAME: the "
+        "list.",
+        examples=(
+            "hotlap lab",
+            "hotlap lab pinning --quick",
+        ),
+        note="What stands behind SCRIPT goes to the training as it is.",
+        usage="hotlap lab [NAME [options] [SCRIPT [ARGS...]]]",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of the experiment")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")
+    parser.add_argument("--gpu", action="extend", type=several, metavar="NAME,NAME", help="GPUs to predict")
+    parser.add_argument(
+        "--budget", metavar="TIME", help="pinning, lorenz, transformer, checklist: time for what is tried"
+    )
+    parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")
+    parser.add_argument("--html", metavar="PATH", help="write the report page of the study there")
+    add_display(parser, progress=False)
+    parser.set_defaults(own_words=1)  # the experiment
+
+
+COMMANDS: Mapping[str, Mapping[str, tuple[Callable[[Subparsers], None], str]]] = {
+    "make a training faster": {
+        "tune": (_tune, "make a training script faster, and prove it"),
+        "apply": (_apply, "apply the patch that a study came to, or take it back"),
+    },
+    "see where its time goes": {
+        "measure": (_measure, "find where the time of a training step goes"),
+        "explain": (_explain, "explain a finding or a lever"),
+        "levers": (_levers, "list what is tried, and why some of it does not apply"),
+        "read": (_read, "tell what a recorded GPU trace says"),
+    },
+    "judge changes, in CI as well": {
+        "check": (_check, "judge an edit: does it train the same, and is it not slower?"),
+        "compare": (_compare, "compare the step times of two studies, or of two recorded traces"),
+    },
+    "for agents and shells": {
+        "mcp": (_mcp, "serve measure, tune, check and others to an MCP client"),
+        "completion": (_completion, "print what makes a shell complete commands, options and names"),
+    },
+    "studies made here": {
+        "show": (_show, "show the report of a study again"),
+        "list": (_list, "list the studies that were made here"),
+        "clean": (_clean, "delete studies that were made here"),
+    },
+    "hardware": {
+        "machine": (_machine, "what this machine can do at best, and what is wrong with it"),
+        "predict": (predict.add_parser, "predict the training on other GPUs, and on several"),
+        "lab": (_lab, "the founding experiments on this machine; without a name: which there are"),
+    },
+}
