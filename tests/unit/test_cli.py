@@ -8,7 +8,8 @@ import pytest
 
 import hotlap
 from hotlap import cli
-from hotlap.cli import check, compare, target, tune, words
+from hotlap.cli import target, tune, words
+from hotlap.cli.options import FAILS, INCONCLUSIVE, REGRESSION, SLOWER
 from hotlap.cli.words import split_command
 from hotlap.errors import HotlapError, NoSteps, RecordError, ScriptFailed, UserError
 
@@ -56,7 +57,7 @@ def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
     assert (HotlapError.exit_code, UserError.exit_code, RecordError.exit_code) == (1, 2, 2)
     assert (ScriptFailed.exit_code, NoSteps.exit_code) == (3, 4)
     promised = {int(code) for code in re.findall(r"^  (\d+) ", cli.build_parser().format_help(), re.MULTILINE)}
-    assert promised == {0, 1, 2, 3, 4, compare.REGRESSION, check.FAILS, check.INCONCLUSIVE, check.SLOWER, 130, 141}
+    assert promised == {0, 1, 2, 3, 4, REGRESSION, FAILS, INCONCLUSIVE, SLOWER, 130, 141}
 
 
 def test_a_script_in_the_place_of_a_command_gets_a_hint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hotlap import cli
-from hotlap.cli.compare import REGRESSION, share
+from hotlap.cli.compare import share
+from hotlap.cli.options import REGRESSION
 from hotlap.errors import UserError
 from hotlap.record import Change, Comparison, Study, decode, save
 from tests.sample_measured import study_measured
