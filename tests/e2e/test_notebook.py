@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import hotlap
-from hotlap.cli import notebook
+from hotlap.cli import notebook, shelf
 
 pytestmark = pytest.mark.e2e
 
@@ -45,3 +45,5 @@ def test_a_script_is_measured_by_a_function_call(tmp_path: Path, monkeypatch: py
     study = hotlap.measure(["train.py"], steps=40, quick=True)
     assert study.baseline[0].median_step_s() > 0
     assert study.command == ("train.py",)
+    (made,) = shelf.studies(tmp_path)
+    assert not shelf.is_at_work(made.parent), "though this process goes on, as a notebook does"

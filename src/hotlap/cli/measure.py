@@ -1,6 +1,7 @@
 """`hotlap measure`: where does the time of a training step go, and what could be gained at best?"""
 
 import argparse
+from contextlib import closing
 from dataclasses import replace
 
 from hotlap import machine
@@ -47,18 +48,19 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
         whole_epoch=True,
     )
     code = 0
-    with bench.interrupt, bench.showing(budget_s=None):
-        try:
-            with bench.launching(timeout_s=options.timeout_s) as launcher:
-                log = StudyLog(bench.study, options, machine.look(), launcher, bench)
-                bench.study = measured(log, plan, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
-        except KeyboardInterrupt:
-            bench.study = replace(bench.study, state=State.INTERRUPTED)
-            code = 130
-        except (ScriptFailed, NoSteps):
-            bench.finish()  # with what was measured until then
-            raise
-    bench.finish()
+    with closing(bench.shelf):
+        with bench.interrupt, bench.showing(budget_s=None):
+            try:
+                with bench.launching(timeout_s=options.timeout_s) as launcher:
+                    log = StudyLog(bench.study, options, machine.look(), launcher, bench)
+                    bench.study = measured(log, plan, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
+            except KeyboardInterrupt:
+                bench.study = replace(bench.study, state=State.INTERRUPTED)
+                code = 130
+            except (ScriptFailed, NoSteps):
+                bench.finish()  # with what was measured until then
+                raise
+        bench.finish()
     return bench, code
 
 

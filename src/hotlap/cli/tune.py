@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 from hotlap import levers, machine
@@ -27,7 +28,12 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
     options = _options(args)
     backend, nodes = _placed(args)
     bench = _bench(args, options)
-    resumed = None if args.fresh else bench.shelf.resume(bench.study.key)
+    with closing(bench.shelf):
+        return bench, _conclude(bench, options, backend, nodes=nodes, fresh=args.fresh)
+
+
+def _conclude(bench: Workbench, options: Options, backend: Backend | None, *, nodes: int, fresh: bool) -> int:
+    resumed = None if fresh else bench.shelf.resume(bench.study.key)
     if resumed is not None:
         bench.study = replace(resumed, hotlap=bench.study.hotlap, state=State.RUNNING, budget_s=options.budget_s)
     code = 0
@@ -46,7 +52,7 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
     bench.finish()
     if code:
         bench.tell("Interrupted. The same command goes on from here.")
-    return bench, code
+    return code
 
 
 def _bench(args: argparse.Namespace, options: Options) -> Workbench:
