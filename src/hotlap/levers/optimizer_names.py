@@ -2,14 +2,14 @@
 
 import ast
 
-from hotlap.source import Script
+from hotlap.source import Script, takes_inputs
 from hotlap.source.names import bound
 
 
 def backward_at(script: Script, line: int) -> ast.Call | None:
-    """The one `loss.backward()` of a line, without arguments."""
+    """The one `loss.backward()` of a line, if it can be given `inputs`."""
     calls = [call for call in script.methods("backward") if call.lineno == call.end_lineno == line]
-    return calls[0] if len(calls) == 1 and not calls[0].args and not calls[0].keywords else None
+    return calls[0] if len(calls) == 1 and takes_inputs(calls[0]) else None
 
 
 def name_at(script: Script, step: ast.Call) -> str | None:

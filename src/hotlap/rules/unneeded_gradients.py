@@ -29,7 +29,7 @@ import ast
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, readable, replaced
 from hotlap.rules.step import Change, file_name, finding, on_cpu, phase_s, share_of, spent
-from hotlap.source import Script, parameters_of, reads_gradients
+from hotlap.source import Script, parameters_of, reads_gradients, takes_inputs
 
 # Ours: of a pass that takes less, a part is not worth a change.
 MIN_SHARE = 0.05
@@ -63,7 +63,7 @@ def _pass_s(run: Run, site: CallSite) -> float:
 def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
     """Of some of its gradients; nobody knows what part of its time they are, so it is advice."""
     call = script.at(site)
-    if call is None or call.args or call.keywords:
+    if call is None or not takes_inputs(call):
         return None
     whose = "of parameters that another optimizer has, and clears unread"
     if not site.detail.get("owned"):
@@ -71,7 +71,8 @@ def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
     unneeded, elements = (int(site.detail.get(name) or 0) for name in ("unneeded", "elements"))
     evidence = f"{_place(script, site)} computes {elements:,} gradients, {unneeded:,} of them {whose}"
     trained = parameters_of(_optimizers(run, script, site) or ("optimizer",))
-    change = replaced(script, call, f"{script.code(call.func)}(inputs={trained})")
+    given = [f"{word.arg}={script.code(word.value)}" for word in call.keywords]
+    change = replaced(script, call, f"{script.code(call.func)}({', '.join([*given, f'inputs={trained}'])})")
     return advice(run, _pass_s(run, site), evidence, levers=("needed-gradients",), change=change)
 
 

@@ -26,6 +26,11 @@ def reads_gradients(script: Script) -> Iterator[str]:
                 yield f"The script waits for gradients on their way ({name} in line {node.lineno})."
 
 
+def takes_inputs(backward: ast.Call) -> bool:
+    """`loss.backward()`, or one that says `retain_graph` alone: it can be given `inputs` as well."""
+    return not backward.args and all(word.arg == "retain_graph" for word in backward.keywords)
+
+
 def parameters_of(names: Sequence[str]) -> str:
     """The parameters of some optimizers, as an expression."""
     groups = f"for group in {names[0]}.param_groups"

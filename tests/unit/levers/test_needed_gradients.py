@@ -132,7 +132,22 @@ CLEARED_BY_MODULE = FROZEN_BY_OMISSION.replace(
     "optimizer.zero_grad()", "nn.Sequential(generator, critic, head).zero_grad()"
 )
 
+FORGOTTEN_DETACH = """
+for _ in range(8):
+    real, fake = torch.randn(6, 4), generator(torch.randn(6, 3))
+    optimizer_d.zero_grad()
+    d_loss = critic(fake).mean() - critic(real).mean()
+    d_loss.backward(retain_graph=True)  # wasteful
+    optimizer_d.step()
+    optimizer_g.zero_grad()
+    critic.requires_grad_(False)
+    (-critic(fake).mean()).backward()
+    critic.requires_grad_(True)
+    optimizer_g.step()
+"""
+
 WASTEFUL = {
+    "a detach that was forgotten": FORGOTTEN_DETACH,
     "cleared by the module": CLEARED_BY_MODULE,
     "critic first": CRITIC_FIRST,
     "generator first": GENERATOR_FIRST,
@@ -290,7 +305,7 @@ UNCLEAR = {
     "their norm": (inserted("nn.utils.get_total_norm([torch.ones(1)])"), "read by get_total_norm, in line"),
     "read by hand": (inserted("print(critic.weight.grad.norm())"), "touches gradients itself"),
     "kept by hand": (inserted("fake.retain_grad()"), "retain_grad in line"),
-    "arguments": (CRITIC_FIRST.replace("g_loss.backward()", "g_loss.backward(retain_graph=True)"), "arguments of"),
+    "arguments": (CRITIC_FIRST.replace("g_loss.backward()", "g_loss.backward(torch.ones(()))"), "arguments of"),
     "a hook": (
         "def look(p): pass\ncritic.weight.register_post_accumulate_grad_hook(look)\n" + CRITIC_FIRST,
         "a hook waits for them",

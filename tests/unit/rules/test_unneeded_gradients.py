@@ -74,7 +74,9 @@ for _ in range(8):
     head(torch.randn(16, 64)).mean().backward()
     optimizer_d.step()
 """
+KEPT = GAN.replace("backward()  # wasteful", "backward(retain_graph=True)  # wasteful")
 IN_PART = {
+    "a graph that is kept": (KEPT, "520 of them", "another optimizer has", "optimizer_g"),
     "a body that no optimizer has": (FROZEN, "4,680 gradients, 4,160 of them", "no optimizer has", "optimizer"),
     "a teacher that requires gradients": (TEACHER, "1,040 gradients, 520 of them", "no optimizer has", "optimizer"),
     "through another optimizer's network": (GAN, "520 of them", "another optimizer has", "optimizer_g"),
@@ -89,7 +91,8 @@ def test_gradients_that_no_optimizer_wants_are_found_with_their_line_and_a_bound
     assert finding.where == f"train.py:{line_of(body, '# wasteful')}"
     assert f"{number} of parameters that {whose}" in finding.evidence
     assert "at most 6.00 ms (20%) of a step" in finding.evidence
-    assert f".backward(inputs=[p for group in {optimizer}.param_groups for p in" in finding.after
+    kept = "retain_graph=True, " if "retain_graph" in body else ""
+    assert f".backward({kept}inputs=[p for group in {optimizer}.param_groups for p in" in finding.after
     assert finding.try_levers == ("needed-gradients",)
 
 

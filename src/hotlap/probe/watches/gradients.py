@@ -137,7 +137,7 @@ class Gradients(Watch):
             if self.session.in_backward or get_ident() != self.session.thread.id:
                 return backward(root, *args, **kwargs)
             place = self._place("backward")
-            self._do(lambda: self._begins(root, place, given=bool(args or kwargs)))
+            self._do(lambda: self._begins(root, place, given=bool(args or kwargs.keys() - {"retain_graph"})))
             begin = time.perf_counter()
             result = backward(root, *args, **kwargs)
             seconds = time.perf_counter() - begin
@@ -189,7 +189,7 @@ class Gradients(Watch):
             self._steps[place] = None  # of several, by turns
 
     def _begins(self, root: torch.Tensor, place: _Place | None, *, given: bool) -> None:
-        """A backward pass is about to begin from `root`; `given`: with arguments."""
+        """A backward pass is about to begin from `root`; `given`: with more than `retain_graph`."""
         if self.session.steps >= _WATCHED_STEPS:
             self._stop()
             return
