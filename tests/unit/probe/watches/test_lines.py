@@ -1,5 +1,6 @@
 """The sampling look: where time goes, whatever holds the interpreter meanwhile."""
 
+import os
 import random
 import sys
 import threading
@@ -54,6 +55,17 @@ def test_python_sleep_and_calls_that_hold_the_interpreter_are_all_found() -> Non
         # Ten milliseconds of each step; in another phase there is what a busy machine lets wait at its edge.
         there = sum(one.step_s for one in lines if one.phase is phase)
         assert there > sum(one.step_s for one in lines if one.phase is not phase), text
+
+
+def test_a_line_that_hands_over_the_interpreter_is_not_given_what_those_before_it_take() -> None:
+    def step() -> None:
+        for _ in range(50):
+            sum(i * i for i in range(1500))  # computes
+            os.stat("/")  # hands over
+
+    found = play(Lines(), step, num_steps=400)["hot_lines"]
+    lines = [one for one in found if one.text.endswith(("# computes", "# hands over"))]
+    assert lines[0].text.endswith("# computes")
 
 
 def test_work_of_hotlap_within_a_line_is_not_time_of_that_line() -> None:
