@@ -37,6 +37,7 @@ def test_a_slow_data_set_is_found_and_all_reports_are_written(tmp_path: Path) ->
     assert study.purpose is Purpose.MEASURE
     assert study.state is State.COMPLETE
     assert study.findings[0].code == "input-bound"
+    assert "Waves.__getitem__: time.sleep" in study.findings[0].evidence
     assert "input" in {ceiling.name for ceiling in study.ceilings}
     run = study.baseline[0]
     assert len(run.step_s) == 40

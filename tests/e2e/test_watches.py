@@ -39,6 +39,7 @@ def test_operators_and_lines_of_a_plain_loop(forks: Forks) -> None:
     assert window.num_kernels is None
     assert {line.phase for line in found.hot_lines} >= {Phase.INPUT, Phase.FORWARD, Phase.BACKWARD}
     assert all(line.path == str(SCRIPTS / "forked.py") for line in found.hot_lines)
+    assert not any(line.inside for line in found.hot_lines if line.phase is Phase.INPUT), "the data set is torch's"
     costs_s = [line.step_s for line in found.hot_lines]
     assert costs_s == sorted(costs_s, reverse=True)
     assert any(line.text == "loss.backward()" for line in found.hot_lines)

@@ -89,7 +89,9 @@ class Clock:
         """Takes (what, begin, end) of an interval that is over, (LAP, end, end), or (what, value, None)."""
         self.where = OTHER
         """What this moment is spent on: a phase, or DRAW, LOOK, TRAIN, STEP."""
-        self.callers: dict[Phase, set[CodeType]] = {Phase.FORWARD: set(), Phase.BACKWARD: set()}
+        self.callers: dict[Phase, set[CodeType]] = {
+            phase: set() for phase in (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD)
+        }
         """Of the hooks: what calls whatever makes such a phase."""
         self.last_spent: list[float] | None = None
         """Seconds by phase of the step that was read last."""

@@ -179,6 +179,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
         script.loader_started(self, iterator)
         return iterator
 
+    clock.callers[Phase.INPUT] |= {__next__.__code__, start.__code__}
     patch.set(kind, "__next__", __next__)
     patch.set(DataLoader, "__iter__", __iter__)
 

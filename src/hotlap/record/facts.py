@@ -143,7 +143,7 @@ class HotLine:
     step_s: float
     """Seconds of a step spent in it, what it calls included."""
     inside: bool = True
-    """False: the line only called the forward or backward pass, and none of the user's code ran within."""
+    """False: the line only drew the batch or called the pass, and none of the user's code ran within."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
-from hotlap.rules.step import device_s, finding, share_of
+from hotlap.rules.step import at_line, device_s, finding, hottest, share_of
 from hotlap.units import duration, percent
 
 # XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
@@ -57,7 +57,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         wait_s,
         f"Each step waits {duration(wait_s)} ({percent(share)} of it) for its batch{how or _by_trace(run)}"
-        f"{_largest(run, wait_s)}.",
+        f"{_largest(run, wait_s)}{at_line(hottest(run, Phase.INPUT), wait_s)}.",
         levers=_levers(loader, _part(run)),
     )
 
@@ -92,13 +92,15 @@ def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ..
         return ("workers", "cached-dataset")
     if loader.iterable:
         return () if loader.num_workers else ("workers",)  # each worker more would give all of it
+    if part is InputPart.INDICES:  # the training process draws them, whoever makes the items
+        return () if loader.num_workers else ("batched-fetch",)
     levers = []
     if loader.deterministic is not False:
         levers.append("cached-dataset")
     if not loader.deterministic and part is not InputPart.COLLATE:  # they may draw, or that is not known
         levers.append("cached-prefix")
     levers.append("workers")
-    if loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE, InputPart.INDICES):
+    if loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE):
         levers.append("batched-fetch")
     if part is InputPart.TRANSFORMS:
         levers.append("late-transform")

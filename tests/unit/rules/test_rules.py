@@ -78,6 +78,22 @@ def test_input_bound_names_the_largest_part() -> None:
     assert "late-transform" in finding.try_levers
 
 
+def test_input_bound_names_the_line_of_the_scripts_that_makes_the_batch() -> None:
+    loop = in_line(Phase.INPUT, inside=False, step_s=0.040)
+    assert "in line" not in evidence_of(replace(waiting(loader()), hot_lines=(loop,)))
+    own = replace(loop, line=7, function="collate", text="parse(row)", inside=True, step_s=0.030)
+    told = evidence_of(replace(waiting(loader()), hot_lines=(loop, own)))
+    assert told.endswith("; 30.0 ms of that in line 7 of digits.py, collate: parse(row).")
+
+
+def test_input_bound_knows_that_no_worker_and_no_cache_draws_indices() -> None:
+    run = replace(waiting(loader()), input_s={InputPart.INDICES: 0.030})
+    finding = input_bound.check(run)
+    assert finding is not None and finding.try_levers == ("batched-fetch",)
+    finding = input_bound.check(replace(run, loaders=(replace(loader(), num_workers=2),)))
+    assert finding is not None and finding.try_levers == ()
+
+
 def test_input_bound_does_not_name_a_part_that_is_hardly_any() -> None:
     run = replace(waiting(loader()), input_s={InputPart.START: 0.00008})
     finding = input_bound.check(run)

@@ -123,16 +123,16 @@ class Lines(Watch):
             del frame
 
 
-def place(frame: FrameType, phase: Phase, callers: Container[CodeType] = ()) -> _Place | None:
+def place(frame: FrameType, phase: Phase, callers: Container[CodeType] | None = None) -> _Place | None:
     """The innermost line of the user's, 0 where there is none, or the frame is gone already; None in hotlap's own work.
-    `callers`: of ours, what calls whatever makes this phase."""
+    `callers`: of ours, what calls whatever makes this phase; None: nothing does."""
     found = users_frame(frame)
     if _is_own_work(frame, found):
         return None
     if found is None or found.f_lineno is None:
         return _Place("", 0, "", phase)
     code = found.f_code
-    inside = phase not in (Phase.FORWARD, Phase.BACKWARD) or _was_called_by(callers, found)
+    inside = callers is None or _was_called_by(callers, found)
     return _Place(code.co_filename, found.f_lineno, code.co_qualname, phase, inside)
 
 
