@@ -1,5 +1,6 @@
 """A study's findings -> what each costs, what it may bring and risk, and the next command. Plain text, not cleaned."""
 
+from difflib import unified_diff
 from statistics import mean
 
 from hotlap.record import Finding, Phase, Run, Study
@@ -125,10 +126,10 @@ def change_lines(study: Study, finding: Finding) -> tuple[str, ...]:
     if not finding.after:
         return started
     before, after = clean(finding.before).splitlines(), clean(finding.after).splitlines()
-    kept = [line for line in after if line in before]
+    # Whole; the first three lines are names and numbers of lines.
+    lines = list(unified_diff(before, after, n=len(before), lineterm=""))[3:]
     return (
         *started,
         *([f"@ {clean(finding.where)}"] if finding.where else []),
-        *(f"- {line}" for line in before if line not in kept),
-        *(f"{' ' if line in kept else '+'} {line}" for line in after),
+        *(f"{line[0]} {line[1:]}" for line in lines),
     )

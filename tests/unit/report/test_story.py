@@ -20,6 +20,7 @@ from hotlap.record import (
     Verdict,
 )
 from hotlap.report import html, markdown, outcome, story, terminal
+from hotlap.report.findings import change_lines
 from hotlap.report.outcome import Outcome
 from hotlap.units import duration
 from tests import samples
@@ -212,6 +213,13 @@ def test_what_a_person_is_to_change_is_shown_in_every_report() -> None:
     assert story.command_under(dataclasses.replace(study, command=("--", "torchrun", "a.py")), {"A": "1"}) == (
         "A=1 torchrun a.py"
     )
+
+
+def test_a_change_of_one_line_of_a_statement_stands_in_its_place() -> None:
+    finding = Finding(
+        code="double-precision", cost_s=0.01, share=0.2, evidence="", before="a(\n  b,\n  c)", after="a(\n  b,\n  d)"
+    )
+    assert change_lines(samples.study_full(), finding) == ("  a(", "    b,", "-   c)", "+   d)")
 
 
 @pytest.mark.parametrize("patch", [samples.PATCH, None])
