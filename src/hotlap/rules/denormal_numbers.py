@@ -20,7 +20,7 @@ After:
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, behind_imports
-from hotlap.rules.step import on_cpu
+from hotlap.rules.step import arithmetic_s, on_cpu
 from hotlap.units import percent
 
 # Ours: at 150 cycles each, fewer cost less than a tenth of a cycle per element.
@@ -35,6 +35,5 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if share < MIN_SHARE or not on_cpu(run) or not run.step_s:
         return None
     evidence = f"Of the numbers in parameters and optimizer state {percent(share)} are denormal"
-    at_most_s = sum(run.mean_phase_s(phase) or 0.0 for phase in _PHASES)
     change = behind_imports(run, "torch.set_flush_denormal(True)  # before any thread is started")
-    return advice(run, at_most_s, evidence, change=change)
+    return advice(run, arithmetic_s(run, *_PHASES), evidence, change=change)

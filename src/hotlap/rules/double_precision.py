@@ -21,7 +21,7 @@ import ast
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.advice import readable, replaced
-from hotlap.rules.step import Change, finding, parts, phase_s, share_of, spent
+from hotlap.rules.step import Change, arithmetic_s, finding, share_of, spent
 
 # Ours: what float32 saves is a half at most, so at a fifth of the step in such arithmetic a tenth is to be had.
 MIN_SHARE = 0.10
@@ -31,16 +31,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Every optimizer has float64 parameters alone."""
     if not run.optimizers or any(optimizer.dtypes != ("float64",) for optimizer in run.optimizers):
         return None
-    cost_s = 0.5 * sum(
-        known.arithmetic_s if (known := parts(run, phase)) is not None else phase_s(run, phase) or 0.0
-        for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-    )
+    cost_s = 0.5 * arithmetic_s(run, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
     if share_of(run, cost_s) < MIN_SHARE:
         return None
     return finding(
         run,
         cost_s,
-        f"All parameters are float64: with half as many bytes a step could be up to {spent(run, cost_s)} shorter.",
+        f"All parameters are float64: a step could be up to {spent(run, cost_s)} shorter if they, and all that the "
+        "model is given, were float32.",
         change=_change(run),
     )
 

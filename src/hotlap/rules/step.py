@@ -214,6 +214,14 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     return Parts(arithmetic_s=arithmetic_s, calls_s=calls_s, python_s=spent_s - known_s)
 
 
+def arithmetic_s(run: Run, *phases: Phase) -> float:
+    """Seconds of a step that operators compute in these phases; all of a phase where no operator was looked at."""
+    return sum(
+        known.arithmetic_s if (known := parts(run, phase)) is not None else phase_s(run, phase) or 0.0
+        for phase in phases
+    )
+
+
 def longer_than_seen(run: Run, phase: Phase) -> float:
     """How many times as long the phase took in the recorded steps as in those next to which its operators were seen.
 

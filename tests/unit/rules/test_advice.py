@@ -9,7 +9,7 @@ import pytest
 
 from hotlap import rules
 from hotlap.record import Finding, Phase, Run, ShapeFacts, SightingKind, SwitchFacts
-from tests.rule_runs import HEALTHY_SHARES, device_window, firing, healthy, run_of_shares, sighting
+from tests.rule_runs import HEALTHY_SHARES, calls, device_window, firing, healthy, run_of_shares, sighting
 from tests.sample_runs import loader, machine
 
 
@@ -172,6 +172,8 @@ def test_denormal_numbers_are_told_where_they_are_slow() -> None:
     assert "set_flush_denormal(True)" in found("denormal-numbers", run).after
     assert "20% are denormal" in found("denormal-numbers", run).evidence
     assert rules.ALL["denormal-numbers"](replace(run, device="NVIDIA H200"), None) is None
+    half = replace(run, calls=calls(step_s=run.step_s[0], arithmetic=0.4))
+    assert found("denormal-numbers", half).share < found("denormal-numbers", run).share, "Python has no such numbers"
     few = replace(run.optimizers[0], denormals=1e-4)
     assert rules.ALL["denormal-numbers"](replace(run, optimizers=(few,)), None) is None
 

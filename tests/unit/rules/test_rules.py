@@ -670,5 +670,6 @@ def test_double_precision_costs_half_of_the_arithmetic_where_nothing_else_is_flo
     finding = double_precision.check(run)
     assert finding is not None
     assert 0.3 < finding.share < 0.5
+    assert "all that the model is given" in finding.evidence, "a cast of the model alone fails at its first product"
     both = (*run.optimizers, replace(run.optimizers[0], dtypes=("float32",)))
     assert double_precision.check(replace(run, optimizers=both)) is None
