@@ -16,10 +16,12 @@ _FORWARD_ONLY = re.compile(
     r"|native_(?:layer|group)_norm|_scaled_dot_product_\w+(?<!_backward)|_(?:flash|efficient)_attention_forward|gelu"
     r"|silu_?|relu_?|embedding|native_dropout|_softmax|max_pool2d_with_indices)$"
 )
+# A sparse product's gradient is such a product as well, and each calls a forward operator (`_sparse_addmm`: `addmm`).
+_GRADIENT = re.compile(r"aten::(?:.*backward|_sparse_\w*mm$)")
 _NAMED: Mapping[str, Callable[[str], bool]] = {
     "node": lambda name: name.startswith("autograd::engine::evaluate_function"),
     "forward": lambda name: _FORWARD_ONLY.match(name) is not None,
-    "gradient": lambda name: name.startswith("aten::") and "backward" in name,
+    "gradient": lambda name: _GRADIENT.match(name) is not None,
 }
 
 

@@ -128,16 +128,17 @@ def test_a_gather_within_the_forward_pass_is_communication(tmp_path: Path) -> No
     assert device_us(again, Phase.FORWARD) == pytest.approx(300), "the script called it: known already"
 
 
-def checkpointed(folder: Path, *, use_reentrant: bool | None) -> OperatorWindow:
+def checkpointed(folder: Path, *, use_reentrant: bool | None, sparse: bool = False) -> OperatorWindow:
     """Of real steps on the CPU; None: nothing is computed a second time."""
     torch.manual_seed(0)
     block, head = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()), torch.nn.Linear(256, 1)
     path = folder / "operators-0.json"
+    graph = torch.sparse_coo_tensor(torch.eye(2).long(), torch.ones(2), (256, 256), check_invariants=True)
 
     def step() -> None:
         x = torch.randn(256, 256, requires_grad=True)
         y = block(x) if use_reentrant is None else checkpoint(block, x, use_reentrant=use_reentrant)
-        torch.autograd.backward(head(y).mean())
+        torch.autograd.backward(head(torch.sparse.mm(graph, y) if sparse else y).mean())
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
         for number in range(STEPS):
@@ -157,5 +158,6 @@ def test_what_a_backward_pass_on_the_cpu_computes_again_is_told(tmp_path: Path, 
     assert 0 < window.recomputed_s < window.wall_s
 
 
-def test_where_a_backward_pass_on_the_cpu_computes_nothing_again_that_is_told(tmp_path: Path) -> None:
-    assert checkpointed(tmp_path, use_reentrant=None).recomputed_s == 0.0
+@pytest.mark.parametrize("sparse", [False, True])
+def test_where_a_backward_pass_on_the_cpu_computes_nothing_again_that_is_told(tmp_path: Path, *, sparse: bool) -> None:
+    assert checkpointed(tmp_path, use_reentrant=None, sparse=sparse).recomputed_s == 0.0
