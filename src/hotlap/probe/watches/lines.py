@@ -10,6 +10,7 @@ line gives the GIL away by itself: of items of 40 us it gave one line 98% that t
 import ctypes
 import linecache
 import random
+import re
 import sys
 import threading
 import time
@@ -40,6 +41,10 @@ _MAX_LINES = 20
 
 # Frames of it between the user's line and what runs: hotlap's own work, which is in no step's time.
 _SESSION = str(Path(__file__).parents[1] / "session.py")
+
+
+# Functions within a line, by how their names end: to a reader it is one line of the function around them.
+_WITHIN = re.compile(r"(?:(?:^|\.)(?:<locals>\.)?<(?:listcomp|setcomp|dictcomp|genexpr|lambda)>)+$")
 
 
 class _Place(NamedTuple):
@@ -133,7 +138,7 @@ def place(frame: FrameType, phase: Phase, callers: Container[CodeType] | None = 
         return _Place("", 0, "", phase)
     code = found.f_code
     inside = callers is None or _was_called_by(callers, found)
-    return _Place(code.co_filename, found.f_lineno, code.co_qualname, phase, inside)
+    return _Place(code.co_filename, found.f_lineno, _WITHIN.sub("", code.co_qualname) or "<module>", phase, inside)
 
 
 def _is_own_work(frame: FrameType, users: FrameType | None) -> bool:

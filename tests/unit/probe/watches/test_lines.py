@@ -68,6 +68,17 @@ def test_a_line_that_hands_over_the_interpreter_is_not_given_what_those_before_i
     assert lines[0].text.endswith("# computes")
 
 
+def test_a_comprehension_is_a_part_of_its_line() -> None:
+    seen: dict[str, Any] = {"sys": sys}
+    source = "def f():\n    return [(lambda: next(sys._getframe() for _ in [0]))() for _ in [0]]\nframe = f()[0]\n"
+    exec(compile(source, __file__, "exec"), seen)
+    found = place(seen["frame"], Phase.OTHER)
+    assert found is not None and (found.line, found.function) == (2, "f")
+    exec(compile("frame = [sys._getframe() for _ in [0]][0]", __file__, "exec"), seen)
+    found = place(seen["frame"], Phase.OTHER)
+    assert found is not None and found.function == "<module>"
+
+
 def test_work_of_hotlap_within_a_line_is_not_time_of_that_line() -> None:
     seen: dict[str, Any] = {"sys": sys}
     for file in (session.__file__, torch.__file__):
