@@ -94,6 +94,12 @@ def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ..
         return () if loader.num_workers else ("workers",)  # each worker more would give all of it
     if part is InputPart.INDICES:  # the training process draws them, whoever makes the items
         return () if loader.num_workers else ("batched-fetch",)
+    if part is InputPart.COLLATE and not loader.default_collate:  # of the script's own: only elsewhere is it free
+        return ("workers",)
+    return _levers_of_items(loader, part)
+
+
+def _levers_of_items(loader: LoaderFacts, part: InputPart | None) -> tuple[str, ...]:
     levers = []
     if loader.deterministic is not False:
         levers.append("cached-dataset")

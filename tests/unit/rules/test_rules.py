@@ -94,6 +94,12 @@ def test_input_bound_knows_that_no_worker_and_no_cache_draws_indices() -> None:
     assert finding is not None and finding.try_levers == ()
 
 
+def test_input_bound_knows_that_items_which_are_kept_are_collated_again() -> None:
+    run = replace(waiting(replace(loader(), default_collate=False)), input_s={InputPart.COLLATE: 0.030})
+    finding = input_bound.check(run)
+    assert finding is not None and finding.try_levers == ("workers",)
+
+
 def test_input_bound_does_not_name_a_part_that_is_hardly_any() -> None:
     run = replace(waiting(loader()), input_s={InputPart.START: 0.00008})
     finding = input_bound.check(run)
