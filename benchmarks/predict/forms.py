@@ -4,8 +4,9 @@ PYTHONPATH=src python benchmarks/predict/forms.py
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from math import log
 from pathlib import Path
 from unittest.mock import patch
 
@@ -30,7 +31,13 @@ FORMS: Mapping[str, Mapping[str, float]] = {
     "0.8": {"MOVED": 0.8},
     "3 us of gap": {"GAP_S": 3e-6},
     "8 us": {"GAP_S": 8e-6},
-    "20 GB/s in flight for each multiprocessor": {"IN_FLIGHT_BYTES_S": 20e9},
+    "25 GB/s in flight for each multiprocessor": {"IN_FLIGHT_BYTES_S": 25e9},
+    "33 GB/s": {"IN_FLIGHT_BYTES_S": 33e9},
+    "50 GB/s": {"IN_FLIGHT_BYTES_S": 50e9},
+    "as many bytes in flight in half precision": {"MIXED_IN_FLIGHT": 1.0},
+    "half as many": {"MIXED_IN_FLIGHT": 0.5},
+    "convolutions as products in half precision": {"MIXED_CONVOLUTIONS": 1.0},
+    "0.6 of products": {"MIXED_CONVOLUTIONS": 0.6},
     "all of the bandwidth is reached": {"IN_FLIGHT_BYTES_S": 1e18},
     "parameters travel for each item": {"PARAMETER_PASSES": 0.0},
 }
@@ -45,12 +52,18 @@ def errors(settings: Mapping[str, float]) -> dict[str, tuple[float, float]]:
     with ExitStack() as stack:
         for name, value in settings.items():
             stack.enter_context(patch.object(workload if hasattr(workload, name) else timing, name, value))
-        found = calibrate.pairs()
-    table = {}
-    for group in SHOWN:
-        sizes = [abs(one.error) for one in found if GROUPS[group](one)]
-        table[group] = (round(float(np.median(sizes)), 3), round(float(np.percentile(sizes, 90)), 3))
+        found, halved = calibrate.pairs(), [*calibrate.halved()]
+    table = {group: _sizes(one.error for one in found if GROUPS[group](one)) for group in SHOWN}
+    for source in ("torchvision", "lambda"):
+        table[f"to half precision, {source}"] = _sizes(
+            log(step_s.mid / there.step_s) for _, there, step_s in halved if there.suite.startswith(source)
+        )
     return table
+
+
+def _sizes(errors: Iterable[float]) -> tuple[float, float]:
+    sizes = [abs(one) for one in errors]
+    return round(float(np.median(sizes)), 3), round(float(np.percentile(sizes, 90)), 3)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,24 @@ def other_precision() -> dict[str, dict[str, float]]:
     }  # fmt: skip
 
 
+def floors() -> dict[str, dict[str, float]]:
+    """What two machines with one card differ by: no model of devices gets below that between sources."""
+    known = {(one.suite, one.device, one.model, one.precision): one.step_s for one in calibrate.points()}
+    steps, gains = [], []
+    for (suite, device, model, precision), first_s in known.items():
+        second_s = known.get(("torchvision, second machine", device, model, precision))
+        if suite != "torchvision, first machine" or second_s is None:
+            continue
+        steps.append(log(first_s / second_s))
+        if precision == "fp32":
+            halves = [known[f"torchvision, {which} machine", device, model, "fp16"] for which in ("first", "second")]
+            gains.append(steps[-1] - log(halves[0] / halves[1]))
+    return {
+        "a step's time": {"num": len(steps)} | _sizes("", steps),
+        "the gain from half precision": {"num": len(gains)} | _sizes("", gains),
+    }
+
+
 def widened(found: Sequence[Pair], part: Callable[[Point], str]) -> list[tuple[float, float]]:
     """Half intervals of each pair, below and above: as wide as pairs need that have no part in what it asks about."""
     spreads = {
@@ -157,7 +175,7 @@ def main() -> None:
     groups = judged()
     two = {
         "two cards, no peer access": two_cards(), "half precision": other_precision(), "no measured step": unmeasured(),
-        "TF32 not told": not_told(),
+        "TF32 not told": not_told(), "two machines, one card": floors(),
     }  # fmt: skip
     RESULTS.write_text(json.dumps({"groups": groups} | two, indent=1) + "\n")
     for group, row in (groups | two).items():

@@ -38,7 +38,11 @@ def judged(found: dict[str, Any]) -> str:
         f"To half precision on one device: {halves}.",
     ]
     alone, untold = found["no measured step"], found["TF32 not told"]
+    floors = (f"{name} {_errors(one)} ({one['num']})" for name, one in found["two machines, one card"].items())
     lines += [
+        "",
+        f"Two machines with one card (RTX 2080 Ti) differ in {' and '.join(floors)}: between sources "
+        "no model of devices gets below that.",
         "",
         f'Where "fp32" is said and not whether that is TF32, between boards with it and without: {_errors(untold)}, '
         f"{untold['coverage']:.0%} inside the interval.",

@@ -19,10 +19,9 @@ from hotlap.units import percent, size
 UNMODELLED = 1.4
 UNMEASURED_SIGMA = 0.45
 # Standard deviation of the logarithm that a pair of devices adds: of one architecture, and at least; both on lanes; and
-# for any other, in FP32 or TF32 and in half precision, times the root of the logarithm of how much faster one is, as of
-# many small differences that add up. And what half precision adds where the measured step had TF32, or ran on lanes
-# (benchmarks/predict/calibrate.py).
-SPREAD = {"same": 0.05, "lanes": 0.17, "full": 0.12, "half": 0.24, "halved": 0.13, "halved lanes": 0.3}
+# for any other, in FP32 or TF32 and in half precision, times how far `apart` they are. And what half precision adds
+# where the measured step had TF32, or ran on lanes (benchmarks/predict/calibrate.py).
+SPREAD = {"same": 0.05, "lanes": 0.16, "full": 0.08, "half": 0.16, "halved": 0.12, "halved lanes": 0.24}
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
@@ -233,10 +232,17 @@ def _spread(question: _Question, faster: float) -> float:
     if here.family != there.family and here_on_lanes and there_on_lanes:
         pair = SPREAD["lanes"]
     elif here.family != there.family:
-        pair = max(pair, SPREAD["half" if question.precision.mixed else "full"] * math.sqrt(abs(math.log(faster))))
+        pair = max(pair, SPREAD["half" if question.precision.mixed else "full"] * apart(here, there, faster))
     if measured_in.mixed == question.precision.mixed:
         return pair
     return math.hypot(pair, SPREAD["halved lanes" if here_on_lanes else "halved"])
+
+
+def apart(here: Device, there: Device, faster: float) -> float:
+    """How far two devices are apart: the root of how much faster one is, and of how much more bandwidth its
+    multiprocessors have, as of many small differences that add up."""
+    share = here.bandwidth / here.units / (there.bandwidth / there.units)
+    return math.sqrt(abs(math.log(faster)) + abs(math.log(share)))
 
 
 def _with_input(step_s: float, workload: Workload, device: Device) -> float:

@@ -30,11 +30,16 @@ BALANCE_POWER = 0.5
 JOULES_A_FLOP = 400 / 312e12
 JOULES_POWER = 0.22
 # Bytes a second that one multiprocessor asks of memory beyond its own caches, at the usual clock: what it has in
-# flight over the latency of memory. Between 27e9 and 40e9 pairs are predicted equally well.
-IN_FLIGHT_BYTES_S = 33e9
+# flight over the latency of memory. Between 33e9 and 45e9 pairs are predicted equally well. And the part of it under
+# mixed precision: kernels hold as many numbers in flight whatever their size, and norms, losses and updates keep FP32.
+IN_FLIGHT_BYTES_S = 40e9
+MIXED_IN_FLIGHT = 0.75
 # Operations that are counted for each that convolutions take on lanes: those of 3x3 need as few as 1 of 2.25
 # (Winograd). Between 1.3 and 1.8 pairs are predicted equally well.
 CONVOLUTIONS = 1.5
+# What convolutions reach of products on matrix units in half precision: their few channels fill the units less, and
+# libraries turn images around for them. Lambda's pairs alone ask for 0.8, those of torchvision for 0.6.
+MIXED_CONVOLUTIONS = 0.8
 # Bytes that operators read and write for each of FP32: under mixed precision norms, losses, parameters and their
 # updates stay in FP32.
 MIXED_BYTES = 0.62
@@ -95,7 +100,8 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
         return vector
     rate = matrix_rate(device, precision, tf32=tf32)
     if rate in (device.tensor, device.tf32) and rate > 0:
-        return max(_on_matrix_units(device, rate, operand_bytes=2 if precision.mixed else 4), vector)
+        reached = _on_matrix_units(device, rate, operand_bytes=2 if precision.mixed else 4)
+        return max(reached * (MIXED_CONVOLUTIONS if precision.mixed and kind is Kind.CONV else 1.0), vector)
     return rate / device.fp32 * vector * (CONVOLUTIONS if kind is Kind.CONV else 1.0)
 
 
@@ -107,11 +113,12 @@ def _on_matrix_units(device: Device, peak: float, *, operand_bytes: float) -> fl
     return peak * float(min(1.0, PRODUCTS * device.matrix_share * operands * watts))
 
 
-def memory_rate(device: Device) -> float:
+def memory_rate(device: Device, precision: Precision) -> float:
     """Bytes a second that operators reach: one after the other, the bandwidth and what multiprocessors ask for."""
     if device.kind == "cpu":
         return device.bandwidth
-    return 1 / (1 / device.bandwidth + USUAL_HZ / (IN_FLIGHT_BYTES_S * device.units * device.clock_hz))
+    asked = IN_FLIGHT_BYTES_S * device.units * device.clock_hz / USUAL_HZ
+    return 1 / (1 / device.bandwidth + 1 / (asked * (MIXED_IN_FLIGHT if precision.mixed else 1.0)))
 
 
 def step(workload: Workload, device: Device, *, precision: Precision, host_s: float, off: Off) -> Parts:
@@ -137,7 +144,7 @@ def step(workload: Workload, device: Device, *, precision: Precision, host_s: fl
     cpu = device.kind == "cpu"
     return Parts(
         compute=math.fsum(one.flop * one.count / rates[one.kind] for one in work),
-        memory=moved_bytes * MOVED / memory_rate(device),
+        memory=moved_bytes * MOVED / memory_rate(device, precision),
         launch=num_operators * (CPU_OPERATOR_S if cpu else GAP_S),
         host=0.0 if cpu else num_dispatched * host_s,
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import UserError
-from hotlap.predict import Kind, Operator, Precision, Workload, devices, forecast, workload
+from hotlap.predict import Kind, Operator, Precision, Workload, devices, forecast, resolve, workload
+from hotlap.predict.prediction import apart
 from hotlap.record import Phase, Prediction
 
 TRACED = Path(__file__).parents[3] / "benchmarks" / "predict" / "traced"
@@ -152,6 +153,30 @@ def test_convolutions_gain_less_from_matrix_units_than_products() -> None:
         net = Workload.from_totals(flop=2e13, memory_bytes=1e11, num_kernels=500, precision="fp32-ieee", kind=kind)
         gains.append(forecast(net, target="A100", precision="tf32", measured_on="V100", measured_step_s=2.0).step_s.mid)
     assert gains[0] > 1.2 * gains[1]
+
+
+def test_convolutions_gain_less_from_half_precision_than_products() -> None:
+    steps = []
+    for kind in (Kind.CONV, Kind.MATMUL):
+        net = Workload.from_totals(flop=2e13, memory_bytes=1e10, num_kernels=500, precision="tf32", kind=kind)
+        measured = {"measured_on": "A100", "measured_step_s": 0.3}
+        steps.append(forecast(net, target="A100", precision="amp", **measured).step_s.mid)  # type: ignore[arg-type]
+    assert steps[0] > 1.1 * steps[1]
+
+
+def test_a_card_with_much_bandwidth_for_each_multiprocessor_gains_less_of_it_in_half_precision() -> None:
+    gains = []
+    for precision in ("fp32", "amp"):
+        moving = Workload.from_totals(flop=1e9, memory_bytes=5e11, num_kernels=300, precision=precision)
+        found = forecast(moving, target="H200", measured_on="RTX 4090", measured_step_s=1.0)
+        gains.append(1 / found.step_s.mid)
+    assert gains[1] < 0.97 * gains[0]
+
+
+def test_cards_whose_multiprocessors_have_other_bandwidths_are_farther_apart() -> None:
+    a6000, a100, ada = (resolve(name).device for name in ("RTX A6000", "A100 SXM4 80GB", "RTX 6000 Ada"))
+    assert apart(a6000, a100, 2.0) > 1.1 * apart(a6000, ada, 2.0)
+    assert apart(a6000, a100, 2.0) == apart(a100, a6000, 0.5)
 
 
 def test_an_interval_grows_with_how_much_faster_a_device_is_and_in_half_precision() -> None:
