@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.predict import devices
+from hotlap.predict.catalogue import facts
 
 HERE = Path(__file__).parent
 GPUS = HERE.parent / "results"
@@ -161,23 +162,26 @@ def page(text: str) -> str:
 
 def figures() -> str:
     """Every GPU of the catalogue with its figures and where they come from."""
-    sources = list(dict.fromkeys(source for device in devices(kind="gpu") for source in device.sources))
+    families = {row["family"]: row["source"] for row in facts("families.csv")}
+    said = {row["key"]: row["what"] for row in facts("sources.csv")}
+    of_gpus = [(*map(said.__getitem__, row["sources"].split()), families[row["family"]]) for row in facts("gpus.csv")]
+    sources = list(dict.fromkeys(source for each in of_gpus for source in each))
     lines = [
         "# Figures of GPUs",
         "",
         "What `hotlap predict` takes for known; written by `benchmarks/predict/paste.py`. TFLOP/s are",
         "dense, matrix units accumulate in FP32; FP64 is that of matrix units where they have it. Sources stand below.",
         "",
-        "| GPU | year | units | FP32 | FP16 matrix | TF32 | FP64 | GB/s | GiB | L2 MiB | W | link GB/s | sources |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| GPU | year | units | FP32 | FP16 matrix | TF32 | FP64 | GB/s | GiB | W | link GB/s | sources |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for one in devices(kind="gpu"):
+    for one, row, told in zip(devices(), facts("gpus.csv"), of_gpus, strict=True):
         rates = [f"{rate / 1e12:.1f}" if rate else "-" for rate in
-                 (one.fp32, one.tensor, one.tf32, max(one.fp64, one.fp64_tensor))]  # fmt: skip
-        rest = [f"{one.bandwidth / 1e9:.0f}", f"{one.memory / 2**30:g}", f"{one.cache / 2**20:g}", f"{one.power_w:g}"]
+                 (one.fp32, one.tensor, one.tf32, one.fp64)]  # fmt: skip
+        rest = [f"{one.bandwidth / 1e9:.0f}", f"{one.memory / 2**30:g}", f"{one.power_w:g}"]
         link = f"{one.link_bytes_s / 1e9:g}" if one.link else "-"
-        told = " ".join(str(1 + sources.index(source)) for source in one.sources)
-        lines.append(f"| {' | '.join([one.name, str(one.year), str(one.units), *rates, *rest, link, told])} |")
+        numbers = " ".join(str(1 + sources.index(source)) for source in told)
+        lines.append(f"| {' | '.join([one.name, row['year'], str(one.units), *rates, *rest, link, numbers])} |")
     lines += ["", *(f"{number}. {source}" for number, source in enumerate(sources, 1))]
     return "\n".join(lines) + "\n"
 

@@ -164,7 +164,6 @@ PARENT += ("machine.checkup", "machine.threads", "report.machine", "experiment.s
 PARENT += (
     "predict",
     "predict.prediction",
-    "predict.outlook",
     "report.devices",
     "cli.predict",
     "cli.traced",

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from hotlap.units import count, duration, factor, size
@@ -10,9 +12,11 @@ from hotlap.units import count, duration, factor, size
 if TYPE_CHECKING:
     from hotlap.cli.traced import Traced
     from hotlap.predict import Device
-    from hotlap.record import Prediction
+    from hotlap.record import Interval, Prediction
 
 JOULES_A_KWH = 3.6e6
+# Part of the board power that a training step draws: idle plus what is busy.
+POWER_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +98,16 @@ def _speedup(shown: Shown, row: Row) -> str:
 
 def _chance(shown: Shown, row: Row) -> str:
     """That fewer samples a second are trained than today."""
-    from hotlap.predict import outlook
-
     if shown.known.step_s is None:
         return "-"
-    return f"{outlook.slower_chance(row.prediction.step_s, than_s=shown.known.step_s * row.batches):.0%}"
+    return f"{slower_chance(row.prediction.step_s, than_s=shown.known.step_s * row.batches):.0%}"
+
+
+def slower_chance(step_s: "Interval", *, than_s: float) -> float:
+    """Probability that a step takes longer than `than_s`, in [0, 1]: logarithms are taken for normal on either side."""
+    off = log(than_s / step_s.mid)
+    half = log(step_s.high / step_s.mid) if off > 0 else log(step_s.mid / step_s.low)
+    return 1 - NormalDist().cdf(off / half * NormalDist().inv_cdf(0.9))
 
 
 _BOUND = {
@@ -143,7 +152,7 @@ def _gain(shown: Shown, row: Row) -> str:
     if known.device is None or known.step_s is None:
         return ""
     here, there = catalogue.resolve(known.device, extra=known.devices).device, shown.device(row)
-    own = work.gpu_precision if here.kind == "gpu" else work.precision
+    own = work.precision if here.is_cpu else work.gpu_precision
     wanted = parse(shown.precision or work.gpu_precision)
     rates = [
         matrix_rate(one, precision, tf32=work.matmul_tf32 is not False)
@@ -155,7 +164,7 @@ def _gain(shown: Shown, row: Row) -> str:
 
 def _least(shown: Shown) -> str:
     """Least energy, and least money where prices are known."""
-    joules = {row: _joules(shown, row) / row.batches for row in shown.rows}
+    joules = {row: _joules(shown, row) for row in shown.rows}
     least = min(shown.rows, key=lambda row: joules[row])
     said = f"Least energy takes {least.prediction.title}: {joules[least]:.3g} J for the batch of a step"
     priced = {row: row.per_hour * row.today_s / 3600 for row in shown.rows if row.per_hour is not None}
@@ -166,9 +175,8 @@ def _least(shown: Shown) -> str:
 
 
 def _joules(shown: Shown, row: Row) -> float:
-    from hotlap.predict import outlook
-
-    return outlook.energy_j(row.prediction, devices=shown.known.devices)
+    """Energy of today's batch, on all its GPUs."""
+    return POWER_SHARE * shown.device(row).power_w * row.prediction.count * row.today_s
 
 
 def _memory(shown: Shown) -> Iterator[tuple[str, list[str]]]:
@@ -176,22 +184,15 @@ def _memory(shown: Shown) -> Iterator[tuple[str, list[str]]]:
     from hotlap.predict import memory
 
     work, rows = shown.known.work, shown.rows
-    if memory.need(work) is None:
-        return
-    shares = [work.scaled(row.batches / row.prediction.count) for row in rows]
-    needs = [memory.need(share) for share in shares]
-    sharded = [memory.need(share, shards=row.prediction.count) for share, row in zip(shares, rows, strict=True)]
-    yield "memory", [size(need.total) if need else "-" for need in needs]
-    yield (
-        "with FSDP",
-        [
-            size(need.total) if need and row.prediction.count > 1 else "-"
-            for need, row in zip(sharded, rows, strict=True)
-        ],
-    )
-    targets = [shown.device(row) for row in rows]
-    largest = [memory.largest_batch_factor(work, target) if target.kind == "gpu" else None for target in targets]
+    shares = [(work.scaled(row.batches / row.prediction.count), row.prediction.count) for row in rows]
+    yield "memory", [_size(memory.need(share)) for share, _ in shares]
+    yield "with FSDP", [_size(memory.need(share, shards=count)) if count > 1 else "-" for share, count in shares]
+    largest = [memory.largest_batch_factor(work, shown.device(row)) for row in rows]
     yield "largest batch", [_batch(work.batch_size, value) for value in largest]
+
+
+def _size(num_bytes: float | None) -> str:
+    return "-" if num_bytes is None else size(num_bytes)
 
 
 def _batch(today: int | None, times: float | None) -> str:
@@ -206,7 +207,7 @@ def _costs(shown: Shown) -> Iterator[tuple[str, list[str]]]:
     """Of an epoch, or of a thousand steps of today's batch."""
     steps, unit = shown.steps_per_epoch or 1000, "epoch" if shown.steps_per_epoch else "1000 steps"
     yield unit, [duration(row.today_s * steps) for row in shown.rows]
-    yield "energy", [f"{_joules(shown, row) / row.batches * steps / JOULES_A_KWH:.2g} kWh" for row in shown.rows]
+    yield "energy", [f"{_joules(shown, row) * steps / JOULES_A_KWH:.2g} kWh" for row in shown.rows]
     yield (
         "price",
         ["-" if row.per_hour is None else _money(row.per_hour * row.today_s * steps / 3600) for row in shown.rows],

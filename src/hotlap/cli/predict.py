@@ -6,10 +6,10 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hotlap.cli import words
 from hotlap.errors import UserError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hotlap.cli import forecast_table
     from hotlap.cli.traced import Traced
     from hotlap.predict.catalogue import Device
-    from hotlap.predict.workload import Workload
     from hotlap.record import Checkup, Prediction
 
 _USAGE = (
@@ -60,7 +59,6 @@ def add_parser(subparsers: words.Subparsers) -> None:
     parser.add_argument("--count", default="1", metavar="N,N", help="numbers of GPUs, as 1,2,4 (default: 1)")
     parser.add_argument("--precision", metavar="NAME", help="fp32, fp32-ieee, tf32, fp16, bf16 (default: the script's)")
     parser.add_argument("--interconnect", choices=("nvlink", "pcie", "pcie-no-p2p"), help="how the GPUs are connected")
-    parser.add_argument("--strong", action="store_true", help="several GPUs share the batch of one")
     parser.add_argument("--devices", metavar="FILE", help="further devices, in TOML")
     parser.add_argument("--trace", metavar="FILE", help="use a trace that torch.profiler recorded on a GPU instead")
     parser.add_argument(
@@ -155,8 +153,9 @@ def host_of(found: "Checkup") -> dict[str, float]:
 
 def _known(args: argparse.Namespace, extra: "tuple[Device, ...]", *, counts: tuple[int, ...]) -> "Traced":
     """The step that everything is predicted from."""
-    from hotlap.cli import traced
+    from hotlap.cli import traced, workbench
     from hotlap.predict import workload
+    from hotlap.record import save
 
     measured_s = _asked_together(args, counts)
     if args.workload:
@@ -167,7 +166,7 @@ def _known(args: argparse.Namespace, extra: "tuple[Device, ...]", *, counts: tup
     else:
         found = traced.trace(args.tail, timeout_s=words.seconds(args.timeout, "--timeout"), devices=extra)
     if args.save_workload:
-        _kept(found.work, Path(args.save_workload))
+        workbench.write(Path(args.save_workload), lambda path: save(found.work, path))
     return replace(found, device=args.measured_on, step_s=measured_s) if measured_s is not None else found
 
 
@@ -185,13 +184,6 @@ def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float 
     if (args.measured_on is None) != (args.measured_step is None):
         raise UserError("--measured-on and --measured-step belong together.")
     return None if args.measured_step is None else words.seconds(args.measured_step, "--measured-step")
-
-
-def _kept(work: "Workload", path: Path) -> None:
-    from hotlap.cli import workbench
-    from hotlap.record import save
-
-    workbench.write(path, lambda path: save(work, path))
 
 
 def _forecasts(
@@ -217,7 +209,6 @@ def _forecasts(
             measured_step_s=known.step_s,
             host_s=hosts.get(resolve(name, extra=known.devices).device.name),
             interconnect=args.interconnect if count > 1 else None,
-            strong=args.strong,
             batch_factor=factor,
             devices=known.devices,
         )
@@ -225,7 +216,7 @@ def _forecasts(
         rows.append(
             forecast_table.Row(
                 prediction=one,
-                batches=factor * (1 if args.strong else count),
+                batches=factor * count,
                 per_hour=None if per_hour is None else count * per_hour,
             )
         )
@@ -254,7 +245,7 @@ def _hand_out(args: argparse.Namespace, known: "Traced", shown: "forecast_table.
     title = known.work.name or "training"
     measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
     if args.json:
-        text = json.dumps([_as_json(prediction) for prediction in found], indent=1) + "\n"
+        text = json.dumps([asdict(prediction) for prediction in found], indent=1) + "\n"
         if args.json == "-":
             sys.stdout.write(text)
         else:
@@ -291,16 +282,3 @@ def _into_study(words: list[str], found: "list[Prediction]") -> Path | None:
                 return page
             return None
     return None
-
-
-def _as_json(prediction: "Prediction") -> dict[str, Any]:
-    step = prediction.step_s
-    return {
-        "device": prediction.device,
-        "count": prediction.count,
-        "step_s": {"low": step.low, "mid": step.mid, "high": step.high},
-        "efficiency": prediction.efficiency,
-        "bound_by": prediction.bound_by,
-        "fits": prediction.fits,
-        "assumptions": list(prediction.assumptions),
-    }

@@ -6,7 +6,7 @@ from statistics import median
 
 from hotlap.cli import target
 from hotlap.cli.workbench import Interrupt, launching
-from hotlap.errors import NoSteps, ScriptFailed, UserError
+from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.machine.look import look
 from hotlap.predict import Device, Workload, catalogue
 from hotlap.record import Phase, Plan, Run, Status, decode
@@ -27,7 +27,7 @@ class Traced:
     """A name of the catalogue, or of one of `devices`; None (and no time) where nothing was measured."""
     step_s: float | None
     devices: tuple[Device, ...]
-    """The user's, and this processor where the catalogue does not have it."""
+    """The user's, and this processor where the step was measured on it."""
     steps_per_epoch: int | None = None
     run: Run | None = None
     """Its timed steps; None of a recorded trace."""
@@ -79,7 +79,7 @@ def recorded(name: str, *, parameters: float | None, devices: tuple[Device, ...]
     found, readings = study.read([name])
     one = study.shown(found, readings)
     weights = None if parameters is None else 4.0 * parameters
-    work = replace(workload.workload(one, devices=devices), parameter_bytes=weights, gradient_bytes=weights)
+    work = replace(workload.workload(one, devices=devices), parameter_bytes=weights)
     return Traced(
         work=work.validated(),
         device=one.run.device,
@@ -127,12 +127,8 @@ def _batch_size(run: Run) -> int | None:
 
 
 def _here(name: str, devices: tuple[Device, ...]) -> tuple[str, tuple[Device, ...]]:
-    """The device of the run, known to the catalogue or described roughly."""
+    """The device of the run; a CPU is described roughly."""
     if name != "cpu":
         return name, devices
     here = look()
-    try:
-        catalogue.resolve(here.processor, extra=devices)
-    except UserError:
-        devices = (*devices, catalogue.unknown_cpu(here.processor, cores=here.num_cores))
-    return here.processor, devices
+    return here.processor, (*devices, catalogue.cpu(here.processor, cores=here.num_cores))

@@ -35,8 +35,6 @@ class Off:
     """That of the target's host beside it."""
     bus: float = 0.0
     """Rate of the links between several GPUs."""
-    jitter: float = 0.0
-    """What waiting for the slowest GPU costs."""
 
     def bytes_factor(self, workload: Workload) -> float:
         """On the bytes that travel."""

@@ -1,4 +1,4 @@
-"""The device catalogue: names of GPUs and CPUs -> what they can do at best. Unknown names are errors, never a default.
+"""The device catalogue: names of GPUs -> what they can do at best. Unknown names are errors, never a default.
 
 Rates are derived from units, clocks and operations a clock (see `facts/`), so that one wrong figure cannot hide; the
 tests compare them with the figures that vendors quote.
@@ -23,22 +23,12 @@ USUAL_HZ = 1.5e9
 PCIE_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 # Words in names that say who made a device or what it is for, but never tell two devices apart.
 NOISE_WORDS = frozenset([
-    "nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "intel", "gpu", "per", "die", "generation",
-    "core",
+    "nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "gpu", "per", "die", "generation",
 ])  # fmt: skip
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
 _SLICE = re.compile(r" MIG (?P<parts>\d)g\.(?P<gigabytes>\d+)gb", re.IGNORECASE)
 # Multiprocessors of one compute slice, by NVIDIA's MIG user guide.
 _SLICE_UNITS = {"ga100": 14, "hopper": 16, "gb100": 18}
-# By CUDA's compute capability; from 9.4 on by the number that ROCm gives in its place.
-_FAMILIES = {
-    (6, 0): "gp100", (6, 1): "gp102", (7, 0): "volta", (7, 5): "turing", (8, 0): "ga100", (8, 6): "ga102",
-    (8, 7): "ga10b", (8, 9): "ada", (9, 0): "hopper", (10, 0): "gb100", (10, 3): "gb100", (12, 0): "gb202",
-    (12, 1): "gb202", (9, 4): "cdna3", (9, 5): "cdna4",
-}  # fmt: skip
-# Of its memory a driver leaves programs so much: error correction takes up to a sixteenth, its own tables some more.
-_USABLE = 0.9
-_CPU_NOISE = re.compile(r"\(r\)|\(tm\)|\bcpu\b.*|\bprocessor\b|\b\d+-core\b|@.*|\b\d+th gen\b")
 
 
 class Link(StrEnum):
@@ -59,32 +49,24 @@ class Link(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One GPU or CPU. Operations and bytes a second; bytes; seconds; watts. 0 where the hardware has no such unit."""
+    """One GPU, or the CPU here. Operations and bytes a second; bytes; watts. 0 where the hardware has no such unit."""
 
     name: str
     family: str
     """Architecture: "ampere" is two (ga100, ga102), since their rates differ."""
-    kind: str = "gpu"
-    """"gpu" or "cpu"."""
-    year: int
     units: int
     """Streaming multiprocessors, compute units, or cores."""
     fp32: float
     fp64: float
-    """On the lanes."""
-    fp64_tensor: float = 0.0
-    """On the matrix units."""
+    """On the matrix units, where they have it."""
     fp16: float
     """Half precision without matrix units, or FP32's rate where storage alone is half."""
     tensor: float = 0.0
     """Dense matrix rate of half-precision inputs, accumulated in FP32."""
     tf32: float = 0.0
     bf16: bool = False
-    """Matrix units take bfloat16."""
     bandwidth: float
     memory: float
-    cache: float
-    """Last-level cache (L2 of a GPU)."""
     clock_hz: float = USUAL_HZ
     """That the rates are derived from."""
     fp32_share: float = 0.6
@@ -94,8 +76,8 @@ class Device:
     """Part of its chip's matrix rate that the board runs with FP32 accumulation (GeForce: half)."""
     matrix_share: float = 1.0
     """What libraries reach of the matrix peak beside those of NVIDIA at the same ratio of peak to bandwidth."""
-    pcie_generation: int = 0
-    pcie_lanes: int = 0
+    pcie_bytes_s: float = 0.0
+    """One direction of the slot at its nominal rate."""
     link: Link | None = None
     """The best link that this model can have to its neighbours, besides PCIe."""
     link_bytes_s: float = 0.0
@@ -103,13 +85,11 @@ class Device:
     peer_access: bool = True
     """Devices reach each other over PCIe without the host's memory."""
     power_w: float
-    sources: tuple[str, ...] = ()
-    """Where the figures come from, one sentence each."""
 
     @property
-    def pcie_bytes_s(self) -> float:
-        """One direction of the slot at its nominal rate."""
-        return PCIE_LANE_BYTES_S.get(self.pcie_generation, 0.0) * self.pcie_lanes
+    def is_cpu(self) -> bool:
+        """A processor, from which one forecasts, and to which one does not."""
+        return self.family == "cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,24 +101,18 @@ class Match:
     """If the name fits several variants: which was taken, and what to say for another."""
 
 
-_Pool = tuple[tuple[Device, tuple[str, ...]], ...]
-"""Devices with all their names."""
+_Pool = tuple[tuple[Device, tuple[str, ...]], ...]  # with all their names
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    """Rows of a CSV that ships with the package."""
+def facts(name: str) -> list[dict[str, str]]:
+    """Rows of a CSV that ships with the package; for each GPU and family it names the sources of its figures."""
     text = resources.files("hotlap.predict").joinpath("facts", name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 
 @cache
 def _families() -> dict[str, dict[str, str]]:
-    return {row["family"]: row for row in _rows("families.csv")}
-
-
-@cache
-def _sources() -> dict[str, str]:
-    return {row["key"]: row["what"] for row in _rows("sources.csv")}
+    return {row["family"]: row for row in facts("families.csv")}
 
 
 def _number(text: str) -> float:
@@ -149,7 +123,7 @@ def _gpu(row: Mapping[str, str]) -> Device:
     """A row of gpus.csv -> a device; rates are units x operations a clock x clock."""
     family = dict(_families()[row["family"]])
     if row["fp64_fma"]:  # less than its family has
-        family |= {"fp64_fma": row["fp64_fma"], "fp64_tensor_fma": row["fp64_fma"]}
+        family["fp64_fma"] = row["fp64_fma"]
     units = int(row["sms"])
     clock = float(row["boost_mhz"]) * MEGA
     matrix_clock = _number(row["tensor_mhz"]) * MEGA or clock
@@ -162,11 +136,9 @@ def _gpu(row: Mapping[str, str]) -> Device:
     return Device(
         name=row["name"].replace(" (per die)", ""),
         family=row["family"],
-        year=int(row["year"]),
         units=units,
         fp32=fp32,
         fp64=rate("fp64_fma", clock),
-        fp64_tensor=rate("fp64_tensor_fma", clock),
         # Without packed half precision, libraries keep halves in memory and compute in FP32.
         fp16=max(rate("fp16_fma", clock), fp32),
         tensor=share * rate("tensor_fma", matrix_clock),
@@ -174,60 +146,38 @@ def _gpu(row: Mapping[str, str]) -> Device:
         bf16=family["bf16"] == "yes",
         bandwidth=float(row["bus_bits"]) / 8 * float(row["pin_gbps"]) * GIGA,
         memory=float(row["memory_gb"]) * 2**30,
-        cache=float(row["l2_mb"]) * 2**20,
         clock_hz=clock,
         fp32_share=float(family["fp32_share"]),
         matrix_share=float(family["matrix_share"]),
         accumulated=share,
-        pcie_generation=int(row["pcie_gen"]),
-        pcie_lanes=int(row["pcie_lanes"]),
+        pcie_bytes_s=PCIE_LANE_BYTES_S[int(row["pcie_gen"])] * int(row["pcie_lanes"]),
         link=Link(row["link"]) if row["link"] else None,
         link_bytes_s=_number(row["link_gbs"]) * GIGA,
         peer_access=row["peer_access"] == "yes",
         power_w=float(row["power_w"]),
-        sources=(*(_sources()[key] for key in row["sources"].split()), family["source"]),
     )
 
 
-def _cpu(row: Mapping[str, str]) -> Device:
-    """A row of cpus.csv -> a device. The clock between base and turbo that many cores hold is their geometric mean."""
-    clock = (float(row["base_mhz"]) * float(row["turbo_mhz"])) ** 0.5 * MEGA
-    return replace(
-        unknown_cpu(row["name"], cores=int(row["cores"]), fp32=float(row["flop_per_cycle"]) * clock),
-        year=int(row["year"]),
-        bandwidth=float(row["bandwidth_gbs"]) * GIGA,
-        cache=float(row["l3_mb"]) * 2**20,
-        power_w=float(row["power_w"]),
-        sources=tuple(_sources()[key] for key in row["sources"].split()),
-    )
-
-
-def unknown_cpu(name: str, *, cores: int, fp32: float | None = None) -> Device:
-    """A CPU that the catalogue does not have: AVX2 at 2.5 GHz (unless `fp32` says otherwise), and memory for 4 GB/s a
-    core."""
-    fp32 = fp32 or 32 * 2.5e9 * cores
+def cpu(name: str, *, cores: int) -> Device:
+    """The processor of this machine, by typical figures: AVX2 at 2.5 GHz, and memory for 4 GB/s a core."""
+    fp32 = 32 * 2.5e9 * cores
     return Device(
         name=name,
         family="cpu",
-        kind="cpu",
-        year=0,
         units=cores,
         fp32=fp32,
         fp64=fp32 / 2,
         fp16=fp32,
         bandwidth=max(20e9, 4e9 * cores),
         memory=float("inf"),
-        cache=2.0 * 2**20 * cores,
         power_w=10.0 * cores,
-        sources=("typical figures; this processor is not in the catalogue",),
     )
 
 
 @cache
 def _shipped() -> _Pool:
     """All devices of the package; preferred variants first."""
-    found = [(_gpu(row), row["aliases"]) for row in _rows("gpus.csv")]
-    found += [(_cpu(row), row["aliases"]) for row in _rows("cpus.csv")]
+    found = ((_gpu(row), row["aliases"]) for row in facts("gpus.csv"))
     return tuple((device, _names(device.name, aliases)) for device, aliases in found)
 
 
@@ -237,16 +187,15 @@ def _names(name: str, aliases: str) -> tuple[str, ...]:
     return (name, *filter(None, aliases.split(";")), *([bare[1]] if bare else []))
 
 
-def devices(*, kind: str | None = None) -> tuple[Device, ...]:
-    """Every device of the catalogue; of one `kind` ("gpu" or "cpu") if given."""
-    return tuple(device for device, _ in _shipped() if kind in (None, device.kind))
+def devices() -> tuple[Device, ...]:
+    """Every device of the catalogue."""
+    return tuple(device for device, _ in _shipped())
 
 
 @cache
 def _words(name: str) -> tuple[tuple[str, ...], float | None]:
     """A name as it may be written -> the words that tell devices apart, and the gigabytes of memory if named."""
-    text = _CPU_NOISE.sub(" ", name.lower())
-    text = re.sub(r"[^a-z0-9.+]+", " ", text)
+    text = re.sub(r"[^a-z0-9.+]+", " ", name.lower())
     text = re.sub(r"\b(rtx|gtx|titan)(?=\d|x|v|rtx)", r"\1 ", text)
     text = re.sub(r"(?<=\d)(ti|super)\b", r" \1", text)
     text = re.sub(r"\bgen ?\d\b", " ", re.sub(r"\bsxm\d\b", "sxm", text))
@@ -274,7 +223,7 @@ def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
 
     Arguments:
         name: as people or the driver write it. Case, maker and punctuation do not matter; words do.
-        extra: devices of the user (see `load`), which come first.
+        extra: devices of the user (see `own_devices.load`), which come first.
 
     Raises:
         UserError: no device has this name; the nearest names are in the message.
@@ -297,29 +246,8 @@ def _slice(board: Device, name: str, parts: int, gigabytes: float) -> Device:
     """A part of a board (MIG): so many of its multiprocessors, and of its bandwidth what it has of the memory."""
     units = min(board.units, parts * _SLICE_UNITS.get(board.family, board.units))
     computes, holds = units / board.units, gigabytes * 2**30 / board.memory
-    rates = {
-        rate: computes * getattr(board, rate) for rate in ("fp32", "fp64", "fp64_tensor", "fp16", "tensor", "tf32")
-    }
-    moves = {what: holds * getattr(board, what) for what in ("bandwidth", "memory", "cache")}
-    return replace(board, name=name, units=units, **rates, **moves)
-
-
-def known_name(name: str, *, units: int, memory: float, capability: tuple[int, int]) -> str:
-    """`name` where it fits one device alone; else the name of the GPU with such figures, if there is one.
-
-    Arguments:
-        name: as the driver gives it.
-        units: streaming multiprocessors.
-        memory: bytes that programs can have.
-        capability: major and minor.
-    """
-    pool = _candidates(name, _shipped())
-    if len(pool) == 1 or _SLICE.search(name):
-        return name
-    pool = pool or [device for device in devices(kind="gpu") if device.family == _FAMILIES.get(capability)]
-    found = [one for one in pool if one.units == units and _USABLE * one.memory <= memory <= one.memory]
-    alike = len({(one.fp32, one.tensor) for one in found}) == 1
-    return found[0].name if alike else name
+    rates = {rate: computes * getattr(board, rate) for rate in ("fp32", "fp64", "fp16", "tensor", "tf32")}
+    return replace(board, name=name, units=units, bandwidth=holds * board.bandwidth, memory=gigabytes * 2**30, **rates)
 
 
 def _unknown(name: str, pool: _Pool) -> str:

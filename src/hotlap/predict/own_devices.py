@@ -6,28 +6,23 @@ from typing import Annotated, Any
 import msgspec
 
 from hotlap.errors import UserError
-from hotlap.predict.catalogue import GIGA, USUAL_HZ, Device, Link
+from hotlap.predict.catalogue import GIGA, PCIE_LANE_BYTES_S, USUAL_HZ, Device, Link
 
 TERA = 1e12
-# Of a multiprocessor, as most architectures have them: tells how many there are where the user does not.
+# Of a multiprocessor, as most architectures have them: tells how many there are.
 LANES = 128
 # What a user must give for a device of his own, and what may be left out: key -> field, and its unit in that of the
 # field; or the value where it is left out.
 _REQUIRED = {"fp32_tflops": ("fp32", TERA), "bandwidth_gbs": ("bandwidth", GIGA), "memory_gb": ("memory", 2.0**30)}
 _RATES = {
-    "fp64_tflops": ("fp64", TERA), "fp16_tflops": ("fp16", TERA), "tensor_tflops": ("tensor", TERA),
-    "tf32_tflops": ("tf32", TERA), "l2_mb": ("cache", 2.0**20), "link_gbs": ("link_bytes_s", GIGA),
-}  # fmt: skip
-_AS_THEY_ARE = {
-    "family": "user", "kind": "gpu", "year": 0, "units": 0, "bf16": False, "pcie_generation": 4, "pcie_lanes": 16,
-    "peer_access": True,
+    "tensor_tflops": ("tensor", TERA), "tf32_tflops": ("tf32", TERA), "fp64_tflops": ("fp64", TERA),
+    "link_gbs": ("link_bytes_s", GIGA),
 }  # fmt: skip
 _Above0 = Annotated[float, msgspec.Meta(gt=0)]
 _FIELDS: list[Any] = [
     *((key, _Above0) for key in _REQUIRED),
     *((key, Annotated[float, msgspec.Meta(ge=0)], 0.0) for key in _RATES),
-    *((key, type(value), value) for key, value in _AS_THEY_ARE.items()),
-    ("power_w", _Above0, 250.0), ("link", Link | None, None), ("source", str, "given by the user"),
+    ("power_w", _Above0, 250.0), ("link", Link | None, None), ("bf16", bool, False), ("peer_access", bool, True),
 ]  # fmt: skip
 _Sheet = msgspec.defstruct("_Sheet", [("name", str), *_FIELDS], kw_only=True, forbid_unknown_fields=True)
 _File = msgspec.defstruct("_File", [("device", Annotated[list[_Sheet], msgspec.Meta(min_length=1)])])  # type: ignore[valid-type]
@@ -52,6 +47,7 @@ def load(path: Path) -> tuple[Device, ...]:
 def _own(given: dict[str, Any]) -> Device:
     fields = {field: given.pop(key) * unit for key, (field, unit) in {**_REQUIRED, **_RATES}.items()}
     fields["fp64"] = fields["fp64"] or fields["fp32"] / 32
-    fields["fp16"] = max(fields["fp16"], fields["fp32"])
-    given["units"] = given["units"] or max(1, round(fields["fp32"] / (2 * LANES * USUAL_HZ)))
-    return Device(**fields, sources=(given.pop("source"),), **given)
+    units = max(1, round(fields["fp32"] / (2 * LANES * USUAL_HZ)))
+    return Device(
+        family="user", units=units, fp16=fields["fp32"], pcie_bytes_s=16 * PCIE_LANE_BYTES_S[4], **fields, **given
+    )

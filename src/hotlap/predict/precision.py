@@ -27,15 +27,11 @@ class Precision(StrEnum):
         return self in (Precision.FP16, Precision.BF16)
 
 
+# As torch and Lightning call them.
 _SPELLINGS = {
-    "float32": Precision.FP32, "float": Precision.FP32, "single": Precision.FP32, "32": Precision.FP32,
-    "32-true": Precision.FP32, "highest": Precision.IEEE, "ieee": Precision.IEEE, "strict-fp32": Precision.IEEE,
-    "high": Precision.TF32, "tensorfloat32": Precision.TF32,
-    "amp": Precision.FP16, "mixed": Precision.FP16, "mixed-precision": Precision.FP16, "half": Precision.FP16,
-    "float16": Precision.FP16, "16": Precision.FP16, "16-mixed": Precision.FP16, "amp-fp16": Precision.FP16,
-    "fp16-mixed": Precision.FP16, "fp16-amp": Precision.FP16,
-    "bfloat16": Precision.BF16, "bf16-mixed": Precision.BF16, "amp-bf16": Precision.BF16, "bf16-amp": Precision.BF16,
-    "float64": Precision.FP64, "double": Precision.FP64,
+    "float32": Precision.FP32, "32-true": Precision.FP32, "highest": Precision.IEEE, "high": Precision.TF32,
+    "amp": Precision.FP16, "half": Precision.FP16, "float16": Precision.FP16, "16-mixed": Precision.FP16,
+    "bfloat16": Precision.BF16, "bf16-mixed": Precision.BF16, "float64": Precision.FP64, "double": Precision.FP64,
 }  # fmt: skip
 
 
@@ -57,7 +53,7 @@ def parse(name: str | Precision) -> Precision:
 def matrix_rate(device: Device, precision: Precision, *, tf32: bool) -> float:
     """Operations a second of matrix products and convolutions on `device`; `tf32`: whether FP32 work may use TF32."""
     if precision is Precision.FP64:
-        return max(device.fp64, device.fp64_tensor)
+        return device.fp64
     if precision is Precision.BF16:
         # Without a unit for it, libraries convert to FP32 and back.
         return device.tensor if device.bf16 and device.tensor else device.fp32

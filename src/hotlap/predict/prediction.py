@@ -12,7 +12,6 @@ from hotlap.predict.precision import Precision, matrix_rate, parse
 from hotlap.predict.timing import Parts
 from hotlap.predict.workload import Workload
 from hotlap.record import Interval, Prediction
-from hotlap.units import percent, size
 
 # A step takes so much longer than its operators, and spreads so much on top of what is not known: between the median
 # of the measured ones (1.7, each net once) and that of large trainings on an H200 of ours (1.05); and four fifths.
@@ -56,16 +55,6 @@ class _Question:
     """Between several GPUs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """Of the target, in seconds."""
-
-    parts: Parts
-    one_s: float
-    """Of one device."""
-    all_s: float
-
-
 def forecast(  # noqa: PLR0913 - the arguments are the public question, all but one by name
     workload: Workload,
     *,
@@ -76,14 +65,13 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     measured_step_s: float | None = None,
     host_s: float | None = None,
     interconnect: str | None = None,
-    strong: bool = False,
     batch_factor: float = 1.0,
     devices: Iterable[Device] = (),
 ) -> Prediction:
     """What one step of `workload` takes on `count` GPUs called `target`.
 
     Arguments:
-        workload: of one process; with several GPUs each has this batch, unless `strong`.
+        workload: of one process; with several GPUs each has this batch.
         target: a name of the catalogue, as people or drivers write it.
         count: GPUs of one machine, trained data-parallel.
         precision: to compute in there; None: the workload's own (what its autocast asks of a GPU).
@@ -91,7 +79,6 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         measured_step_s: the step there, in seconds, on one device.
         host_s: seconds that the host beside the target takes for one operator; None: not known.
         interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
-        strong: several GPUs share the batch of one (strong scaling) instead of having it each.
         batch_factor: times the workload's batch, where memory there asks for another; the step is of that batch.
         devices: of the user (see `own_devices.load`).
 
@@ -108,16 +95,13 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         raise UserError(f"count = {count}: at least one GPU is needed.")
     if not (math.isfinite(batch_factor) and batch_factor > 0):
         raise UserError(f"batch_factor = {batch_factor} is not a number above 0.")
-    if count > 1 and there.device.kind == "cpu":
-        raise UserError("Several CPUs are not predicted; --count applies to GPUs.")
-    own = workload.gpu_precision if there.device.kind == "gpu" else workload.precision
+    own = workload.precision if there.device.is_cpu else workload.gpu_precision
     wanted = parse(precision) if precision is not None else own
     if not workload.precision_known:
         workload = replace(workload, precision=wanted)
-    factor = batch_factor / (count if strong else 1)
     question = _Question(
         workload=workload,
-        share=workload if factor == 1 else workload.scaled(factor),
+        share=workload if batch_factor == 1 else workload.scaled(batch_factor),
         target=there.device,
         count=count,
         precision=wanted,
@@ -126,25 +110,23 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         host_s=host_s,
         over=links.fabric(there.device, count, interconnect=interconnect) if count > 1 else None,
     )
-    found = _step(question, BEST)
-    spread = _spread(question, question.measured_step_s * factor / found.one_s)
+    parts, one_s, all_s = _step(question, BEST)
+    spread = _spread(question, question.measured_step_s * batch_factor / one_s)
     # Two causes that know nothing of each other: what is not known of the workload, and of the pair of devices.
-    below, above = (
-        math.hypot(half, HALF * spread) for half in halves(lambda off: math.log(_step(question, off).all_s))
-    )
-    bound_by, need = _bound_by(question, found), memory.need(question.share, precision=wanted)
+    below, above = (math.hypot(half, HALF * spread) for half in halves(lambda off: math.log(_step(question, off)[-1])))
+    bound_by = "communication" if all_s > 1.5 * one_s else _bound_by(question, parts, one_s)
+    need = memory.need(question.share, precision=wanted)
     return Prediction(
         device=there.device.name,
         count=count,
-        step_s=Interval(low=found.all_s * math.exp(-below), mid=found.all_s, high=found.all_s * math.exp(above)),
+        step_s=Interval(low=all_s * math.exp(-below), mid=all_s, high=all_s * math.exp(above)),
         bound_by=bound_by,
-        efficiency=found.one_s / found.all_s,
-        fits=None if need is None else need.fits(there.device),
+        efficiency=one_s / all_s,
+        fits=None if need is None else need <= there.device.memory,
         assumptions=(
             *(match.assumption for match in (there, here) if match and match.assumption),
             *_assumed(question),
-            *_several(question, strong=strong),
-            *_room(question, need),
+            *_several(question),
             *((FROM_OTHER_HOST,) if bound_by == "host" and host_s is None else ()),
         ),
     )
@@ -162,14 +144,14 @@ def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...])
 
 def _assumed(question: _Question) -> Iterator[str]:
     workload, device, precision = question.workload, question.target, question.precision
-    if question.here and question.here.kind == "cpu" and device.kind == "gpu":
+    if question.here and question.here.is_cpu:
         yield FROM_CPU
     yield from workload.notes
     if workload.totals_only:
         yield "only totals are known: sizes of single operators are assumed"
     if precision is workload.autocast:
         yield f"autocast computes in {precision} there, as the script asks; here it could not"
-    if precision is Precision.BF16 and device.kind == "gpu" and not device.bf16:
+    if precision is Precision.BF16 and not device.bf16 and not device.is_cpu:
         yield f"{device.name} has no bfloat16 unit: matrix products run in FP32"
     if precision is Precision.FP32 and device.tf32 > 1.1 * device.fp32 and workload.matmul_tf32 is None:
         yield "TF32 may be used (torch's default for convolutions); say fp32-ieee or tf32 to settle it"
@@ -177,23 +159,8 @@ def _assumed(question: _Question) -> Iterator[str]:
         yield "batches are ready when they are needed"
 
 
-def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
-    """If it does not fit: by how much, and what would help."""
-    target = question.target
-    if need is None or need.fits(target):
-        return
-    yield f"{target.name} has {size(target.memory)}, and {size(need.total)} are needed"
-    factor = memory.largest_batch_factor(question.share, target, precision=question.precision)
-    if factor:
-        yield f"it would fit with {percent(factor)} of the batch, or with activations recomputed"
-    sharded = memory.need(question.share, precision=question.precision, shards=question.count)
-    if question.count > 1 and sharded is not None:
-        verdict = "fits" if sharded.fits(target) else "does not fit either"
-        yield f"FSDP over {question.count} GPUs would need {size(sharded.total)} on each, which {verdict}"
-
-
-def _step(question: _Question, off: Off) -> _Step:
-    """The step there, if what is not known is so far off."""
+def _step(question: _Question, off: Off) -> tuple[Parts, float, float]:
+    """The step there, if what is not known is so far off: its parts, seconds on one device, and on all."""
     workload, target, here = question.workload, question.target, question.here
     host_s = off.host_s(workload)
     # Another precision of a training that was measured on this device is asked about the same machine.
@@ -201,15 +168,18 @@ def _step(question: _Question, off: Off) -> _Step:
     parts = timing.step(question.share, target, precision=question.precision, host_s=there_host_s, off=off)
     weight, ratio = 0.0, 1.0
     if here is not None:
-        weight = CPU_WEIGHT if here.kind == "cpu" and target.kind == "gpu" else 1.0
+        weight = CPU_WEIGHT if here.is_cpu and here != target else 1.0
         here_parts = timing.step(workload, here, precision=workload.precision, host_s=host_s, off=off)
         ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
     one_s = _with_input(UNMODELLED ** (1 - weight) * parts.step_s, question.share, target) * ratio**weight
-    all_s = one_s
-    if question.over is not None:
-        gradient_bytes = workload.gradient_bytes or 0.0
-        all_s = links.together(one_s, gradient_bytes=gradient_bytes, count=question.count, over=question.over, off=off)
-    return _Step(parts=parts, one_s=one_s, all_s=all_s)
+    if question.over is None:
+        return parts, one_s, one_s
+    weights = workload.parameter_bytes or 0.0
+    return (
+        parts,
+        one_s,
+        links.together(one_s, gradient_bytes=weights, count=question.count, over=question.over, off=off),
+    )
 
 
 def _spread(question: _Question, faster: float) -> float:
@@ -221,7 +191,7 @@ def _spread(question: _Question, faster: float) -> float:
     here = question.here
     if here is None:
         return UNMEASURED_SIGMA
-    if here.kind == "cpu" and question.target.kind == "gpu":
+    if here.is_cpu:
         return CPU_SIGMA
     there, measured_in, tf32 = question.target, question.workload.precision, question.workload.matmul_tf32 is not False
     here_on_lanes, there_on_lanes = (
@@ -249,25 +219,22 @@ def _with_input(step_s: float, workload: Workload, device: Device) -> float:
     """The step with the script's own Python, and with its batch: made by workers beside the training, or before each
     step; then sent."""
     step_s += workload.python_s
-    if device.kind == "gpu" and workload.batch_bytes and device.pcie_bytes_s:
+    if workload.batch_bytes and device.pcie_bytes_s:
         step_s += workload.batch_bytes / (TRANSFER_SHARE * device.pcie_bytes_s)
     if workload.input_workers:
         return max(step_s, (workload.input_s or 0.0) / workload.input_workers)
     return step_s + (workload.input_s or 0.0)
 
 
-def _several(question: _Question, *, strong: bool) -> Iterator[str]:
+def _several(question: _Question) -> Iterator[str]:
     """What is assumed of several GPUs."""
     count, over = question.count, question.over
     if over is None:
         return
-    if question.workload.gradient_bytes is None:
+    if question.workload.parameter_bytes is None:
         # A step does about six operations for each parameter and sample; without a batch size that says nothing.
         raise UserError("The workload does not say how many bytes its parameters have; give parameter_bytes.")
-    if strong:
-        yield f"{count} GPUs share the batch of one (strong scaling)"
-    else:
-        yield f"each of {count} GPUs has the batch of one (weak scaling)"
+    yield f"each of {count} GPUs has the batch of one (weak scaling)"
     if question.workload.input_s is not None:
         yield "each GPU has a loader of its own, as fast as the one here"
     if count > 8:
@@ -276,14 +243,12 @@ def _several(question: _Question, *, strong: bool) -> Iterator[str]:
         yield over.assumption
 
 
-def _bound_by(question: _Question, found: _Step) -> str:
-    """What takes most of the step."""
-    if found.all_s > 1.5 * found.one_s:
-        return "communication"
+def _bound_by(question: _Question, parts: Parts, one_s: float) -> str:
+    """What takes most of the step on one device."""
     python_s, input_s, workers = question.share.python_s, question.share.input_s or 0.0, question.share.input_workers
     if workers:  # beside the training, not before each step
-        if input_s / workers > found.parts.step_s:
+        if input_s / workers > parts.step_s:
             return "input"
         input_s = 0.0
     longest_s, longest = max((python_s, "python"), (input_s, "input"))
-    return longest if longest_s > found.one_s - python_s - input_s else found.parts.bound_by
+    return longest if longest_s > one_s - python_s - input_s else parts.bound_by

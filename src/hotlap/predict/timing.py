@@ -81,14 +81,14 @@ class Parts:
 @cache
 def _watts_per_flop(family: str) -> float | None:
     """Board power for each operation a second of FP32 peak, as boards of `family` usually have it."""
-    found = [one.power_w / one.fp32 for one in devices(kind="gpu") if one.family == family]
+    found = [one.power_w / one.fp32 for one in devices() if one.family == family]
     return median(found) if found else None
 
 
 def sustained(device: Device) -> float:
     """Clock that FP32 work holds, over the boost clock that the board is sold with: what its power limit allows."""
     usual = _watts_per_flop(device.family)
-    if usual is None or device.kind != "gpu":
+    if usual is None:
         return 1.0
     return min(1.0, (device.power_w - IDLE_W) / (NEEDED_POWER * usual * device.fp32))
 
@@ -115,22 +115,15 @@ def _on_matrix_units(device: Device, peak: float, *, operand_bytes: float) -> fl
 
 def memory_rate(device: Device, precision: Precision) -> float:
     """Bytes a second that operators reach: one after the other, the bandwidth and what multiprocessors ask for."""
-    if device.kind == "cpu":
+    if device.is_cpu:
         return device.bandwidth
     asked = IN_FLIGHT_BYTES_S * device.units * device.clock_hz / USUAL_HZ
     return 1 / (1 / device.bandwidth + 1 / (asked * (MIXED_IN_FLIGHT if precision.mixed else 1.0)))
 
 
 def step(workload: Workload, device: Device, *, precision: Precision, host_s: float, off: Off) -> Parts:
-    """Seconds of one step on `device`, by part.
-
-    Arguments:
-        workload: its operators; transfers are told by the bytes of a batch instead.
-        precision: computed in.
-        host_s: of host time for each operator.
-        off: how far what is not known is from the best guess.
-    """
-    work = [operator for operator in workload.operators if operator.kind is not Kind.TRANSFER]
+    """Seconds of one step on `device`, computed in `precision`, with `host_s` of host time for each operator."""
+    work = workload.operators
     num_operators = math.fsum(operator.count for operator in work)
     if precision.mixed and not workload.precision.mixed and not workload.totals_only:
         num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind.on_matrix_units)
@@ -141,10 +134,9 @@ def step(workload: Workload, device: Device, *, precision: Precision, host_s: fl
     # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
     tf32 = off.tf32(workload)
     rates = {kind: compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind in Kind}
-    cpu = device.kind == "cpu"
     return Parts(
         compute=math.fsum(one.flop * one.count / rates[one.kind] for one in work),
         memory=moved_bytes * MOVED / memory_rate(device, precision),
-        launch=num_operators * (CPU_OPERATOR_S if cpu else GAP_S),
-        host=0.0 if cpu else num_dispatched * host_s,
+        launch=num_operators * (CPU_OPERATOR_S if device.is_cpu else GAP_S),
+        host=0.0 if device.is_cpu else num_dispatched * host_s,
     )

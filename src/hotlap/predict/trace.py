@@ -168,7 +168,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             precision=_seen_precision(operators),
             matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
             parameter_bytes=weights or None,
-            gradient_bytes=weights or None,
             activation_bytes=float(sum(size for storage, size in self._saved.items() if storage not in known)),
             batch_bytes=self._batch_bytes or batch_bytes,
         ).validated()
@@ -221,13 +220,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         read = _bytes(inputs[1:] if name in _WRITES_OVER or name in _SPARSE_READS else inputs)
         if name in _SPARSE_READS:
             read += written
-        kind = kind_of(name, grouped=_grouped(name, args))
         if name in _COPIES and inputs[-1].device.type == "cpu" and outputs[0].device.type not in ("cpu", "meta"):
             self._batch_bytes += written
-            kind = Kind.TRANSFER
+            return
         kernels = _kernels(name, args)
         one = Operator(
-            kind=kind,
+            kind=kind_of(name, grouped=_grouped(name, args)),
             name=f"aten::{name}",
             stage=self._stage(),
             dtype=str((inputs or outputs)[0].dtype).removeprefix("torch."),
@@ -238,9 +236,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
-    """Operations as torch.utils.flop_counter counts them. It is blind to recurrent layers and to a CPU's attention:
-    those are counted as it counts the products that they are made of, and a GPU's attention. In gradients of grouped
-    convolutions it takes every input channel for every output channel (torch 2.13): they are counted here."""
+    """Operations as torch.utils.flop_counter counts them. It is blind to recurrent layers and a CPU's attention, and in
+    gradients of grouped convolutions takes every input channel for every output channel (torch 2.13)."""
     name = func._overloadpacket.__name__
     if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
         backward = name.endswith("_backward")

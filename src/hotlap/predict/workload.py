@@ -1,6 +1,7 @@
 """One training step as data: its operators and what travels. Portable JSON; says nothing about any device."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +30,6 @@ class Kind(StrEnum):
     VECTOR = "vector"
     """All that runs on lanes: elementwise, norms, reductions, gathers, copies."""
     OPTIMIZER = "optimizer"
-    TRANSFER = "transfer"
 
     @property
     def on_matrix_units(self) -> bool:
@@ -72,8 +72,7 @@ class Workload:
     matmul_tf32: bool | None = None
     """Matrix products may use TF32 under "fp32"; None: not known."""
     parameter_bytes: float | None = None
-    gradient_bytes: float | None = None
-    """What several GPUs have to add up after each step."""
+    """As many are their gradients, which several GPUs have to add up after each step."""
     optimizer_state_bytes: float | None = None
     activation_bytes: float | None = None
     """Peak of what the forward pass keeps for the backward pass; None: not known."""
@@ -139,29 +138,23 @@ class Workload:
         Raises:
             UserError: a figure is negative, not finite, or there is no work at all.
         """
-        for value in (flop, memory_bytes, num_kernels, parameter_bytes or 0.0, batch_bytes or 0.0):
-            _checked(value)
+        _check((flop, memory_bytes, num_kernels, parameter_bytes or 0.0, batch_bytes or 0.0))
         if num_kernels < 1 or flop + memory_bytes <= 0:
             raise UserError("A step needs at least one kernel, and operations or bytes.")
         fixed_bytes = min(PARAMETER_PASSES * (parameter_bytes or 0.0), memory_bytes)
-        shares = {kind if flop else Kind.VECTOR: (0.9 if fixed_bytes else 1.0, flop, memory_bytes - fixed_bytes)}
-        if fixed_bytes:
-            shares[Kind.OPTIMIZER] = (0.1, 0.0, fixed_bytes)
+        num_updates = 0.1 * num_kernels if fixed_bytes else 0.0
+        num_others = num_kernels - num_updates
+        moved_bytes = (memory_bytes - fixed_bytes) / num_others
+        kind = kind if flop else Kind.VECTOR
+        operators = [Operator(kind=kind, flop=flop / num_others, moved_bytes=moved_bytes, count=num_others)]
+        if num_updates:
+            of_one, stage = fixed_bytes / num_updates, Phase.OPTIMIZER
+            operators.append(Operator(kind=Kind.OPTIMIZER, stage=stage, moved_bytes=of_one, count=num_updates))
         return cls(
-            operators=tuple(
-                Operator(
-                    kind=kind,
-                    stage=Phase.OPTIMIZER if kind is Kind.OPTIMIZER else Phase.OTHER,
-                    flop=flop / (share * num_kernels),
-                    moved_bytes=moved / (share * num_kernels),
-                    count=share * num_kernels,
-                )
-                for kind, (share, flop, moved) in shares.items()
-            ),
+            operators=tuple(operators),
             precision=Precision.FP32 if precision is None else parse(precision),
             precision_known=precision is not None,
             parameter_bytes=parameter_bytes,
-            gradient_bytes=parameter_bytes,
             batch_bytes=batch_bytes,
             batch_size=batch_size,
             totals_only=True,
@@ -174,8 +167,7 @@ class Workload:
             UserError: a figure is negative or not finite.
         """
         for operator in self.operators:
-            for value in (operator.flop, operator.moved_bytes, operator.count):
-                _checked(value, f"The workload is damaged, {operator.name or operator.kind}: ")
+            _check((operator.flop, operator.moved_bytes, operator.count), f"The workload is damaged, {operator.kind}: ")
         if not self.operators:
             raise UserError("The workload is empty: no operator was recorded.")
         return self
@@ -198,9 +190,10 @@ class Workload:
         return replace(self, operators=tuple(operators), **grown)
 
 
-def _checked(value: float, where: str = "") -> None:
-    if not math.isfinite(value) or value < 0:
-        raise UserError(f"{where}{value} is not a number from 0 up.")
+def _check(values: Iterable[float], where: str = "") -> None:
+    for value in values:
+        if not math.isfinite(value) or value < 0:
+            raise UserError(f"{where}{value} is not a number from 0 up.")
 
 
 def load(path: Path) -> Workload:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.errors import UserError
-from hotlap.predict.catalogue import known_name
 from hotlap.trace.files import TraceFile
 from hotlap.trace.parse import NOT_TOLD, Args, Event, events
+from hotlap.trace.peaks import known_name
 from hotlap.trace.spans import Spans, union
 from hotlap.units import size
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from hotlap import cli
+from hotlap.cli import forecast_table
+from hotlap.record import Interval
 from tests.unit.trace.test_workload import document
 
 
@@ -37,3 +39,9 @@ def test_several_gpus_need_the_size_of_the_model(trace: str, capsys: pytest.Capt
 def test_one_source_at_a_time(words: list[str], trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["predict", "--trace", trace, *words]) == 2
     assert "one of them" in capsys.readouterr().err
+
+
+def test_a_chance_to_be_slower_is_that_of_the_interval() -> None:
+    step_s = Interval(low=0.5, mid=1.0, high=3.0)
+    chances = [forecast_table.slower_chance(step_s, than_s=than_s) for than_s in (0.5, 1.0, 3.0)]
+    assert chances == pytest.approx([0.9, 0.5, 0.1], abs=1e-3)

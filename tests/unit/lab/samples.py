@@ -60,7 +60,6 @@ def workload(*, num_operators: int = 40, flop: float = 1e5, host_s: float | None
     return Workload(
         operators=(operator,),
         parameter_bytes=4e5,
-        gradient_bytes=4e5,
         activation_bytes=1e5,
         batch_bytes=2e5,
         batch_size=64,
@@ -70,5 +69,5 @@ def workload(*, num_operators: int = 40, flop: float = 1e5, host_s: float | None
 
 def traced(step_s: float = 0.004) -> Traced:
     """That step, timed on a CPU."""
-    devices = (catalogue.unknown_cpu("Some CPU", cores=2),)
+    devices = (catalogue.cpu("Some CPU", cores=2),)
     return Traced(work=workload(), device="Some CPU", step_s=step_s, devices=devices)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.predict import Workload, forecast, links, memory, outlook, resolve
+from hotlap.predict import Workload, forecast, links, memory, resolve
 from hotlap.predict.beliefs import BEST
 from hotlap.predict.catalogue import Link
 
@@ -47,10 +47,8 @@ def holding(*, activations: float) -> Workload:
 def test_what_fits_is_told_from_what_does_not() -> None:
     # Parameters, gradients, and two numbers of Adam: 8 GiB, besides the activations.
     need = memory.need(holding(activations=10 * 2**30))
-    assert need is not None
-    assert need.model == 8 * 2**30
-    assert need.fits(resolve("RTX 4090").device)
-    assert not need.fits(resolve("RTX 3080 12GB").device)
+    assert need == (8 + 10) * 2**30 * memory.FRAGMENTATION + memory.CONTEXT_BYTES
+    assert resolve("RTX 3080 12GB").device.memory < need < resolve("RTX 4090").device.memory
 
 
 def test_the_largest_batch_just_fits() -> None:
@@ -58,11 +56,7 @@ def test_the_largest_batch_just_fits() -> None:
     work = holding(activations=4 * 2**30)
     factor = memory.largest_batch_factor(work, device)
     assert factor is not None
-    just, more = memory.need(work.scaled(factor * 0.99)), memory.need(work.scaled(factor * 1.01))
-    assert just is not None
-    assert more is not None
-    assert just.fits(device)
-    assert not more.fits(device)
+    assert memory.need(work.scaled(factor)) == pytest.approx(device.memory)
 
 
 def test_sharding_leaves_activations_and_divides_the_rest() -> None:
@@ -70,7 +64,7 @@ def test_sharding_leaves_activations_and_divides_the_rest() -> None:
     whole, eighth = memory.need(work, shards=1), memory.need(work, shards=8)
     assert whole is not None
     assert eighth is not None
-    assert eighth.total < 0.5 * whole.total
+    assert eighth < 0.5 * whole
 
 
 def test_unknown_activations_are_not_guessed() -> None:
@@ -100,9 +94,3 @@ def test_what_one_bucket_of_gradients_does_not_hide_is_waited_for() -> None:
     exposed_s = 8 * links.all_reduce_s(25 * 2**20, 2, slow) - links.BACKWARD_SHARE * 175 / 201
     found_s = links.together(1.0, gradient_bytes=201 * 2**20, count=2, over=slow, off=BEST)
     assert found_s / alone_s == pytest.approx(1 + exposed_s)
-
-
-def test_energy_grows_with_the_step() -> None:
-    work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500)
-    one = forecast(work, target="RTX 4090")
-    assert outlook.energy_j(one) == pytest.approx(0.8 * 450 * one.step_s.mid)

@@ -95,6 +95,15 @@ def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.Ca
     assert "least money" not in shown
 
 
+def test_energy_is_that_of_the_boards_for_the_batch_of_a_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--measured-on", "RTX 4090", "--measured-step", "0.8", "--count", "1,2"]
+    assert call("--workload", saved(tmp_path), "--gpu", "RTX 4090", *options) == 0
+    # 450 W at four fifths for 0.8 s; two cards need as much for each batch, and more for the exchange.
+    assert "Least energy takes RTX 4090: 288 J for the batch of a step" in capsys.readouterr().out
+
+
 def test_the_peak_beside_the_gain_is_that_of_the_precision_that_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ def test_totals_are_kept() -> None:
     assert work.memory_bytes == pytest.approx(2e10, rel=1e-6)
     assert work.num_kernels == pytest.approx(400)
     assert work.precision is Precision.FP16
-    assert (work.parameter_bytes, work.gradient_bytes, work.batch_bytes) == (1e8, 1e8, 5e6)
+    assert (work.parameter_bytes, work.batch_bytes) == (1e8, 5e6)
 
 
 def test_work_without_operations_moves_bytes_only() -> None:
