@@ -152,8 +152,8 @@ def _gain(shown: Shown, row: Row) -> str:
     if known.device is None or known.step_s is None:
         return ""
     here, there = catalogue.resolve(known.device, extra=known.devices).device, shown.device(row)
-    own = work.precision if here.is_cpu else work.gpu_precision
-    wanted = parse(shown.precision or work.gpu_precision)
+    asked = work.autocast or work.precision
+    own, wanted = work.precision if here.is_cpu else asked, parse(shown.precision or asked)
     rates = [
         matrix_rate(one, precision, tf32=work.matmul_tf32 is not False)
         for one, precision in ((here, own), (there, wanted))

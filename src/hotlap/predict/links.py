@@ -70,7 +70,12 @@ def fabric(device: Device, count: int, *, interconnect: str | None = None) -> Fa
     Raises:
         UserError: the device has no such link.
     """
-    link, assumption = _usual(device) if interconnect is None else (_named(device, interconnect), None)
+    link, assumption = _usual(device)
+    if interconnect is not None:
+        named = {"nvlink": device.link, "pcie": Link.PCIE, "pcie-no-p2p": Link.PCIE_NO_P2P}.get(interconnect)
+        if named is None:
+            raise UserError(f'{device.name} has no "{interconnect}". Known are nvlink, pcie and pcie-no-p2p.')
+        link, assumption = named, None
     on_slot = link in (Link.PCIE, Link.PCIE_NO_P2P)
     nominal = device.pcie_bytes_s if on_slot else device.link_bytes_s / 2
     if nominal <= 0:
@@ -80,16 +85,6 @@ def fabric(device: Device, count: int, *, interconnect: str | None = None) -> Fa
     shares, sigma = REACHED[link]
     share = shares[min((known for known in shares if known >= count), default=max(shares))]
     return Fabric(link=link, bus_bytes_s=nominal * share, sigma=sigma, assumption=assumption)
-
-
-def _named(device: Device, interconnect: str) -> Link:
-    known = {"nvlink": device.link, "pcie": Link.PCIE, "pcie-no-p2p": Link.PCIE_NO_P2P}
-    if interconnect not in known:
-        raise UserError(f'No interconnect is called "{interconnect}". Known: {", ".join(known)}.')
-    link = known[interconnect]
-    if link is None:
-        raise UserError(f"{device.name} has no NVLink. Use --interconnect pcie or pcie-no-p2p.")
-    return link
 
 
 def _usual(device: Device) -> tuple[Link, str | None]:

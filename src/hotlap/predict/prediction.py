@@ -23,7 +23,6 @@ UNMEASURED_SIGMA = 0.45
 SPREAD = {"same": 0.05, "lanes": 0.16, "full": 0.08, "half": 0.16, "halved": 0.12, "halved lanes": 0.24}
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
-CPU_SIGMA = 0.45
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6
 FROM_CPU = (
@@ -95,8 +94,8 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         raise UserError(f"count = {count}: at least one GPU is needed.")
     if not (math.isfinite(batch_factor) and batch_factor > 0):
         raise UserError(f"batch_factor = {batch_factor} is not a number above 0.")
-    own = workload.precision if there.device.is_cpu else workload.gpu_precision
-    wanted = parse(precision) if precision is not None else own
+    own = workload.precision if there.device.is_cpu else workload.autocast or workload.precision
+    wanted = own if precision is None else parse(precision)
     if not workload.precision_known:
         workload = replace(workload, precision=wanted)
     question = _Question(
@@ -189,10 +188,8 @@ def _spread(question: _Question, faster: float) -> float:
         faster: how many times as fast as here an item is there.
     """
     here = question.here
-    if here is None:
+    if here is None or here.is_cpu:
         return UNMEASURED_SIGMA
-    if here.is_cpu:
-        return CPU_SIGMA
     there, measured_in, tf32 = question.target, question.workload.precision, question.workload.matmul_tf32 is not False
     here_on_lanes, there_on_lanes = (
         matrix_rate(device, precision, tf32=tf32) < 1.1 * device.fp32

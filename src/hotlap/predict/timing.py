@@ -123,13 +123,12 @@ def memory_rate(device: Device, precision: Precision) -> float:
 
 def step(workload: Workload, device: Device, *, precision: Precision, host_s: float, off: Off) -> Parts:
     """Seconds of one step on `device`, computed in `precision`, with `host_s` of host time for each operator."""
-    work = workload.operators
-    num_operators = math.fsum(operator.count for operator in work)
+    work, num_operators = workload.operators, workload.num_kernels
     if precision.mixed and not workload.precision.mixed and not workload.totals_only:
         num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind.on_matrix_units)
     # More for the host than the device has, as the loop around them takes time too.
     num_dispatched = num_operators + (STEP_OPERATORS if workload.parameter_bytes else 0)
-    moved_bytes = math.fsum(operator.moved_bytes * operator.count for operator in work) * off.bytes_factor(workload)
+    moved_bytes = workload.memory_bytes * off.bytes_factor(workload)
     moved_bytes *= BYTES_COUNTED.get(precision, 1.0) / BYTES_COUNTED.get(workload.precision, 1.0)
     # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
     tf32 = off.tf32(workload)

@@ -102,11 +102,6 @@ class Workload:
         return math.fsum(operator.moved_bytes * operator.count for operator in self.operators)
 
     @property
-    def gpu_precision(self) -> Precision:
-        """That the script itself computes in on a GPU."""
-        return self.autocast or self.precision
-
-    @property
     def num_kernels(self) -> float:
         """Operators that a device runs in one step."""
         return math.fsum(operator.count for operator in self.operators)

@@ -310,8 +310,8 @@ def test_large_gradients_on_slow_links_are_bound_by_communication() -> None:
         ({"measured_on": "V100"}, "belong together"),
         ({"measured_on": "V100", "measured_step_s": -1.0}, "not a step time"),
         ({"count": 0}, "at least one GPU"),
-        ({"count": 2, "interconnect": "nvlink"}, "no NVLink"),
-        ({"count": 2, "interconnect": "wifi"}, "No interconnect"),
+        ({"count": 2, "interconnect": "nvlink"}, 'no "nvlink"'),
+        ({"count": 2, "interconnect": "wifi"}, 'no "wifi"'),
         ({"precision": "fp7"}, "No precision"),
     ],
 )
