@@ -16,7 +16,7 @@ import measurements
 import numpy as np
 from measurements import Point
 
-from hotlap.predict import beliefs, forecast, prediction, resolve
+from hotlap.predict import forecast, prediction, resolve
 from hotlap.predict.catalogue import Device
 from hotlap.predict.precision import matrix_rate, parse
 from hotlap.record import Interval
@@ -77,18 +77,18 @@ class Pair:
     @property
     def scale(self) -> float:
         """What the spread of its kind is multiplied with."""
-        if self.kind in ("same", "lanes"):
+        if self.kind == "same":
             return 1.0
         faster = self.here.step_s / self.here.batch / (self.there.step_s / self.there.batch)
         return prediction.apart(*self.devices, faster / exp(self.error))
 
     def missing(self) -> float:
         """Standard deviations that its interval lacks on the side of the truth."""
-        return max(0.0, self.error**2 - self.halves[self.error < 0] ** 2) ** 0.5 / beliefs.HALF
+        return max(0.0, self.error**2 - self.halves[self.error < 0] ** 2) ** 0.5 / prediction.HALF
 
     def widened(self, table: dict[str, float]) -> tuple[float, float]:
         """Half intervals below and above, as `prediction` widens them."""
-        spread = beliefs.HALF * max(table["same"], table[self.kind] * self.scale)
+        spread = prediction.HALF * max(table["same"], table[self.kind] * self.scale)
         below, above = (hypot(half, spread) for half in self.halves)
         return below, above
 
@@ -156,7 +156,7 @@ def halves() -> dict[str, float]:
         for here, there, step_s in halved():
             error = log(step_s.mid / there.step_s)
             half = log(step_s.mid / step_s.low) if error > 0 else log(step_s.high / step_s.mid)
-            lacks = max(0.0, error**2 - half**2) ** 0.5 / beliefs.HALF
+            lacks = max(0.0, error**2 - half**2) ** 0.5 / prediction.HALF
             missing.setdefault(f"{here.suite.split(',')[0]}, {here.precision}", []).append(lacks)
     return {name: float(np.quantile(found, INSIDE)) for name, found in missing.items()}
 

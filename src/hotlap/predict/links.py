@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import exp, log2
 
 from hotlap.errors import UserError
-from hotlap.predict.beliefs import Off
 from hotlap.predict.catalogue import Device, Link
+from hotlap.predict.timing import Off
 
 # Part of the nominal rate of one direction that a ring reaches, by number of GPUs (for others, that of the next
 # larger), and the spread (standard deviation of the logarithm) of that between machines.

@@ -41,13 +41,11 @@ def parse(name: str | Precision) -> Precision:
     Raises:
         UserError: no precision is called that.
     """
+    known = {one.value: one for one in Precision} | _SPELLINGS
     text = str(name).lower().strip().replace("_", "-").replace(" ", "-")
-    if text in _SPELLINGS:
-        return _SPELLINGS[text]
-    try:
-        return Precision(text)
-    except ValueError:
-        raise UserError(f'No precision is called "{name}". Known: {", ".join([*Precision, "amp"])}.') from None
+    if text not in known:
+        raise UserError(f'No precision is called "{name}". Known: {", ".join([*Precision, "amp"])}.')
+    return known[text]
 
 
 def matrix_rate(device: Device, precision: Precision, *, tf32: bool) -> float:

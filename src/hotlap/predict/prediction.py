@@ -2,25 +2,26 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from hotlap.errors import UserError
 from hotlap.predict import links, memory, timing
-from hotlap.predict.beliefs import BEST, HALF, Off, halves
 from hotlap.predict.catalogue import Device, Match, resolve
 from hotlap.predict.precision import Precision, matrix_rate, parse
-from hotlap.predict.timing import Parts
+from hotlap.predict.timing import Off, Parts
 from hotlap.predict.workload import Workload
 from hotlap.record import Interval, Prediction
 
+# Half an 80% interval in standard deviations.
+HALF = 1.2816
 # A step takes so much longer than its operators, and spreads so much on top of what is not known: between the median
 # of the measured ones (1.7, each net once) and that of large trainings on an H200 of ours (1.05); and four fifths.
 UNMODELLED = 1.4
 UNMEASURED_SIGMA = 0.45
-# Standard deviation of the logarithm that a pair of devices adds: of one architecture, and at least; both on lanes; and
-# for any other, in FP32 or TF32 and in half precision, times how far `apart` they are. And what half precision adds
-# where the measured step had TF32, or ran on lanes (benchmarks/predict/calibrate.py).
-SPREAD = {"same": 0.05, "lanes": 0.16, "full": 0.08, "half": 0.16, "halved": 0.12, "halved lanes": 0.24}
+# Standard deviation of the logarithm that a pair of devices adds: of one architecture, and at least; and times how far
+# `apart` others are, both on lanes, in FP32 or TF32, and in half precision. And what half precision adds where the
+# measured step had TF32, or ran on lanes (benchmarks/predict/calibrate.py).
+SPREAD = {"same": 0.05, "lanes": 0.19, "full": 0.08, "half": 0.16, "halved": 0.12, "halved lanes": 0.24}
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
@@ -109,10 +110,10 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         host_s=host_s,
         over=links.fabric(there.device, count, interconnect=interconnect) if count > 1 else None,
     )
-    parts, one_s, all_s = _step(question, BEST)
+    parts, one_s, all_s = _step(question, Off())
     spread = _spread(question, question.measured_step_s * batch_factor / one_s)
     # Two causes that know nothing of each other: what is not known of the workload, and of the pair of devices.
-    below, above = (math.hypot(half, HALF * spread) for half in halves(lambda off: math.log(_step(question, off)[-1])))
+    below, above = (math.hypot(half, HALF * spread) for half in _halves(question, math.log(all_s)))
     bound_by = "communication" if all_s > 1.5 * one_s else _bound_by(question, parts, one_s)
     need = memory.need(question.share, precision=wanted)
     return Prediction(
@@ -158,6 +159,19 @@ def _assumed(question: _Question) -> Iterator[str]:
         yield "batches are ready when they are needed"
 
 
+def _halves(question: _Question, best: float) -> tuple[float, float]:
+    """Half of the 80% interval of the logarithm of the step, below and above its `best` guess: what each that is not
+    known moves it by alone; causes that know nothing of each other add up in squares.
+
+    A measured step does not narrow it: what explains that step best is no nearer to the truth on another device, and
+    farther where nobody says whether TF32 is used (0.131 / 0.405 beside 0.108 / 0.305).
+    """
+    ends = [
+        [math.log(_step(question, Off(**{one.name: side}))[-1]) - best for side in (-HALF, HALF)] for one in fields(Off)
+    ]
+    return math.hypot(*(min(0.0, *end) for end in ends)), math.hypot(*(max(0.0, *end) for end in ends))
+
+
 def _step(question: _Question, off: Off) -> tuple[Parts, float, float]:
     """The step there, if what is not known is so far off: its parts, seconds on one device, and on all."""
     workload, target, here = question.workload, question.target, question.here
@@ -196,10 +210,9 @@ def _spread(question: _Question, faster: float) -> float:
         for device, precision in ((here, measured_in), (there, question.precision))
     )
     pair = SPREAD["same"]
-    if here.family != there.family and here_on_lanes and there_on_lanes:
-        pair = SPREAD["lanes"]
-    elif here.family != there.family:
-        pair = max(pair, SPREAD["half" if question.precision.mixed else "full"] * apart(here, there, faster))
+    if here.family != there.family:
+        kind = "lanes" if here_on_lanes and there_on_lanes else "half" if question.precision.mixed else "full"
+        pair = max(pair, SPREAD[kind] * apart(here, there, faster))
     if measured_in.mixed == question.precision.mixed:
         return pair
     return math.hypot(pair, SPREAD["halved lanes" if here_on_lanes else "halved"])

@@ -1,4 +1,4 @@
-"""The model of time: operators on a device -> seconds.
+"""The model of time: operators on a device -> seconds; and how far off what is not known of them may be.
 
 Per operator: a gap, computing, and moving bytes. The host dispatches operators while the device works; a step takes as
 long as the slower of the two.
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
-from hotlap.predict.beliefs import Off
 from hotlap.predict.catalogue import USUAL_HZ, Device, devices
 from hotlap.predict.precision import Precision, matrix_rate
 from hotlap.predict.workload import STEP_OPERATORS, Kind, Workload
@@ -53,6 +52,44 @@ NEEDED_POWER = 0.65
 IDLE_W = 20.0
 # An aten operator on a small tensor on a CPU, dispatch included.
 CPU_OPERATOR_S = 3e-6
+# Spread (standard deviation of the logarithm) of what is not known. For totals the sizes of operators are assumed.
+MEMORY_SIGMA = 0.25
+TOTALS_MEMORY_SIGMA = 0.45
+# Seconds of host time to dispatch one operator (Python, autograd, launch) where nothing was timed.
+HOST_S = 1.5e-5
+# Of that; of what was timed beside the script (its own Python comes on top); and between two machines. One H200's host
+# takes 2.7 times as long as was forecast from another machine (benchmarks/predict/host.py).
+HOST_SIGMA = 0.8
+MEASURED_HOST_SIGMA = 0.4
+OTHER_HOST_SIGMA = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Off:
+    """How far each lies from the best guess, in standard deviations."""
+
+    memory: float = 0.0
+    """Bytes that really travel for each that operators read and write."""
+    lanes: float = 0.0
+    """Above 1: FP32 products run on lanes, where the precision leaves it open. Three of four scripts use TF32 in them:
+    convolutions do unless it is switched off, matrix products in containers and in torch before 1.12."""
+    host: float = 0.0
+    """Host time of an operator."""
+    other_host: float = 0.0
+    """That of the target's host beside it."""
+    bus: float = 0.0
+    """Rate of the links between several GPUs."""
+
+    def host_s(self, workload: Workload) -> float:
+        """Seconds of host time for an operator, where the step was measured."""
+        sigma = MEASURED_HOST_SIGMA if workload.host_s else HOST_SIGMA
+        return (workload.host_s or HOST_S) * math.exp(sigma * self.host)
+
+    def there_host_s(self, workload: Workload, timed_s: float | None) -> float:
+        """The same beside the target; `timed_s`: what was timed there, None: nothing."""
+        if timed_s is None:
+            return self.host_s(workload) * math.exp(OTHER_HOST_SIGMA * self.other_host)
+        return timed_s * math.exp(MEASURED_HOST_SIGMA * self.host)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +165,11 @@ def step(workload: Workload, device: Device, *, precision: Precision, host_s: fl
         num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind.on_matrix_units)
     # More for the host than the device has, as the loop around them takes time too.
     num_dispatched = num_operators + (STEP_OPERATORS if workload.parameter_bytes else 0)
-    moved_bytes = workload.memory_bytes * off.bytes_factor(workload)
+    sigma = TOTALS_MEMORY_SIGMA if workload.totals_only else MEMORY_SIGMA
+    moved_bytes = workload.memory_bytes * math.exp(sigma * off.memory)
     moved_bytes *= BYTES_COUNTED.get(precision, 1.0) / BYTES_COUNTED.get(workload.precision, 1.0)
     # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
-    tf32 = off.tf32(workload)
+    tf32 = off.lanes <= 1 if workload.matmul_tf32 is None else workload.matmul_tf32
     rates = {kind: compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind in Kind}
     return Parts(
         compute=math.fsum(one.flop * one.count / rates[one.kind] for one in work),

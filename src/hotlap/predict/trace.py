@@ -277,13 +277,7 @@ class _AsOnGpu(TorchFunctionMode):
 def record(
     step: Callable[[], object], *, parameters: Iterable[torch.Tensor] = (), batch: Iterable[torch.Tensor] = ()
 ) -> Workload:
-    """Run `step` once and return what it did.
-
-    Arguments:
-        step: one whole training step: forward, backward, optimizer. It really runs.
-        parameters: that are trained.
-        batch: tensors that would travel from the host for each step.
-    """
+    """What `step` does, one whole training step, which really runs: `parameters` are trained, `batch` travels to it."""
     tracer = Tracer(parameters)
     tracer.start()
     try:

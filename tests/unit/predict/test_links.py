@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hotlap.predict import Workload, forecast, links, memory, resolve
-from hotlap.predict.beliefs import BEST
 from hotlap.predict.catalogue import Link
+from hotlap.predict.timing import Off
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_two_cards_without_peer_access_hide_little_of_their_gradients() -> None:
 def test_what_one_bucket_of_gradients_does_not_hide_is_waited_for() -> None:
     over = links.Fabric(link=Link.NVSWITCH, bus_bytes_s=1e9, sigma=0.1, assumption=None)
     bucket_s = links.all_reduce_s(25 * 2**20, 2, over)
-    alone_s = links.together(1.0, gradient_bytes=0, count=2, over=over, off=BEST)
+    alone_s = links.together(1.0, gradient_bytes=0, count=2, over=over, off=Off())
     for full_buckets in (1, 2, 8):  # the last is complete when the backward pass ends, and finds the link free
-        found_s = links.together(1.0, gradient_bytes=(1 + 25 * full_buckets) * 2**20, count=2, over=over, off=BEST)
+        found_s = links.together(1.0, gradient_bytes=(1 + 25 * full_buckets) * 2**20, count=2, over=over, off=Off())
         assert found_s / alone_s == pytest.approx(1 + bucket_s)
     # A link that is never free again, from when the second bucket is complete.
     slow = replace(over, bus_bytes_s=1e8)
     exposed_s = 8 * links.all_reduce_s(25 * 2**20, 2, slow) - links.BACKWARD_SHARE * 175 / 201
-    found_s = links.together(1.0, gradient_bytes=201 * 2**20, count=2, over=slow, off=BEST)
+    found_s = links.together(1.0, gradient_bytes=201 * 2**20, count=2, over=slow, off=Off())
     assert found_s / alone_s == pytest.approx(1 + exposed_s)
