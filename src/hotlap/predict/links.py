@@ -117,11 +117,18 @@ def together(step_s: float, *, gradient_bytes: float, count: int, over: Fabric, 
     """
     staged, slower = over.link is Link.PCIE_NO_P2P, exp(-over.sigma * off.bus)
     backward_s = 0.0 if staged else BACKWARD_SHARE * step_s
-    complete, through_s = 0.0, 0.0
-    while complete < gradient_bytes:
-        num_bytes = min(BUCKET_BYTES if complete else FIRST_BUCKET_BYTES, gradient_bytes - complete)
-        complete += num_bytes
-        begin_s = max(through_s, backward_s * complete / gradient_bytes)
-        through_s = begin_s + all_reduce_s(num_bytes, count, over, slower=slower)
+    first = min(FIRST_BUCKET_BYTES, gradient_bytes)
+    whole, rest = divmod(gradient_bytes - first, BUCKET_BYTES)
+    first_s, bucket_s, rest_s = (
+        all_reduce_s(num_bytes, count, over, slower=slower) for num_bytes in (first, BUCKET_BYTES, rest)
+    )
+    each_s = backward_s * BUCKET_BYTES / max(gradient_bytes, BUCKET_BYTES)  # from one whole bucket to the next
+    complete_s = backward_s * first / max(gradient_bytes, 1.0)
+    through_s = complete_s + first_s
+    if whole:  # they come evenly: if one finds the link taken, so do all that follow
+        through_s = max(through_s, complete_s + each_s) + whole * bucket_s
+        through_s = max(through_s, complete_s + whole * each_s + bucket_s)
+    if rest:
+        through_s = max(through_s, backward_s) + rest_s
     exposed_s = max(0.0, through_s - backward_s) * (1 - STAGED_HIDDEN if staged else 1)
     return (step_s + exposed_s) * (1 + JITTER * log2(count))

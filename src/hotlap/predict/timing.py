@@ -12,6 +12,7 @@ from statistics import median
 from hotlap.predict.catalogue import USUAL_HZ, Device, devices
 from hotlap.predict.precision import Precision, matrix_rate
 from hotlap.predict.workload import STEP_OPERATORS, Kind, Workload
+from hotlap.record import Phase
 
 # None of these constants is fitted: fits to all sources but one predict that one no better (docs/predict.md).
 # Part of the matrix peak that products of real nets reach on an A100 SXM4 80GB. Large products alone reach 0.8 to 0.9.
@@ -163,8 +164,9 @@ def step(workload: Workload, device: Device, *, precision: Precision, host_s: fl
     work, num_operators = workload.operators, workload.num_kernels
     if precision.mixed and not workload.precision.mixed and not workload.totals_only:
         num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind.on_matrix_units)
-    # More for the host than the device has, as the loop around them takes time too.
-    num_dispatched = num_operators + (STEP_OPERATORS if workload.parameter_bytes else 0)
+    # More for the host than the device has, as the loop around a training step takes time too.
+    trains = any(one.stage in (Phase.BACKWARD, Phase.OPTIMIZER) for one in work)
+    num_dispatched = num_operators + (STEP_OPERATORS if trains else 0)
     sigma = TOTALS_MEMORY_SIGMA if workload.totals_only else MEMORY_SIGMA
     moved_bytes = workload.memory_bytes * math.exp(sigma * off.memory)
     moved_bytes *= BYTES_COUNTED.get(precision, 1.0) / BYTES_COUNTED.get(workload.precision, 1.0)

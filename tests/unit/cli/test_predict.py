@@ -35,6 +35,14 @@ def test_several_gpus_need_the_size_of_the_model(trace: str, capsys: pytest.Capt
     assert [one["count"] for one in json.loads(capsys.readouterr().out)] == [1, 2]
 
 
+def test_the_size_of_the_model_changes_nothing_on_one_gpu(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for given in ([], ["--parameters", "1e6"]):
+        assert cli.main(["predict", "--trace", trace, "--gpu", "H100 PCIe", *given, "--json", "-"]) == 0
+        found.append(json.loads(capsys.readouterr().out)[0]["step_s"])
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("words", [["--workload", "w.json"], ["train.py"]])
 def test_one_source_at_a_time(words: list[str], trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["predict", "--trace", trace, *words]) == 2

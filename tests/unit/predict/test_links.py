@@ -94,3 +94,22 @@ def test_what_one_bucket_of_gradients_does_not_hide_is_waited_for() -> None:
     exposed_s = 8 * links.all_reduce_s(25 * 2**20, 2, slow) - links.BACKWARD_SHARE * 175 / 201
     found_s = links.together(1.0, gradient_bytes=201 * 2**20, count=2, over=slow, off=Off())
     assert found_s / alone_s == pytest.approx(1 + exposed_s)
+
+
+@pytest.mark.parametrize("gradient_mib", [0.5, 1, 20, 26, 40, 400.5])
+@pytest.mark.parametrize("bus_bytes_s", [1e8, 5e8, 2e9, 1e11])
+def test_buckets_leave_one_after_the_other_as_they_are_complete(gradient_mib: float, bus_bytes_s: float) -> None:
+    over = links.Fabric(link=Link.NVSWITCH, bus_bytes_s=bus_bytes_s, sigma=0.1, assumption=None)
+    complete, through_s, backward_s = 0.0, 0.0, links.BACKWARD_SHARE
+    while complete < gradient_mib:
+        size = min(25.0 if complete else 1.0, gradient_mib - complete)
+        complete += size
+        through_s = max(through_s, backward_s * complete / gradient_mib) + links.all_reduce_s(size * 2**20, 2, over)
+    alone_s = links.together(1.0, gradient_bytes=0, count=2, over=over, off=Off())
+    found_s = links.together(1.0, gradient_bytes=gradient_mib * 2**20, count=2, over=over, off=Off())
+    assert found_s / alone_s == pytest.approx(1 + through_s - backward_s)
+
+
+def test_a_model_of_any_size_is_answered_at_once() -> None:
+    over = links.fabric(resolve("H100").device, 8)
+    assert links.together(1.0, gradient_bytes=1e300, count=8, over=over, off=Off()) > 1e280

@@ -189,6 +189,7 @@ def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         [], ["--gpu", "4095", "train.py"], ["--count", "0", "train.py"], ["--count", "two", "train.py"],
         ["missing.py"], ["--workload", "missing.json"], ["--devices", "missing.toml", "train.py"],
+        ["--parameters", "nan", "train.py"], ["--parameters", "-5", "train.py"], ["--steps-per-epoch", "0", "train.py"],
         ["--price", "H100=much", "train.py"], ["--price", "-1", "train.py"], ["--price", "4095=1", "train.py"],
     ],
 )  # fmt: skip

@@ -118,7 +118,7 @@ def test_a_cpu_run_gives_a_wide_interval() -> None:
 
 def small(kind: Kind = Kind.MATMUL) -> Workload:
     """A hundred products of a few numbers: the host sets the step."""
-    one = Operator(kind=kind, stage=Phase.FORWARD, flop=1e3, moved_bytes=2e3, count=100.0)
+    one = Operator(kind=kind, stage=Phase.BACKWARD, flop=1e3, moved_bytes=2e3, count=100.0)
     return Workload(operators=(one,), matmul_tf32=False, parameter_bytes=1e3, host_s=5e-6)
 
 
