@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hotlap.predict import Device
     from hotlap.record import Interval, Prediction
 
+Column = tuple[str, list[str]]
+"""Heading and cells."""
 JOULES_A_KWH = 3.6e6
 # Part of the board power that a training step draws: idle plus what is busy.
 POWER_SHARE = 0.8
@@ -61,27 +63,37 @@ def show(shown: Shown, *, color: str = "auto") -> None:
 
     # A pipe has no width of its own: lines are kept whole there.
     console = console_on(sys.stdout, color, width=200, soft_wrap=True)
-    columns = {name: cells for name, cells in _columns(shown) if any(cell != "-" for cell in cells)}
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in columns:
-        table.add_column(name, no_wrap=name == "GPU")
-    for cells in zip(*columns.values(), strict=True):
-        table.add_row(*cells)
     here, *there = why(shown)
     console.print(here, markup=False)
-    console.print(table)
+    columns = [(name, cells) for name, cells in _columns(shown) if any(cell != "-" for cell in cells)]
+    for part in parts(columns, width=console.width):
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+        for name, _ in part:
+            table.add_column(name, no_wrap=name == "GPU")
+        for cells in zip(*(cells for _, cells in part), strict=True):
+            table.add_row(*cells)
+        console.print(table)
     for sentence in there:
         console.print(sentence, markup=False)
     for note in dict.fromkeys(note for row in shown.rows for note in row.prediction.assumptions):
         console.print(f"  assumed: {note}", markup=False)
 
 
-def _columns(shown: Shown) -> Iterator[tuple[str, list[str]]]:
+def parts(columns: list[Column], *, width: int) -> tuple[list[Column], ...]:
+    """One table; or, where that is too wide, times in one, and memory and costs in another."""
+    if sum(1 + max(map(len, (name, *cells))) for name, cells in columns) <= width:
+        return (columns,)
+    names = [name for name, _ in columns]
+    split = names.index("bound by") + 1
+    return columns[:split], [columns[0], *columns[split:]]
+
+
+def _columns(shown: Shown) -> Iterator[Column]:
     """Heading and cells; "-" where there is nothing to say. A column of these alone is left out."""
     rows, found = shown.rows, [row.prediction for row in shown.rows]
     yield "GPU", [row.prediction.title for row in rows]
     yield "step", [duration(one.step_s.mid) for one in found]
-    yield "80% interval", [f"{duration(one.step_s.low)} to {duration(one.step_s.high)}" for one in found]
+    yield "80% interval", [_interval(one.step_s) for one in found]
     yield "speed-up", [_speedup(shown, row) for row in rows]
     yield "slower?", [_chance(shown, row) for row in rows]
     yield "efficiency", [f"{one.efficiency:.2f}" if one.efficiency and one.count > 1 else "-" for one in found]
@@ -89,6 +101,12 @@ def _columns(shown: Shown) -> Iterator[tuple[str, list[str]]]:
     yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
     yield from _memory(shown)
     yield from _costs(shown)
+
+
+def _interval(step_s: "Interval") -> str:
+    """The unit once where both ends have the same."""
+    (low, *units), high = duration(step_s.low).split(), duration(step_s.high)
+    return f"{low} to {high}" if units == high.split()[1:] else f"{' '.join((low, *units))} to {high}"
 
 
 def _speedup(shown: Shown, row: Row) -> str:
@@ -179,7 +197,7 @@ def _joules(shown: Shown, row: Row) -> float:
     return POWER_SHARE * shown.device(row).power_w * row.prediction.count * row.today_s
 
 
-def _memory(shown: Shown) -> Iterator[tuple[str, list[str]]]:
+def _memory(shown: Shown) -> Iterator[Column]:
     """What each GPU must hold: with everything on each, with FSDP; and the largest batch."""
     from hotlap.predict import memory
 
@@ -203,7 +221,7 @@ def _batch(today: int | None, times: float | None) -> str:
     return str(int(today * times))
 
 
-def _costs(shown: Shown) -> Iterator[tuple[str, list[str]]]:
+def _costs(shown: Shown) -> Iterator[Column]:
     """Of an epoch, or of a thousand steps of today's batch."""
     steps, unit = shown.steps_per_epoch or 1000, "epoch" if shown.steps_per_epoch else "1000 steps"
     yield unit, [duration(row.today_s * steps) for row in shown.rows]
