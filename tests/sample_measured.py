@@ -169,7 +169,6 @@ def study_long() -> Study:
             p90_s=0.0036 * (1 + i / 150),
             loss=2.0 / (1 + i),
             num_not_finite=2 if i == 7 else 0,
-            rss_bytes=(600 + 4 * i) << 20,
         )
         for i in range(40)
     )
@@ -192,6 +191,7 @@ def study_long() -> Study:
         exit_code=0,
         seed=None,
         long=long,
+        memory=tuple(MemorySample(step=20 + 8192 * i, rss_bytes=(600 + 4 * i) << 20) for i in range(1, 41)),
         step_index=tuple(range(20, 20 + 128 * 2560, 2560)),
     )
     return dataclasses.replace(study_measured(), baseline=(run,), noise=(), ceilings=(), findings=(), elapsed_s=1102.0)

@@ -214,7 +214,8 @@ PARTS: list[tuple[Any, str]] = [
     (Aside, "take"),
     (Thinning, "add"),
     (Ledger, "warm_up"),
-    (script_calls, "num_samples"),
+    (Session, "_group_made"),
+    (hooks, "num_samples"),
     (script_calls, "_length"),
 ]
 

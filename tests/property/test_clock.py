@@ -201,29 +201,6 @@ def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> No
     assert sum(with_validation.spent) - sum(with_validation.aside.spent) == 12
 
 
-@pytest.mark.parametrize("reads", [1, 50])
-def test_a_validation_of_hours_is_read_in_bounded_room(reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.probe.clock._MOST_PIECES", 40)
-    monkeypatch.setattr("hotlap.probe.clock._LATEST", 8)
-    now = Now()
-    clock = Clock(now)
-    train(clock, now)
-    laps = []
-    for _ in range(reads):
-        validation(clock, now, batches=1000)
-        clock.note((SAMPLES, 32, None))
-        clock.shorten()
-        assert len(clock.tape) == 3, "what reading took"
-        laps += clock.read()
-        assert len(clock._reader._pieces) + len(clock._reader._outer) < 100
-    train(clock, now)
-    step = (laps + clock.read())[-1]
-    assert step.aside is not None
-    assert (step.spent[INPUT], step.spent[FORWARD]) == (reads * 2000 + 4, reads * 1000 + 8)
-    assert (step.aside.spent[INPUT], step.aside.spent[FORWARD]) == (reads * 2000, reads * 1000)
-    assert sum(step.spent) == reads * 3500 + 12
-
-
 def test_a_look_without_batches_ends_where_training_begins() -> None:
     now = Now()
     clock = Clock(now)

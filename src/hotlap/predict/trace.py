@@ -59,7 +59,7 @@ def kind_of(name: str, *, grouped: bool = False) -> Kind:
     return Kind.VECTOR if kind is Kind.CONV and grouped else kind
 
 
-def _is_free(func: Any, name: str, outputs: list[torch.Tensor]) -> bool:
+def is_free(func: Any, name: str, outputs: list[torch.Tensor]) -> bool:
     """No kernel runs: it makes room or an alias, changes strides alone, or asks something."""
     returned = [value.alias_info for value in func._schema.returns]
     aliases = bool(returned) and all(alias is not None and not alias.is_write for alias in returned)
@@ -67,7 +67,7 @@ def _is_free(func: Any, name: str, outputs: list[torch.Tensor]) -> bool:
     return aliases or asks or name in _NO_KERNEL or torch.Tag.inplace_view in func.tags
 
 
-def _bytes(tensors: Iterable[torch.Tensor]) -> float:
+def bytes_of(tensors: Iterable[torch.Tensor]) -> float:
     """Memory that a kernel touches; a broadcast (stride 0) dimension is read from the cache."""
     total = 0
     for tensor in tensors:
@@ -213,11 +213,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in inputs:
             if tensor.requires_grad and tensor.is_leaf:
                 self._leaves[tensor.untyped_storage()._cdata] = tensor
-        if _is_free(func, name, outputs):
+        if is_free(func, name, outputs):
             return
-        flop = _flop(func, args, kwargs, out)
-        written = _bytes(outputs)
-        read = _bytes(inputs[1:] if name in _WRITES_OVER or name in _SPARSE_READS else inputs)
+        flop = flop_of(func, args, kwargs, out)
+        written = bytes_of(outputs)
+        read = bytes_of(inputs[1:] if name in _WRITES_OVER or name in _SPARSE_READS else inputs)
         if name in _SPARSE_READS:
             read += written
         if name in _COPIES and inputs[-1].device.type == "cpu" and outputs[0].device.type not in ("cpu", "meta"):
@@ -235,7 +235,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._counts[one] = self._counts.get(one, 0) + kernels
 
 
-def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
+def flop_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
     """Operations as torch.utils.flop_counter counts them. It is blind to recurrent layers and a CPU's attention, and in
     gradients of grouped convolutions takes every input channel for every output channel (torch 2.13)."""
     name = func._overloadpacket.__name__
@@ -284,7 +284,7 @@ def record(
         step()
     finally:
         tracer.stop()
-    return tracer.workload(batch_bytes=_bytes(batch))
+    return tracer.workload(batch_bytes=bytes_of(batch))
 
 
 def _mapped(counts: Mapping[Operator, int]) -> Iterable[Operator]:

@@ -1,6 +1,5 @@
 """Validation between steps -> time and samples that are set aside from the step in which it happens."""
 
-import math
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
@@ -83,14 +82,6 @@ class Aside:
         self._trained = True
         if self._begin is not None and self._drawn_at is None:
             self._end = begin
-
-    def so_far(self) -> tuple[float, float]:
-        """From where on, and up to where, things surely lie within the stretch, if one comes of it; nothing before the
-        first is in any.
-        """
-        if self._begin is not None and self._end is not None:
-            return self._begin, self._end
-        return (math.inf if self._drawn_at is None else self._drawn_at), -math.inf
 
     def take(self) -> Found | None:
         """The stretch in the step that is over; None without one."""

@@ -39,15 +39,6 @@ LAP = OWN + 1
 # Not times: what the step brought.
 LOSS, SAMPLES, EPOCH = range(LAP + 1, LAP + 4)
 
-MOST_UNREAD = 3 * 2**18
-"""Values on the tape, three an event: beyond, it is to be read within a step (`Clock.shorten`). One that evaluates for
-hours comes to that."""
-
-# Pieces of one step that are kept apart, and how many of them stay so when the others are added up: an interval that
-# is still open may hold the last ones.
-_MOST_PIECES = 2**17
-_LATEST = 2**10
-
 
 @dataclass(slots=True, kw_only=True)
 class Lap(record.Step):
@@ -77,7 +68,7 @@ class Clock:
     Everybody else uses `enter` and `leave`, or `own`.
     """
 
-    __slots__ = ("_laps", "_open", "_reader", "callers", "kept", "last_spent", "note", "now", "tape", "where")
+    __slots__ = ("_open", "_reader", "callers", "kept", "last_spent", "note", "now", "tape", "where")
 
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:
         self.now = now
@@ -97,8 +88,6 @@ class Clock:
         """Seconds by phase of the step that was read last."""
         self._open: list[tuple[int, int, float]] = []
         self._reader = _Reader(now())
-        self._laps: list[Lap] = []
-        """What was read before anybody asked."""
 
     def enter(self, what: int) -> None:
         """From now on time goes to a phase (or one of DRAW, LOOK, TRAIN, STEP), until `leave`."""
@@ -115,25 +104,15 @@ class Clock:
         """Hotlap's own work, from `begin` until now, is over."""
         self.note((OWN, begin, self.now()))
 
-    def shorten(self) -> None:
-        """Read what is on the tape, in the middle of a step."""
-        begin = self.now()
-        self._read_on()
-        self.own(begin)
-
     def read(self) -> list[Lap]:
         """The steps that were completed since the last call."""
-        self._read_on()
-        laps, self._laps = self._laps, []
-        if laps:
-            self.last_spent = laps[-1].spent
-        return laps
-
-    def _read_on(self) -> None:
-        self._laps += self._reader.read(self.tape)
+        laps = self._reader.read(self.tape)
         if self.kept is not None:
             self.kept += self.tape
         self.tape.clear()
+        if laps:
+            self.last_spent = laps[-1].spent
+        return laps
 
     def last_s(self) -> float:
         """Seconds of the interval that was written last (0 before the first): a hook's own, just after it wrote it."""
@@ -181,8 +160,6 @@ class _Reader:
         self._outer: list[tuple[float, float, float]] = []
         """(begin, end, seconds) of what lies in no other interval of the lap yet."""
         self._pieces: list[record.Piece] = []
-        self._summed = False
-        """Of the lap: they are not all that it was made of."""
         self._aside = Aside()
 
     def read(self, tape: list[Any]) -> list[Lap]:
@@ -195,8 +172,6 @@ class _Reader:
                 laps.append(self._close(end))
             else:
                 self._told(what, begin)
-        if len(self._pieces) > _MOST_PIECES:
-            self._add_up()
         return laps
 
     def _interval(self, what: int, begin: float, end: float) -> None:
@@ -248,27 +223,8 @@ class _Reader:
         if found is not None:
             lap.aside = Stretch(self._within(found.begin, found.end), found.num_looks, found.num_samples)
         lap.begin, lap.end, lap.pieces = self._begin, end, self._pieces
-        if self._summed:
-            own = (record.OWN, nan, nan, end - self._begin - sum(lap.spent))
-            lap.pieces = [*((phase, nan, nan, part) for phase, part in enumerate(lap.spent)), own]
-        self._begin, self._lap, self._outer, self._pieces, self._summed = end, Lap(), [], [], False
+        self._begin, self._lap, self._outer, self._pieces = end, Lap(), [], []
         return lap
-
-    def _add_up(self) -> None:
-        """The lap is a long one: keep no more of what is over than its sums."""
-        self._summed = True
-        begin, end = self._aside.so_far()
-        pieces = [piece for piece in self._pieces if piece[1] >= begin]
-        early = [piece for piece in pieces[:-_LATEST] if piece[2] <= end]
-        late = [piece for piece in pieces[:-_LATEST] if piece[2] > end] + pieces[-_LATEST:]
-        seconds: dict[int, float] = {}
-        for what, _, _, part in early:
-            seconds[what] = seconds.get(what, 0.0) + part
-        self._pieces = [(what, begin, end, part) for what, part in seconds.items()] + late
-        outer = self._outer[:-_LATEST]
-        if outer:
-            whole = (outer[0][0], outer[-1][1], sum(part for _, _, part in outer))
-            self._outer = [whole, *self._outer[-_LATEST:]]
 
     def _within(self, begin: float, end: float) -> list[float]:
         """Seconds by phase of a stretch of the lap."""

@@ -40,11 +40,6 @@ def leaves(value: Any) -> Iterator[Any]:
 
 def num_samples(batch: Any) -> int | None:
     """Length of the first tensor (or list of leaves) in a batch; None when it has none."""
-    # Nearly all batches, without a generator: this runs in every step.
-    if type(batch) in (list, tuple) and batch and type(batch[0]) is torch.Tensor and not batch[0].is_nested:
-        # `len` of a tensor is a Python function of torch's, seven times as slow.
-        shape = batch[0].shape
-        return shape[0] if shape else 1
     for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor):
             # A nested tensor has no shape, but this size.

@@ -18,10 +18,10 @@ from hotlap.probe.clock import (
     FORWARD,
     INPUT,
     LOOK,
-    MOST_UNREAD,
     SAMPLES,
     TRAIN,
 )
+from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import Phase
@@ -29,6 +29,8 @@ from hotlap.record.progress import REACHED
 
 # As the words of the progress have them.
 _INPUT, _FORWARD, _BACKWARD = (1 + phase for phase in (INPUT, FORWARD, BACKWARD))
+
+_SEVERAL = (list, tuple)
 
 
 def install(session: Session, patch: Patch) -> None:
@@ -41,7 +43,7 @@ def install(session: Session, patch: Patch) -> None:
     _hook_loaders(session, patch, thread)
     _hook_constructors(session, patch, thread)
     _hook_state(session, patch)
-    collectives.install(session.collectives, patch, thread, session.script.group_made, session.guard)
+    collectives.install(session.collectives, patch, thread, session.group_made, session.guard)
     session.graphs.install(patch)
     device.hook_when_there(
         patch, lambda: device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
@@ -143,9 +145,10 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     next_batch = kind.__next__
     start = DataLoader.__iter__
     script = session.script
+    count_samples = session.guard(num_samples, "the number of samples in a batch", off=session.must_be_there)
     replay = session.guard.around(next_batch, script.replayed, "the replay of batches")
     clock, words = session.clock, session.words
-    now, note, tape = clock.now, clock.note, clock.tape
+    now, note = clock.now, clock.note
 
     def __next__(self: Any) -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
@@ -158,11 +161,12 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
         finally:
             note((DRAW, begin, now()))
             clock.where = before
-        count = script.count_samples(batch)
-        if count is not None:
+        # Nearly all batches, without a call: this runs in every step. (`len` of a tensor is a function of Python's.)
+        first = batch[0] if type(batch) in _SEVERAL and batch else None
+        if type(first) is torch.Tensor and not first.is_nested and (shape := first.shape):
+            note((SAMPLES, shape[0], None))
+        elif (count := count_samples(batch)) is not None:
             note((SAMPLES, count, None))
-        if len(tape) > MOST_UNREAD:
-            session.shorten()
         if script.attentive:
             script.batch_drawn(self, batch)
         return batch
@@ -195,7 +199,7 @@ def _hook_constructors(session: Session, patch: Patch, thread: TrainingThread) -
 
         patch.set(kind, "__init__", __init__)
 
-    noting(DataLoader, session.script.loader_made)
+    noting(DataLoader, session.guard(session.facts.made_loader, "the loaders", off=session.must_be_there))
 
     hook_solves = session.guard(lambda: _hook_solves(session, patch, thread), "the solves of torchdiffeq")
 
@@ -249,5 +253,6 @@ def _hook_state(session: Session, patch: Patch) -> None:
 
         patch.set(owner, name, wrapper)
 
-    noting(torch, "set_num_threads", lambda: session.script.function_called("torch.set_num_threads"))
-    noting(torch, "compile", session.script.compile_called)
+    guard, facts = session.guard, session.facts
+    noting(torch, "set_num_threads", guard(lambda: facts.called("torch.set_num_threads"), "calls of set_num_threads"))
+    noting(torch, "compile", lambda: setattr(facts, "compiled", True))

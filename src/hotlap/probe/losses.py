@@ -61,8 +61,7 @@ class Losses:
         self._last: deque[OnDevice] = deque(maxlen=_LAST)
         self._scaled: tuple[Any, Any] | None = None
         """What a GradScaler made last (weakly), and of which loss."""
-        # What the gate compares must be there, or fail.
-        off = session.stop if session.plan.evidence else None
+        off = session.must_be_there
         self._others = session.guard(self._went_backward, "the losses", off=off)
         self.scaled = session.guard(self._note_scaled, "the losses before they are scaled", off=off)
 

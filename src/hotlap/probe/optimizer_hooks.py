@@ -12,10 +12,10 @@ from torch.optim import optimizer as optimizer_module
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
-from hotlap.probe.clock import OPTIMIZER, OTHER, STEP, Clock
+from hotlap.probe.clock import LAP, OPTIMIZER, OTHER, STEP, Clock
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
-from hotlap.record.progress import REACHED
+from hotlap.record.progress import REACHED, STEPS, STOP
 
 # As the words of the progress have it.
 _OPTIMIZER = 1 + OPTIMIZER
@@ -32,7 +32,12 @@ def install(session: Session, patch: Patch, thread: TrainingThread) -> None:
     _hook_scaler(session, patch)
     if not session.windows.idle:
         _surround_steps(session, patch)
+    if session.survives:
+        _hook_zero_grad(session, patch, thread)
 
+
+def _hook_zero_grad(session: Session, patch: Patch, thread: TrainingThread) -> None:
+    """It is the optimizer's phase. A trial is spared that: its steps are compared, and there it is the script's own."""
     clock = session.clock
     now, note = clock.now, clock.note
     zero_grad = torch.optim.Optimizer.zero_grad
@@ -50,6 +55,13 @@ def install(session: Session, patch: Patch, thread: TrainingThread) -> None:
             clock.where = before
 
     patch.set(torch.optim.Optimizer, "zero_grad", timed_zero_grad)
+
+
+def _begun(session: Session, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    """Tell of a step with arguments; other ones in their place, or None."""
+    closure = any(map(callable, (*args[1:], *kwargs.values())))  # `step(None)` is how accelerate calls it
+    session.script.update_begins(optimizer, closure=closure)
+    return _with_own_time(session.clock, args, kwargs) if closure else None
 
 
 def _with_own_time(clock: Clock, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -95,11 +107,7 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
         if clock.where != STEP:
             where = clock.where
         clock.where = STEP
-        given = None
-        if evidence or kwargs or len(args) > 1:
-            closure = any(map(callable, (*args[1:], *kwargs.values())))  # `step(None)` is how accelerate calls it
-            session.script.update_begins(optimizer, closure=closure)
-            given = _with_own_time(clock, args, kwargs) if closure else None
+        given = _begun(session, optimizer, args, kwargs) if evidence or kwargs or len(args) > 1 else None
         begin = now()
         return given
 
@@ -108,15 +116,18 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
         if outermost != id(optimizer) or get_ident() != thread.id:
             return
         end = now()
-        note((STEP, begin, end))
         clock.where, outermost = where, None
-        if marker.only == id(optimizer) and not evidence:
-            # As `update_made` has it, one call sooner.
-            session.updates_made += 1
-            marker.backwards = 0
-            session.boundary(end)
-        else:
+        if marker.only != id(optimizer) or evidence or session.ending.finished:
+            note((STEP, begin, end))
             session.update_made(optimizer, end)
+            return
+        # As `update_made` and `boundary` have it, without their calls.
+        note((STEP, begin, end, LAP, end, end))
+        session.updates_made += 1
+        marker.backwards = 0
+        session.steps = steps = words[STEPS] = session.steps + 1
+        if steps >= session.until or 0 < words[STOP] <= steps + 1:
+            session.decide()
 
     return before, after
 

@@ -1,4 +1,4 @@
-"""The loops around a training step -> how many steps the training will make, as far as its source says.
+"""The loops around a training step -> how many steps the training will make, and whether another part of it follows.
 
 `for epoch in range(args.epochs)` around `for batch in loader`: the iterables of the loops that are under way are worked
 out from the variables of their frames. Only what cannot do anything is worked out: names, attributes that lie in an
@@ -26,8 +26,9 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_NAMED_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+_FUNCTIONS = _NAMED_FUNCTIONS | ast.Lambda
+_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _CONTAINERS = frozenset({list, tuple, dict, range})
 
 
@@ -44,7 +45,7 @@ def planned_steps(frame: FrameType | None, *, batches_a_step: int, num_batches: 
     iterations = 1
     over_loader = found = False
     try:
-        for outer in outwards(frame):
+        for outer in _outwards(frame):
             said = _said_by_trainer(outer)
             if said is not None:
                 return said
@@ -61,7 +62,7 @@ def planned_steps(frame: FrameType | None, *, batches_a_step: int, num_batches: 
     return iterations // each if found else None
 
 
-def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     """It, and what called it."""
     while frame is not None:
         yield frame
@@ -96,28 +97,28 @@ _TRAINERS: Mapping[str, Callable[[Any], int | None]] = {
 def _loops_around(frame: FrameType) -> list[ast.AST]:
     """Loops and comprehensions of the frame's own function in which it stands, the innermost loop first."""
     found: list[ast.AST] = []
-    statement: ast.AST = parsed(frame.f_code.co_filename)
+    statement: ast.AST = _parsed(frame.f_code.co_filename)
     node: ast.AST | None = statement
     while node is not None:
-        inner = next((child for child in ast.iter_child_nodes(node) if holds(child, frame.f_lineno)), None)
-        if isinstance(inner, FUNCTIONS):
+        inner = next((child for child in ast.iter_child_nodes(node) if _holds(child, frame.f_lineno)), None)
+        if isinstance(inner, _FUNCTIONS):
             found.clear()
-        elif isinstance(inner, ast.For | ast.While) and any(holds(part, frame.f_lineno) for part in inner.body):
+        elif isinstance(inner, ast.For | ast.While) and any(_holds(part, frame.f_lineno) for part in inner.body):
             found.insert(0, inner)
         if isinstance(inner, ast.stmt):
             statement = inner
         node = inner
-    found += [one for one in ast.walk(statement) if isinstance(one, COMPREHENSIONS) and holds(one, frame.f_lineno)]
+    found += [one for one in ast.walk(statement) if isinstance(one, _COMPREHENSIONS) and _holds(one, frame.f_lineno)]
     return found
 
 
 @cache
-def parsed(path: str) -> ast.Module:
+def _parsed(path: str) -> ast.Module:
     """A file of the user's."""
     return ast.parse(Path(path).read_bytes())
 
 
-def holds(node: ast.AST, line: int) -> bool:
+def _holds(node: ast.AST, line: int) -> bool:
     """The line is one of the node's."""
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     return first is not None and last is not None and first <= line <= last
@@ -170,3 +171,54 @@ def _sized(expression: ast.expr, frame: FrameType) -> Any:
     if type(value) not in _CONTAINERS and not isinstance(value, DataLoader):
         raise _Unknown
     return value
+
+
+_TRAINING = frozenset({"backward", "step"})
+
+
+def trains_again(frame: FrameType | None) -> str | None:
+    """ "train.py:45", the statement behind those under way that begins another part of the training: a loop that goes
+    backward and lets an optimizer step, itself or by functions of the same file. `frame`: where a step was made."""
+    try:
+        for outer in _outwards(frame):
+            path = outer.f_code.co_filename
+            for statement in _behind(outer) if is_users(path) else ():
+                bodies = {one.name: one.body for one in ast.walk(_parsed(path)) if isinstance(one, _NAMED_FUNCTIONS)}
+                if _called_in_loops(statement, bodies) >= _TRAINING:
+                    return f"{Path(path).name}:{statement.lineno}"
+    except Exception:  # whatever its source is by now: then it is not known
+        return None
+    return None
+
+
+def _behind(frame: FrameType) -> list[ast.stmt]:
+    """Statements of the frame's own function that come after the one that is under way, those of loops as well: they
+    come before its next turn."""
+    found: list[ast.stmt] = []
+    node: ast.AST | None = _parsed(frame.f_code.co_filename)
+    while node is not None:
+        inner = next((child for child in ast.iter_child_nodes(node) if _holds(child, frame.f_lineno)), None)
+        for block in ("body", "orelse", "finalbody"):
+            statements = getattr(node, block, None)
+            if isinstance(statements, list) and inner in statements:
+                found += statements[statements.index(inner) + 1 :]
+        if isinstance(inner, _FUNCTIONS):
+            found.clear()
+        node = inner
+    return found
+
+
+def _called_in_loops(node: ast.AST, bodies: dict[str, list[ast.stmt]], *, looped: bool = False) -> set[str]:
+    """Names of the methods; each function's body (`bodies`: those that were not looked into) counts once."""
+    if isinstance(node, _FUNCTIONS | ast.ClassDef):
+        return set()  # it is made here, not called
+    found = set()
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+        name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+        found |= {name} if looped and isinstance(node.func, ast.Attribute) else set()
+        for statement in bodies.pop(name, ()):
+            found |= _called_in_loops(statement, bodies, looped=looped)
+    looped = looped or isinstance(node, ast.For | ast.While | _COMPREHENSIONS)
+    for child in ast.iter_child_nodes(node):
+        found |= _called_in_loops(child, bodies, looped=looped)
+    return found

@@ -32,11 +32,3 @@ def process(pid: int) -> Process | None:
     except (OSError, ValueError):
         return Process(ran_s, None)
     return Process(ran_s, wanted_ns / 1e9)
-
-
-def rss_bytes() -> int | None:
-    """Resident memory of this process now; None where it cannot be read. (psutil takes 20 us, this takes 5.)"""
-    try:
-        return int((PROC / "self" / "statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe.evidence import Digest, Updates, num_samples
+from hotlap.probe.evidence import Digest, Updates
 from hotlap.probe.replay import Replay
 
 if TYPE_CHECKING:
@@ -20,13 +20,8 @@ _REPORTS = {
     "forward_made": "what modules are called with",
     "optimizer_constructed": "the optimizers",
     "update_begins": "the updates of optimizers",
-    "loader_made": "the loaders",
     "loader_started": "the starts of epochs",
     "batch_drawn": "the batches",
-    "compile_called": "calls of torch.compile",
-    "function_called": "calls of functions that set something",
-    "group_made": "the processes that train together",
-    "count_samples": "the number of samples in a batch",
 }
 
 Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
@@ -52,10 +47,8 @@ class ScriptCalls:
         self.updates = Updates()
         self._batches, self._inputs = Digest(), Digest()
         self._drawn_from: list[int | None] = []
-        # What the gate compares must be there, or fail.
-        off = session.stop if self._evidence else None
         for name, what in _REPORTS.items():
-            setattr(self, name, session.guard(getattr(self, name), what, off=off))
+            setattr(self, name, session.guard(getattr(self, name), what, off=session.must_be_there))
 
     # Reports of the hooks
 
@@ -87,10 +80,6 @@ class ScriptCalls:
         if self._evidence and Updates.wanted(session.steps) and not session.graphs.capturing:
             session.own(lambda: self.updates.before(self._facts.parameters(), None if closure else optimizer))
 
-    def loader_made(self, loader: Any) -> None:
-        """A loader was made."""
-        self._facts.made_loader(loader)
-
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""
         self._session.clock.note((phases.EPOCH, True, None))
@@ -108,25 +97,9 @@ class ScriptCalls:
         for told in self.on_batch:
             told(iterator, batch)
 
-    def count_samples(self, batch: Any) -> int | None:
-        """Length of a batch."""
-        return num_samples(batch)
-
-    def compile_called(self) -> None:
-        """The script asked for torch.compile."""
-        self._facts.compiled = True
-
-    def function_called(self, name: str) -> None:
-        """A call that matters as such."""
-        self._facts.called(name)
-
     def replayed(self, draw: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """In place of `draw(iterator)`: a batch that was drawn before."""
         return lambda iterator: self.replay.next(iterator, draw)
-
-    def group_made(self) -> None:
-        """A process group may be there now."""
-        self._session.group_made()
 
     # What the session takes at the end of a step
 

@@ -14,7 +14,6 @@ import torch
 from hotlap import accelerator
 from hotlap.probe import clock as phases
 from hotlap.probe import parting
-from hotlap.probe.ahead import trains_again
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
 from hotlap.probe.collectives import Collectives
@@ -27,7 +26,7 @@ from hotlap.probe.graphs import Graphs
 from hotlap.probe.guard import Guard
 from hotlap.probe.ledger import Ledger, Row
 from hotlap.probe.losses import Losses
-from hotlap.probe.planned import planned_steps
+from hotlap.probe.planned import planned_steps, trains_again
 from hotlap.probe.printed import Printed
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.script_calls import LOADERS_SEEN_BY, ScriptCalls
@@ -54,7 +53,7 @@ _MOST_UNREAD = 4096
 
 _MEASURING = "the measurement of steps"
 # Without these there are no steps.
-_STEPS_NEED = ("update_made", "shorten", "_decide", "turn_page")
+_STEPS_NEED = ("update_made", "decide", "turn_page")
 
 
 class Session:
@@ -67,18 +66,19 @@ class Session:
         self.plan = plan
         self.device_clock = DeviceClock()
         self.clock = Clock(self.device_clock.now) if "device" in plan.watches else Clock()
-        self.thread = TrainingThread()
-        self.ending = Ending(self)
+        self.thread, self.ending = TrainingThread(), Ending(self)
         self.collectives = Collectives(self.clock)
         self.facts = Facts(keeps_data=plan.evidence)
-        self.marker = StepMarker()
-        self.graphs = Graphs(self)
+        self.marker, self.graphs = StepMarker(), Graphs(self)
         self.ledger = Ledger(Thinning() if plan.whole else None)
         self.schedule = Schedule(plan)
-        self.arms = Arms(plan)
-        self.guard = Guard()
+        self.arms, self.guard = Arms(plan), Guard()
         self.windows = Windows(plan.watches, self.guard, patience_s=plan.enough_s)
         self.states, self.printed = States(plan.steps), Printed()
+        self.must_be_there = self.stop if plan.evidence else None
+        """What is done where something failed that the gate compares; else the record lacks it."""
+        self.group_made = self.guard(self._group_made, "the processes that train together", off=self.must_be_there)
+        """A process group may be there now: who is this process?"""
         self.script = ScriptCalls(self)
         self.losses = Losses(self)
         self.in_forward = self.in_backward = self.hears_solves = False
@@ -97,7 +97,7 @@ class Session:
         self._token = Token(plan.turn)
         self._nudge = Nudge(plan.nudge) if plan.nudge else None
         self._went_backward = False
-        self._until = 0
+        self.until = 0
         """Number of the step at whose end we look up; until then the clock only writes."""
         self._sure_until = 0
         """Number of the step at whose end something must be decided."""
@@ -161,12 +161,7 @@ class Session:
         if self.marker.stepped(id(optimizer)):
             self.boundary(end)
 
-    def shorten(self) -> None:
-        """The tape is long, in the middle of a step."""
-        self.clock.shorten()
-
-    def group_made(self) -> None:
-        """A process group may be there now: who is this process?"""
+    def _group_made(self) -> None:
         self.collectives.joined()
         if self.collectives.active:
             self._progress.processes = self.collectives.local_size
@@ -186,10 +181,10 @@ class Session:
         self.steps = steps = self.steps + 1
         words = self.words
         words[STEPS] = steps
-        if steps >= self._until or 0 < words[STOP] <= steps + 1:
-            self._decide()
+        if steps >= self.until or 0 < words[STOP] <= steps + 1:
+            self.decide()
 
-    def _decide(self) -> None:
+    def decide(self) -> None:
         """Look up between two steps; where something is to be decided, read what the clock wrote. Not a part of any
         step."""
         begun, recorded = self.clock.now(), self.schedule.move.recorded
@@ -199,7 +194,7 @@ class Session:
             told(self.steps - 1)
         if self._must_read(begun):
             self._read_and_go_on(begun)
-        self._until = min(self._sure_until, self.steps + self._affordable(begun))
+        self.until = min(self._sure_until, self.steps + self._affordable(begun))
         if recorded:
             self.own_s += time.perf_counter() - begun
         if not self.plan.whole:
@@ -355,7 +350,7 @@ class Session:
                 self.ring = SpanRing(self.out / f"spans-{os.getpid()}")
         self.facts.imported.look()
         self.num_threads = torch.get_num_threads()
-        self.script.group_made()
+        self.group_made()
         if self.plan.whole and not self.windows.idle:
             self.schedule.opens_s = self.plan.windows_after_s
         # Those that train together must end their windows at the same step, and each has a clock of its own.

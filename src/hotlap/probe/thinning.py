@@ -16,12 +16,10 @@ from typing import Any
 
 import torch
 
-from hotlap import accelerator
 from hotlap.probe import aside
 from hotlap.probe.clock import PHASES
 from hotlap.probe.ledger import Row, without
 from hotlap.probe.losses import OnDevice, known, value
-from hotlap.probe.procfs import rss_bytes
 from hotlap.record import LongRun, Outlier, Stretch, as_number
 
 # Rows that are handled together.
@@ -103,8 +101,6 @@ class Thinning:
             if not self._stretches or self._stretches[-1].count >= self._length:
                 self._begin_stretch(row.step_index)
             self._stretches[-1].add(row)
-        if trained:
-            self._stretches[-1].memory = rss_bytes(), accelerator.allocated_bytes()
 
     def _sample(self, row: Row) -> None:
         self._block.append(row)
@@ -158,7 +154,7 @@ def _quantiles(parts: Sequence[tuple[Sequence[float], int]], shares: Sequence[fl
 class _Part:
     """Successive steps, summed up."""
 
-    __slots__ = ("_every", "_loss", "_num_losses", "_odd", "count", "first", "memory", "times", "total_s")
+    __slots__ = ("_every", "_loss", "_num_losses", "_odd", "count", "first", "times", "total_s")
 
     def __init__(self, first: int, *, every: int) -> None:
         """`every`: of so many steps the time of one is kept."""
@@ -166,7 +162,6 @@ class _Part:
         self.count = self._num_losses = self._odd = 0
         self.total_s = self._loss = 0.0
         self.times = array("d")
-        self.memory: tuple[int | None, int | None] = None, None
 
     def add(self, row: Row) -> None:
         step_s = sum(row.spent)
@@ -191,7 +186,6 @@ class _Part:
         self._loss += later._loss
         self._num_losses += later._num_losses
         self._odd += later._odd
-        self.memory = later.memory
         return self
 
     def stretch(self) -> Stretch:
@@ -204,6 +198,4 @@ class _Part:
             p90_s=p90_s,
             loss=as_number(self._loss / self._num_losses) if self._num_losses else None,
             num_not_finite=self._odd,
-            rss_bytes=self.memory[0],
-            device_bytes=self.memory[1],
         )

@@ -21,10 +21,6 @@ class Stretch:
     """Mean of those that are finite; None without one."""
     num_not_finite: int = 0
     """Losses that were NaN or infinite."""
-    rss_bytes: int | None = None
-    """Resident memory of the process at its end."""
-    device_bytes: int | None = None
-    """Allocated by tensors on the device, at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,8 +86,6 @@ def memory(run: Run | None) -> Series | None:
     seen: list[tuple[int, int | None, int | None]] = [
         (sample.step, sample.rss_bytes, sample.device_bytes) for sample in run.memory
     ]
-    if run.long is not None and len(seen) < 2:
-        seen = [(part.first_step + part.num_steps, part.rss_bytes, part.device_bytes) for part in run.long.stretches]
     highest = max((value for _, *values in seen for value in values if value is not None), default=0)
     unit = _GIB if highest >= _GIB else _MIB
 

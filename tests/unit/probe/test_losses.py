@@ -29,7 +29,7 @@ class Training:
             graphs=self.graphs,
             collectives=self.collectives,
             guard=Guard(),
-            stop=lambda: None,
+            must_be_there=None,
             plan=SimpleNamespace(evidence=evidence),
         )
         self.losses = Losses(session)

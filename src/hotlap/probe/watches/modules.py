@@ -1,8 +1,9 @@
 """Forward passes whose result no gradient asks for, or of a validation; and attention that runs over the batch."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from hotlap.probe.evidence import leaves
 from hotlap.probe.guard import Function
 from hotlap.probe.tally import Spot, here, sighting
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import Sighting, SightingKind
+from hotlap.record import SightingKind
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -46,30 +47,17 @@ class _Pass:
 
 
 @dataclass(slots=True)
-class _Waste:
-    name: str
-    place: Spot
-    evaluating: bool
+class _Seen:
+    """Passes of one kind at one line: those of followed steps, and those that were told of in each step."""
+
+    followed_s: float = 0.0
+    num_followed: int = 0
     seconds: float = 0.0
-    extra_s: float = 0.0
-    passes: int = 0
-    extra_passes: int = 0
+    num: int = 0
 
 
-@dataclass(slots=True)
-class _Evaluation:
-    name: str
-    seconds: float = 0.0
-    passes: int = 0
-
-
-@dataclass(slots=True)
-class _Attention:
-    name: str
-    place: Spot
-    length: int
-    batch: int
-    steps: set[int] = field(default_factory=set)
+_Key = tuple[SightingKind, str, Spot, bool]
+"""(kind, module, where, in evaluation mode)."""
 
 
 class Modules(Watch):
@@ -78,7 +66,7 @@ class Modules(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._passes: list[_Pass] = []
-        self._wasted: dict[Any, _Waste] = {}
+        self._seen: dict[_Key, _Seen] = defaultdict(_Seen)
         self._in_step = 0
         self._usual = 0
         self._followed_steps = 0
@@ -86,8 +74,8 @@ class Modules(Watch):
         self._follows = False
         # A parameter of each module that was seen to train: it may be evaluated without the wrapper that it trains in.
         self._trained: set[int] = set()
-        self._evaluations: dict[Spot, _Evaluation] = {}
-        self._attention: dict[Any, _Attention] = {}
+        self._attention: set[tuple[str, Spot, int, int]] = set()
+        """(module, where, length of what it takes for the sequence, of what it takes for the batch)."""
         self._batch_sizes: set[int] = set()
         self._first_dims: set[int] = set()
         self._out_shapes: list[tuple[int, ...]] = []
@@ -132,9 +120,9 @@ class Modules(Watch):
     def _evaluated(self, module: torch.nn.Module) -> None:
         if not module.training and not self._trained.isdisjoint(_first_parameter(module)):
             seconds = self.session.clock.last_s()
-            seen = self._evaluations.setdefault(here(), _Evaluation(type(module).__name__))
+            seen = self._seen[SightingKind.EVALUATION, type(module).__name__, here(), True]
             seen.seconds += seconds
-            seen.passes += 1
+            seen.num += 1
 
     def _follow(self, module: torch.nn.Module, result: Any, seconds: float, *, extra: bool) -> None:
         tensors = [leaf for leaf in _results(result) if leaf.grad_fn is not None]
@@ -186,14 +174,13 @@ class Modules(Watch):
         self._passes = [passed for passed in self._passes if passed.step >= before]
 
     def _add(self, passed: _Pass) -> None:
-        key = (passed.name, passed.place, passed.evaluating)
-        waste = self._wasted.setdefault(key, _Waste(*key))
+        seen = self._seen[SightingKind.WASTED_FORWARD, passed.name, passed.place, passed.evaluating]
         if passed.extra:
-            waste.extra_s += passed.seconds
-            waste.extra_passes += 1
+            seen.seconds += passed.seconds
+            seen.num += 1
         else:
-            waste.seconds += passed.seconds
-            waste.passes += 1
+            seen.followed_s += passed.seconds
+            seen.num_followed += 1
 
     # Attention
 
@@ -212,7 +199,7 @@ class Modules(Watch):
             if self._depth == 0 and torch.is_grad_enabled():
                 given = next((leaf for leaf in _results((args, kwargs)) if leaf.dim() == 3), None)
                 if given is not None and not _batch_first(module):
-                    self._saw_attention(type(module).__name__, given)
+                    self._attention.add((type(module).__name__, here(), given.shape[0], given.shape[1]))
             self._depth += 1
             try:
                 return forward(module, *args, **kwargs)
@@ -221,22 +208,15 @@ class Modules(Watch):
 
         return looked_into
 
-    def _saw_attention(self, name: str, given: torch.Tensor) -> None:
-        place = here()
-        length, batch, _ = given.shape
-        seen = self._attention.setdefault((name, place, length, batch), _Attention(name, place, length, batch))
-        seen.steps.add(self.session.steps)
-
-    def _runs_over_the_batch(self, seen: _Attention) -> bool:
+    def _runs_over_the_batch(self, length: int, batch: int) -> bool:
         """Is the first dimension, which the module takes for the sequence, surely the batch?"""
-        if seen.length in (seen.batch, 1):
+        if length in (batch, 1):
             return False
         if self._batch_sizes:
-            return seen.length in self._batch_sizes and seen.batch not in self._batch_sizes
+            return length in self._batch_sizes and batch not in self._batch_sizes
         # Without a loader: what comes out has one row for each entry of that dimension, and the other one is gone.
-        gone = [shape for shape in self._out_shapes if len(shape) > 0 and seen.batch not in shape]
-        rows = {shape[0] for shape in gone}
-        return seen.length in self._first_dims and seen.length in rows
+        rows = {shape[0] for shape in self._out_shapes if batch not in shape}
+        return length in self._first_dims and length in rows
 
     # The end
 
@@ -245,42 +225,26 @@ class Modules(Watch):
         self._judge(before=self.session.steps)
         self._followed_steps += self._follows and self._step < self.session.steps
         self._follows = False
-        steps = max(1, self._step)
-        sightings = [self._wasted_sighting(waste) for waste in self._wasted.values()]
-        sightings += [
+        followed, steps = max(1, self._followed_steps), max(1, self._step)
+        sightings = [
             sighting(
-                SightingKind.EVALUATION,
-                seen.name,
+                kind,
+                name,
                 place,
-                per_step=seen.passes / steps,
-                cost_s=seen.seconds / steps,
-                detail={},
+                per_step=seen.num_followed / followed + seen.num / steps,
+                cost_s=seen.followed_s / followed + seen.seconds / steps,
+                detail={"evaluation": evaluating},
             )
-            for place, seen in self._evaluations.items()
+            for (kind, name, place, evaluating), seen in self._seen.items()
         ]
         sightings += [
             sighting(
-                SightingKind.ATTENTION_OVER_BATCH,
-                seen.name,
-                seen.place,
-                per_step=1.0,
-                detail={"length": seen.length, "batch": seen.batch},
+                SightingKind.ATTENTION_OVER_BATCH, name, place, per_step=1.0, detail={"length": length, "batch": batch}
             )
-            for seen in self._attention.values()
-            if self._runs_over_the_batch(seen)
+            for name, place, length, batch in self._attention
+            if self._runs_over_the_batch(length, batch)
         ]
         return {"sightings": tuple(sightings)}
-
-    def _wasted_sighting(self, waste: _Waste) -> Sighting:
-        followed, steps = max(1, self._followed_steps), max(1, self._step)
-        return sighting(
-            SightingKind.WASTED_FORWARD,
-            waste.name,
-            waste.place,
-            per_step=waste.passes / followed + waste.extra_passes / steps,
-            cost_s=waste.seconds / followed + waste.extra_s / steps,
-            detail={"evaluation": waste.evaluating},
-        )
 
 
 def _first_parameter(module: torch.nn.Module) -> set[int]:

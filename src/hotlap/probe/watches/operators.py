@@ -162,7 +162,7 @@ class Operators(Watch):
                 why_not=f"{self._refused or 'the trace was lost'}, so operators were counted without a profiler",
                 dispatch_s=self._dispatch_s,
                 flops=counting.flops if counting is not None and counts else None,
-                moved_bytes=float(counting.num_bytes) if counting is not None and counts else None,
+                moved_bytes=counting.num_bytes if counting is not None and counts else None,
             )
         }
 

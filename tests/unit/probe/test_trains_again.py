@@ -1,4 +1,4 @@
-"""hotlap.probe.ahead: a script that trains in several parts is known by the source behind its first one."""
+"""hotlap.probe.planned: a script that trains in several parts is known by the source behind its first one."""
 
 import sys
 import textwrap
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.probe.ahead import trains_again
+from hotlap.probe.planned import trains_again
 
 HEAD = """
 class Optimizer:
