@@ -56,9 +56,7 @@ def _tune(subparsers: Subparsers) -> None:
         metavar="WHERE",
         help="run on nodes of a cluster, not here: slurm[:PARTITION] or ray[:ADDRESS]",
     )
-    parser.add_argument(
-        "-N", "--nodes", default="1", metavar="N", help="with --on: nodes at the same time (default: 1)"
-    )
+    parser.add_argument("--nodes", default="1", metavar="N", help="with --on: nodes at the same time (default: 1)")
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
     parser.add_argument("--fresh", action="store_true", help="start over; do not go on with an interrupted study")
     add_display(parser)
