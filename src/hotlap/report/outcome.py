@@ -167,15 +167,15 @@ def _confirmation(study: Study) -> Trial | None:
 
 def _no_gain(study: Study) -> Conclusion:
     tried = plural(_tried(study), "lever")
+    widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
     if not _tried(study):
-        sentence = "No lever was worth a trial here. The script can stay as it is."
+        sentence = f"No lever was worth a trial here. {_what_is_left(study, widest)}"
     elif study.result is not None and _confirmation(study) is not None:
         sentence = study.result.why
     elif not any(trial.seen for trial in study.trials):
         sentence = f"{tried} begun with, and no trial could be timed (each says why): nothing is known of a gain."
         return Conclusion(outcome=Outcome.UNTRIED, title="Nothing timed", sentence=sentence)
     else:
-        widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
         limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""
         sentence = (
             f"{tried} tried, and none makes this script faster without harm{limit}. {_what_is_left(study, widest)}"

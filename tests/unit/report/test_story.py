@@ -263,5 +263,7 @@ def test_a_script_that_waits_for_what_no_lever_helps_is_not_told_to_stay_as_it_i
     assert waits.sentence.endswith(
         "What is left is for you to change: input-bound, 44% of a step (hotlap explain input-bound)."
     )
+    untried = outcome.conclusion(dataclasses.replace(plain, findings=(finding,), trials=()))
+    assert untried.sentence.startswith("No lever was worth a trial here. What is left is for you to change: input")
     hardly = dataclasses.replace(finding, share=0.02)  # less than the noise of 1.034x
     assert outcome.conclusion(dataclasses.replace(plain, findings=(hardly,))).sentence.endswith("It can stay as it is.")
