@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
+from rich.table import Table
+
+from hotlap.cli.console import console as console_on
+from hotlap.cli.traced import Traced
+from hotlap.predict import Device, Precision, Workload, forecast, memory, resolve
+from hotlap.predict.precision import matrix_rate, parse
+from hotlap.record import Interval, Prediction
 from hotlap.units import count, duration, factor, size
-
-if TYPE_CHECKING:
-    from hotlap.cli.traced import Traced
-    from hotlap.predict import Device
-    from hotlap.record import Interval, Prediction
 
 Column = tuple[str, list[str]]
 """Heading and cells."""
@@ -25,7 +26,7 @@ POWER_SHARE = 0.8
 class Row:
     """One prediction, and what else is said of it."""
 
-    prediction: "Prediction"
+    prediction: Prediction
     batches: float
     """Samples of a predicted step over those of today's: more with several GPUs, or where a larger batch was asked."""
     per_hour: float | None
@@ -41,26 +42,20 @@ class Row:
 class Shown:
     """What a table is made of."""
 
-    known: "Traced"
+    known: Traced
     rows: tuple[Row, ...]
     steps_per_epoch: int | None
     """Of today's batch; None: not known."""
     precision: str | None = None
     """That the predicted step computes in; None: the script's own."""
 
-    def device(self, row: Row) -> "Device":
+    def device(self, row: Row) -> Device:
         """That it is predicted for."""
-        from hotlap.predict import catalogue
-
-        return catalogue.resolve(row.prediction.device, extra=self.known.devices).device
+        return resolve(row.prediction.device, extra=self.known.devices).device
 
 
 def show(shown: Shown, *, color: str = "auto") -> None:
     """Print what bounds the step here, the table, why it is so, and what was assumed."""
-    from rich.table import Table
-
-    from hotlap.cli.console import console as console_on
-
     # A pipe has no width of its own: lines are kept whole there.
     console = console_on(sys.stdout, color, width=200, soft_wrap=True)
     here, *there = why(shown)
@@ -103,7 +98,7 @@ def _columns(shown: Shown) -> Iterator[Column]:
     yield from _costs(shown)
 
 
-def _interval(step_s: "Interval") -> str:
+def _interval(step_s: Interval) -> str:
     """The unit once where both ends have the same."""
     (low, *units), high = duration(step_s.low).split(), duration(step_s.high)
     return f"{low} to {high}" if units == high.split()[1:] else f"{' '.join((low, *units))} to {high}"
@@ -121,7 +116,7 @@ def _chance(shown: Shown, row: Row) -> str:
     return f"{slower_chance(row.prediction.step_s, than_s=shown.known.step_s * row.batches):.0%}"
 
 
-def slower_chance(step_s: "Interval", *, than_s: float) -> float:
+def slower_chance(step_s: Interval, *, than_s: float) -> float:
     """Probability that a step takes longer than `than_s`, in [0, 1]: logarithms are taken for normal on either side."""
     off = log(than_s / step_s.mid)
     half = log(step_s.high / step_s.mid) if off > 0 else log(step_s.mid / step_s.low)
@@ -141,8 +136,6 @@ _BOUND = {
 
 def why(shown: Shown) -> tuple[str, str, str]:
     """What bounds the step here; which is fastest, and from what; and which takes the least energy and money."""
-    from hotlap.predict import forecast
-
     known = shown.known
     title = known.work.name or "The step"
     fastest = min(shown.rows, key=lambda row: row.today_s)
@@ -163,21 +156,23 @@ def why(shown: Shown) -> tuple[str, str, str]:
 
 def _gain(shown: Shown, row: Row) -> str:
     """How much faster, beside how much more the hardware could do."""
-    from hotlap.predict import catalogue
-    from hotlap.predict.precision import matrix_rate, parse
-
     known, work = shown.known, shown.known.work
     if known.device is None or known.step_s is None:
         return ""
-    here, there = catalogue.resolve(known.device, extra=known.devices).device, shown.device(row)
-    asked = work.autocast or work.precision
-    own, wanted = work.precision if here.is_cpu else asked, parse(shown.precision or asked)
+    here, there = resolve(known.device, extra=known.devices).device, shown.device(row)
+    own = work.precision if here.is_cpu else computed_in(work)
+    wanted = computed_in(work, shown.precision)
     rates = [
         matrix_rate(one, precision, tf32=work.matmul_tf32 is not False)
         for one, precision in ((here, own), (there, wanted))
     ]
     peak, bandwidth = (row.prediction.count * more for more in (rates[1] / rates[0], there.bandwidth / here.bandwidth))
     return f", {_speedup(shown, row)} from {count(peak)} times the peak and {count(bandwidth)} times the bandwidth"
+
+
+def computed_in(work: Workload, asked: str | None = None) -> Precision:
+    """On a GPU: what is asked for, or what the script itself asks of one."""
+    return parse(asked or work.autocast or work.precision)
 
 
 def _least(shown: Shown) -> str:
@@ -199,13 +194,13 @@ def _joules(shown: Shown, row: Row) -> float:
 
 def _memory(shown: Shown) -> Iterator[Column]:
     """What each GPU must hold: with everything on each, with FSDP; and the largest batch."""
-    from hotlap.predict import memory
-
     work, rows = shown.known.work, shown.rows
     shares = [(work.scaled(row.batches / row.prediction.count), row.prediction.count) for row in rows]
-    yield "memory", [_size(memory.need(share)) for share, _ in shares]
-    yield "with FSDP", [_size(memory.need(share, shards=count)) if count > 1 else "-" for share, count in shares]
-    largest = [memory.largest_batch_factor(work, shown.device(row)) for row in rows]
+    wanted = computed_in(work, shown.precision)
+    yield "memory", [_size(memory.need(share, precision=wanted)) for share, _ in shares]
+    sharded = [memory.need(share, precision=wanted, shards=count) if count > 1 else None for share, count in shares]
+    yield "with FSDP", [_size(one) for one in sharded]
+    largest = [memory.largest_batch_factor(work, shown.device(row), precision=wanted) for row in rows]
     yield "largest batch", [_batch(work.batch_size, value) for value in largest]
 
 

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable, Mapping
 
-from hotlap.cli import predict
 from hotlap.cli.words import (
     MEMORY_HELP,
     STUDY_HELP,
@@ -290,14 +289,56 @@ def _machine(subparsers: Subparsers) -> None:
         description="Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the "
         "machine, what it costs, and how to fix it. Figures are kept in the user's cache folder for this "
         "hardware and these versions; what is wrong is looked at anew each time.",
-        examples=(
-            "hotlap machine",
-            "hotlap machine --quick",
-        ),
+        examples=("hotlap machine", "hotlap machine --quick"),
     )
     parser.add_argument("--json", metavar="PATH", help="write it there; - is standard output")
     parser.add_argument("--fresh", action="store_true", help="measure anew, whatever was measured before")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter repeats: some seconds")
+    add_display(parser, progress=False)
+
+
+def _predict(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "predict",
+        description="Runs a few steps of the training here, traces one, and predicts a step on other hardware, with "
+        "an 80% interval. The script is not changed, and ends after the traced step.",
+        examples=(
+            "hotlap predict train.py",
+            "hotlap predict --gpu 4090,H100 --count 1,4 train.py",
+            "hotlap predict --trace trace.json.gz --gpu H100",
+        ),
+        usage="hotlap predict [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)\n"
+        "       hotlap predict [options] --trace FILE\n"
+        "       hotlap predict [options] --workload FILE",
+        training=True,
+    )
+    parser.add_argument("--gpu", action="extend", type=several, metavar="NAME,NAME", help="devices")
+    parser.add_argument("--count", default="1", metavar="N,N", help="numbers of GPUs, as 1,2,4 (default: 1)")
+    parser.add_argument("--precision", metavar="NAME", help="fp32, fp32-ieee, tf32, fp16, bf16 (default: the script's)")
+    parser.add_argument("--interconnect", choices=("nvlink", "pcie", "pcie-no-p2p"), help="how the GPUs are connected")
+    parser.add_argument("--devices", metavar="FILE", help="further devices, in TOML")
+    parser.add_argument("--trace", metavar="FILE", help="use a trace that torch.profiler recorded on a GPU instead")
+    parser.add_argument(
+        "--parameters", type=float, metavar="N", help="with --trace: of the model, as 124e6, for --count"
+    )
+    parser.add_argument("--workload", metavar="FILE", help="use a traced step that was saved, instead of a script")
+    parser.add_argument("--save-workload", metavar="FILE", help="keep the traced step")
+    parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
+    parser.add_argument("--measured-step", metavar="TIME", help="its time there: narrows the intervals")
+    parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
+    parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
+    parser.add_argument(
+        "--price",
+        action="append",
+        metavar="PRICE",
+        help="of a GPU for an hour: 2.5, or H100=2.5 for that one; may be given again",
+    )
+    parser.add_argument("--fill", action="store_true", help="give each GPU the largest batch that fits")
+    parser.add_argument("--timeout", default="10m", metavar="TIME", help=TIMEOUT_HELP.replace("120s", "10m"))
+    parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
+    parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
+    parser.add_argument("--list", action="store_true", help="show the names of all devices, and end")
     add_display(parser, progress=False)
 
 
@@ -308,10 +349,7 @@ def _lab(subparsers: Subparsers) -> None:
         description="Repeats one of the experiments that hotlap was founded on, on this machine, and explains what "
         "came out. Where no GPU is here, its figures are predicted, with intervals, and marked. Without NAME: the "
         "list.",
-        examples=(
-            "hotlap lab",
-            "hotlap lab pinning --quick",
-        ),
+        examples=("hotlap lab", "hotlap lab pinning --quick"),
         note="What stands behind SCRIPT goes to the training as it is.",
         usage="hotlap lab [NAME [options] [SCRIPT [ARGS...]]]",
     )
@@ -353,7 +391,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[[Subparsers], None], str]]] =
     },
     "hardware": {
         "machine": (_machine, "what this machine can do at best, and what is wrong with it"),
-        "predict": (predict.add_parser, "predict the training on other GPUs, and on several"),
+        "predict": (_predict, "predict the training on other GPUs, and on several"),
         "lab": (_lab, "the founding experiments on this machine; without a name: which there are"),
     },
 }

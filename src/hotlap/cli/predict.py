@@ -9,22 +9,16 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hotlap.cli import words
+from hotlap.cli import forecast_table, shelf, traced, words, workbench
+from hotlap.cli.forecast_table import Shown
+from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
-
-if TYPE_CHECKING:
-    from hotlap.cli import forecast_table
-    from hotlap.cli.traced import Traced
-    from hotlap.predict.catalogue import Device
-    from hotlap.record import Checkup, Prediction
-
-_USAGE = (
-    "hotlap predict [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)\n"
-    "       hotlap predict [options] --trace FILE\n"
-    "       hotlap predict [options] --workload FILE"
-)
+from hotlap.predict import Device, forecast, memory, own_devices, resolve, workload
+from hotlap.predict.catalogue import devices
+from hotlap.record import Checkup, Prediction, load, save
+from hotlap.report import devices as pictures
+from hotlap.report import html
 
 # Shown when no --gpu is given: one of each class that people rent or buy.
 _USUAL = (
@@ -40,67 +34,18 @@ _USUAL = (
 )
 
 
-def add_parser(subparsers: words.Subparsers) -> None:
-    """Its options."""
-    parser = words.command(
-        subparsers,
-        "predict",
-        description="Runs a few steps of the training here, traces one, and predicts a step on other hardware, with "
-        "an 80% interval. The script is not changed, and ends after the traced step.",
-        examples=(
-            "hotlap predict train.py",
-            "hotlap predict --gpu 4090,H100 --count 1,4 train.py",
-            "hotlap predict --trace trace.json.gz --gpu H100",
-        ),
-        usage=_USAGE,
-        training=True,
-    )
-    parser.add_argument("--gpu", action="extend", type=words.several, metavar="NAME,NAME", help="devices")
-    parser.add_argument("--count", default="1", metavar="N,N", help="numbers of GPUs, as 1,2,4 (default: 1)")
-    parser.add_argument("--precision", metavar="NAME", help="fp32, fp32-ieee, tf32, fp16, bf16 (default: the script's)")
-    parser.add_argument("--interconnect", choices=("nvlink", "pcie", "pcie-no-p2p"), help="how the GPUs are connected")
-    parser.add_argument("--devices", metavar="FILE", help="further devices, in TOML")
-    parser.add_argument("--trace", metavar="FILE", help="use a trace that torch.profiler recorded on a GPU instead")
-    parser.add_argument(
-        "--parameters", type=float, metavar="N", help="with --trace: of the model, as 124e6, for --count"
-    )
-    parser.add_argument("--workload", metavar="FILE", help="use a traced step that was saved, instead of a script")
-    parser.add_argument("--save-workload", metavar="FILE", help="keep the traced step")
-    parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
-    parser.add_argument("--measured-step", metavar="TIME", help="its time there: narrows the intervals")
-    parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
-    parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
-    parser.add_argument(
-        "--price",
-        action="append",
-        metavar="PRICE",
-        help="of a GPU for an hour: 2.5, or H100=2.5 for that one; may be given again",
-    )
-    parser.add_argument("--fill", action="store_true", help="give each GPU the largest batch that fits")
-    parser.add_argument("--timeout", default="10m", metavar="TIME", help=words.TIMEOUT_HELP.replace("120s", "10m"))
-    parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
-    parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
-    parser.add_argument("--list", action="store_true", help="show the names of all devices, and end")
-    words.add_display(parser, progress=False)
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from hotlap.cli import workbench
-    from hotlap.predict import catalogue, own_devices
-    from hotlap.record import Checkup, load
-
     extra = own_devices.load(Path(args.devices)) if args.devices else ()
     if args.list:
-        for device in (*extra, *catalogue.devices()):
+        for device in (*extra, *devices()):
             print(device.name)
         return 0
     counts = _counts(args.count)
     # Names are checked before anything runs.
     prices = _prices(args.price or (), extra)
     for name in (*(args.gpu or ()), *filter(None, [args.measured_on])):
-        catalogue.resolve(name, extra=extra)
+        resolve(name, extra=extra)
     workbench.check_writable((args.json, args.html, args.save_workload))
     hosts = host_of(load(Path(args.machine), Checkup)) if args.machine else {}
     known = _known(args, extra, counts=counts)
@@ -118,10 +63,8 @@ def _counts(text: str) -> tuple[int, ...]:
     return counts
 
 
-def _prices(given: Sequence[str], extra: "tuple[Device, ...]") -> "dict[str | None, float]":
+def _prices(given: Sequence[str], extra: tuple[Device, ...]) -> dict[str | None, float]:
     """Device -> price of one for an hour; None: of those that are not named."""
-    from hotlap.predict import catalogue
-
     found: dict[str | None, float] = {}
     for text in given:
         name, _, number = text.rpartition("=")
@@ -131,14 +74,12 @@ def _prices(given: Sequence[str], extra: "tuple[Device, ...]") -> "dict[str | No
             price = math.nan
         if not 0 <= price < math.inf:
             raise UserError(f"--price {text} is no price for an hour, as in 2.5 or H100=2.5.")
-        found[catalogue.resolve(name, extra=extra).device.name if name else None] = price
+        found[resolve(name, extra=extra).device.name if name else None] = price
     return found
 
 
-def host_of(found: "Checkup") -> dict[str, float]:
+def host_of(found: Checkup) -> dict[str, float]:
     """The record of a machine -> seconds that its host takes for one operator on each GPU in it, by the GPU's name."""
-    from hotlap.predict import resolve
-
     chains = {one.device: one.value.mid for one in found.figures if one.name == "operator-autograd"}
     # Each link of the measured chain is an operator and its gradient.
     hosts = {
@@ -151,12 +92,8 @@ def host_of(found: "Checkup") -> dict[str, float]:
     return hosts
 
 
-def _known(args: argparse.Namespace, extra: "tuple[Device, ...]", *, counts: tuple[int, ...]) -> "Traced":
+def _known(args: argparse.Namespace, extra: tuple[Device, ...], *, counts: tuple[int, ...]) -> Traced:
     """The step that everything is predicted from."""
-    from hotlap.cli import traced, workbench
-    from hotlap.predict import workload
-    from hotlap.record import save
-
     measured_s = _asked_together(args, counts)
     if args.workload:
         work = workload.load(Path(args.workload))
@@ -192,15 +129,12 @@ def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float 
 
 def _forecasts(
     args: argparse.Namespace,
-    known: "Traced",
+    known: Traced,
     *,
     counts: tuple[int, ...],
-    prices: "dict[str | None, float]",
+    prices: dict[str | None, float],
     hosts: dict[str, float],
-) -> "forecast_table.Shown":
-    from hotlap.cli import forecast_table
-    from hotlap.predict import forecast, resolve
-
+) -> Shown:
     rows = []
     for name, count in product(args.gpu or _USUAL, counts):
         factor = _batch_factor(args, known, name)
@@ -225,26 +159,22 @@ def _forecasts(
             )
         )
     epoch = args.steps_per_epoch or known.steps_per_epoch
-    return forecast_table.Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch, precision=args.precision)
+    return Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch, precision=args.precision)
 
 
-def _batch_factor(args: argparse.Namespace, known: "Traced", name: str) -> float:
+def _batch_factor(args: argparse.Namespace, known: Traced, name: str) -> float:
     """Times today's batch that a GPU of that name is given."""
     if not args.fill:
         return 1.0
-    from hotlap.predict import catalogue, memory
-
-    device = catalogue.resolve(name, extra=known.devices).device
-    factor = memory.largest_batch_factor(known.work, device)
+    precision = forecast_table.computed_in(known.work, args.precision)
+    factor = memory.largest_batch_factor(known.work, resolve(name, extra=known.devices).device, precision=precision)
     if factor is None:
         raise UserError("--fill needs a traced script: this step does not say how much memory it takes.")
     return factor or 1.0  # what does not fit at all is said by the forecast
 
 
-def _hand_out(args: argparse.Namespace, known: "Traced", shown: "forecast_table.Shown") -> None:
+def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
     """To files, to the terminal, and into the study of this training if there is one."""
-    from hotlap.cli import forecast_table, workbench
-
     found = [row.prediction for row in shown.rows]
     title = known.work.name or "training"
     measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
@@ -255,12 +185,10 @@ def _hand_out(args: argparse.Namespace, known: "Traced", shown: "forecast_table.
         else:
             workbench.write_text(Path(args.json), text)
     if args.html:
-        from hotlap.report import devices
-
-        drawn = devices.prices(
+        drawn = pictures.prices(
             [(one.title, one.step_s, row.batches, row.per_hour) for one, row in zip(found, shown.rows, strict=True)]
         )
-        page = devices.page(found, title=title, measured=measured, lead=forecast_table.why(shown), below=drawn)
+        page = pictures.page(found, title=title, measured=measured, lead=forecast_table.why(shown), below=drawn)
         workbench.write_text(Path(args.html), page)
     report = _into_study(args.tail, found) if args.tail else None
     if args.json == "-":
@@ -270,12 +198,8 @@ def _hand_out(args: argparse.Namespace, known: "Traced", shown: "forecast_table.
         print(f"Added to the report of the last study: {report}")
 
 
-def _into_study(words: list[str], found: "list[Prediction]") -> Path | None:
+def _into_study(words: list[str], found: list[Prediction]) -> Path | None:
     """The newest study of the same words, begun in this folder, takes the predictions into its report."""
-    from hotlap.cli import shelf
-    from hotlap.record import save
-    from hotlap.report import html
-
     for path, study in shelf.known(Path.cwd()):
         if study.command == shelf.recorded(words) and study.baseline:
             longer = replace(study, predictions=tuple(found))

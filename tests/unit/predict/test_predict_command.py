@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.cli import predict
+from hotlap.cli import options, predict
 from hotlap.cli.words import split_command
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.predict import Workload, workload
@@ -34,7 +34,7 @@ END
 
 def call(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    predict.add_parser(parser.add_subparsers())
+    options.COMMANDS["hardware"]["predict"][0](parser.add_subparsers())
     head, tail = split_command(["predict", *words], parser)
     args = parser.parse_args(head)
     args.tail = tail
@@ -152,6 +152,20 @@ def test_each_gpu_is_given_the_batch_that_fills_it(tmp_path: Path, capsys: pytes
     assert 3 < filled / same < 5  # 80 GB hold about four times as much as 20 GB
     with pytest.raises(UserError, match="how much memory"):
         call("--workload", saved(tmp_path), *options, "--fill")
+
+
+def test_half_precision_has_room_for_a_larger_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "work.json"
+    work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8, precision="fp32")
+    save(replace(work, activation_bytes=20e9), path)
+    largest, memory = [], []
+    for asked in ("fp32", "bf16"):
+        assert call("--workload", str(path), "--gpu", "A100 80GB", "--precision", asked) == 0
+        row = capsys.readouterr().out.splitlines()[2].split("yes")[1].split()
+        memory.append(float(row[0]))
+        largest.append(float(row[2].removesuffix("x")))
+    assert memory[1] < 0.7 * memory[0]
+    assert largest[1] == pytest.approx(largest[0] / 0.6, rel=0.02)
 
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "nvidia-h200" / "machine.json.gz"
