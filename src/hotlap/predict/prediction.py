@@ -179,28 +179,24 @@ def _step(question: _Question, off: Off) -> tuple[Parts, float, float]:
     # Another precision of a training that was measured on this device is asked about the same machine.
     there_host_s = host_s if here == target else off.there_host_s(workload, question.host_s)
     parts = timing.step(question.share, target, precision=question.precision, host_s=there_host_s, off=off)
-    weight, ratio = 0.0, 1.0
+    step_s, ratio = UNMODELLED * parts.step_s, 1.0
     if here is not None:
-        weight = CPU_WEIGHT if here.is_cpu and here != target else 1.0
         here_parts = timing.step(workload, here, precision=workload.precision, host_s=host_s, off=off)
         ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
-    one_s = _with_input(UNMODELLED ** (1 - weight) * parts.step_s, question.share, target) * ratio**weight
-    if question.over is None:
-        return parts, one_s, one_s
-    weights = workload.parameter_bytes or 0.0
-    return (
-        parts,
-        one_s,
-        links.together(one_s, gradient_bytes=weights, count=question.count, over=question.over, off=off),
-    )
+        step_s = parts.step_s
+        if here.is_cpu and here != target:  # its input and Python are known, whatever it says of a GPU
+            step_s, ratio = UNMODELLED ** (1 - CPU_WEIGHT) * ratio**CPU_WEIGHT * step_s, 1.0
+    one_s = _with_input(step_s, question.share, target) * ratio
+    all_s = one_s
+    if question.over is not None:
+        weights = workload.parameter_bytes or 0.0
+        all_s = links.together(one_s, gradient_bytes=weights, count=question.count, over=question.over, off=off)
+    return parts, one_s, all_s
 
 
 def _spread(question: _Question, faster: float) -> float:
-    """Standard deviation of the logarithm that this pair of devices and precisions adds.
-
-    Arguments:
-        faster: how many times as fast as here an item is there.
-    """
+    """Standard deviation of the logarithm that this pair of devices and precisions adds, if an item is so many times
+    faster there."""
     here = question.here
     if here is None or here.is_cpu:
         return UNMEASURED_SIGMA

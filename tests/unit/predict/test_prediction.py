@@ -228,6 +228,12 @@ def test_a_faster_cpu_run_says_a_little_more_than_nothing() -> None:
     assert fast == pytest.approx(slow / 4**0.25, rel=0.05)
 
 
+def test_a_slow_processor_does_not_lengthen_the_python_that_was_measured_on_it() -> None:
+    found = from_cpu(replace(work(), python_s=2.0), step_s=2000.0)
+    assert found.bound_by == "python"
+    assert 2.0 < found.step_s.mid < 4.0
+
+
 @pytest.mark.parametrize("target", ["H100", "RTX 3090"])
 def test_no_device_shortens_the_scripts_own_python(target: str) -> None:
     plain, slow = work(), replace(work(), python_s=20.0)
