@@ -12,6 +12,8 @@ from hotlap.experiment import EditedScript
 from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
 from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.late_transform import LateTransform
+from hotlap.levers.lever import Lever
 from hotlap.machine import look
 from hotlap.record import Phase, Plan, Run, SightingKind, Status, Turn, Verdict
 from hotlap.search.candidates import rejects
@@ -135,14 +137,17 @@ def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_
     assert ("thread-oversubscription" in codes) == (count is None)
 
 
-def test_a_data_set_that_a_sampler_shares_out_may_be_kept_by_each_rank(launcher: Launcher) -> None:
+@pytest.mark.parametrize(("lever", "words"), [(CachedDataset(), ()), (LateTransform(), ("--pictures",))])
+def test_a_data_set_that_a_sampler_shares_out_may_be_served_to_each_rank(
+    launcher: Launcher, lever: Lever, words: tuple[str, ...]
+) -> None:
     script = str(SCRIPTS / "sharded.py")
-    plan = Plan(command=(*TORCHRUN, script), cwd=str(SCRIPTS), out="", steps=24, warmup=0, evidence=True)
+    plan = Plan(command=(*TORCHRUN, script, *words), cwd=str(SCRIPTS), out="", steps=24, warmup=0, evidence=True)
     (base,) = launcher([plan], limit_s=400.0)
     assert base.status is Status.COMPLETE, base.output
     waits = replace(base, phase_s={**base.phase_s, Phase.INPUT: base.step_s})
-    assert rejects(CachedDataset(), waits, look()) is None
-    edited = EditedScript(lambda: base, cwd=str(SCRIPTS)).plan(plan, (CachedDataset().spec(),))
+    assert rejects(lever, waits, look()) is None
+    edited = EditedScript(lambda: base, cwd=str(SCRIPTS)).plan(plan, (lever.spec(),))
     (found,) = launcher([edited], limit_s=400.0)
     assert (found.status, found.unreached, found.not_installed) == (Status.COMPLETE, (), ()), found.output
     assert {loader.dataset for loader in found.loaders} != {loader.dataset for loader in base.loaders}
