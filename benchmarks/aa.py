@@ -1,14 +1,18 @@
 """How often does a study of two equal things claim a gain? Thirty live studies, each as `hotlap tune` would make it.
 
 Each study first learns the noise, then tries a lever that does nothing: once switched inside a process, once between
-processes, with the same heats, stopping rule and confirmation as a real one. `python benchmarks/aa.py [STUDIES]`.
+processes, with the same heats, stopping rule and confirmation as a real one. `python benchmarks/aa.py [STUDIES
+[--more]]`.
 """
 
+import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from scipy.stats import beta
 
 import results_file
 from hotlap import machine
@@ -24,6 +28,7 @@ from hotlap.tune.noise import calibrate
 CONFIRMATION = Rule(planned=CONFIRMED_IN, patient=True, false_gain=FALSE_CONFIRMATION)
 
 STUDIES = 30
+SCOPES = ("step", "process")
 
 SCRIPT = """
 import torch
@@ -59,7 +64,7 @@ def new_log(launcher: Launcher, options: Options) -> StudyLog:
     return StudyLog(study, options, machine.look(), launcher, Silent())
 
 
-def study(launcher: Launcher, options: Options) -> dict[str, object]:
+def study(launcher: Launcher, options: Options, scopes: Sequence[str]) -> dict[str, object]:
     """One study; what it found about nothing."""
     log = new_log(launcher, options)
     run = first_look(log, options.plan)
@@ -67,7 +72,7 @@ def study(launcher: Launcher, options: Options) -> dict[str, object]:
     executor = log.executor(Sizes.of(run, log.machine))
     calibrate(log, executor)
     row: dict[str, object] = {"step_s": run.median_step_s()}
-    for scope in ("step", "process"):
+    for scope in scopes:
         nothing, again = Effect(Arm()), Effect(Arm())
         design = Design(switched=scope == "step")
         compare(executor, Comparison(effects=[nothing], design=design, pooled=log.pooled(scope)))
@@ -86,24 +91,32 @@ def study(launcher: Launcher, options: Options) -> dict[str, object]:
 
 
 def main() -> None:
-    """All studies, one after the other; the result is written after each."""
-    number = int(sys.argv[1]) if len(sys.argv) > 1 else STUDIES
-    rows: list[dict[str, object]] = []
-    for k in range(number):
-        with launched() as (launcher, options):
-            rows.append(study(launcher, options))
-        _write(rows)
-        print(k + 1, {key: value for key, value in rows[-1].items() if "log_" not in key and "noise" not in key})
+    """Of one process."""
+    several("aa", "equal things", studies=STUDIES, script=SCRIPT, scopes=SCOPES)
+
+
+def several(name: str, things: str, *, studies: int, script: str, scopes: Sequence[str]) -> None:
+    """Studies one after the other, as many as the command line says; the result `name` is written after each. With
+    `--more` behind their number those that it holds already are among them."""
+    number = int(sys.argv[1]) if len(sys.argv) > 1 else studies
+    more = results_file.path(name) if "--more" in sys.argv else None
+    rows: list[dict[str, object]] = json.loads(more.read_text())["results"] if more is not None else []
+    for k in range(len(rows), number):
+        with launched(script) as (launcher, options):
+            rows.append(study(launcher, options, scopes))
+        _write(name, things, rows, scopes, more)
+        shown = {key: value for key, value in rows[-1].items() if "log_" not in key and "noise" not in key}
+        print(k + 1, shown, flush=True)
 
 
 @contextmanager
-def launched() -> Iterator[tuple[Launcher, Options]]:
-    """What runs `SCRIPT`, in a folder of its own."""
+def launched(script: str = SCRIPT) -> Iterator[tuple[Launcher, Options]]:
+    """What runs `script`, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "mlp.py"
-        script.write_text(SCRIPT)
-        options = Options(command=(sys.executable, str(script)), cwd=folder, title="mlp.py", budget_s=600.0)
-        with Launcher(environment=_nothing, folders=[Path(folder)], timeout_s=60.0) as launcher:
+        path = Path(folder) / "train.py"
+        path.write_text(script)
+        options = Options(command=(sys.executable, str(path)), cwd=folder, title=path.name, budget_s=600.0)
+        with Launcher(environment=_nothing, folders=[Path(folder)], timeout_s=60.0, templates=True) as launcher:
             yield launcher, options
 
 
@@ -111,23 +124,27 @@ def _nothing(plan: Plan) -> dict[str, str]:
     return {}
 
 
-def _write(rows: list[dict[str, object]]) -> None:
-    claimed = sum(bool(row["step_claimed"] or row["process_claimed"]) for row in rows)
-    confirmed = sum(bool(row["step_confirmed"] or row["process_confirmed"]) for row in rows)
+def _write(name: str, things: str, rows: list[dict[str, object]], scopes: Sequence[str], adds_to: Path | None) -> None:
+    claimed = sum(any(row[f"{scope}_claimed"] for scope in scopes) for row in rows)
+    confirmed = sum(any(row[f"{scope}_confirmed"] for scope in scopes) for row in rows)
     covered = [
         row[f"{scope}_low"] <= 1.0 <= row[f"{scope}_high"]
         for row in rows
-        for scope in ("step", "process")
+        for scope in scopes
         if row[f"{scope}_low"] is not None
     ]
+    # The largest rate at which so few or fewer come in one of twenty such series (Clopper and Pearson).
+    most = float(beta.ppf(0.95, confirmed + 1, len(rows) - confirmed)) if confirmed < len(rows) else 1.0
     results_file.write(
-        "aa",
+        name,
+        adds_to=adds_to,
         results=rows,
         claims=[
-            {"claim": f"studies of two equal things (of {len(rows)}) that claimed a gain", "mid": confirmed},
+            {"claim": f"studies of two {things} (of {len(rows)}) that claimed a gain", "mid": confirmed},
+            {"claim": "so false gains come in fewer studies than (95%)", "mid": 100 * most, "unit": "%"},
             {"claim": "the same, before the confirmation in fresh processes", "mid": claimed},
             {
-                "claim": "95% intervals of equal things that held the truth",
+                "claim": f"95% intervals of {things} that held the truth",
                 "mid": 100 * sum(covered) / max(1, len(covered)),
                 "unit": "%",
             },

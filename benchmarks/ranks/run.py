@@ -28,7 +28,7 @@ CODES = {"communication-bound", "straggler", "unequal-work", "accumulation-syncs
 LIMIT_S = 120.0
 
 
-def measure(script: Path, *, count: int, steps: int) -> Run:
+def measure(script: Path, *words: str, count: int, steps: int) -> Run:
     """What `hotlap measure -- torchrun ...` would record of it."""
     launch = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count))
     with (
@@ -36,7 +36,7 @@ def measure(script: Path, *, count: int, steps: int) -> Run:
         Launcher(environment=lambda plan: {}, folders=(), timeout_s=60) as run,
     ):
         plan = Plan(
-            command=(*launch, str(script)),
+            command=(*launch, str(script), *words),
             cwd=folder,
             out="",
             steps=steps,
