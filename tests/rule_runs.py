@@ -177,6 +177,7 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         "stacked-windows": _with_script(
             run_of_shares({**HEALTHY_SHARES, Phase.BACKWARD: 0.3}, step_s=step_s), "stacked_windows"
         ),
+        "written-out-attention": _with_script(run, "written_out_attention"),
         "denormal-numbers": replace(run, optimizers=(replace(optimizer(), denormals=0.2),)),
         "preallocation": replace(gpu, shapes=ShapeFacts(num_steps=60, num_shapes=5, num_new_late=0)),
         "created-and-moved": replace(

@@ -36,7 +36,7 @@ KINDS = tuple(kind for kind in levers.ALL if not kind.by_environment and kind.nu
 TRIED = {
     "images": {"cached-dataset", "device-resident", "pin-and-overlap", "workers", "channels-last"}
     | {"cudnn-benchmark", "cuda-graphs", "compile", "fused-optimizer", "bf16-autocast", "tf32"},
-    "tokens": {"sdpa", "tf32", "bf16-autocast", "compile", "cuda-graphs", "fused-optimizer"},
+    "tokens": {"tf32", "bf16-autocast", "compile", "cuda-graphs", "fused-optimizer"},
 }
 
 

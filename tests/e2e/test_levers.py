@@ -73,14 +73,6 @@ def _broken_compiler(folder: Path) -> Path:
     return path
 
 
-def test_attention_that_is_written_out_becomes_one_operator(tmp_path: Path) -> None:
-    found = study("attention.py", tmp_path, levers="sdpa")
-    trial = found["trials"][0]
-    assert trial["log_ratios"], trial["why"]
-    assert trial["verdict"] != "HARMED"
-    assert "+        mixed = F.scaled_dot_product_attention(q, k, v, scale=" in patch_of(found, tmp_path)
-
-
 def test_packed_sequences_are_computed_padded(tmp_path: Path) -> None:
     found = study("packed.py", tmp_path, levers="padded-recurrent")
     trial = found["trials"][0]
@@ -90,38 +82,8 @@ def test_packed_sequences_are_computed_padded(tmp_path: Path) -> None:
     assert "+padded_recurrent()" in patch_of(found, tmp_path)
 
 
-def test_a_policy_trained_through_its_critic_computes_its_own_gradients_only(tmp_path: Path) -> None:
-    found = study("ddpg.py", tmp_path, levers="needed-gradients")
-    trial = found["trials"][0]
-    assert trial["levers"] == [{"name": "needed-gradients", "line": 60, "file": 0}], trial["why"]
-    assert trial["log_ratios"], trial["why"]
-    assert trial["verdict"] != "HARMED", trial["why"]
-    assert "actor_loss.backward(inputs=[p for group in self.actor_optimizer.param_groups for p" in patch_of(
-        found, tmp_path
-    )
-
-
-def test_a_network_that_nobody_trains_gets_no_gradients(tmp_path: Path) -> None:
-    found = study("perceptual.py", tmp_path, levers="needed-gradients")
-    trial = found["trials"][0]
-    assert trial["levers"][0]["line"] == 16, trial["why"]
-    assert trial["log_ratios"], trial["why"]
-    assert trial["verdict"] != "HARMED", trial["why"]
-    assert "+    loss.backward(inputs=[p for group in optimizer.param_groups for p" in patch_of(found, tmp_path)
-
-
-def test_gradients_that_are_read_in_secret_are_told_by_the_losses(tmp_path: Path) -> None:
-    found = study("reads_in_secret.py", tmp_path, levers="needed-gradients")
-    trial = found["trials"][0]
-    assert trial["levers"][0]["line"] == 20, trial["why"]
-    assert not trial["accepted"]
-    assert trial["verdict"] != "UNHARMED", trial["why"]
-    assert found["patch"] is None or not found["patch"]
-
-
 def test_what_is_not_on_is_not_tried(tmp_path: Path) -> None:
-    found = study("in_vain.py", tmp_path, levers="sdpa,needed-gradients,allocator", budget="60s")
+    found = study("in_vain.py", tmp_path, levers="padded-recurrent,allocator", budget="60s")
     reasons = {trial["levers"][0]["name"]: trial["why"] for trial in found["trials"]}
-    assert reasons["sdpa"].startswith("Not tried. No attention is written out")
-    assert reasons["needed-gradients"].startswith("Not tried. ")
+    assert reasons["padded-recurrent"].startswith("Not tried. ")
     assert found["result"]["levers"] == []

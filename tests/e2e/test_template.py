@@ -49,7 +49,7 @@ def seen(run: Run) -> dict[str, object]:
 @pytest.mark.parametrize(
     "script",
     [
-        *("workers.py", "lbfgs.py", "gan.py", "scaler.py", "attention.py", "late_items.py", "plain.py", "sentences.py"),
+        *("workers.py", "lbfgs.py", "gan.py", "scaler.py", "late_items.py", "plain.py", "sentences.py"),
         *("lightning_fit.py", "transformers_train.py", "accelerate_loop.py"),
     ],
 )

@@ -172,16 +172,10 @@ def waited_s(run: Run) -> float:
 
 
 def model_levers(run: Run) -> tuple[str, ...]:
-    """What computes the model itself sooner, without other numbers: for gradients seen to be thrown away, for sequences
-    seen to be packed, and for all."""
+    """What computes the model itself sooner, without other numbers: for sequences seen to be packed, and for all."""
     seen = run.operators.operators if on_cpu(run) and run.operators is not None else ()
     packed = any(one.name == "aten::_pack_padded_sequence" for one in seen)
-    wasteful = any(
-        site.calls == "backward" and site.detail.get("needs") and not site.detail.get("why_not")
-        for site in run.call_sites
-    )
     return (
-        *(("needed-gradients",) if wasteful else ()),
         *(("padded-recurrent",) if packed else ()),
         *(() if run.compiled else ("compile",)),
     )

@@ -73,7 +73,7 @@ def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
     trained = parameters_of(_optimizers(run, script, site) or ("optimizer",))
     given = [f"{word.arg}={script.code(word.value)}" for word in call.keywords]
     change = replaced(script, call, f"{script.code(call.func)}({', '.join([*given, f'inputs={trained}'])})")
-    return advice(run, _pass_s(run, site), evidence, levers=("needed-gradients",), change=change)
+    return advice(run, _pass_s(run, site), evidence, change=change)
 
 
 def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:
