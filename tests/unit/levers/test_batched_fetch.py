@@ -21,10 +21,6 @@ def table() -> LoaderFacts:
     return replace(loader(), dataset="TensorDataset")
 
 
-def test_lists_are_worth_a_trial() -> None:
-    assert BatchedFetch().rejects(run_of(replace(loader(), dataset="list")), machine()) is None
-
-
 def test_is_worth_a_trial_where_data_lies_in_memory() -> None:
     run = run_of(loader(), replace(table(), id=1))
     assert BatchedFetch().rejects(run, machine()) is None

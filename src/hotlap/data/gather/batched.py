@@ -1,15 +1,14 @@
 """`batched(dataset)`: a batch of a data set that lies in memory is one gather, not a Python loop and a collate."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
 import torch
-from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import Subset, TensorDataset, default_collate
 
 from hotlap.data.item.compare import Unsupported, is_plain_tensor
 from hotlap.data.item_cache.columns import same_batches
-from hotlap.data.loader.collate import collate_rows
 from hotlap.data.loader.collation import Batch, goes_to_default_collate
 from hotlap.data.loader.fetch import fetch, positions
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
@@ -38,9 +37,6 @@ class BatchedDataset(DatasetWrapper):
 
     def __getitem__(self, index: Any) -> Any:
         return self._hotlap_dataset[index]
-
-    def __setitem__(self, index: Any, item: Any) -> None:
-        self._hotlap_dataset[index] = item
 
     def __getitems__(self, indices: Any) -> Any:
         if goes_to_default_collate() and isinstance(indices, list) and indices and set(map(type, indices)) == {int}:
@@ -106,14 +102,6 @@ class _Rows:
         return [tensor.index_select(0, index) for tensor in self._tensors]
 
 
-def gather_of(dataset: Any) -> Gather | None:
-    """How to gather batches from what this data set holds now; None if its items are made in another way."""
-    try:
-        return _look(dataset)
-    except Unsupported:
-        return None
-
-
 def _look(dataset: Any) -> Gather:
     """`Unsupported` says why not. Exactly these classes: one derived from them may do something else for an item."""
     look = _KINDS.get(type(dataset))
@@ -129,12 +117,6 @@ def _tried(gather: Gather, index: torch.Tensor) -> tuple[Any] | None:
         return (gather(index),)
     except (Unsupported, TypeError, RuntimeError, ValueError, IndexError, AttributeError, KeyError):
         return None
-
-
-def _of_list(items: Any) -> Gather | None:
-    if not items:
-        return None
-    return lambda index: collate_rows([items[number] for number in index.tolist()])
 
 
 def _of_tensor(tensor: torch.Tensor) -> Gather | None:
@@ -155,10 +137,8 @@ def _of_tensors(dataset: Any) -> Gather | None:
     return _Rows(dataset)
 
 
-def _of_subset(dataset: Any) -> Gather | None:
-    inner, chosen, length = gather_of(dataset.dataset), dataset.indices, len(dataset.dataset)
-    if inner is None:
-        return None
+def _of_subset(dataset: Any) -> Gather:
+    inner, chosen, length = _look(dataset.dataset), dataset.indices, len(dataset.dataset)
     if isinstance(chosen, range):
         start, step = chosen.start, chosen.step
         return lambda index: inner(index * step + start)
@@ -173,57 +153,12 @@ def _of_subset(dataset: Any) -> Gather | None:
     return gather
 
 
-def _of_chain(dataset: Any) -> Gather | None:
-    parts = [gather_of(part) for part in dataset.datasets]
-    if not parts or None in parts:
-        return None
-    ends = torch.tensor(dataset.cumulative_sizes, dtype=torch.int64, device="cpu")
-    starts = [0, *dataset.cumulative_sizes]
-
-    def gather(index: torch.Tensor) -> Any:
-        part_of = torch.bucketize(index, ends, right=True)
-        batches, order = [], []
-        for number, part in enumerate(parts):
-            rows = torch.nonzero(part_of == number).flatten()
-            if len(rows) and part is not None:
-                batches.append(part(index[rows] - starts[number]))
-                order.append(rows)
-        return _joined(batches, torch.argsort(torch.cat(order)))
-
-    return gather
-
-
-def _joined(batches: Sequence[Any], order: torch.Tensor) -> Any:
-    """Batches of several parts as one, its rows in this order."""
-    if isinstance(batches[0], list):
-        return [_joined(parts, order) for parts in zip(*batches, strict=True)]
-    if len({(batch.dtype, batch.shape[1:]) for batch in batches}) > 1:
-        raise ValueError("the parts differ in shape")
-    return torch.cat(list(batches)).index_select(0, order)
-
-
-def _of_stack(dataset: Any) -> Gather | None:
-    stacked = dataset.datasets
-    names = list(stacked) if isinstance(stacked, dict) else list(range(len(stacked)))
-    gathers = [gather_of(stacked[name]) for name in names]
-    known = [gather for gather in gathers if gather is not None]
-    if len(known) < len(names):
-        return None
-    if isinstance(stacked, dict):
-        return lambda index: {name: gather(index) for name, gather in zip(names, known, strict=True)}
-    return lambda index: [gather(index) for gather in known]
-
-
 _KINDS: dict[type, Callable[[Any], Gather | None]] = {
-    list: _of_list,
-    tuple: _of_list,
     torch.Tensor: _of_tensor,
     np.ndarray: _of_array,
     np.memmap: _of_array,
     TensorDataset: _of_tensors,
     Subset: _of_subset,
-    ConcatDataset: _of_chain,
-    StackDataset: _of_stack,
 }
 
 
@@ -231,7 +166,7 @@ def batched(dataset: Any) -> Any:
     """A data set whose batches are gathered from where its items lie; the same batches, many times as fast.
 
     `DataLoader(batched(TensorDataset(x, y)), batch_size=32, shuffle=True)`. Serves tensors, NumPy arrays and memory
-    maps, `TensorDataset`, lists, and `Subset`, `ConcatDataset` and `StackDataset` of these.
+    maps, `TensorDataset`, and `Subset` of these.
     Nothing is copied or kept: what the script changes in its tensors is in the next batch. A collate function of the
     script's own gets the items as before, and so does any index that is no plain number.
 
