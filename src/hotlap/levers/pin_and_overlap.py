@@ -12,10 +12,8 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     argument_edits,
-    found_at,
     refused_by_all,
     saves_at_most_s,
-    sites,
     trained_on,
     why_hidden,
 )
@@ -38,9 +36,9 @@ LEAST_BYTES = 64 << 10
 class PinAndOverlap(Lever):
     """Writes `pin_memory=True` at the loaders and `non_blocking=True` at the copies of their batches.
 
-    What: `DataLoader(..., pin_memory=True)`, and `x.to(device, non_blocking=True)` where the loop over a loader, or a
-    function that it calls, copies what the loader gives, and at lines that were seen to copy while the host waits. Same
-    values, same order, same random states.
+    What: `DataLoader(..., pin_memory=True)`, and `x.to(device, non_blocking=True)` where a loop copies what it goes
+    over, or a function what it is given, and at lines that were seen to copy while the host waits. Same values, same
+    order, same random states.
     Why: from ordinary memory a copy goes through a buffer of the driver's and holds the host up until it is done; from
     pinned memory it runs while the host prepares the kernels behind it (CUDA C++ Best Practices Guide, 10.1; PyTorch's
     tutorial on pin_memory and non_blocking).
@@ -93,15 +91,13 @@ class PinAndOverlap(Lever):
         if not served:
             return ()
         words = in_their_words(run, self.name, **({"pin_memory": "True"} if pageable else {}))
-        return (*pinned, *_copy_edits(run, served), *(words or ()))
+        return (*pinned, *_copy_edits(run), *(words or ()))
 
 
-def _copy_edits(run: Run, served: Sequence[LoaderFacts]) -> Iterator[Edit]:
-    """`x.to(device)` -> `x.to(device, non_blocking=True)` for what these loaders give, and where the host was seen to
-    wait for a copy."""
+def _copy_edits(run: Run) -> Iterator[Edit]:
+    """`x.to(device)` -> `x.to(device, non_blocking=True)`: batches, and what the host was seen to wait for."""
     known = scripts(run)
-    made = [call for site in sites(run, served) if (call := found_at(run, site)[1]) is not None]
-    of_batches = {call for _, call in copies(known, made)}
+    of_batches = {call for _, call in copies(known)}
     seen = {(one.path, one.line) for one in run.sightings if one.kind is SightingKind.BLOCKING_COPY}
     for script in known:
         moves = [(call, device) for call in script.all_calls() if (device := moved_to(call)) is not None]
