@@ -1,4 +1,4 @@
-"""Writes the patch of a study to the user's files, all of them or none, and takes it back."""
+"""Writes the patch of a study to the user's files, and takes it back."""
 
 import os
 import stat
@@ -14,6 +14,9 @@ from hotlap.record import SCHEMA, FileChange, Study, load, save
 from hotlap.source import snippet
 from hotlap.source.file import decode, digest, read_bytes, shown
 
+# Bytes as text, each one character, and back.
+_BYTES = "latin-1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
@@ -22,7 +25,7 @@ class Applied:
     applied: str
     """ISO 8601, UTC."""
     originals: Mapping[str, str]
-    """sha256 before the patch -> name of the file beside this one that has those bytes."""
+    """sha256 before the patch -> the file as it was, each byte a character."""
     schema: int = SCHEMA
     changes: tuple[FileChange, ...]
     """What was done to each file, by the study's patch or the part of it that some of its levers make, without the
@@ -67,21 +70,23 @@ class PatchFiles:
             check: Only say what would be done.
 
         Raises:
-            UserError: the patch cannot be applied; no file was changed.
+            UserError: the patch cannot be applied; no file was changed, unless the disk failed on the way.
         """
-        self._refuse_beside_another_part()
-        targets = self._targets()
-        for target in targets:
-            if target.state == "changed":
-                raise UserError(
-                    f"{shown(str(target.path))} changed since it was measured, so the patch may not fit. "
-                    "Run `hotlap tune` again."
-                )
+        applied = self.applied()
+        if applied is not None and applied.changes != _without_texts(self.study.changes) and self.in_place():
+            raise UserError(
+                "Another part of this study's patch is applied. Take it back first, with `hotlap apply --revert`."
+            )
+        targets = self._unchanged("it was measured, so the patch may not fit. Run `hotlap tune` again.")
         # A run that was cut off may have changed some of them.
         left = [target for target in targets if target.state == "before"]
         texts = self._patched(targets) if left else {}
         if left and not check:
-            self._keep(targets, left)
+            originals = {one.change.before_sha256: self._original(one).decode(_BYTES) for one in targets}
+            changes, now = _without_texts(self.study.changes), datetime.now(UTC).isoformat()
+            with _telling(self.home):
+                self.home.mkdir(parents=True, exist_ok=True)
+                save(Applied(applied=now, originals=originals, changes=changes), self._note)
             _write([(target, texts[target.path]) for target in left])
         return [target.path for target in left]
 
@@ -89,56 +94,46 @@ class PatchFiles:
         """Bring back the files as they were; those that were changed, none if they are so already.
 
         Raises:
-            UserError: they cannot all be brought back; no file was changed.
+            UserError: they cannot all be brought back; no file was changed, unless the disk failed on the way.
         """
-        applied = self.applied()
-        targets = self._as(applied)._targets()
-        for target in targets:
-            if target.state == "changed":
-                raise UserError(
-                    f"{shown(str(target.path))} changed since the patch was applied. Undo those changes first, or take "
-                    "the patch back by hand."
-                )
-        left = [target for target in targets if target.state == "after"]
-        originals = [(target, self._original(target, applied)) for target in left]
-        if applied is not None and not check:
+        now = "the patch was applied. Undo those changes first, or take the patch back by hand."
+        left = [target for target in self._as_applied()._unchanged(now) if target.state == "after"]
+        originals = [(target, self._original(target)) for target in left]
+        if self.applied() is not None and not check:
             _write(originals)
-            self._forget(applied)
+            with _telling(self.home):
+                self._note.unlink()
         return [target.path for target in left]
 
     def applied(self) -> Applied | None:
         """What `apply` noted; None if it did not, or if it was reverted."""
-        path = self.home / "applied.json"
-        return load(path, Applied) if path.exists() else None
-
-    def _as(self, applied: Applied | None) -> "PatchFiles":
-        """The files that the part which was applied is about."""
-        if applied is None:
-            return self
-        return replace(self, study=replace(self.study, changes=applied.changes))
+        return load(self._note, Applied) if self._note.exists() else None
 
     def in_place(self) -> bool:
         """Something of this study's patch was applied, and is in the files."""
-        applied = self.applied()
-        return applied is not None and any(target.state == "after" for target in self._as(applied)._targets())
+        return self.applied() is not None and any(one.state == "after" for one in self._as_applied()._targets())
 
-    def _refuse_beside_another_part(self) -> None:
+    @property
+    def _note(self) -> Path:
+        return self.home / "applied.json"
+
+    def _as_applied(self) -> "PatchFiles":
+        """The files that the part which was applied is about."""
         applied = self.applied()
-        other = applied is not None and applied.changes != _without_texts(self.study.changes)
-        if other and self.in_place():
-            raise UserError(
-                "Another part of this study's patch is applied. Take it back first, with `hotlap apply --revert`."
-            )
+        return self if applied is None else replace(self, study=replace(self.study, changes=applied.changes))
+
+    def _unchanged(self, since: str) -> list[Target]:
+        targets = self._targets()
+        for target in targets:
+            if target.state == "changed":
+                raise UserError(f"{shown(str(target.path))} changed since {since}")
+        return targets
 
     def _targets(self) -> list[Target]:
-        targets = [
-            Target(path=path, change=change, data=read_bytes(path))
-            for change in self.study.changes
-            for path in [self._checked(change.path)]
-        ]
-        if len({target.path for target in targets}) != len(targets) or not targets:
+        paths = {self._checked(change.path): change for change in self.study.changes}
+        if len(paths) != len(self.study.changes) or not paths:
             raise RecordError("The study is damaged: its patch and its list of files differ. Run `hotlap tune` again.")
-        return targets
+        return [Target(path=path, change=change, data=read_bytes(path)) for path, change in paths.items()]
 
     def _checked(self, name: str) -> Path:
         """The file that `name` means.
@@ -158,58 +153,31 @@ class PatchFiles:
 
     def _patched(self, targets: Sequence[Target]) -> dict[Path, bytes]:
         """The new bytes of each file, checked against the digests and the diff that the study shows."""
-        applied, root = self.applied(), Path(self.study.cwd)
-        found, diffs = {}, []
-        for target in targets:
-            before = target.data if target.state == "before" else self._original(target, applied)
-            found[target.path], text = _patched(target, before, root=root)
-            diffs.append(text)
-        if "".join(diffs) != self.study.patch:
+        made = {target.path: _patched(target, self._original(target), Path(self.study.cwd)) for target in targets}
+        if "".join(diff for _, diff in made.values()) != self.study.patch:
             raise RecordError("The study is damaged: its patch is not what it would write. Run `hotlap tune` again.")
-        return found
+        return {path: new for path, (new, _) in made.items()}
 
-    def _keep(self, targets: Sequence[Target], left: Sequence[Target]) -> None:
-        """Save what `revert` needs, before anything is changed."""
-        names = {target.change.before_sha256: f"{index}.original" for index, target in enumerate(targets)}
-        with _telling(self.home):
-            folder = self.home / "originals"
-            folder.mkdir(parents=True, exist_ok=True)
-            for target in left:
-                (folder / names[target.change.before_sha256]).write_bytes(target.data)
-            applied = Applied(
-                applied=datetime.now(UTC).isoformat(),
-                originals=names,
-                changes=_without_texts(self.study.changes),
-            )
-            save(applied, self.home / "applied.json")
-
-    def _original(self, target: Target, applied: Applied | None) -> bytes:
-        """What was in a patched file before.
+    def _original(self, target: Target) -> bytes:
+        """What is in a file before the patch.
 
         Raises:
-            UserError: that was not kept.
+            UserError: it was patched, and that was not kept.
         """
+        if target.state == "before":
+            return target.data
+        applied = self.applied()
         if applied is None:
             raise UserError(
                 f"What was there before the patch is not kept in {shown(str(self.home))}: it was not applied by "
                 "`hotlap apply`. Take it back with `patch -R`, or from version control."
             )
-        # `name` only: the file may have been tampered with.
-        name = Path(applied.originals.get(target.change.before_sha256, "")).name
-        data = read_bytes(self.home / "originals" / name)
+        data = applied.originals.get(target.change.before_sha256, "").encode(_BYTES, errors="replace")
         if digest(data) != target.change.before_sha256:
             raise RecordError(
                 f"What is kept of {shown(str(target.path))} is damaged. Take the patch back with `patch -R`."
             )
         return data
-
-    def _forget(self, applied: Applied) -> None:
-        with _telling(self.home):
-            (self.home / "applied.json").unlink()
-            for name in applied.originals.values():
-                (self.home / "originals" / Path(name).name).unlink(missing_ok=True)
-            with suppress(OSError):  # something of the user's is in it
-                (self.home / "originals").rmdir()
 
 
 def _without_texts(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
@@ -217,7 +185,7 @@ def _without_texts(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     return tuple(replace(change, after=None) for change in changes)
 
 
-def _patched(target: Target, before: bytes, *, root: Path) -> tuple[bytes, str]:
+def _patched(target: Target, before: bytes, root: Path) -> tuple[bytes, str]:
     """The new bytes of one file, and the diff. Both sides must be Python: hotlap changes nothing else."""
     change, path = target.change, shown(str(target.path))
     if change.after is None:
@@ -240,46 +208,37 @@ def _telling(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{shown(str(path))} cannot be written ({error.strerror}). Nothing was changed.") from None
+        raise UserError(
+            f"{shown(str(path))} cannot be written ({error.strerror}). Mend that and do the same again: what is done "
+            "already stays, and is not done twice."
+        ) from None
 
 
 def _write(files: Sequence[tuple[Target, bytes]]) -> None:
-    """Write all of `files`, or none: each is complete beside its place before the first is put there."""
+    """Write all of `files`: each is complete beside its place before the first is put there."""
     parts: list[Path] = []
-    done: list[Target] = []
     try:
         for target, data in files:
             with _telling(target.path):
-                parts.append(_part(target, data))
+                if not os.access(target.path, os.W_OK):
+                    raise PermissionError(13, "it is read-only")
+                handle, name = tempfile.mkstemp(
+                    dir=target.path.parent, prefix=f".{target.path.name}.", suffix=".hotlap"
+                )
+                parts.append(Path(name))
+                with open(handle, "wb") as file:
+                    file.write(data)
+                _take_rights(parts[-1], target.path.stat())
         for (target, _), part in zip(files, parts, strict=True):
             with _telling(target.path):
                 os.replace(part, target.path)
-            done.append(target)
-    except BaseException:
-        for target in done:
-            os.replace(_part(target, target.data), target.path)
-        raise
     finally:
         for part in parts:
             part.unlink(missing_ok=True)
 
 
-def _part(target: Target, data: bytes) -> Path:
-    """A new file beside `target` with its rights and with `data`."""
-    if not os.access(target.path, os.W_OK):
-        raise PermissionError(13, "it is read-only")
-    facts = target.path.stat()
-    handle, name = tempfile.mkstemp(dir=target.path.parent, prefix=f".{target.path.name}.", suffix=".hotlap")
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, stat.S_IMODE(facts.st_mode))
-        if hasattr(os, "chown") and (facts.st_uid, facts.st_gid) != (os.geteuid(), os.getegid()):
-            with suppress(OSError):  # only root may give files away
-                os.chown(name, facts.st_uid, facts.st_gid)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return Path(name)
+def _take_rights(path: Path, of: os.stat_result) -> None:
+    os.chmod(path, stat.S_IMODE(of.st_mode))
+    if hasattr(os, "chown") and (of.st_uid, of.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(OSError):  # only root may give files away
+            os.chown(path, of.st_uid, of.st_gid)
