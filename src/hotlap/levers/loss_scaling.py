@@ -7,34 +7,19 @@ that are logged) sees the gradients themselves.
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from hotlap.record import Run
-from hotlap.source import Edit, InsertAfterImports, Replace, Script, is_name, scripts, top_of
+from hotlap.source import AddArgument, Edit, InsertAfterImports, InsertBehind, Replace, Script, is_name, scripts, top_of
 
 # Growing doubles it every 2,000 steps where there is room. torch begins at 65,536 and leaves out the first updates
 # until nothing overflows; factors from 8 to 32,768 were enough for all networks that NVIDIA tried (Training With Mixed
 # Precision, "Loss scaling to preserve small gradient magnitudes").
 FIRST_SCALE = 1024.0
 
-_NAMES = ("scaler", "loss_scaler", "hotlap_scaler")
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScaledStep:
-    """`loss.backward()` and `optimizer.step()`, one behind the other in the same block."""
-
-    backward: ast.Call
-    loss: str
-    """"loss", "self.loss"."""
-    step: ast.Call
-    optimizer: str
-    scaler: str
-    """A name that the script does not use."""
-
-
-def scaled_step(run: Run) -> tuple[Script, ScaledStep] | None:
-    """The only backward pass and the only update of the script; None where these are not all, or not side by side.
+def scaling_edits(run: Run) -> Sequence[Edit]:
+    """A scaler behind the imports, and four calls of it around the script's only backward pass and its only update;
+    nothing where there are more, or they are not side by side in the same block.
 
     Raises:
         UserError: a file is missing or changed since.
@@ -42,41 +27,28 @@ def scaled_step(run: Run) -> tuple[Script, ScaledStep] | None:
     known = scripts(run)
     backward = [(script, call) for script in known for call in script.methods("backward")]
     steps = [
-        (script, call, name)
+        (script, call)
         for script in known
         for name in _optimizers(run, script)
         for call in script.methods("step")
         if ast.unparse(_receiver(call)) == name
     ]
     if len(backward) != 1 or len(steps) != 1 or backward[0][0] is not steps[0][0]:
-        return None
-    script, call, optimizer = steps[0]
-    loss = _receiver(backward[0][1])
-    given = [*call.args, *call.keywords, *backward[0][1].args, *backward[0][1].keywords]
-    scaler = next((name for name in _NAMES if script.spelled(name) is None), None)
-    if given or not is_name(loss) or scaler is None or not _follow(script, backward[0][1], call):
-        return None
-    return script, ScaledStep(backward[0][1], ast.unparse(loss), call, optimizer, scaler)
-
-
-def scaling_edits(run: Run) -> Sequence[Edit]:
-    """A scaler behind the imports; four calls of it around the backward pass and the update."""
-    found = scaled_step(run)
-    if found is None:
         return ()
-    script, one = found
-    backward = f"{one.loss}.backward({one.scaler}.scale(torch.ones_like({one.loss})))"
-    make = f'{one.scaler} = torch.amp.GradScaler("cuda", init_scale={FIRST_SCALE})'
+    (script, passes), (_, step) = backward[0], steps[0]
+    loss, given = _receiver(passes), [*step.args, *step.keywords, *passes.args, *passes.keywords]
+    name = next((name for name in ("scaler", "loss_scaler") if script.spelled(name) is None), None)
+    if given or not is_name(loss) or name is None or not _follow(script, passes, step):
+        return ()
+    before, behind = script.site(passes, calls="backward"), script.site(step, calls="step")
+    optimizer, scaled = ast.unparse(_receiver(step)), f"{name}.scale(torch.ones_like({ast.unparse(loss)}))"
+    make = f'{name} = torch.amp.GradScaler("cuda", init_scale={FIRST_SCALE})'
     return (
         InsertAfterImports(site=top_of(script.path, script.sha256), code=make, imports="import torch"),
-        Replace(
-            site=script.site(one.backward, calls="backward"),
-            code=f"{backward}\n{one.scaler}.unscale_({one.optimizer})",
-            imports="import torch",
-        ),
-        Replace(
-            site=script.site(one.step, calls="step"), code=f"{one.scaler}.step({one.optimizer})\n{one.scaler}.update()"
-        ),
+        AddArgument(site=before, keyword="gradient", value=scaled, imports="import torch"),
+        InsertBehind(site=before, code=f"{name}.unscale_({optimizer})"),
+        InsertBehind(site=behind, code=f"{name}.update()"),
+        Replace(site=behind, code=f"{name}.step({optimizer})"),
     )
 
 

@@ -9,9 +9,6 @@ from hotlap.source.edits import Edit
 from hotlap.source.file import Refusal
 from hotlap.source.page import Page, Splice
 
-# In `{**x}` these need no parentheses around them.
-_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Dict)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddArgument(Edit):
@@ -26,19 +23,20 @@ class AddArgument(Edit):
             raise ValueError(f"not a keyword and a value: {self.keyword}={self.value!r}")
         page.settle(self.site, self.keyword, self.value)
         call, new = page.call(self.site), page.renamed(self.value, self.imports)
-        present = {word.arg: word.value for word in call.keywords if word.arg is not None}
-        unknown = []
-        for value in [word.value for word in call.keywords if word.arg is None]:
-            items, is_all = _surely_in(value)
-            present |= items
-            unknown += [] if is_all else [value]
-        if self.keyword in present:
-            if not snippet.same(page.script.code(present[self.keyword]), new):
-                yield *page.script.span(present[self.keyword]), new
+        unknown = [word.value for word in call.keywords if word.arg is None]
+        present = [word.value for word in call.keywords if word.arg == self.keyword]
+        present += [value for star in unknown for value in _ends_with(star, self.keyword)]
+        if present:
+            if not snippet.same(page.script.code(present[0]), new):
+                yield *page.script.span(present[0]), new
         elif not unknown:
             yield from _appended(page, call, f"{self.keyword}={new}")
-        elif len(unknown) == 1:
-            yield from _merged(page, unknown[0], f', "{self.keyword}": {new}')
+        elif len(unknown) == 1:  # `**x` -> `**{**x, "k": v}`
+            start, end = page.outer(unknown[0])
+            in_parentheses = start < page.script.span(unknown[0])[0]
+            bare = in_parentheses or isinstance(unknown[0], ast.Name | ast.Attribute | ast.Call | ast.Dict)
+            yield start, start, "{**" if bare else "{**("
+            yield end, end, f'{"" if bare else ")"}, "{self.keyword}": {new}}}'
         else:
             raise Refusal(f"more than one ** argument of this call may hold {self.keyword}")
 
@@ -90,28 +88,10 @@ class WrapArgument(Edit):
         raise Refusal(f"the call has no argument {self.keyword} to be seen{where}")
 
 
-def _surely_in(value: ast.expr) -> tuple[dict[str, ast.expr], bool]:
-    """What a `**` argument surely holds, written out behind all that cannot be known; and whether that is all."""
-    items: dict[str, ast.expr] = {}
-    if not isinstance(value, ast.Dict):
-        return items, False
-    for key, item in zip(reversed(value.keys), reversed(value.values), strict=True):
-        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-            return items, False
-        items.setdefault(key.value, item)
-    return items, True
-
-
-def _merged(page: Page, value: ast.expr, item: str) -> Iterator[Splice]:
-    """`**x` -> `**{**x, "k": v}`; a display is added to."""
-    if isinstance(value, ast.Dict):
-        end = page.outer(value.values[-1])[1]
-        yield end, end, item
-        return
-    start, end = page.outer(value)
-    bare = start == page.script.span(value)[0] and not isinstance(value, _ATOMS)
-    yield start, start, "{**(" if bare else "{**"
-    yield end, end, f"){item}}}" if bare else f"{item}}}"
+def _ends_with(star: ast.expr, keyword: str) -> list[ast.expr]:
+    """The value for this key where a display ends with it, as one does that was written by an edit."""
+    last = star.keys[-1] if isinstance(star, ast.Dict) and star.keys else None
+    return star.values[-1:] if isinstance(star, ast.Dict) and getattr(last, "value", None) == keyword else []
 
 
 def _appended(page: Page, call: ast.Call, new: str) -> Iterator[Splice]:

@@ -106,29 +106,15 @@ class InsertBehind(Edit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replace(Edit):
-    """An expression, or statements one behind the other in one block, become `code`, below the comments among them.
-
-    `set_detect_anomaly(True)` -> `set_detect_anomaly(False)`
-    """
+    """An expression becomes another one: `set_detect_anomaly(True)` -> `set_detect_anomaly(False)`."""
 
     code: str
-    """One expression in place of one; else statements, one a line, in place of some of which the first and the last
-    are simple ones."""
 
     def splices(self, page: Page) -> Iterator[Splice]:
-        """The expression, or statements that have lines of their own."""
-        script, code = page.script, page.renamed(self.code, self.imports)
-        statements, expression = page.statements(self.site), page.expression(self.site)
-        if expression is not None and snippet.is_value(code):
-            if not snippet.same(script.code(expression), code):
-                yield *script.span(expression), code
-        elif statements:
-            start, end = script.span(statements[0])[0], script.span(statements[-1])[1]
-            tokens, margin = page.tokens(statements[0], statements[-1]), script.text[script.line_start(start) : start]
-            comments = [token.text for token in tokens if token.kind == "COMMENT"]
-            yield start, end, f"\n{margin}".join([*comments, *code.split("\n")])
-        else:
-            raise Refusal("the statements do not have lines of their own")
+        """The expression."""
+        code, expression = page.renamed(self.code, self.imports), page.expression(self.site)
+        if not snippet.same(page.script.code(expression), code):
+            yield *page.script.span(expression), code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

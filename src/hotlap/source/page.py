@@ -12,13 +12,10 @@ from hotlap.source import snippet
 from hotlap.source.file import Refusal, SourceFile
 from hotlap.source.layout import Layout
 from hotlap.source.names import Names
-from hotlap.source.script import Place, Script, Span, is_simple, place_of
+from hotlap.source.script import Place, Script, Span, place_of
 
 Splice = tuple[int, int, str]
 """What is between two offsets is replaced; inserted if they are equal. A line feed stands for the file's newline."""
-
-# What may be inserted into an f-string: nothing that could end it, or its field, in any version of Python.
-_SAFE_IN_F_STRING = re.compile(r"[\w.()=, ]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +39,6 @@ class Page:
         spans = {_key(site): span for site in sites if (span := _recorded(self.script, site)) is not None}
         self._spans: dict[Place, Span | None] = {**spans}
         """Where each place is by now; None once it was replaced."""
-        self._codes = {key: source.text[slice(*span)] for key, span in spans.items()}
-        """As it was recorded."""
         self.layout = Layout(self.script)
         first = min((start for start, _ in spans.values()), default=len(source.text))
         places = self.layout.places(first_edit=first, names=behind_imports)
@@ -65,31 +60,25 @@ class Page:
             raise Refusal(f"no single call of {site.calls} is at column {site.col + 1}")
         return call
 
-    def expression(self, site: CallSite) -> ast.expr | None:
-        """The expression at `site`; None where there are statements.
+    def expression(self, site: CallSite) -> ast.expr:
+        """The expression at `site`.
 
         Raises:
-            Refusal: it cannot be told where it is.
+            Refusal: none is there, or it cannot be told which.
         """
         span = self._span(site)
         nodes = (node for node in ast.walk(self.script.tree) if isinstance(node, ast.expr))
         found = next((node for node in nodes if self.script.span(node) == span), None)
-        outer = [*self.script.around(found)] if found is not None else []
+        if found is None:
+            raise Refusal(f"no single expression of {site.calls} is at column {site.col + 1}")
+        outer = [*self.script.around(found)]
         if any(found in getattr(node, "decorator_list", ()) for node in outer[:1]):
             # The call in `@f(x)` and the call of what it returns are at the same place.
             raise Refusal("the call is a decorator")
-        # Up to CPython 3.11 some of what is in an f-string is placed somewhere else.
-        in_string = any(isinstance(node, ast.JoinedStr) for node in outer)
-        if found is not None and in_string and not snippet.same(self.script.code(found), ast.unparse(found)):
+        if any(isinstance(node, ast.JoinedStr) for node in outer):
+            # Up to CPython 3.11 some of what is in it is placed somewhere else; and quotes could end it.
             raise Refusal("the call is in an f-string")
         return found
-
-    def statements(self, site: CallSite) -> list[ast.stmt]:
-        """The statements of one block that `site` covers, where they have lines of their own; else none."""
-        span = self._span(site)
-        if self.script.text[slice(*span)] != self._codes[_key(site)]:
-            raise Refusal("two changes are in each other's way")
-        return _statements(self.script, span)
 
     def is_edited(self, call: ast.Call) -> bool:
         """An edit is about it."""
@@ -129,9 +118,9 @@ class Page:
                 depth += (found[index].text in (")", "]", "}")) - (found[index].text in ("(", "[", "{"))
         return found[index:]
 
-    def tokens(self, first: ast.expr | ast.stmt, last: ast.expr | ast.stmt | None = None) -> list[Token]:
-        """Of a node, or of statements from the first to the last, comments included."""
-        begin, end = self.script.span(first)[0], self.script.span(last or first)[1]
+    def tokens(self, node: ast.expr | ast.stmt) -> list[Token]:
+        """Of a node, comments included."""
+        begin, end = self.script.span(node)
         # In brackets, so that lines and margins mean nothing.
         text = "(" + re.sub("\r(?!\n)", "\n", self.script.text[begin:end]) + "\n)\n"
         starts = [begin - 1, *(begin + match.start() for match in re.finditer("\n", text))]
@@ -147,16 +136,13 @@ class Page:
         """Change the text.
 
         Raises:
-            Refusal: it would break an f-string, or the file.
+            Refusal: it would break the file.
         """
         text, done, parts = self.script.text, 0, []
         splices = [
             (start, end, new.replace("\n", self._source.newline)) for start, end, new in sorted(splices, key=_at)
         ]
-        strings = [self.script.span(node) for node in ast.walk(self.script.tree) if isinstance(node, ast.JoinedStr)]
         for start, end, new in splices:
-            if not _SAFE_IN_F_STRING.fullmatch(new) and any(begin < start < close for begin, close in strings):
-                raise Refusal("the call is in an f-string")
             parts += [text[done:start], new]
             done = end
         self.script = _parsed(self._source, "".join([*parts, text[done:]]))
@@ -235,25 +221,11 @@ def _key(site: CallSite) -> Place:
 
 
 def _recorded(script: Script, site: CallSite) -> Span | None:
-    """Where a call is, or another expression, or statements from the first to the last."""
+    """Where a call is, or another expression."""
     call = script.at(site)
-    if call is not None:
-        return script.span(call)
-    nodes = [node for node in ast.walk(script.tree) if isinstance(node, ast.expr | ast.stmt)]
-    starts = [script.span(node)[0] for node in nodes if (node.lineno, node.col_offset) == (site.line, site.col)]
-    ends = [script.span(node)[1] for node in nodes if place_of(node)[1::2] == (site.end_line, site.end_col)]
-    return (starts[0], ends[0]) if starts and ends else None
-
-
-def _statements(script: Script, span: Span) -> list[ast.stmt]:
-    simple = [node for node in ast.walk(script.tree) if is_simple(node)]
-    first = next((node for node in simple if script.span(node)[0] == span[0]), None)
-    block = [] if first is None else script.block_of(first)
-    found = [node for node in block if span[0] <= script.span(node)[0] and script.span(node)[1] <= span[1]]
-    before = script.text[script.line_start(span[0]) : span[0]].strip()
-    behind = script.text[span[1] : script.line_end(span[1])].strip()
-    whole = found and is_simple(found[-1]) and script.span(found[-1])[1] == span[1]
-    return found if whole and not before and (not behind or behind.startswith("#")) else []
+    nodes = (node for node in ast.walk(script.tree) if isinstance(node, ast.expr) and place_of(node) == _key(site))
+    found = call or next(nodes, None)
+    return None if found is None else script.span(found)
 
 
 def _at(splice: Splice) -> Span:

@@ -124,7 +124,7 @@ def test_what_stands_between_the_two_stays_between_them(tmp_path: Path) -> None:
     run = changed("        optimizer.step()\n", f"{clip}        optimizer.step()\n", tmp_path)
     text = next(iter(patch(Fp16Autocast().edits(run), root=tmp_path).texts.values()))
     assert text.endswith(
-        "        loss.backward(scaler.scale(torch.ones_like(loss)))\n"
+        "        loss.backward(gradient=scaler.scale(torch.ones_like(loss)))\n"
         "        scaler.unscale_(optimizer)\n"
         f"{clip}"
         "        scaler.step(optimizer)\n"
