@@ -20,7 +20,7 @@ from hotlap.data.notes import Notes
 from hotlap.data.prefix_cache.cached_prefix import HeadCache, PrefixDataset
 from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipelines, Placeholder, built
 from hotlap.data.transforms.batches import LateBatch, LateIterator, LateWorkers, Leaf, finish
-from hotlap.data.transforms.normalize import DeferredSteps, bytes_of, converts, deferred_steps, is_exact
+from hotlap.data.transforms.normalize import DeferredSteps, bytes_of, converts, deferred_steps
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place, unwrapped
 
 # Items of the first look, spread over the data set.
@@ -83,7 +83,7 @@ class ByteBatches:
         late = self._late(halves)
         if late is None:
             return "its last transforms are not given pictures of bytes, one for an item and all of one size"
-        if not self._are_exact(halves[0]) or not same_batches(finish(late), expected):
+        if not same_batches(finish(late), expected):
             return "a batch comes out different when the last transforms are done late"
         return None
 
@@ -145,15 +145,6 @@ class ByteBatches:
 
     def _tail(self, call: Call) -> DeferredSteps:
         return self._deferred[call.pipeline]
-
-    def _are_exact(self, half: HalfItem) -> bool:
-        """Of all bytes there are."""
-        for call in half.calls:
-            pipeline, tail = self._pipelines.found[call.pipeline], self._deferred[call.pipeline]
-            steps = pipeline.steps()[tail.num_head :]
-            if not is_exact(tail, steps, call.inputs[0]):
-                return False
-        return True
 
 
 @final
@@ -268,9 +259,9 @@ def late(dataset: Any) -> Any:
 
     Served: pipelines (torchvision's `Compose`, of either version, `nn.Sequential`, or a `ToTensor` alone) that end with
     `ToTensor`, or with `ConvertImageDtype` or `ToDtype` to 32-bit numbers (behind `PILToTensor` or `ToImage` or not),
-    and `Normalize` behind it. Each of the 256 bytes is put through both in every channel before the first batch, and
-    four items are made both ways. Not served, and `note` says so: a collate function of the script's own, items whose
-    pictures differ in size or are no bytes, a data set that works on what its transforms return.
+    and `Normalize` behind it. Four items are made both ways before the first batch. Not served, and `note` says so: a
+    collate function of the script's own, items whose pictures differ in size or are no bytes, a data set that works on
+    what its transforms return.
 
     Around `cached_prefix` both are done: what precedes the first random transform is kept, random transforms run, and
     the rest is done late.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hotlap.data.item.compare import is_picture, is_plain_tensor, same_tensor
+from hotlap.data.item.compare import is_picture, is_plain_tensor
 
 # Modes of a PIL image with one byte for each channel of a pixel.
 _MODES = frozenset({"L", "P", "LA", "RGB", "RGBA", "CMYK", "YCbCr"})
@@ -99,47 +99,6 @@ def bytes_of(value: Any, takes: str | None) -> tuple[torch.Tensor, bool] | None:
         fits = takes in ("ToTensor", "ToImage") and type(value) is np.ndarray and value.dtype == np.uint8
         return _of_array(value) if fits and value.ndim in (2, 3) and min(value.strides) > 0 else None
     return _of_tensor(value) if takes in (None, "ToImage") else None
-
-
-def is_exact(tail: DeferredSteps, steps: Sequence[Any], example: Any) -> bool:
-    """True if each of the 256 bytes becomes, in every channel, what the pipeline's own steps make of it.
-
-    Arguments:
-        steps: those steps.
-        example: a value that the first of them is given.
-    """
-    found = bytes_of(example, tail.takes)
-    if found is None:
-        return False
-    num_channels = found[0].shape[2 if found[1] else 0]
-    value = _like(example, all_bytes(num_channels)[0].permute(1, 2, 0).contiguous().numpy())
-    given = bytes_of(value, tail.takes)
-    if given is None:
-        return False
-    expected = value
-    for step in steps:
-        expected = step(expected)
-    out = torch.empty((1, *expected.shape), dtype=torch.float32, device="cpu")
-    tail.apply(given[0][None], out, channels_last=given[1])
-    return same_tensor(out[0], expected.as_subclass(torch.Tensor))
-
-
-def all_bytes(num_channels: int) -> torch.Tensor:
-    """(1, C, 16, 16) each byte once in each channel."""
-    rows = [np.roll(np.arange(256, dtype=np.uint8), 37 * number) for number in range(num_channels)]
-    return torch.from_numpy(np.stack(rows).reshape(1, num_channels, 16, 16))
-
-
-def _like(example: Any, picture: Any) -> Any:
-    """(H, W, C) bytes as a value of the same kind."""
-    if isinstance(example, np.ndarray):
-        return picture[:, :, 0] if example.ndim == 2 else picture
-    if isinstance(example, torch.Tensor):
-        tensor = torch.from_numpy(np.ascontiguousarray(picture.transpose(2, 0, 1)))
-        return tensor.as_subclass(type(example))
-    from PIL import Image
-
-    return Image.frombytes(example.mode, picture.shape[:2], picture.tobytes())
 
 
 def _name(step: Any) -> str | None:
