@@ -33,9 +33,8 @@ class CachedDataset(DataWrapper):
     pytorch/pytorch#26957; even tensors in memory are slow when they are fetched one by one (pytorch/pytorch#106704,
     #4959).
     When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
-    the true items handed out); the first epoch is a little slower; items that memory cannot hold go to a file, and the
-    disk must then be faster than their making; each of several processes that train together keeps items of its own; a
-    data set that counts, logs or mutates things as it is read does so less often.
+    the true items handed out); the first epoch is a little slower; each of several processes that train together keeps
+    items of its own; a data set that counts, logs or mutates things as it is read does so less often.
     What changes: before the first batch of each epoch all that items are made from is compared, to the last entry and
     byte: containers, arrays, tensors (however they were written to), frames, attributes, transforms, closures, globals
     and what is taken from modules of the script, and the time and size of files that Python opened for an item, or that
@@ -62,12 +61,14 @@ class CachedDataset(DataWrapper):
         if loader.item_bytes is None or loader.num_items is None:
             return None
         needed = run.world_size * loader.item_bytes * loader.num_items
-        if needed <= max(memory_bytes(machine), room_bytes(default_folder())):
-            return None  # what memory cannot hold goes to a file
+        in_a_file = room_bytes(default_folder()) if pays_on_disk(loader) else 0
+        if needed <= max(memory_bytes(machine), in_a_file):
+            return None
         times = f" in each of {run.world_size} processes" if run.world_size > 1 else ""
+        on_disk = ", and more than the disk has room for" if pays_on_disk(loader) else ""
         return (
             f"The {loader.num_items} items of {loader.dataset}{times} would take {size(needed)}, more than the "
-            f"{size(memory_bytes(machine))} of memory that may be used, and more than the disk has room for."
+            f"{size(memory_bytes(machine))} of memory that may be used{on_disk}."
         )
 
     def edits(self, run: Run) -> Sequence[Edit]:

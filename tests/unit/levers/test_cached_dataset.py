@@ -42,6 +42,10 @@ def test_is_worth_a_trial_on_a_small_map_style_data_set() -> None:
             "and more than the disk has room for.",
         ),
         (
+            {"num_items": 10**12, "item_s": None},
+            "The 1000000000000 items of Digits would take 2859 TiB, more than the 15.2 GiB of memory that may be used.",
+        ),
+        (
             {"dataset_anew": True},
             "The script makes Digits anew for a later epoch, and what is kept goes with the old one: make it once, "
             "before the loop over epochs.",

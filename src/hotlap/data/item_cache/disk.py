@@ -18,7 +18,6 @@ from typing import final
 from hotlap.data.checks.checksums import of_bytes
 from hotlap.data.item_cache.folder import SHARE_OF_DISK
 from hotlap.data.item_cache.shared_memory import SharedBlock
-from hotlap.folders import lies_in_memory
 
 _DIGEST_BYTES = 20
 
@@ -35,10 +34,10 @@ class DiskUnavailable(Exception):  # noqa: N818 - reads as the sentence "no disk
 
 @final
 class UnfinishedFile:
-    """A file that is being filled. Without a folder entry it is just memory that may be written to disk."""
+    """A file that is being filled; without a path once it is given up or published."""
 
-    def __init__(self, path: Path | None, descriptor: int, num_bytes: int) -> None:
-        self.path = path
+    def __init__(self, path: Path, descriptor: int, num_bytes: int) -> None:
+        self.path: Path | None = path
         self.descriptor = descriptor
         self.block = SharedBlock(num_bytes, file=descriptor)
 
@@ -59,22 +58,19 @@ class DiskCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def unfinished(self, num_bytes: int, *, named: bool) -> UnfinishedFile:
-        """An empty file of this length, its space reserved. One without a name is there to save memory.
+    def unfinished(self, num_bytes: int) -> UnfinishedFile:
+        """An empty file of this length, its space reserved.
 
         Raises:
-            DiskUnavailable: the folder cannot be written to, the disk is too full, or it is none.
+            DiskUnavailable: the folder cannot be written to, or the disk is too full.
         """
-        if not named and lies_in_memory(self.folder):
-            raise DiskUnavailable(f"{self.folder} lies in memory itself: name another folder with HOTLAP_CACHE")
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             usage = os.statvfs(self.folder)
             free = usage.f_bavail * usage.f_frsize
             if num_bytes > SHARE_OF_DISK * free:
                 raise DiskUnavailable(f"{self.folder} has only {free} bytes free for {num_bytes}")
-            if named:
-                self._tidy()
+            self._tidy()
             descriptor, name = tempfile.mkstemp(suffix=".partial", dir=self.folder)
         except OSError as error:
             raise DiskUnavailable(f"{self.folder} cannot be used: {error}") from error
@@ -84,15 +80,11 @@ class DiskCache:
             if num_bytes:
                 # Writing to a mapped page that has no room on the disk would end the process (SIGBUS).
                 os.posix_fallocate(descriptor, 0, num_bytes)
-            unfinished = UnfinishedFile(path, descriptor, num_bytes)
+            return UnfinishedFile(path, descriptor, num_bytes)
         except OSError as error:
             path.unlink(missing_ok=True)
             os.close(descriptor)
             raise DiskUnavailable(f"{self.folder} cannot hold {num_bytes} bytes: {error}") from error
-        if not named:
-            path.unlink()
-            unfinished.path = None
-        return unfinished
 
     def publish(self, unfinished: UnfinishedFile, key: str) -> None:
         """Make a full unfinished what the next run finds under this key.

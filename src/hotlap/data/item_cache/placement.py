@@ -1,4 +1,4 @@
-"""The first items of a data set -> a store for all of them, in memory or on disk; or a full one off the disk."""
+"""The first items of a data set -> a store for all of them, in memory or in a file; or a full one off the disk."""
 
 import os
 import sys
@@ -14,7 +14,6 @@ from hotlap.data.checks.key import Key
 from hotlap.data.item.codec import pack
 from hotlap.data.item.compare import Unsupported
 from hotlap.data.item_cache.disk import DiskCache, DiskUnavailable, UnfinishedFile
-from hotlap.data.item_cache.folder import default_folder
 from hotlap.data.item_cache.memory import ALLOWANCE
 from hotlap.data.item_cache.records import SharedRecords, expected_bytes
 from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store
@@ -27,7 +26,7 @@ class OpenStore:
     """A store, and the file behind it."""
 
     store: Store
-    disk: DiskCache
+    disk: DiskCache | None = None
     unfinished: UnfinishedFile | None = None
     """What it is written to."""
     key: str | None = None
@@ -38,7 +37,7 @@ class OpenStore:
 
     def publish(self, differ: Callable[[], str | None]) -> None:
         """All items are there: let the next run find them, unless what they are made from differs from the key's."""
-        if self.unfinished is None or self.key is None:
+        if self.disk is None or self.unfinished is None or self.key is None:
             return
         try:
             if differ() is None:
@@ -72,7 +71,7 @@ def open_store(
         limit_bytes: memory that may be used.
         own_memory: items share memory with the data set or with each other: only whole batches can be kept.
         key: under which the next run is to find it, of all that items are made from; None: it is not to.
-        disk: for that, and for what memory cannot hold.
+        disk: for that.
         as_bytes: pictures may be kept as bytes: none was met that is not made of such.
     """
     make = partial(ColumnStore, items[0], as_bytes=as_bytes, limit_bytes=limit_bytes)
@@ -85,27 +84,25 @@ def open_store(
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None
         return open_records(items, length, limit_bytes)
     needed_bytes = length * columns.item_bytes
-    if columns.texts and needed_bytes > limit_bytes:
-        return open_records(items, length, limit_bytes)  # which can be in a file
     opened = OpenStore(store=columns, disk=disk)
     if key is not None and not columns.texts and _on_disk(key, make, length, opened, limit_bytes):
         return opened
     if needed_bytes > limit_bytes:
-        _spill(make, length, opened, limit_bytes)
-        return opened
+        in_a_file = "" if columns.texts or key is not None else "; cached(..., disk=True) keeps them in a file"
+        raise Unsupported(f"{_too_much(needed_bytes, limit_bytes)}{in_a_file}")
     opened.store = make(length)
-    take(opened.store, needed_bytes, limit_bytes)
+    ALLOWANCE.take(opened.store, needed_bytes)
     return opened
 
 
 def open_records(
     items: Sequence[Any], length: int, limit_bytes: int, *, halves: bool = False, entry_bytes: int | None = None
 ) -> OpenStore:
-    """A store for `length` items like these, each by itself: in memory, or else in a file.
+    """A store for `length` items like these, each by itself.
 
     Arguments:
         limit_bytes: memory that may be used.
-        halves: see `RecordStore`; where a file cannot be had, as many as memory holds.
+        halves: see `RecordStore`; as many as memory holds.
         entry_bytes: what one takes on average; None: as these do.
 
     Raises:
@@ -115,21 +112,20 @@ def open_records(
         raise Unsupported("its items differ in structure, and such are kept on Linux only")
     if entry_bytes is None:
         entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
-    wanted, folder, notes = expected_bytes(length, entry_bytes), default_folder(), list[str]()
-    disk = DiskCache(folder)
+    wanted, notes = expected_bytes(length, entry_bytes), list[str]()
     if wanted > limit_bytes:
-        note = f"its items take about {size(wanted)}, and {size(limit_bytes)} of memory may be used"
-        try:
-            store = RecordStore(SharedRecords(length, wanted, folder=folder), halves=halves)
-            return OpenStore(store=store, disk=disk, notes=[f"{note}: they are kept in a file in {folder}"])
-        except DiskUnavailable as reason:
-            if not halves:
-                raise Unsupported(f"{note}; {reason}") from None
-            wanted, notes = limit_bytes, [f"{note}: as many as that are kept, for {reason}"]
+        if not halves:
+            raise Unsupported(_too_much(wanted, limit_bytes))
+        notes.append(f"{_too_much(wanted, limit_bytes)}: as many as that are kept")
+        wanted = limit_bytes
     # Items that turn out larger may take what else is free; of memory only the pages that are written to are taken.
     store = RecordStore(SharedRecords(length, wanted if halves else limit_bytes), halves=halves)
     ALLOWANCE.take(store, wanted)
-    return OpenStore(store=store, disk=disk, notes=notes)
+    return OpenStore(store=store, notes=notes)
+
+
+def _too_much(wanted_bytes: int, limit_bytes: int) -> str:
+    return f"its items take about {size(wanted_bytes)}, and {size(limit_bytes)} of memory may be used"
 
 
 def close_with(owner: object, opened: OpenStore) -> None:
@@ -146,15 +142,16 @@ def _close_in(process: int, opened: OpenStore) -> None:
 def take(store: object, needed_bytes: int, limit_bytes: int) -> None:
     """Memory for a store; `Unsupported` if there is not as much."""
     if needed_bytes > limit_bytes:
-        raise Unsupported(f"it would take about {size(needed_bytes)}, and {size(limit_bytes)} may be used")
+        raise Unsupported(_too_much(needed_bytes, limit_bytes))
     ALLOWANCE.take(store, needed_bytes)
 
 
 def _on_disk(key: Key, make: Callable[..., ColumnStore], length: int, opened: OpenStore, limit_bytes: int) -> bool:
     """Take the full store off the disk, or begin one for it; False, with a note, if that is not possible."""
+    assert opened.disk is not None  # a key was made
     columns = make(0)
-    total = columns.block_bytes(length)
-    if total > limit_bytes and lies_in_memory(opened.disk.folder):
+    total, in_memory = columns.block_bytes(length), lies_in_memory(opened.disk.folder)
+    if total > limit_bytes and in_memory:
         opened.notes.append(f"the cache is not kept on disk: {opened.disk.folder} lies in memory itself")
         return False
     try:
@@ -171,28 +168,11 @@ def _on_disk(key: Key, make: Callable[..., ColumnStore], length: int, opened: Op
         opened.store, opened.full = make(length, block.allocate), True
         return True
     try:
-        opened.unfinished = opened.disk.unfinished(total, named=True)
+        opened.unfinished = opened.disk.unfinished(total)
     except DiskUnavailable as reason:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
     opened.store = make(length, opened.unfinished.block.allocate)
-    if lies_in_memory(opened.disk.folder):
+    if in_memory:
         ALLOWANCE.take(opened.store, total)
     return True
-
-
-def _spill(make: Callable[..., ColumnStore], length: int, opened: OpenStore, limit_bytes: int) -> None:
-    """Pages of a file without a name: the kernel writes them out when memory gets short."""
-    columns = make(0)
-    needs = size(length * columns.item_bytes)
-    try:
-        opened.unfinished = opened.disk.unfinished(columns.block_bytes(length), named=False)
-    except DiskUnavailable as reason:
-        raise Unsupported(
-            f"it would take about {needs}, {size(limit_bytes)} of memory may be used, and {reason}"
-        ) from None
-    opened.store = make(length, opened.unfinished.block.allocate)
-    opened.notes.append(
-        f"its items take {needs}, more than the {size(limit_bytes)} of memory that may be used, "
-        f"so they are kept in a file in {opened.disk.folder}"
-    )

@@ -8,18 +8,15 @@ import fcntl
 import mmap
 import os
 import struct
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-
-from hotlap.data.item_cache.disk import DiskCache
 
 # Parts begin at multiples of this, as memory from torch does.
 _ALIGN_BYTES = 64
 
 # Entries of the table in front of the places.
-_FIRST = 3
+_FIRST = 1
 
 _COUNT = struct.Struct("<q")
 
@@ -28,51 +25,22 @@ _COUNT = struct.Struct("<q")
 class SharedRecords:
     """Places 0 to N - 1, each empty or with the parts of an entry. Made before processes fork."""
 
-    def __init__(self, num_places: int, limit_bytes: int, *, folder: Path | None = None) -> None:
-        """With a folder, in a file without a name there, whose pages the kernel writes out when memory gets short."""
+    def __init__(self, num_places: int, limit_bytes: int) -> None:
         self.num_places = num_places
-        self.in_memory = folder is None
         self.limit_bytes = limit_bytes
         # Of a memory file only the pages that are written to take memory, however long it is.
-        self._descriptor = (
-            os.memfd_create("hotlap", os.MFD_CLOEXEC) if folder is None else _file(DiskCache(folder), limit_bytes)
-        )
-        # Not the data's own file: a file without a name in a folder is locked as long as it is there.
-        self._lock = os.memfd_create("hotlap-lock", os.MFD_CLOEXEC)
+        self._descriptor = os.memfd_create("hotlap", os.MFD_CLOEXEC)
         os.ftruncate(self._descriptor, max(1, limit_bytes))
         self._data = mmap.mmap(self._descriptor, max(1, limit_bytes))
-        # (used bytes, is closed, is crowded), then for each place where its entry begins; 0: it has none.
+        # Used bytes, then for each place where its entry begins; 0: it has none.
         self._notes = mmap.mmap(-1, 8 * (_FIRST + num_places))
         self._table: Any = np.frombuffer(self._notes, np.int64)
         self._table[0] = _ALIGN_BYTES
 
     @property
-    def closed(self) -> bool:
-        """True if some process found that entries must not be used."""
-        return bool(self._table[1])
-
-    def close(self) -> None:
-        """For all processes."""
-        self._table[1] = 1
-
-    @property
-    def crowded(self) -> bool:
-        """True if an entry found no room."""
-        return bool(self._table[2])
-
-    @property
-    def num_kept(self) -> int:
-        """Entries that are there."""
-        return int(np.count_nonzero(self._table[_FIRST:]))
-
-    @property
     def used_bytes(self) -> int:
         """Memory taken so far."""
         return int(self._table[0])
-
-    def has(self, place: int) -> bool:
-        """True if there is an entry."""
-        return bool(self._table[_FIRST + place])
 
     def put(self, place: int, parts: list[Any]) -> bool:
         """Keep an entry; False if there is no room."""
@@ -107,12 +75,11 @@ class SharedRecords:
     def _reserve(self, num_bytes: int) -> int | None:
         # Of an opening of its own: locks of a process (`lockf`) do not exclude its threads, and one of an opening that
         # copies of this process share (`flock` on the descriptor itself) does not exclude these. It ends with us.
-        lock = os.open(f"/proc/self/fd/{self._lock}", os.O_RDWR | os.O_CLOEXEC)
+        lock = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDWR | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             start = int(self._table[0])
             if start + num_bytes > self.limit_bytes:
-                self._table[2] = 1
                 return None
             self._table[0] = start + num_bytes
             return start
@@ -122,10 +89,9 @@ class SharedRecords:
 
     def __del__(self) -> None:
         # The mapping stays as long as somebody has a view of it.
-        for name in ("_descriptor", "_lock"):
-            if getattr(self, name, -1) >= 0 and os is not None:  # at the end of the interpreter names are gone first
-                os.close(getattr(self, name))
-                setattr(self, name, -1)
+        if getattr(self, "_descriptor", -1) >= 0 and os is not None:  # at the interpreter's end names are gone first
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def entry_bytes(num_bytes: int) -> int:
@@ -140,11 +106,3 @@ def expected_bytes(num_entries: int, num_bytes: int) -> int:
 
 def _whole(num_bytes: int) -> int:
     return -(-num_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
-
-
-def _file(disk: DiskCache, num_bytes: int) -> int:
-    unfinished = disk.unfinished(num_bytes, named=False)
-    try:
-        return os.dup(unfinished.descriptor)
-    finally:
-        unfinished.close()

@@ -176,10 +176,8 @@ class RecordStore(Store):
         self.halves = halves
 
     def needed_bytes(self, num_kept: int) -> int | None:
-        """As many as fit do for halves; a file is no memory."""
-        if self.halves or not self.records.in_memory:
-            return None
-        return self.records.used_bytes * self.records.num_places // num_kept
+        """As many as fit do for halves."""
+        return None if self.halves else self.records.used_bytes * self.records.num_places // num_kept
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
         """Keep copies; `Unsupported` where there is no room for all, and all are wanted."""

@@ -213,8 +213,8 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
 
     Arguments:
         dataset: map-style, with transforms in a `Compose` or `nn.Sequential`. Not changed.
-        memory_bytes: the most that heads may take in memory; None: 80% of what is free when the first item is made.
-            What does not fit goes to a file without a name in the cache folder.
+        memory_bytes: the most that heads may take; None: 80% of what is free when the first item is made. What does
+            not fit is not kept.
 
     Returns:
         The data set, to all who look.

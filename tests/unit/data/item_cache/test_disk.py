@@ -209,24 +209,20 @@ def test_an_unfinished_file_goes_with_its_owner(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_what_memory_cannot_hold_goes_to_a_file_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
-    monkeypatch.setattr("hotlap.data.item_cache.disk.lies_in_memory", lambda folder: False)  # /tmp may
-    kept = cached(Pictures(), memory_bytes=1000)
-    assert_same_epochs(epochs(kept), epochs(Pictures()))
-    assert kept.full and files(tmp_path) == []
-    assert kept.note is not None and "more than the 1000 B of memory" in kept.note
+def test_what_memory_cannot_hold_is_kept_on_disk_alone(tmp_path: Path) -> None:
+    kept, at_all = cached(Pictures(), memory_bytes=1000, disk=tmp_path), cached(Pictures(), memory_bytes=1000)
+    for each in (kept, at_all):
+        assert_same_epochs(epochs(each), epochs(Pictures()))
+    assert kept.full and kept.note is None
+    assert at_all.num_cached == 0 and at_all.note is not None and "disk=True" in at_all.note
 
 
 def test_a_folder_that_lies_in_memory_saves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
-    monkeypatch.setattr("hotlap.data.item_cache.disk.lies_in_memory", lambda folder: True)
     monkeypatch.setattr("hotlap.data.item_cache.placement.lies_in_memory", lambda folder: True)
-    for disk in (False, True):
-        kept = cached(Pictures(), memory_bytes=1000, disk=disk)
-        assert_same_epochs(epochs(kept), epochs(Pictures()))
-        assert kept.num_cached == 0 and files(tmp_path) == []
-        assert kept.note is not None and "lies in memory itself" in kept.note
+    kept = cached(Pictures(), memory_bytes=1000, disk=tmp_path)
+    assert_same_epochs(epochs(kept), epochs(Pictures()))
+    assert kept.num_cached == 0 and files(tmp_path) == []
+    assert kept.note is not None and "of memory may be used" in kept.note
 
 
 def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

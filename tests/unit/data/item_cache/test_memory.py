@@ -1,7 +1,5 @@
 """What may be taken: as given, or of what is free; promised once only, and given back."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch.utils.data import TensorDataset
@@ -83,17 +81,14 @@ def test_what_is_no_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         given_bytes()
 
 
-def test_two_caches_take_no_more_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
+def test_two_caches_take_no_more_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 30)
     monkeypatch.setenv("HOTLAP_MEMORY", "5000")
-    monkeypatch.setattr("hotlap.data.item_cache.disk.lies_in_memory", lambda folder: False)
     train, val = cached(Pictures()), cached(Pictures())  # 50 items of 64 bytes and a number each
     for kept in (train, val):
         assert_same_epochs(epochs(kept), epochs(Pictures()))
-        assert kept.full
-    assert train.note is None
-    assert val.note is not None and "so they are kept in a file in" in val.note
+    assert train.full and train.note is None
+    assert val.num_cached == 0 and val.note is not None and "; cached(..., disk=True) keeps them in a file" in val.note
 
 
 def test_data_in_memory_already_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
