@@ -20,7 +20,7 @@ _READERS = frozenset({"grad", "clip_grad_norm_", "clip_grad_value_", "get_total_
 
 # Of these a condition may be made that is asked earlier than the script asks it.
 _PURE = (
-    *(ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Load),
+    *(ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Load),
     *(ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
 )
 
@@ -64,75 +64,61 @@ class NoSync(Lever):
 def _last(one: Pass) -> str | None:
     """An expression that is true in front of the last pass before an update; None where it is not known."""
     loop = next((node for node in one.script.around(one.call) if isinstance(node, ast.For | ast.While)), None)
-    steps = _steps(one)
-    if loop is None or not steps:
+    steps = [call for call in one.script.methods("step") if _may_update(call)]
+    inside = [step for step in steps if any(outer is loop for outer in one.script.around(step))]
+    if loop is None or not steps or 0 < len(inside) < len(steps):
         return None
-    inside = [step for step in steps if loop in one.script.around(step)]
-    if not inside:
-        return _in_loop_of_passes(loop, steps, one.script)
-    return _under_condition(one, loop, steps) if len(inside) == len(steps) else None
-
-
-def _steps(one: Pass) -> list[ast.Call]:
-    """Calls that update: `optimizer.step()`, `scaler.step(optimizer)`; schedulers are not among them."""
-    optimizers = {site.line for site in one.run.call_sites if site.calls == "optimizer.step"}
-    calls = [call for call in one.script.methods("step") if _may_update(call)]
-    return [call for call in calls if call.lineno in optimizers] or calls
+    return _by_condition(one, loop, steps) if inside else _by_count(one, loop, steps)
 
 
 def _may_update(call: ast.Call) -> bool:
+    """`optimizer.step()`, `scaler.step(optimizer)`; schedulers and profilers step as well."""
     owner = ast.unparse(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
     return not any(word in owner for word in ("sched", "profil", "prof."))
 
 
-def _in_loop_of_passes(loop: ast.For | ast.While, steps: Sequence[ast.Call], script: Script) -> str | None:
+def _by_count(one: Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
     """`for i in range(n): ... backward()`, and then the update."""
-    if not (isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and isinstance(loop.iter, ast.Call)):
-        return None
-    counted = loop.iter
-    if ast.unparse(counted.func) != "range" or len(counted.args) != 1 or counted.keywords or not _is_pure(counted):
-        return None
-    leaves = any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in ast.walk(loop))
-    block = script.block_of(loop)
-    behind = [node for statement in block[block.index(loop) + 1 :] for node in ast.walk(statement)]
-    if leaves or not all(step in behind for step in steps) or _reads(loop.body) or not _goes_backward(loop.body):
-        return None
-    names = {name for statement in loop.body for node in ast.walk(statement) for name in bound(node)}
-    if names & {loop.target.id, *_names(counted.args[0])}:
-        return None
-    limit = counted.args[0]
-    end = str(limit.value - 1) if isinstance(limit, ast.Constant) and isinstance(limit.value, int) else None
-    return f"{loop.target.id} == {end or f'{script.code(limit)} - 1'}"
+    match loop:
+        case ast.For(
+            target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[limit], keywords=[]) as counted
+        ) if _is_pure(counted):
+            block = one.script.block_of(loop)
+            behind = block[block.index(loop) + 1 :]
+            leaving = (ast.Break, ast.Continue, ast.Return)
+            if not _are_plain(loop.body, leaving, {name, *_names(limit)}) or _reads(loop.body):
+                return None
+            if not all(_is_in(one.script, step, behind) for step in steps):
+                return None
+            known = isinstance(limit, ast.Constant) and isinstance(limit.value, int)
+            return f"{name} == {limit.value - 1 if known else f'{one.script.code(limit)} - 1'}"  # type: ignore[attr-defined]
+    return None
 
 
-def _under_condition(one: Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
+def _by_condition(one: Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
     """`backward()`, and then `if (i + 1) % n == 0:` the update."""
-    first = next((k for k, statement in enumerate(loop.body) if _holds(statement, one.call)), None)
-    at = next((k for k, statement in enumerate(loop.body) if _holds(statement, steps[0])), None)
-    if first is None or at is None or first >= at:
-        return None
+    outer = [*one.script.around(one.call)]
+    first = next((k for k, statement in enumerate(loop.body) if statement in outer), len(loop.body))
+    at = next((k for k, statement in enumerate(loop.body) if statement in one.script.around(steps[0])), -1)
     update = loop.body[at]
-    if not isinstance(update, ast.If) or not all(_holds(part, step) for step in steps for part in [_body(update)]):
+    if first >= at or not isinstance(update, ast.If) or not _is_pure(update.test):
         return None
-    between = loop.body[first:at]
-    written = {name for statement in between for node in ast.walk(statement) for name in bound(node)}
-    leaves = any(isinstance(node, ast.Continue) for statement in between for node in ast.walk(statement))
+    if not all(_is_in(one.script, step, update.body) for step in steps):
+        return None
+    plain = _are_plain(loop.body[first:at], (ast.Continue,), _names(update.test))
     elsewhere = [statement for statement in loop.body if statement is not update]
-    if leaves or not _is_pure(update.test) or written & _names(update.test) or _reads(elsewhere):
-        return None
-    return one.script.code(update.test) if _goes_backward(between) else None
+    return one.script.code(update.test) if plain and not _reads(elsewhere) else None
 
 
-def _body(update: ast.If) -> ast.Module:
-    return ast.Module(body=update.body, type_ignores=[])
+def _is_in(script: Script, call: ast.Call, block: Sequence[ast.stmt]) -> bool:
+    return any(outer in block for outer in script.around(call))
 
 
-def _holds(statement: ast.AST, call: ast.AST) -> bool:
-    return any(node is call for node in ast.walk(statement))
-
-
-def _goes_backward(statements: Sequence[ast.stmt]) -> bool:
-    return any(word_of(node) == "backward" for statement in statements for node in ast.walk(statement))
+def _are_plain(statements: Sequence[ast.stmt], leaving: tuple[type, ...], names: set[str]) -> bool:
+    """They go backward, do not leave the loop, and leave these names alone."""
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    backward = any(word_of(node) == "backward" for node in nodes)
+    return backward and not any(isinstance(node, leaving) or names & {*bound(node)} for node in nodes)
 
 
 def _reads(statements: Sequence[ast.stmt]) -> bool:
@@ -141,13 +127,9 @@ def _reads(statements: Sequence[ast.stmt]) -> bool:
 
 def _is_pure(test: ast.expr) -> bool:
     """Asked earlier it answers the same: numbers, variables and `len` of them, compared."""
-    for node in ast.walk(test):
-        if isinstance(node, ast.Call):
-            if not (isinstance(node.func, ast.Name) and node.func.id in ("len", "range") and not node.keywords):
-                return False
-        elif not isinstance(node, _PURE):
-            return False
-    return True
+    calls = [node for node in ast.walk(test) if isinstance(node, ast.Call)]
+    known = all(ast.unparse(call.func) in ("len", "range") and not call.keywords for call in calls)
+    return known and all(isinstance(node, _PURE) for node in ast.walk(test))
 
 
 def _names(test: ast.expr) -> set[str]:
