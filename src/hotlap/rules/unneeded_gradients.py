@@ -29,10 +29,15 @@ import ast
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, readable, replaced
 from hotlap.rules.step import Change, file_name, finding, on_cpu, phase_s, share_of, spent
-from hotlap.source import Script, parameters_of, reads_gradients, takes_inputs
+from hotlap.source import Script
 
 # Ours: of a pass that takes less, a part is not worth a change.
 MIN_SHARE = 0.05
+
+# What reads gradients without changing them, gathers them for something that does, waits for them on their way, or
+# keeps those of tensors that are no parameters.
+_READERS = ("get_total_norm", "GradScaler", "DistributedDataParallel", "fully_shard", "register_hook", "retain_grad",
+            "register_full_backward_hook", "register_post_accumulate_grad_hook")  # fmt: skip
 
 EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
@@ -45,7 +50,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     files = readable(run)
     script = next((one for one in files if one.path == worst.path), None)
-    if script is None or any(True for one in files for _ in reads_gradients(one)):
+    if script is None or any(_reads_gradients(one) for one in files):
         return None
     return _in_part(run, script, worst) if worst.detail.get("needs") else _in_vain(run, script, worst)
 
@@ -63,14 +68,18 @@ def _pass_s(run: Run, site: CallSite) -> float:
 def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
     """Of some of its gradients; nobody knows what part of its time they are, so it is advice."""
     call = script.at(site)
-    if call is None or not takes_inputs(call):
+    if call is None or call.args or any(word.arg != "retain_graph" for word in call.keywords):
         return None
     whose = "of parameters that another optimizer has, and clears unread"
     if not site.detail.get("owned"):
         whose = "of parameters that no optimizer has"
     unneeded, elements = (int(site.detail.get(name) or 0) for name in ("unneeded", "elements"))
     evidence = f"{_place(script, site)} computes {elements:,} gradients, {unneeded:,} of them {whose}"
-    trained = parameters_of(_optimizers(run, script, site) or ("optimizer",))
+    names = _optimizers(run, script, site) or ("optimizer",)
+    groups = f"for group in {names[0]}.param_groups"
+    if len(names) > 1:
+        groups = f"for optimizer in ({', '.join(names)}) for group in optimizer.param_groups"
+    trained = f'[p {groups} for p in group["params"] if p.requires_grad]'
     given = [f"{word.arg}={script.code(word.value)}" for word in call.keywords]
     change = replaced(script, call, f"{script.code(call.func)}({', '.join([*given, f'inputs={trained}'])})")
     return advice(run, _pass_s(run, site), evidence, change=change)
@@ -103,3 +112,10 @@ def _optimizers(run: Run, script: Script, site: CallSite) -> tuple[str, ...]:
     steps = [one for one in run.call_sites if one.calls == "optimizer.step" and str(one.detail.get("steps")) in needs]
     calls = [call.func for one in steps if (call := script.at(one)) is not None]
     return tuple(dict.fromkeys(script.code(func.value) for func in calls if isinstance(func, ast.Attribute)))
+
+
+def _reads_gradients(script: Script) -> bool:
+    """By itself: `.grad`, which is torch's own name for a function as well, or what is known to."""
+    read = (node for node in ast.walk(script.tree) if isinstance(node, ast.Attribute) and node.attr == "grad")
+    by_hand = any((script.full_name(node) or "").partition(".")[0] != "torch" for node in read)
+    return by_hand or script.spelled(*_READERS) is not None

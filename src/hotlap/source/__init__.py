@@ -3,7 +3,6 @@
 from hotlap.source.arguments import AddArgument, WrapArgument
 from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, Replace, WrapStatement, top_of
 from hotlap.source.file import CannotEdit
-from hotlap.source.gradients import parameters_of, reads_gradients, takes_inputs
 from hotlap.source.moves import device_of, moved_to
 from hotlap.source.patching import Patched, patch
 from hotlap.source.script import Script, is_name, parsed, scripts, word_of
@@ -23,12 +22,9 @@ __all__ = [
     "device_of",
     "is_name",
     "moved_to",
-    "parameters_of",
     "parsed",
     "patch",
-    "reads_gradients",
     "scripts",
-    "takes_inputs",
     "top_of",
     "word_of",
 ]
