@@ -74,7 +74,7 @@ def _loader(text: str) -> LoaderFacts:
     random = "transform=" in text
     return replace(
         loader(),
-        dataset="Pictures" if random else "TensorDataset",
+        dataset="Pictures" if random else "list" if "DataLoader(items" in text else "TensorDataset",
         num_workers=2 if "num_workers=2" in text else 0,
         deterministic=not random,
         why_not="item 0 draws from a random generator" if random else None,
@@ -104,20 +104,7 @@ def _call_sites(path: str, data: bytes) -> tuple[CallSite, ...]:
         *_sites(path, text, "Adam", calls="torch.optim.Adam", detail={"optimizer": 0}),
         *_sites(path, text, "SGD", calls="torch.optim.SGD", detail={"optimizer": 0}),
         *_sites(path, text, "model", calls="forward", detail=detail),
-        *_wasteful_sites(path, text),
     )
-
-
-def _wasteful_sites(path: str, text: str) -> Iterator[CallSite]:
-    """A backward pass that computes too much, and the step that needs the rest."""
-    detail: dict[str, str | int | float] = {"needs": "0", "unneeded": 9, "elements": 49, "seconds": 0.0004}
-    lines = text.splitlines()
-    for site in _sites(path, text, "backward", calls="backward", detail=detail):
-        if lines[site.end_line - 1].endswith("# wasteful"):
-            yield site
-    for site in _sites(path, text, "step", calls="optimizer.step", detail={"steps": 0}):
-        if lines[site.line - 1].endswith("# needs it"):
-            yield site
 
 
 def _sites(

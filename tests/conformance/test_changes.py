@@ -375,10 +375,6 @@ def test_what_looking_takes_is_counted_and_is_the_same_on_a_busy_machine(monkeyp
 
 
 GATHERED: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
-    "entries of a list": (
-        lambda: [(torch.tensor(float(number)), number) for number in range(N)],
-        lambda data: data.__setitem__(3, (torch.tensor(9.0), 9)),
-    ),
     "a tensor by .data": (
         lambda: TensorDataset(torch.arange(float(N)), torch.arange(N)),
         lambda data: data.tensors[0].data.mul_(2),

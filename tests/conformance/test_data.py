@@ -326,7 +326,6 @@ OTHERS: Mapping[str, Other] = {
         lambda: ConcatDataset([Subset(Computed(), range(10)), Subset(Computed(), range(5, 20))]), whole, _SHUFFLED,
         _KEEPS,
     ),
-    "chain of rows": (lambda: ConcatDataset([Subset(rows(), range(9)), rows()]), whole, _SHUFFLED, _KEEPS),
     "a new loader each epoch": (rows, new_loader_each_epoch, _SHUFFLED, _GATHERS),
     "collates by hand": (Computed, whole, {**_SHUFFLED, "collate_fn": by_hand}, _KEEPS),
     "collates at random": (Computed, whole, {**_SHUFFLED, "collate_fn": at_random}, _KEEPS),
