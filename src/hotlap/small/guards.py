@@ -67,6 +67,11 @@ def new_guard(of: Core | None = None) -> Any:
     return of.module.Guard() if of.views else SlowGuard()
 
 
+def version_of(tensor: torch.Tensor) -> int:
+    """How often it was changed in place, as autograd counts it; -1 where it does not (made in inference mode)."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
 def watch_model(guard: Any, model: nn.Module, read: list[torch.Tensor]) -> None:
     """All that tracing a model may have read: modules, hooks, attributes, globals, and the tensors in `read`."""
     seen: set[int] = set()
@@ -93,7 +98,7 @@ def watch_tensors(guard: Any, tensors: list[torch.Tensor]) -> None:
         if p.requires_grad:
             guard.attribute(p, "_backward_hooks", None)
         else:
-            guard.number(p, "_version", p._version)
+            guard.number(p, "_version", version_of(p))
 
 
 def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
@@ -173,7 +178,7 @@ def _watch_value(guard: Any, table: dict[str, Any], key: str) -> None:
 def _watch_constant(guard: Any, value: Any) -> None:
     """A constant tensor may have been copied: its contents must not change."""
     if isinstance(value, torch.Tensor) and not value.requires_grad:
-        guard.number(value, "_version", value._version)
+        guard.number(value, "_version", version_of(value))
         guard.attribute(value, "requires_grad", False)
 
 

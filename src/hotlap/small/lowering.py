@@ -154,6 +154,8 @@ class Lowering:
     def _constant(self, tensor: Any, name: str) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return tensor
+        if tensor.is_inference():
+            raise Unsupported(f"{name} was made in inference mode: that it changes would not be noticed.")
         return Sym(-1, tuple(tensor.shape), True, tensor)
 
     def tensor(self, s: Any) -> Sym:

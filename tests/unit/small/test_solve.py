@@ -307,6 +307,20 @@ def test_a_constant_that_changes_between_solves_is_noticed() -> None:
 
 
 @needs_core
+def test_a_constant_of_inference_mode_is_left_to_torchdiffeq_and_one_that_is_not_read_is_no_matter() -> None:
+    pytest.importorskip("torchdiffeq", reason="torchdiffeq is not installed")
+    with torch.inference_mode():
+        rate = torch.full((3,), -1.0)
+    y0, t = torch.ones(3), torch.linspace(0, 1, 3)
+    expected = y0 * torch.exp(-t[:, None])
+    with pytest.warns(NativeSolveSkipped, match="inference mode"):
+        torch.testing.assert_close(odeint(lambda t, y: rate * y, y0, t), expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NativeSolveSkipped)
+        torch.testing.assert_close(odeint(lambda t, y: -y if rate is not None else y, y0, t), expected)
+
+
+@needs_core
 def test_several_solutions_keep_what_their_gradients_need() -> None:
     field = Field().double()
     t = torch.linspace(0, 1, 5, dtype=torch.float64)

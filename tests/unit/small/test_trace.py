@@ -95,9 +95,14 @@ class InPlace(nn.Module):
         return out
 
 
+with torch.inference_mode():
+    UNWATCHED = nn.Sequential(nn.Linear(3, 3))
+
+
 @pytest.mark.parametrize(
     ("model", "word"),
     [
+        (UNWATCHED, "inference mode"),
         (Branch(), "cannot follow"),
         (Sideways(), "across the batch"),
         (InPlace(), "in place"),
