@@ -29,13 +29,11 @@ HOTLAP_INLINE Vec<T> raise(Vec<T> x, double exponent) {
     return lane_by_lane<T>(x, [=](T v) { return std::pow(v, T(exponent)); });
 }
 
-constexpr double root_two_over_pi = 0.79788456080286535588, gelu_cubic = 0.044715;
-
 // y = op(x) over n elements, a multiple of W; x and y may be the same.
 template <class T>
 void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
     using V = Vec<T>;
-    const V f0 = splat<T>(T(node.f0)), f1 = splat<T>(T(node.f1)), zero{}, one = splat<T>(1);
+    const V f0 = splat<T>(T(node.f0)), f1 = splat<T>(T(node.f1)), zero{};
     switch (node.op) {
         case Op::tanh: return map(x, y, n, [f = Tanh<T>()](V v) { return f(v); });
         // The comparison is written so that NaN stays NaN.
@@ -43,11 +41,6 @@ void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
         case Op::leaky_relu: return map(x, y, n, [=](V v) { return select<T>(v > zero, v, v * f0); });
         case Op::sigmoid: return map(x, y, n, [](V v) { return logistic<T>(v); });
         case Op::gelu: return map(x, y, n, [](V v) { return v * normal_cdf<T>(v); });
-        case Op::gelu_tanh:
-            return map(x, y, n, [=, f = Tanh<T>()](V v) {
-                const V inner = splat<T>(T(root_two_over_pi)) * (v + splat<T>(T(gelu_cubic)) * v * v * v);
-                return splat<T>(T(0.5)) * v * (one + f(inner));
-            });
         case Op::silu: return map(x, y, n, [](V v) { return v * logistic<T>(v); });
         case Op::softplus:  // beta f0, threshold f1
             return map(x, y, n, [=](V v) { return select<T>(v * f0 > f1, v, softplus<T>(v * f0) / f0); });
@@ -70,12 +63,10 @@ void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
 
 template <class T, class F>
 HOTLAP_INLINE void map_gradient(const T* x, const T* y, const T* g, T* gx, int64_t n, bool accumulate, F f) {
-    constexpr int W = Simd<T>::W;
-    if (accumulate)
-        for (int64_t i = 0; i < n; i += W)
-            store<T>(gx + i, load<T>(gx + i) + f(load<T>(x + i), load<T>(y + i), load<T>(g + i)));
-    else
-        for (int64_t i = 0; i < n; i += W) store<T>(gx + i, f(load<T>(x + i), load<T>(y + i), load<T>(g + i)));
+    for (int64_t i = 0; i < n; i += Simd<T>::W) {
+        const Vec<T> d = f(load<T>(x + i), load<T>(y + i), load<T>(g + i));
+        store<T>(gx + i, accumulate ? load<T>(gx + i) + d : d);
+    }
 }
 
 // gx (+)= g * dop/dx, given x and y = op(x). Those that may run in place (`overwrites`) do not look at x.
@@ -93,13 +84,6 @@ void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx,
         case Op::gelu:
             return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) {
                 return d * (normal_cdf<T>(v) + v * normal_density<T>(v));
-            });
-        case Op::gelu_tanh:
-            return map_gradient(x, y, g, gx, n, acc, [=, f = Tanh<T>()](V v, V, V d) {
-                const V c = splat<T>(T(root_two_over_pi)), k = splat<T>(T(gelu_cubic)), half = splat<T>(T(0.5));
-                const V t = f(c * (v + k * v * v * v));
-                const V slope = c * (one + splat<T>(3) * k * v * v);
-                return d * half * (one + t + v * (one - t * t) * slope);
             });
         case Op::silu:
             return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) {

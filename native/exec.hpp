@@ -12,7 +12,6 @@
 #include "elementwise.hpp"
 #include "product.hpp"
 #include "program.hpp"
-#include "random.hpp"
 #include "thin.hpp"
 #include "transpose.hpp"
 
@@ -23,7 +22,7 @@ class Exec {
   public:
     static constexpr int W = Simd<T>::W;
 
-    Exec(Program program, bool input_gradient, bool time_gradient);
+    Exec(Program program, bool input_gradient);
 
     const Program& program() const { return program_; }
     int64_t cols(int v) const { return program_.values[v].cols; }
@@ -41,9 +40,6 @@ class Exec {
     // Where the gradient of a parameter is to be written, densely, from now on; null: to memory of this object's.
     void redirect_gradient(int p, T* to) { elsewhere_[p] = to; }
 
-    // Point a parameter at other memory of the same size.
-    void rebind(int p, void* data) { program_.parameters[p].data = data; }
-
     // The rows of evaluation 0, one after the other; read where they lie if they are whole vectors, else copied.
     void take_input(const T* x) {
         State& input = values_[program_.input];
@@ -60,7 +56,7 @@ class Exec {
     void refresh();
 
     void forward(int64_t e) {
-        if (is_short_) return forward_short(e);
+        if (one_pass_) return void(one_forward(e, load<T>(value(program_.input, e))));
         for (size_t i = 0; i < program_.nodes.size(); i++) forward_node(i, e);
     }
 
@@ -70,7 +66,7 @@ class Exec {
     // From the gradient of the output (already in its place) to those of the values. The weights and biases of linear
     // layers are left to linear_gradients().
     void backward(int64_t e) {
-        if (is_short_) return backward_short(e);
+        if (one_pass_) return void(one_backward(e, load<T>(gradient(program_.output, e))));
         for (size_t i = program_.nodes.size(); i-- > 0;) backward_node(i, e);
     }
 
@@ -120,9 +116,6 @@ class Exec {
         return numbers * int64_t(sizeof(T));
     }
 
-    bool training = false;  // dropout on
-    Random random{0};
-
   private:
     struct State {
         int home = 0;         // the value whose buffers it shares: itself, unless computed in place
@@ -136,7 +129,7 @@ class Exec {
     enum class Form { tiles, few_inputs, few_outputs, large };
     struct Linear {
         Form form = Form::tiles;
-        bool forward_dot = false, backward_dot = false;  // of the tiles
+        bool row_forward = false, row_backward = false;  // row by row, with sums along the vectors
         Thin<T> thin{};
         Buffer<T> transposed;  // (in, round_up(out))
         Buffer<T> bias;        // round_up(out), so that its last vector may be read whole
@@ -150,14 +143,13 @@ class Exec {
     Program program_;
     std::vector<State> values_;
     std::vector<Linear> linear_;
-    std::vector<Buffer<T>> aux_;   // per node: means and deviations of a layer norm, the mask of a dropout
+    std::vector<Buffer<T>> aux_;   // per node: means and deviations of a layer norm
     std::vector<Buffer<T>> gradients_;
     std::vector<T*> elsewhere_;
     std::vector<char> written_;
     std::vector<int> uses_;
     std::vector<Adds> adds_;
     Buffer<T> zeros_;
-    bool is_short_ = false;
     decltype(&through_tanh<T, 1>) one_pass_ = nullptr;
     decltype(&back_through_tanh<T, 1>) one_pass_back_ = nullptr;
     int64_t rows_ = 0, evaluations_ = 0;
@@ -170,30 +162,8 @@ class Exec {
         return {gradient(v, e), program_.values[v].single ? 0 : ld(v), program_.values[v].cols == 1, add};
     }
 
-    // A field as most have it, one row through (layer, function, layer), without the detours that other programs need.
-    bool is_short() const {
-        const auto& n = program_.nodes;
-        return n.size() == 3 && rows_ == 1 && linear_[0].form == Form::few_inputs && linear_[2].form == Form::few_outputs &&
-               n[0].a == program_.input && n[1].a == n[0].out && overwrites(n[1].op) && n[2].a == n[1].out &&
-               n[2].out == program_.output && needed(program_.input);
-    }
-    void forward_short(int64_t e) {
-        const Node* n = program_.nodes.data();
-        T* hidden = value(n[1].out, e);
-        if (one_pass_) return void(one_forward(e, load<T>(value(n[0].a, e))));
-        few_to_many<T>(linear_[0].thin, cols(n[0].a), value(n[0].a, e), start_of(n[0], linear_[0]), hidden);
-        unary_forward<T>(n[1], hidden, hidden, ld(n[1].out));
-        many_to_few<T>(linear_[2].thin, cols(n[2].out), hidden, start_of(n[2], linear_[2]), value(n[2].out, e));
-    }
-    void backward_short(int64_t e) {
-        const Node* n = program_.nodes.data();
-        T *hidden = value(n[1].out, e), *to = gradient(n[1].out, e);
-        if (one_pass_back_) return void(one_backward(e, load<T>(gradient(n[2].out, e))));
-        few_to_many<T>(linear_[2].thin, cols(n[2].out), gradient(n[2].out, e), zeros_.data(), to);
-        unary_backward<T>(n[1], hidden, hidden, to, to, ld(n[1].out), false);
-        many_to_few<T>(linear_[0].thin, cols(n[0].a), to, zeros_.data(), gradient(n[0].a, e));
-    }
-    // Where the two layers have up to four inputs and outputs, all that they need fits into registers.
+    // A field as most have it, one row through (layer, tanh, layer), without the detours that other programs need: with up
+    // to four inputs and outputs, all that the two layers need fits into registers.
     void find_one_pass() {
         const auto choose = [this]<int K>() {
             if constexpr (K <= few<T>) {
@@ -204,7 +174,10 @@ class Exec {
         one_pass_ = nullptr;
         one_pass_back_ = nullptr;
         const auto& n = program_.nodes;
-        if (!is_short_ || n[1].op != Op::tanh || cols(n[0].a) != cols(n[2].out)) return;
+        if (n.size() != 3 || rows_ != 1 || linear_[0].form != Form::few_inputs || linear_[2].form != Form::few_outputs ||
+            n[0].a != program_.input || n[1].a != n[0].out || n[1].op != Op::tanh || n[2].a != n[1].out ||
+            n[2].out != program_.output || !needed(program_.input) || cols(n[0].a) != cols(n[2].out))
+            return;
         switch (cols(n[0].a)) {
             case 1: return choose.template operator()<1>();
             case 2: return choose.template operator()<2>();
@@ -215,14 +188,12 @@ class Exec {
     const T* start_of(const Node& n, const Linear& l) const { return n.bias >= 0 ? l.bias.data() : zeros_.data(); }
 
     void find_storage();
-    void find_gradients(bool input_gradient, bool time_gradient);
+    void find_gradients(bool input_gradient);
     void prepare(const Node& n, Linear& l);
     void forward_node(size_t i, int64_t e);
     void backward_node(size_t i, int64_t e);
     void linear_forward(const Node& n, const Linear& l, int64_t e);
     void linear_backward(const Node& n, const Linear& l, int64_t e, bool add);
-    void dropout_forward(size_t i, const Node& n, int64_t e);
-    void dropout_backward(size_t i, const Node& n, int64_t e, bool add);
     void norm_forward(size_t i, const Node& n, int64_t e);
     void norm_backward(size_t i, const Node& n, int64_t e, bool add);
     void place_forward(const Node& n, int64_t e);
@@ -230,7 +201,7 @@ class Exec {
 };
 
 template <class T>
-Exec<T>::Exec(Program program, bool input_gradient, bool time_gradient)
+Exec<T>::Exec(Program program, bool input_gradient)
     : program_(std::move(program)),
       values_(program_.values.size()),
       linear_(program_.nodes.size()),
@@ -249,7 +220,7 @@ Exec<T>::Exec(Program program, bool input_gradient, bool time_gradient)
     for (size_t v = 0; v < values_.size(); v++) widest = std::max(widest, ld(int(v)));
     zeros_.grow(widest);
     find_storage();
-    find_gradients(input_gradient, time_gradient);
+    find_gradients(input_gradient);
 }
 
 template <class T>
@@ -271,9 +242,8 @@ void Exec<T>::find_storage() {
 }
 
 template <class T>
-void Exec<T>::find_gradients(bool input_gradient, bool time_gradient) {
+void Exec<T>::find_gradients(bool input_gradient) {
     values_[program_.input].needed = values_[program_.input].kept = input_gradient;
-    if (program_.time >= 0) values_[program_.time].needed = time_gradient;
     for (const Node& n : program_.nodes) {
         const bool through = needed(n.a) || needed(n.b) || trained(n.weight) || trained(n.bias);
         values_[n.out].needed = values_[n.out].needed || through;
@@ -297,7 +267,7 @@ void Exec<T>::find_gradients(bool input_gradient, bool time_gradient) {
             set[n.b] = 1;
         }
     }
-    // A value that nothing consumes keeps a gradient of zero; the input and the time may be such.
+    // A value that nothing consumes keeps a gradient of zero; the input may be such.
 }
 
 template <class T>
@@ -323,7 +293,6 @@ void Exec<T>::reserve(int64_t evaluations, int64_t rows) {
     for (size_t i = 0; i < program_.nodes.size(); i++) {
         const Node& n = program_.nodes[i];
         if (n.op == Op::layer_norm) aux_[i].grow(2 * rows * evaluations);
-        if (n.op == Op::dropout) aux_[i].grow(rows * ld(n.a) + Random::lanes);
     }
 }
 
@@ -334,7 +303,6 @@ void Exec<T>::refresh() {
         if (n.op == Op::parameter) std::memcpy(value(n.out), parameter(n.weight), sizeof(T) * cols(n.out));
         if (n.op == Op::linear) prepare(n, linear_[i]);
     }
-    is_short_ = is_short();
     find_one_pass();
 }
 
@@ -348,21 +316,19 @@ template <class T>
 void Exec<T>::prepare(const Node& n, Linear& l) {
     const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
     l.form = is_large<T>(rows_, in, out) ? Form::large : rows_ != 1 ? Form::tiles : in <= few<T> && in <= out ? Form::few_inputs : out <= few<T> ? Form::few_outputs : Form::tiles;
-    const bool once = evaluations_ == 1;  // packing must pay within this one pass
-    // Measured on AVX-512: the dot form saves the packing of W, and costs about 45
-    // instructions for each 16 results, so it wins for one row, for long rows and for very few outputs.
-    l.forward_dot = (out <= 2 && in >= W) || (once && rows_ == 1 && in >= W) || (once && in >= 16 * W && rows_ < 8 * tile_rows);
-    l.backward_dot = needed(n.a) && in <= 2 && out >= W;
+    // For few numbers on one side vectors along the other; and one row does not pay for turning a weight around.
+    const bool once = rows_ == 1 && evaluations_ == 1;
+    l.row_forward = l.form == Form::few_outputs || (l.form == Form::tiles && in >= W && (out <= 2 || once));
+    l.row_backward = l.form == Form::few_inputs || (l.form == Form::tiles && needed(n.a) && in <= 2 && out >= W);
     if (n.bias >= 0) {
         l.bias.grow(wide);
         copy_bias(parameter(n.bias), out, l.bias.data());
     }
     if (l.form == Form::large) return;
-    if (l.form == Form::few_outputs) {
+    if (l.row_forward) {
         l.thin = {parameter(n.weight), in, in, false};
         return;
     }
-    if (l.form == Form::tiles && l.forward_dot && !l.backward_dot) return;
     l.transposed.grow(in * wide);
     transpose<T>(parameter(n.weight), in, out, in, l.transposed.data(), wide);
     l.thin = {l.transposed.data(), wide, out, true};

@@ -54,7 +54,6 @@ class Exchange {
         auto* api = static_cast<Api*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
         if (!api) throw std::invalid_argument("not a capsule of the DLPack exchange");
         view_ = api->view;
-        type_ = nullptr;
     }
 
     // False, with no Python error set, where `tensor` has no such view.
@@ -79,7 +78,6 @@ class Exchange {
         void* stream;
     };
     int (*view_)(void*, TensorView*);
-    PyTypeObject* type_;
 };
 
 class Guard {
@@ -178,48 +176,6 @@ class Guard {
     std::vector<Size> sizes_;
     std::vector<Number> numbers_;
     const Exchange* exchange_ = nullptr;
-};
-
-// Tensors whose contents must not change between two moments, as autograd counts changes.
-class Versions {
-  public:
-    Versions() : name_(PyUnicode_InternFromString("_version")) {}
-    Versions(const Versions&) = delete;
-    ~Versions() {
-        Py_XDECREF(name_);
-        for (const auto& t : tensors_) Py_DECREF(t.object);
-    }
-
-    void watch(PyObject* tensor) {
-        Py_INCREF(tensor);
-        tensors_.push_back({tensor, read(tensor)});
-    }
-    void note() {
-        for (auto& t : tensors_) t.version = read(t.object);
-    }
-    bool hold() const {
-        for (const auto& t : tensors_)
-            if (read(t.object) != t.version) return false;
-        return true;
-    }
-
-  private:
-    struct Tensor {
-        PyObject* object;
-        int64_t version;
-    };
-
-    // -1 of a tensor that has none: it was made in inference mode, and autograd does not see its changes.
-    int64_t read(PyObject* tensor) const {
-        PyObject* now = PyObject_GetAttr(tensor, name_);
-        const int64_t version = now ? PyLong_AsLongLong(now) : -1;
-        Py_XDECREF(now);
-        if (PyErr_Occurred()) PyErr_Clear();
-        return version;
-    }
-
-    std::vector<Tensor> tensors_;
-    PyObject* name_;
 };
 
 }  // namespace hotlap

@@ -8,12 +8,11 @@
 
 namespace hotlap {
 
-enum class Loss : int { mse = 0, l1 = 1, huber = 2, smooth_l1 = 3, cross_entropy = 4, bce_with_logits = 5 };
+enum class Loss : int { mse = 0, l1 = 1, cross_entropy = 2, bce_with_logits = 3 };
 
 struct Criterion {
     Loss loss;
     bool mean;             // of all elements (of all rows that count, for cross_entropy), else their sum
-    double parameter;      // huber: delta; smooth_l1: beta
     int64_t ignore_index;  // cross_entropy
 };
 
@@ -22,6 +21,13 @@ struct Prediction {
     const T* value;
     T* gradient;  // null: only the loss is wanted
     int64_t rows, cols, ld;
+
+    // Part of a row of the gradient; in whole vectors where rows have them, because it may be loaded soon.
+    HOTLAP_INLINE void put(int64_t r, int64_t c, Vec<T> v) const {
+        constexpr int W = Simd<T>::W;
+        T* to = gradient + r * ld + c;
+        ld % W ? store_n<T>(to, v, int(std::min<int64_t>(W, cols - c))) : store<T>(to, v);
+    }
 };
 
 // Sum over elements of value(p, t); `slope` is its derivative by p.
@@ -35,7 +41,7 @@ double elementwise_loss(const Prediction<T>& p, const T* target, T scale, F valu
             const int last = int(std::min<int64_t>(W, p.cols - c));
             const Vec<T> x = load_n<T>(p.value + r * p.ld + c, last), t = load_n<T>(target + r * p.cols + c, last);
             sum += from_bits<T>(bits<T>(value(x, t)) & first_lanes<T>(last));
-            if (p.gradient) store<T>(p.gradient + r * p.ld + c, slope(x, t) * splat<T>(scale));
+            if (p.gradient) p.put(r, c, slope(x, t) * splat<T>(scale));
         }
         total += double(sum_of<T>(sum));
     }
@@ -74,7 +80,7 @@ double cross_entropy(const Criterion& criterion, const Prediction<T>& p, const i
             const int last = int(std::min<int64_t>(W, p.cols - c));
             const Vec<T> e = exponential_of_negative<T>(load_n<T>(x + c, last) - splat<T>(top));
             s += from_bits<T>(bits<T>(e) & first_lanes<T>(last));
-            if (g) store<T>(g + c, e);
+            if (g) p.put(r, c, e);
         }
         const T sum = sum_of<T>(s);
         sums[pending++] = sum;
@@ -82,7 +88,7 @@ double cross_entropy(const Criterion& criterion, const Prediction<T>& p, const i
         if (pending == W) flush();
         if (!g) continue;
         const Vec<T> k = splat<T>(scale / sum);
-        for (int64_t c = 0; c < p.cols; c += W) store<T>(g + c, load<T>(g + c) * k);
+        for (int64_t c = 0; c < p.cols; c += W) p.put(r, c, load_n<T>(g + c, int(std::min<int64_t>(W, p.cols - c))) * k);
         g[labels[r]] -= scale;
     }
     flush();
@@ -109,7 +115,7 @@ double loss_and_gradient(const Criterion& c, const Prediction<T>& p, const void*
     const double count = double(count_of(c, p, target));
     const T scale = c.mean ? T(1 / count) : T(1);
     const auto* t = static_cast<const T*>(target);
-    const V zero{}, one = splat<T>(1), half = splat<T>(T(0.5)), k = splat<T>(T(c.parameter));
+    const V zero{}, one = splat<T>(1);
     const auto sign = [=](V d) { return select<T>(d == zero, zero, copy_sign<T>(one, d) + (d - d)); };
     double total = 0;
     switch (c.loss) {
@@ -120,30 +126,6 @@ double loss_and_gradient(const Criterion& c, const Prediction<T>& p, const void*
         case Loss::l1:
             total = elementwise_loss<T>(p, t, scale, [](V a, V b) { return absolute<T>(a - b); },
                                         [=](V a, V b) { return sign(a - b); });
-            break;
-        case Loss::huber:
-            total = elementwise_loss<T>(
-                p, t, scale,
-                [=](V a, V b) {
-                    const V d = absolute<T>(a - b);
-                    return select<T>(d <= k, half * d * d, k * (d - half * k));
-                },
-                [=](V a, V b) {
-                    const V d = a - b;
-                    return select<T>(absolute<T>(d) <= k, d, k * sign(d));
-                });
-            break;
-        case Loss::smooth_l1:
-            total = elementwise_loss<T>(
-                p, t, scale,
-                [=](V a, V b) {
-                    const V d = absolute<T>(a - b);
-                    return select<T>(d < k, half * d * d / k, d - half * k);
-                },
-                [=](V a, V b) {
-                    const V d = a - b;
-                    return select<T>(absolute<T>(d) < k, d / k, sign(d));
-                });
             break;
         case Loss::cross_entropy:
             total = cross_entropy<T>(c, p, static_cast<const int64_t*>(target), scale);

@@ -1,10 +1,9 @@
 // The products that training needs, with register blocks chosen for the vectors at hand.
 //
-//   broadcast form: C[r][n] = sum_k A(r, k) * M[k][n]   vectors along n; A is broadcast and may be transposed
-//   dot form:       C[r][n] = sum_k X[r][k] * M[n][k]   vectors along k, lanes summed at the end
+//   C[r][n] = sum_k A(r, k) * M[k][n]     vectors along n; A is broadcast and may be transposed
 //
-// A layer y = x W^T + b with torch's W (out, in) is the dot form of W or the broadcast form of W^T; the gradient of x
-// is the broadcast form of W or the dot form of W^T; the gradient of W is the broadcast form with A = g transposed.
+// A layer y = x W^T + b with torch's W (out, in) takes W^T as M, the gradient of x takes W, and that of W takes the gradient
+// of y, transposed, as A. Sums along a vector are in thin.hpp.
 #pragma once
 
 #include <algorithm>
@@ -118,16 +117,8 @@ HOTLAP_INLINE void broadcast_block(const BroadcastArgs<T>& g, int rows, int64_t 
     switch (rows) {
         case 1: return broadcast_row_block<T, 1>(g, r0, n0, vectors, last);
         case 2: return broadcast_row_block<T, 2>(g, r0, n0, vectors, last);
-        case 3: return broadcast_row_block<T, 3>(g, r0, n0, vectors, last);
         case 4: return broadcast_row_block<T, 4>(g, r0, n0, vectors, last);
-#if defined(HOTLAP_AVX2) || defined(HOTLAP_AVX512)
-        case 5: return broadcast_row_block<T, 5>(g, r0, n0, vectors, last);
-        case 6: return broadcast_row_block<T, 6>(g, r0, n0, vectors, last);
-#endif
-#if defined(HOTLAP_AVX512)
-        case 7: return broadcast_row_block<T, 7>(g, r0, n0, vectors, last);
-        case 8: return broadcast_row_block<T, 8>(g, r0, n0, vectors, last);
-#endif
+        default: return broadcast_row_block<T, tile_rows>(g, r0, n0, vectors, last);
     }
 }
 
@@ -137,54 +128,12 @@ HOTLAP_INLINE int block_of(int64_t left, int full) {
     return left >= 2 * full ? full : left > full ? int((left + 1) >> 1) : int(left);
 }
 
-// One row, N vectors at once: a layer of a tiny network is over before a loop over blocks has begun.
-template <class T, int N>
-void broadcast_row(const BroadcastArgs<T>& g, int64_t n0, int last) {
-    constexpr int W = Simd<T>::W;
-    const int read = g.whole_m ? W : last, written = g.whole_c ? W : last;
-    const auto get = [](const T* p, int n, int count) { return n == N - 1 ? load_n<T>(p + n * W, count) : load<T>(p + n * W); };
-    Vec<T> acc[N];
-#pragma GCC unroll 8
-    for (int n = 0; n < N; n++) acc[n] = g.start ? get(g.start + n0, n, read) : Vec<T>{};
-    for (int64_t k = 0; k < g.K; k++) {
-        const Vec<T> s = splat<T>(g.a[k * g.k_stride]);
-        const T* row = g.m + k * g.ldm + n0;
-#pragma GCC unroll 8
-        for (int n = 0; n < N; n++) acc[n] = fma(s, get(row, n, read), acc[n]);
-    }
-    T* c = g.c + n0;
-#pragma GCC unroll 8
-    for (int n = 0; n < N; n++) {
-        if (g.accumulate) acc[n] += get(c, n, written);
-        if (n == N - 1 && written != W)
-            store_n<T>(c + n * W, acc[n], written);
-        else
-            store<T>(c + n * W, acc[n]);
-    }
-}
-
-template <class T>
-void broadcast_row(const BroadcastArgs<T>& g, int64_t vectors, int tail) {
-    constexpr int W = Simd<T>::W;
-    for (int64_t v0 = 0; v0 < vectors;) {
-        const int n = block_of(vectors - v0, 8);
-        const int last = v0 + n == vectors ? tail : W;
-        switch (n) {
-            case 4: broadcast_row<T, 4>(g, v0 * W, last); break;
-            case 5: broadcast_row<T, 5>(g, v0 * W, last); break;
-            case 6: broadcast_row<T, 6>(g, v0 * W, last); break;
-            case 7: broadcast_row<T, 7>(g, v0 * W, last); break;
-            default: broadcast_row<T, 8>(g, v0 * W, last); break;
-        }
-        v0 += n;
-    }
-}
-
 // All rows against the columns of one block.
 template <class T>
 HOTLAP_INLINE void broadcast_rows(const BroadcastArgs<T>& g, int64_t rows, int64_t n0, int vectors, int last) {
     for (int64_t r0 = 0; r0 < rows;) {
-        const int r = block_of(rows - r0, tile_rows);
+        const int64_t left = rows - r0;
+        const int r = left >= tile_rows ? tile_rows : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         broadcast_block<T>(g, r, r0, n0, vectors, last);
         r0 += r;
     }
@@ -196,117 +145,11 @@ void multiply_broadcast(const BroadcastArgs<T>& g, int64_t rows, int64_t cols) {
     constexpr int W = Simd<T>::W;
     const int64_t vectors = (cols + W - 1) / W;
     const int tail = int(cols - (vectors - 1) * W);
-    if (rows == 1 && vectors >= 4) return broadcast_row<T>(g, vectors, tail);
     for (int64_t v0 = 0; v0 < vectors;) {
         const int n = block_of(vectors - v0, tile_vectors);
         broadcast_rows<T>(g, rows, v0 * W, n, v0 + n == vectors ? tail : W);
         v0 += n;
     }
-}
-
-template <class T>
-struct DotArgs {
-    const T* x;
-    int64_t ldx;  // rows of x are readable, and finite, up to the next multiple of W
-    const T* m;
-    int64_t ldm;
-    int64_t K;
-    T* c;
-    int64_t ldc;
-    const T* start;
-    bool accumulate, whole_c;  // as above
-};
-
-// `only`: there is no other tile, so that a vector may be written beyond this one's columns.
-template <class T, int R, int N>
-void dot_tile(const DotArgs<T>& g, int64_t r0, int rows, int64_t n0, int cols, bool only) {
-    constexpr int W = Simd<T>::W;
-    const T* x[R];
-    const T* m[N];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++) x[r] = g.x + (r0 + std::min(r, rows - 1)) * g.ldx;
-#pragma GCC unroll 16
-    for (int n = 0; n < N; n++) m[n] = g.m + (n0 + std::min(n, cols - 1)) * g.ldm;
-    Vec<T> acc[R * N] = {};
-    int64_t k = 0;
-    for (; k + W <= g.K; k += W) {
-        Vec<T> xv[R];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; r++) xv[r] = load<T>(x[r] + k);
-#pragma GCC unroll 16
-        for (int n = 0; n < N; n++) {
-            const Vec<T> mv = load<T>(m[n] + k);
-#pragma GCC unroll 8
-            for (int r = 0; r < R; r++) acc[r * N + n] = fma(xv[r], mv, acc[r * N + n]);
-        }
-    }
-    if (k < g.K) {
-        const int last = int(g.K - k);
-        Vec<T> xv[R];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; r++) xv[r] = load_n<T>(x[r] + k, last);
-#pragma GCC unroll 16
-        for (int n = 0; n < N; n++) {
-            const Vec<T> mv = load_n<T>(m[n] + k, last);
-#pragma GCC unroll 8
-            for (int r = 0; r < R; r++) acc[r * N + n] = fma(xv[r], mv, acc[r * N + n]);
-        }
-    }
-    constexpr int group = R * N < W ? R * N : W;
-    if constexpr (R == 1) {  // one row's results lie side by side: no detour through memory
-#pragma GCC unroll 16
-        for (int i = 0; i < N; i += group) {
-            if (i >= cols) return;
-            Vec<T> part[group];
-#pragma GCC unroll 16
-            for (int j = 0; j < group; j++) part[j] = acc[i + j];
-            Vec<T> v = sums_of<T, group>(part);
-            const int count = std::min(group, cols - i);
-            T* c = g.c + r0 * g.ldc + n0 + i;
-            if (g.start) v += load_n<T>(g.start + n0 + i, count);
-            if (g.accumulate) v += load_n<T>(c, count);
-            if (only && g.whole_c)
-                store<T>(c, v);
-            else
-                store_n<T>(c, v, count);
-        }
-        return;
-    }
-    T out[R * N < W ? W : R * N];
-#pragma GCC unroll 16
-    for (int i = 0; i < R * N; i += group) {
-        Vec<T> part[group];
-#pragma GCC unroll 16
-        for (int j = 0; j < group; j++) part[j] = acc[i + j];
-        store<T>(out + i, sums_of<T, group>(part));
-    }
-    for (int r = 0; r < rows; r++) {
-        T* c = g.c + (r0 + r) * g.ldc + n0;
-        for (int n = 0; n < cols; n++) {
-            T v = out[r * N + n];
-            if (g.start) v += g.start[n0 + n];
-            c[n] = g.accumulate ? c[n] + v : v;
-        }
-    }
-}
-
-template <class T, int R, int N>
-void dot_tiles(const DotArgs<T>& g, int64_t rows, int64_t cols) {
-    for (int64_t n0 = 0; n0 < cols; n0 += N)
-        for (int64_t r0 = 0; r0 < rows; r0 += R)
-            dot_tile<T, R, N>(g, r0, int(std::min<int64_t>(R, rows - r0)), n0, int(std::min<int64_t>(N, cols - n0)),
-                              cols <= std::min(N, Simd<T>::W));
-}
-
-template <class T>
-void multiply_dot(const DotArgs<T>& g, int64_t rows, int64_t cols) {
-#if defined(HOTLAP_AVX512)
-    if (rows == 1) return cols <= 4 ? dot_tiles<T, 1, 4>(g, rows, cols) : dot_tiles<T, 1, 8>(g, rows, cols);
-    return dot_tiles<T, 4, 4>(g, rows, cols);
-#else
-    if (rows == 1) return cols <= 4 ? dot_tiles<T, 1, 4>(g, rows, cols) : dot_tiles<T, 1, 8>(g, rows, cols);
-    return dot_tiles<T, 2, 4>(g, rows, cols);
-#endif
 }
 
 // c[n] (+)= sum over rows of g[r][n], for n below cols.

@@ -23,9 +23,12 @@ namespace {
 using ValueTuple = std::tuple<int64_t, bool>;
 using NodeTuple = std::tuple<int, int, int, int, int, int, int64_t, double, double>;
 using ParameterTuple = std::tuple<int64_t, uintptr_t, bool>;
+// `Program.description` of small/program.py.
+using ProgramTuple =
+    std::tuple<std::vector<ValueTuple>, std::vector<NodeTuple>, std::vector<ParameterTuple>, std::tuple<int, int, int>>;
 
-Program make_program(const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
-                     const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends) {
+Program make_program(const ProgramTuple& description) {
+    const auto& [values, nodes, parameters, ends] = description;
     Program p;
     for (const auto& [cols, single] : values) p.values.push_back({cols, single});
     for (const auto& [op, a, b, out, weight, bias, i0, f0, f1] : nodes)
@@ -41,26 +44,26 @@ T* pointer(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-using SlotTuple = std::tuple<int, int, int64_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, bool>;
+using SlotTuple = std::tuple<int, int, int64_t, uintptr_t, uintptr_t, uintptr_t, bool>;
 
 template <class T>
 std::vector<Slot<T>> make_slots(const std::vector<SlotTuple>& slots) {
     std::vector<Slot<T>> made;
-    for (const auto& [parameter, group, numel, s0, s1, s2, count, fresh] : slots)
-        made.push_back({parameter, group, numel, {pointer<T>(s0), pointer<T>(s1), pointer<T>(s2)}, pointer<float>(count), fresh});
+    for (const auto& [parameter, group, numel, s0, s1, count, fresh] : slots)
+        made.push_back({parameter, group, numel, {pointer<T>(s0), pointer<T>(s1)}, pointer<float>(count), fresh});
     return made;
 }
 
 std::vector<Group> make_groups(const std::vector<std::vector<double>>& groups) {
     std::vector<Group> made;
     for (const auto& g : groups)
-        made.push_back({g.at(0), g.at(1), g.at(2), g.at(3), g.at(4), g.at(5), g.at(6), g.at(7) != 0, g.at(8) != 0, g.at(9) != 0});
+        made.push_back({g.at(0), g.at(1), g.at(2), g.at(3), g.at(4), g.at(5), g.at(6), g.at(7) != 0, g.at(8) != 0});
     return made;
 }
 
-using CriterionTuple = std::tuple<int, bool, double, int64_t>;
+using CriterionTuple = std::tuple<int, bool, int64_t>;
 
-Criterion make_criterion(const CriterionTuple& t) { return {Loss(std::get<0>(t)), std::get<1>(t), std::get<2>(t), std::get<3>(t)}; }
+Criterion make_criterion(const CriterionTuple& t) { return {Loss(std::get<0>(t)), std::get<1>(t), std::get<2>(t)}; }
 
 // Only one call at a time may use the buffers of an object; a second one is an error, not a wait.
 class Busy {
@@ -85,8 +88,7 @@ struct PyStep {
     nb::object guards;  // keeps both alive
     std::atomic<bool> busy{false};
 
-    PyStep(Program program, Criterion criterion, Method method, uint64_t seed)
-        : step(std::move(program), criterion, method, seed) {}
+    PyStep(Program program, Criterion criterion, Method method) : step(std::move(program), criterion, method) {}
 
     // Runs `work` on so many rows; of a long step, without the interpreter's lock. (Of a short one, another thread that
     // wants the lock would hold the next step up for longer than this one takes.)
@@ -120,10 +122,8 @@ void bind_step(nb::module_& m, const char* name) {
     using P = PyStep<T>;
     nb::class_<P>(m, name)
         .def("__init__",
-             [](P* self, const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
-                const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends,
-                const CriterionTuple& loss, int method, uint64_t seed) {
-                 new (self) P(make_program(values, nodes, parameters, ends), make_criterion(loss), Method(method), seed);
+             [](P* self, const ProgramTuple& program, const CriterionTuple& loss, int method) {
+                 new (self) P(make_program(program), make_criterion(loss), Method(method));
              })
         .def("set_groups",
              [](P& self, const std::vector<std::vector<double>>& groups) { self.step.groups() = make_groups(groups); })
@@ -135,44 +135,28 @@ void bind_step(nb::module_& m, const char* name) {
                  self.settings = nb::cast<Guard*>(settings);
                  self.guards = nb::make_tuple(guard, settings);
              })
-        .def("rebind", [](P& self, int p, uintptr_t data) { self.step.exec().rebind(p, pointer<void>(data)); })
         // The whole of a step on two tensors; None where anything is not as it was made for.
         .def("call",
-             [](P& self, nb::handle x, nb::handle y, bool training, bool labels) -> nb::object {
+             [](P& self, nb::handle x, nb::handle y, bool labels) -> nb::object {
                  Batch<T> batch;
                  if (!self.guard || !exchange || !self.guard->holds() || !self.settings->holds() ||
                      !self.settings->read_rates(self.step.groups()) ||
                      !self.read_batch(x.ptr(), y.ptr(), *exchange, labels, batch))
                      return nb::none();
-                 return nb::float_(self.alone(batch.rows, [&] { return self.step.step(batch, training); }));
+                 return nb::float_(self.alone(batch.rows, [&] { return self.step.step(batch); }));
              })
         .def("step",
-             [](P& self, uintptr_t x, uintptr_t y, int64_t rows, bool training) {
-                 return self.alone(rows, [&] { return self.step.step({pointer<T>(x), pointer<void>(y), rows}, training); });
+             [](P& self, uintptr_t x, uintptr_t y, int64_t rows) {
+                 return self.alone(rows, [&] { return self.step.step({pointer<T>(x), pointer<void>(y), rows}); });
              })
         .def("evaluate",
-             [](P& self, uintptr_t x, uintptr_t y, int64_t rows, bool training) {
-                 return self.alone(rows, [&] { return self.step.evaluate({pointer<T>(x), pointer<void>(y), rows}, training); });
+             [](P& self, uintptr_t x, uintptr_t y, int64_t rows) {
+                 return self.alone(rows, [&] { return self.step.evaluate({pointer<T>(x), pointer<void>(y), rows}); });
              })
-        .def("gradients",
-             [](P& self, uintptr_t x, uintptr_t y, int64_t rows, bool training) {
-                 return self.alone(rows, [&] { return self.step.gradients({pointer<T>(x), pointer<void>(y), rows}, training); });
-             })
-        .def("copy_gradient",
-             [](P& self, int p, uintptr_t to) {
-                 std::memcpy(pointer<T>(to), self.step.exec().parameter_gradient(p),
-                             sizeof(T) * self.step.exec().program().parameters.at(p).numel);
-             })
-        .def("copy_prediction",
-             [](P& self, uintptr_t to, int64_t rows) {
-                 const int64_t cols = self.step.outputs(), ld = round_up<T>(cols);
-                 for (int64_t r = 0; r < rows; r++)
-                     std::memcpy(pointer<T>(to) + r * cols, self.step.prediction() + r * ld, sizeof(T) * cols);
-             })
-        .def("epoch", [](P& self, uintptr_t x, uintptr_t y, int64_t num, uintptr_t order, int64_t size, bool drop_last, bool training) {
+        .def("epoch", [](P& self, uintptr_t x, uintptr_t y, int64_t num, uintptr_t order, int64_t size, bool drop_last) {
             Busy busy(self.busy);
             nb::gil_scoped_release release;
-            return self.step.epoch({pointer<T>(x), pointer<void>(y), num}, pointer<int64_t>(order), size, drop_last, training);
+            return self.step.epoch({pointer<T>(x), pointer<void>(y), num}, pointer<int64_t>(order), size, drop_last);
         });
 }
 
@@ -189,10 +173,7 @@ void bind_net(nb::module_& m, const char* name) {
     using P = PyNet<T>;
     nb::class_<P>(m, name)
         .def("__init__",
-             [](P* self, const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
-                const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends, bool input_gradient) {
-                 new (self) P(make_program(values, nodes, parameters, ends), input_gradient);
-             })
+             [](P* self, const ProgramTuple& program, bool input_gradient) { new (self) P(make_program(program), input_gradient); })
         .def("forward",
              [](P& self, uintptr_t x, int64_t rows, uintptr_t out) {
                  Busy busy(self.busy);
@@ -247,10 +228,8 @@ struct PyOde {
     int64_t rows = 0;
     bool each = false;
     nb::object asked = nb::none();  // what the caller has set, in its own terms
-    Versions versions;              // of what the field reads
 
-    PyOde(Program program, Tableau tableau, bool time_gradient)
-        : ode(std::move(program), std::move(tableau), time_gradient), fit(ode) {}
+    PyOde(Program program, Tableau tableau) : ode(std::move(program), std::move(tableau)), fit(ode) {}
 };
 
 template <class T>
@@ -258,25 +237,17 @@ void bind_ode(nb::module_& m, const char* name) {
     using P = PyOde<T>;
     nb::class_<P>(m, name)
         .def("__init__",
-             [](P* self, const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
-                const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends, int order, bool fsal,
-                const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& c,
-                const std::vector<double>& e, const std::vector<double>& dense, bool time_gradient) {
+             [](P* self, const ProgramTuple& program, int order, bool fsal, const std::vector<double>& a, const std::vector<double>& b,
+                const std::vector<double>& c, const std::vector<double>& e, const std::vector<double>& dense) {
                  const int stages = int(b.size());
-                 new (self) P(make_program(values, nodes, parameters, ends),
-                              {stages, stages ? int(dense.size()) / stages : 0, a, b, c, e, dense, order, fsal}, time_gradient);
+                 new (self) P(make_program(program), {stages, stages ? int(dense.size()) / stages : 0, a, b, c, e, dense, order, fsal});
              })
         .def_prop_rw("asked", [](P& self) { return self.asked; }, [](P& self, nb::object asked) { self.asked = std::move(asked); },
                      nb::arg().none())
-        .def("rebind", [](P& self, int p, uintptr_t data) { self.ode.exec().rebind(p, pointer<void>(data)); })
-        // Tensors that must not change between solve() and backward().
-        .def("watch", [](P& self, nb::list tensors) {
-            for (nb::handle tensor : tensors) self.versions.watch(tensor.ptr());
-        })
-        // rtol, atol, first, min and max step, safety, largest and least factor, exponent of the last error; step limit.
+        // rtol, atol, first, min and max step, safety, largest and least factor; step limit.
         .def("set_control",
              [](P& self, const std::vector<double>& v, int64_t max_steps) {
-                 self.control = {v.at(0), v.at(1), v.at(2), v.at(3), v.at(4), v.at(5), v.at(6), v.at(7), v.at(8), max_steps};
+                 self.control = {v.at(0), v.at(1), v.at(2), v.at(3), v.at(4), v.at(5), v.at(6), v.at(7), max_steps};
              })
         .def("set_times",
              [](P& self, std::vector<double> t, std::vector<double> grid, double sign, int64_t rows, bool each) {
@@ -288,22 +259,17 @@ void bind_ode(nb::module_& m, const char* name) {
              })
         .def("solve",
              [](P& self, uintptr_t y0, uintptr_t out) {
-                 self.versions.note();
                  nb::gil_scoped_release release;
                  self.ode.solve(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(out));
              })
         .def("backward",
-             // `to`: where the gradients of the parameters with these `numbers` go. False, with nothing done, where a watched
-             // tensor has changed.
-             [](P& self, uintptr_t gradient, uintptr_t to_y0, uintptr_t to_t, const std::vector<int>& numbers,
-                const std::vector<uintptr_t>& to) {
-                 if (!self.versions.hold()) return false;
+             // `to`: where the gradients of the parameters with these `numbers` go.
+             [](P& self, uintptr_t gradient, uintptr_t to_y0, const std::vector<int>& numbers, const std::vector<uintptr_t>& to) {
                  nb::gil_scoped_release release;
                  Exec<T>& exec = self.ode.exec();
                  for (size_t i = 0; i < numbers.size(); i++) exec.redirect_gradient(numbers[i], pointer<T>(to.at(i)));
-                 self.ode.backward(pointer<T>(gradient), pointer<T>(to_y0), pointer<double>(to_t), int64_t(self.t.size()));
+                 self.ode.backward(pointer<T>(gradient), pointer<T>(to_y0));
                  for (int number : numbers) exec.redirect_gradient(number, nullptr);
-                 return true;
              })
         .def("set_optimizer",
              [](P& self, int method, const std::vector<std::vector<double>>& groups, const std::vector<SlotTuple>& slots) {
@@ -342,7 +308,7 @@ void apply(const std::string& name, uintptr_t x, uintptr_t y, int64_t n) {
     throw std::invalid_argument("no such function");
 }
 
-// The loss of a prediction (rows, cols), and its gradient in memory that has room for one vector more.
+// The loss of a prediction (rows, cols), and its gradient.
 template <class T>
 void loss_of(const CriterionTuple& criterion, uintptr_t prediction, uintptr_t target, int64_t rows, int64_t cols, uintptr_t gradient,
              uintptr_t loss) {
@@ -385,21 +351,6 @@ const char* instruction_set() {
 NB_MODULE(HOTLAP_MODULE, m) {
     nb::set_leak_warnings(false);  // what is cached for the whole process is still there when the interpreter ends
     m.attr("instruction_set") = instruction_set();
-    // Whether this machine runs the named variant; asked of the portable one, which runs everywhere.
-    m.def("runs_here", [](const std::string& name) {
-#if defined(__x86_64__)
-        __builtin_cpu_init();
-        const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-        if (name == "avx2") return bool(avx2);
-        if (name == "avx512")
-            return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-#endif
-#if defined(__ARM_NEON)
-        if (name == "neon") return true;
-#endif
-        return name == "portable";
-    });
     // Gives the module torch's way to look into a tensor; False where this torch has none that we know.
     m.def("set_exchange", [](nb::handle capsule) {
         if (!Exchange::usable(capsule.ptr())) return false;

@@ -8,7 +8,7 @@ namespace hotlap {
 template <class T>
 class Net {
   public:
-    Net(Program program, bool input_gradient) : exec_(std::move(program), input_gradient, false) { exec_.training = true; }
+    Net(Program program, bool input_gradient) : exec_(std::move(program), input_gradient) {}
 
     Exec<T>& exec() { return exec_; }
     int64_t inputs() const { return exec_.cols(exec_.program().input); }

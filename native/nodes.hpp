@@ -44,7 +44,6 @@ void Exec<T>::forward_node(size_t i, int64_t e) {
     const Node& n = program_.nodes[i];
     switch (n.op) {
         case Op::linear: return linear_forward(n, linear_[i], e);
-        case Op::dropout: return dropout_forward(i, n, e);
         case Op::layer_norm: return norm_forward(i, n, e);
         case Op::parameter: return;
         case Op::select:
@@ -67,7 +66,6 @@ void Exec<T>::backward_node(size_t i, int64_t e) {
         case Op::parameter: return;
         case Op::linear: return linear_backward(n, linear_[i], e, add.a);
         case Op::layer_norm: return norm_backward(i, n, e, add.a);
-        case Op::dropout: return dropout_backward(i, n, e, add.a);
         case Op::select:
         case Op::place: return needed(n.a) ? place_backward(n, e, add.a) : void();
         case Op::add:
@@ -94,19 +92,18 @@ void Exec<T>::linear_forward(const Node& n, const Linear& l, int64_t e) {
     const int64_t in = cols(n.a), out = cols(n.out), rows = rows_of(n.out);
     if (l.form == Form::few_inputs)
         return few_to_many<T>(l.thin, in, value(n.a, e), start_of(n, l), value(n.out, e));
-    if (l.form == Form::few_outputs)
-        return many_to_few<T>(l.thin, out, value(n.a, e), start_of(n, l), value(n.out, e));
-    if (l.form == Form::large) {
-        T* y = value(n.out, e);
+    const T* x = value(n.a, e);
+    T* y = value(n.out, e);
+    if (l.row_forward) {
+        for (int64_t r = 0; r < rows; r++) many_to_any<T>(l.thin, out, x + r * ld(n.a), start_of(n, l), y + r * ld(n.out));
+    } else if (l.form == Form::large) {
         for (int64_t r = 0; r < rows; r++) std::memcpy(y + r * ld(n.out), start_of(n, l), sizeof(T) * ld(n.out));
-        return multiply_large<T>({value(n.a, e), ld(n.a), false}, {parameter(n.weight), in, true}, rows, out, in, y, ld(n.out), true);
+        multiply_large<T>({x, ld(n.a), false}, {parameter(n.weight), in, true}, rows, out, in, y, ld(n.out), true);
+    } else {
+        const T* bias = n.bias >= 0 ? l.bias.data() : nullptr;
+        const int64_t wide = round_up<T>(out);
+        multiply_broadcast<T>({x, ld(n.a), 1, l.transposed.data(), wide, in, y, ld(n.out), bias, false, true, true}, rows, out);
     }
-    const T* bias = n.bias >= 0 ? l.bias.data() : nullptr;
-    if (l.forward_dot)
-        multiply_dot<T>({value(n.a, e), ld(n.a), parameter(n.weight), in, in, value(n.out, e), ld(n.out), bias, false, true}, rows, out);
-    else
-        multiply_broadcast<T>({value(n.a, e), ld(n.a), 1, l.transposed.data(), round_up<T>(out), in, value(n.out, e), ld(n.out), bias, false,
-                     true, true}, rows, out);
 }
 
 template <class T>
@@ -114,47 +111,16 @@ void Exec<T>::linear_backward(const Node& n, const Linear& l, int64_t e, bool ad
     if (!needed(n.a)) return;
     const int64_t in = cols(n.a), out = cols(n.out), rows = rows_of(n.out);
     T *from = gradient(n.out, e), *to = gradient(n.a, e);
-    if (l.form == Form::few_inputs) return many_to_few<T>(l.thin, in, from, add ? to : zeros_.data(), to);
+    if (l.row_backward) {
+        for (int64_t r = 0; r < rows; r++, from += ld(n.out), to += ld(n.a))
+            many_to_any<T>(l.thin, in, from, add ? to : zeros_.data(), to);
+        return;
+    }
     if (l.form == Form::few_outputs) return few_to_many<T>(l.thin, out, from, add ? to : zeros_.data(), to);
     if (l.form == Form::large)
         multiply_large<T>({from, ld(n.out), false}, {parameter(n.weight), in, false}, rows, in, out, to, ld(n.a), add);
-    else if (l.backward_dot)
-        multiply_dot<T>({from, ld(n.out), l.transposed.data(), round_up<T>(out), out, to, ld(n.a), nullptr, add, true}, rows, in);
     else
         multiply_broadcast<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, false, true}, rows, in);
-}
-
-// torch's dropout: each element is kept with probability 1 - p and then divided by 1 - p.
-template <class T>
-void Exec<T>::dropout_forward(size_t i, const Node& n, int64_t e) {
-    const int64_t size = rows_of(n.out) * ld(n.out);
-    const T *x = value(n.a, e);
-    T *y = value(n.out, e), *mask = aux_[i].data();
-    if (!training) {
-        std::memcpy(y, x, sizeof(T) * size);
-        return;
-    }
-    const uint64_t limit = uint64_t((1.0 - n.f0) * 4294967296.0);
-    const T scale = n.f0 < 1 ? T(1.0 / (1.0 - n.f0)) : T(0);
-    for (int64_t k = 0; k < size; k += Random::lanes) {
-        uint32_t bits[Random::lanes];
-        random.next(bits);
-        for (int j = 0; j < Random::lanes; j++) mask[k + j] = bits[j] < limit ? scale : T(0);
-    }
-    for (int64_t k = 0; k < size; k += W) store<T>(y + k, load<T>(x + k) * load<T>(mask + k));
-}
-
-template <class T>
-void Exec<T>::dropout_backward(size_t i, const Node& n, int64_t e, bool add) {
-    if (!needed(n.a)) return;
-    const int64_t size = rows_of(n.out) * ld(n.out);
-    const T *g = gradient(n.out, e), *mask = aux_[i].data();
-    T* gx = gradient(n.a, e);
-    for (int64_t k = 0; k < size; k += W) {
-        Vec<T> d = training ? load<T>(g + k) * load<T>(mask + k) : load<T>(g + k);
-        if (add) d += load<T>(gx + k);
-        store<T>(gx + k, d);
-    }
 }
 
 template <class T>

@@ -27,7 +27,6 @@ struct Tableau {
 
 struct Control {
     double rtol, atol, first_step, min_step, max_step, safety, grow, shrink;  // first_step 0: Hairer's rule
-    double proportional;  // 0: I controller, else the exponent of the last error in a PI controller
     int64_t max_steps;    // between two output times, as in torchdiffeq
 };
 
@@ -42,12 +41,15 @@ class Ode {
     static constexpr int W = Simd<T>::W;
     static constexpr int max_stages = 8, max_powers = 4;
 
-    Ode(Program program, Tableau tableau, bool time_gradient)
-        : exec_(std::move(program), true, time_gradient), tableau_(std::move(tableau)), time_gradient_(time_gradient) {
+    Ode(Program program, Tableau tableau) : exec_(std::move(program), true), tableau_(std::move(tableau)) {
         const int s = tableau_.stages, p = tableau_.powers;
         if (s < 1 || s > max_stages || (p != 1 && p != max_powers) || int(tableau_.a.size()) != s * s || int(tableau_.b.size()) != s ||
             int(tableau_.c.size()) != s || int(tableau_.e.size()) != s || int(tableau_.dense.size()) != s * p)
             throw std::invalid_argument("the tableau's parts do not fit together");
+        std::copy(tableau_.a.begin(), tableau_.a.end(), numbers_.a);
+        std::copy(tableau_.b.begin(), tableau_.b.end(), numbers_.b);
+        std::copy(tableau_.e.begin(), tableau_.e.end(), numbers_.e);
+        std::copy(tableau_.dense.begin(), tableau_.dense.end(), numbers_.dense);
     }
 
     Exec<T>& exec() { return exec_; }
@@ -83,17 +85,15 @@ class Ode {
         trajectories_.push_back({rows, steps_.size()});
     }
 
-    // From the gradient of `out` to those of y0 (rows, cols), of t (num_times) and of the parameters. Those of y0 and t may
-    // be null.
-    void backward(const T* gradient, T* to_y0, double* to_t, int64_t num_times) {
+    // From the gradient of `out` to those of y0 (rows, cols), which may be null, and of the parameters.
+    void backward(const T* gradient, T* to_y0) {
         exec_.begin_backward();
         carried_.grow(size_);
         power_gradients_.grow(size_ * (tableau_.powers + 1));
-        if (to_t) std::fill(to_t, to_t + num_times, 0.0);
         summed_ = used_;
         // What is summed up at once was just written, and is still in the first cache.
         at_once_ = std::max<int64_t>(16384 / std::max<int64_t>(exec_.bytes_read(), 1), 2 * tableau_.stages);
-        for (size_t k = trajectories_.size() - 1; k-- > 0;) backward_trajectory(k, gradient, to_y0, to_t);
+        for (size_t k = trajectories_.size() - 1; k-- > 0;) backward_trajectory(k, gradient, to_y0);
         exec_.linear_gradients(0, summed_, false);
         exec_.finish_backward();
     }
@@ -112,21 +112,20 @@ class Ode {
         int64_t row;
         size_t step;  // where its steps begin
     };
-    // A tableau's numbers times a step, in the same places: all stages multiply with them.
-    struct Scaled {
+    // A tableau's numbers in the type of the state.
+    struct Numbers {
         T a[max_stages * max_stages], b[max_stages], e[max_stages], dense[max_stages * max_powers];
     };
 
     Exec<T> exec_;
     Tableau tableau_;
-    bool time_gradient_;
     double sign_ = 1;
     int64_t total_rows_ = 0, rows_ = 0, size_ = 0, used_ = 0, asked_ = 0;
     int64_t summed_ = 0, at_once_ = 0;  // evaluations from summed_ on are in the gradients of the linear layers
     std::vector<Taken> steps_;
     const std::vector<double>* t_ = nullptr;  // the caller's, until the way back
     Series stages_{}, arguments_{}, slope_gradients_{}, argument_gradients_{};
-    Scaled by_h_;
+    Numbers numbers_;
     Buffer<T> thetas_;
     std::vector<Trajectory> trajectories_;
     Buffer<T> now_, next_, carried_, power_gradients_;
@@ -157,17 +156,8 @@ class Ode {
         asked_++;
     }
 
-    void scale(double h) {
-        const auto all = [by = sign_ * h](const std::vector<double>& from, T* to) {
-            const double* x = from.data();
-            const size_t n = from.size();
-            for (size_t i = 0; i < n; i++) to[i] = T(by * x[i]);
-        };
-        all(tableau_.a, by_h_.a);
-        all(tableau_.b, by_h_.b);
-        all(tableau_.e, by_h_.e);
-        all(tableau_.dense, by_h_.dense);
-    }
+    // A step's size as its numbers are multiplied with.
+    Vec<T> size_of(const Taken& s) const { return splat<T>(T(sign_ * s.h)); }
 
     // start + sum_j weight[j] k_j at element i of the state, over `count` stages from k on, `stride` apart.
     static HOTLAP_INLINE Vec<T> sum_stages(Vec<T> start, const T* weight, int step, const T* k, int64_t stride, int count) {
@@ -175,27 +165,28 @@ class Ode {
         return start;
     }
 
-    // to = now_ + sum_j weight[j] k_j over `count` stages.
+    // to = now_ + h sum_j weight[j] k_j over `count` stages.
     void combine(const Taken& s, const T* weight, int count, T* to) {
         const T *k = stage(s.first), *from = now_.data();
         const int64_t stride = stages_.step;
-        for (int64_t i = 0; i < size_; i += W) store<T>(to + i, sum_stages(load<T>(from + i), weight, 1, k + i, stride, count));
+        const Vec<T> h = size_of(s);
+        for (int64_t i = 0; i < size_; i += W)
+            store<T>(to + i, fma(h, sum_stages(Vec<T>{}, weight, 1, k + i, stride, count), load<T>(from + i)));
     }
 
     // All stages after the first; next_ is y1 afterwards.
     void attempt(const Taken& s) {
         const int last = tableau_.stages - 1;
-        scale(s.h);
         if (exec_.in_one_pass()) return attempt_in_registers(s);
         for (int i = 1; i <= last; i++) {
-            combine(s, by_h_.a + i * tableau_.stages, i, argument(s.first + i));
+            combine(s, numbers_.a + i * tableau_.stages, i, argument(s.first + i));
             // The end of the step exactly, as torchdiffeq has it.
             evaluate(tableau_.c[i] == 1 ? s.t + s.h : s.t + tableau_.c[i] * s.h, s.first + i);
         }
         if (tableau_.first_same_as_last)
             copy_vectors<T>(argument(s.first + last), next_.data(), size_);
         else
-            combine(s, by_h_.b, tableau_.stages, next_.data());
+            combine(s, numbers_.b, tableau_.stages, next_.data());
     }
 
     // The same for a state of one vector: each slope is still in a register when the next argument is made of it.
@@ -203,21 +194,21 @@ class Ode {
         const int last = tableau_.stages - 1;
         const T* k = stage(s.first);
         const int64_t stride = stages_.step;
-        const Vec<T> now = load<T>(now_.data());
+        const Vec<T> now = load<T>(now_.data()), h = size_of(s);
         const auto end_of = [&](const T* weight, int newest, Vec<T> slope) {
-            return fma(splat<T>(weight[newest]), slope, sum_stages(now, weight, 1, k, stride, newest));
+            return fma(h, fma(splat<T>(weight[newest]), slope, sum_stages(Vec<T>{}, weight, 1, k, stride, newest)), now);
         };
         Vec<T> slope = load<T>(k), y = now;
         for (int i = 1; i <= last; i++) {
-            y = end_of(by_h_.a + i * tableau_.stages, i - 1, slope);
+            y = end_of(numbers_.a + i * tableau_.stages, i - 1, slope);
             store<T>(argument(s.first + i), y);
             slope = exec_.one_forward(s.first + i, y);
         }
         asked_ += last;
-        store<T>(next_.data(), tableau_.first_same_as_last ? y : end_of(by_h_.b, last, slope));
+        store<T>(next_.data(), tableau_.first_same_as_last ? y : end_of(numbers_.b, last, slope));
     }
 
-    // sqrt(mean((sum_i weight_i k_i / (atol + rtol max(|y|, |z|)))^2)); weights already times h.
+    // sqrt(mean((numerator / (atol + rtol max(|y|, |z|)))^2)).
     template <class F>
     double scaled_norm(const Control& control, const T* y, const T* z, F numerator) const {
         const Vec<T> atol = splat<T>(T(control.atol)), rtol = splat<T>(T(control.rtol));
@@ -240,8 +231,9 @@ class Ode {
     double error_of(const Control& control, const Taken& s) {
         const T* k = stage(s.first);
         const int64_t stride = stages_.step;
+        const Vec<T> h = size_of(s);
         return scaled_norm(control, now_.data(), next_.data(), [&](int64_t i) {
-            return sum_stages(Vec<T>{}, by_h_.e, 1, k + i, stride, tableau_.stages);
+            return h * sum_stages(Vec<T>{}, numbers_.e, 1, k + i, stride, tableau_.stages);
         });
     }
 
@@ -278,7 +270,6 @@ class Ode {
         evaluate(now, used_);
         used_++;
         double h = control.first_step > 0 ? control.first_step : initial_step(now, control);
-        double last_error = 1;
         size_t wanted = 1;
         for (int64_t tries = 0; wanted < t.size();) {
             if (!std::isfinite(h)) fail("the state or its slope is not finite", now, h);
@@ -297,23 +288,15 @@ class Ode {
                 step.end = int64_t(wanted);
                 accept(step, row, out);
             }
-            h *= factor(control, error, accepted, last_error);
-            if (accepted) last_error = std::max(error, 1e-4);
+            h *= factor(control, error);
         }
     }
 
-    double factor(const Control& control, double error, bool accepted, double last_error) const {
+    double factor(const Control& control, double error) const {
         if (error == 0) return control.grow;
-        const double least = error < 1 ? 1 : control.shrink;
-        if (control.proportional == 0) {
-            // Only as exact as the error is: the next step waits for it.
-            const double f = control.safety * double(std::pow(T(error), T(-1.0 / tableau_.order)));
-            return std::min(control.grow, std::max(f, least));
-        }
-        // Gustafsson's PI controller as in Hairer's dopri5: exponents 1/k - 0.75 beta and beta.
-        const double beta = control.proportional;
-        const double f = control.safety * std::pow(error, -(1.0 / tableau_.order - 0.75 * beta)) * std::pow(last_error, beta);
-        return std::min(accepted ? control.grow : 1.0, std::max(f, control.shrink));
+        // Only as exact as the error is: the next step waits for it.
+        const double f = control.safety * double(std::pow(T(error), T(-1.0 / tableau_.order)));
+        return std::min(control.grow, std::max(f, error < 1 ? 1 : control.shrink));
     }
 
     void fixed(const std::vector<double>& t, const std::vector<double>& grid, int64_t row, T* out) {
@@ -339,8 +322,6 @@ class Ode {
         if (s.end > s.output) tableau_.powers == 1 ? write_outputs<1>(s, row, out) : write_outputs<max_powers>(s, row, out);
         copy_vectors<T>(next_.data(), now_.data(), size_);
     }
-
-    double theta(const Taken& s, int64_t k) const { return ((*t_)[size_t(k)] - s.t) / s.h; }
 
     int64_t place_of(int64_t output, int64_t row) const { return (output * total_rows_ + row) * cols(); }
 
@@ -375,13 +356,14 @@ class Ode {
         const T* k = stage(s.first);
         const int64_t stride = stages_.step;
         const T* thetas = find_thetas(s);
+        const Vec<T> h = size_of(s);
         for (int64_t r = 0; r < rows_; r++)
             for (int64_t c = 0; c < cols(); c += W) {
                 const int64_t i = r * ld() + c;
                 Vec<T> q[P + 1];
                 q[0] = load<T>(now_.data() + i);
 #pragma GCC unroll 4
-                for (int p = 0; p < P; p++) q[p + 1] = sum_stages(Vec<T>{}, by_h_.dense + p, P, k + i, stride, tableau_.stages);
+                for (int p = 0; p < P; p++) q[p + 1] = h * sum_stages(Vec<T>{}, numbers_.dense + p, P, k + i, stride, tableau_.stages);
                 for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto, auto put) {
                     const Vec<T> x = splat<T>(thetas[o]);
                     Vec<T> v = q[P];
@@ -397,15 +379,14 @@ class Ode {
             std::memcpy(out + (index * total_rows_ + row + r) * cols(), y + r * ld(), sizeof(T) * cols());
     }
 
-    void backward_trajectory(size_t k, const T* gradient, T* to_y0, double* to_t);
-    void backward_step(const Taken& s, int64_t row, const T* gradient, double* to_t);
+    void backward_trajectory(size_t k, const T* gradient, T* to_y0);
+    void backward_step(const Taken& s, int64_t row, const T* gradient);
     void backward_step_in_registers(const Taken& s, bool outputs);
-    void gather(const Taken& s, int i, bool outputs, const T* from, T weight, int top, T* to);
+    Vec<T> gathered(const Taken& s, int i, bool outputs, Vec<T> start, int64_t at, int from, int top);
+    void gather(const Taken& s, int i, bool outputs, int top, T* to);
     void add(const T* from, T* to);
-    void pull(int64_t e, double* to_t);
     template <int P>
     void read_outputs(const Taken& s, int64_t row, const T* gradient);
-    void time_of_output(const Taken& s, int64_t index, int64_t row, const T* gradient, double* to_t);
 };
 
 }  // namespace hotlap

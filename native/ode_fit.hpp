@@ -40,7 +40,7 @@ class OdeFit {
             }
             sum += double(sum_of<T>(total));
             losses[k] = mean ? sum / double(n) : sum;
-            ode.backward(out_.data(), nullptr, nullptr, int64_t(t.size()));
+            ode.backward(out_.data(), nullptr);
             const NoDenormals here(method, groups);
             all_rates<T>(method, groups, slots, rates_);
             for (size_t j = 0; j < slots.size(); j++) {

@@ -17,7 +17,7 @@ struct Group {
     double lr, weight_decay;
     double momentum, dampening;    // sgd, rmsprop
     double beta1, beta2, eps;      // adam, adamw; rmsprop has its alpha in beta2
-    bool nesterov, maximize, centered;
+    bool nesterov, maximize;
 };
 
 // eps from here on hides what is denormal, and what estimates of 14 bits make of a root.
@@ -54,7 +54,7 @@ template <class T>
 struct Slot {
     int parameter, group;
     int64_t numel;
-    T* states[3];    // sgd: momentum_buffer. adam(w): exp_avg, exp_avg_sq. rmsprop: square_avg, momentum_buffer, grad_avg
+    T* states[2];    // sgd: momentum_buffer. adam(w): exp_avg, exp_avg_sq. rmsprop: square_avg, momentum_buffer
     float* step;     // torch counts in a float32 tensor; null for sgd
     bool fresh;      // sgd: no momentum yet, the first gradient becomes it
 };
@@ -97,10 +97,18 @@ void all_rates(Method method, const std::vector<Group>& groups, std::vector<Slot
 
 // a / (sqrt(v) * scale + eps). On AVX-512 float with the reciprocal estimates and one Newton step each, within 2 ulp
 // (the divider and the root would take three times as long); where eps is too small to hide a tiny v, exactly.
+#if defined(HOTLAP_AVX512)
+template <class T>
+constexpr bool can_estimate = sizeof(T) == 4;
+#else
+template <class T>
+constexpr bool can_estimate = false;
+#endif
+
 template <class T, bool Estimate>
 HOTLAP_INLINE Vec<T> over_root(Vec<T> a, Vec<T> v, Vec<T> scale, Vec<T> eps) {
 #if defined(HOTLAP_AVX512)
-    if constexpr (Estimate && sizeof(T) == 4) {
+    if constexpr (Estimate) {
         // Below the smallest normal number the root is 1e-19, nothing beside eps. Infinity has no estimate.
         const Vec<T> x = at_most<T>(at_least<T>(v, splat<T>(1.2e-38f)), splat<T>(3.4028235e38f));
         a = select<T>(v == splat<T>(T(INFINITY)), Vec<T>{}, a);
@@ -116,20 +124,21 @@ HOTLAP_INLINE Vec<T> over_root(Vec<T> a, Vec<T> v, Vec<T> scale, Vec<T> eps) {
 
 // All that is the same for every element is computed here, before the loop, into values of its own: a store through T*
 // could change whatever is read through a reference.
+// Adam's is that of AdamW as well.
 template <class T, Method method, bool Estimate>
-void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T* s2, T factor, int64_t count) {
+void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T factor, int64_t count) {
     constexpr int W = Simd<T>::W;
     using V = Vec<T>;
     const Group o = rate.group;
     const auto all = [](double x) { return splat<T>(T(x)); };
-    const bool decays = o.weight_decay != 0 && method != Method::adamw, nesterov = o.nesterov, fresh = rate.fresh;
+    const bool decoupled = rate.method == Method::adamw, decays = o.weight_decay != 0 && !decoupled;
+    const bool nesterov = o.nesterov, fresh = rate.fresh;
     const V scale = all(o.maximize ? -double(factor) : double(factor)), decay = all(o.weight_decay), lr = all(-o.lr);
-    const V shrink = all(1 - o.lr * o.weight_decay), momentum = all(o.momentum), undamped = all(1 - o.dampening);
+    const V shrink = all(decoupled ? 1 - o.lr * o.weight_decay : 1), momentum = all(o.momentum), undamped = all(1 - o.dampening);
     const V one_less_beta1 = all(1 - o.beta1), beta2 = all(o.beta2), one_less_beta2 = all(1 - o.beta2);
     const V eps = all(o.eps), step = all(-rate.step_size), correction = all(1 / rate.root_correction), one = all(1);
     const auto block = [=](int64_t i, auto get, auto put) {
         V w = get(p + i), g = get(gradient + i) * scale;
-        if (method == Method::adamw) w *= shrink;
         if (decays) g = fma(decay, w, g);
         if constexpr (method == Method::sgd) {
             if (s0) {
@@ -141,13 +150,7 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T* 
         } else if constexpr (method == Method::rmsprop) {
             const V q = fma(one_less_beta2 * g, g, beta2 * get(s0 + i));
             put(s0 + i, q);
-            V spread = q;
-            if (s2) {
-                const V old = get(s2 + i), mean = fma(one_less_beta2, g - old, old);
-                put(s2 + i, mean);
-                spread = q - mean * mean;
-            }
-            V u = over_root<T, Estimate>(g, spread, one, eps);
+            V u = over_root<T, Estimate>(g, q, one, eps);
             if (s1) {
                 u = fma(momentum, get(s1 + i), u);
                 put(s1 + i, u);
@@ -158,7 +161,7 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T* 
             const V v = fma(one_less_beta2 * g, g, beta2 * get(s1 + i));
             put(s0 + i, m);
             put(s1 + i, v);
-            put(p + i, fma(step, over_root<T, Estimate>(m, v, correction, eps), w));
+            put(p + i, fma(step, over_root<T, Estimate>(m, v, correction, eps), w * shrink));
         }
     };
     int64_t i = 0;
@@ -173,15 +176,18 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T* 
 // n elements from `offset` on of one parameter, given their gradient, which is multiplied by `scale`.
 template <class T>
 void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g, T scale, int64_t offset, int64_t n) {
-    T* s[3];
-    for (int k = 0; k < 3; k++) s[k] = slot.states[k] ? slot.states[k] + offset : nullptr;
-    const bool estimate = rate.group.eps >= HIDING_EPS;
-    const auto run = [&](auto span) { span(rate, p + offset, g, s[0], s[1], s[2], scale, n); };
+    T* s[2];
+    for (int k = 0; k < 2; k++) s[k] = slot.states[k] ? slot.states[k] + offset : nullptr;
+    const auto run = [&](auto span) { span(rate, p + offset, g, s[0], s[1], scale, n); };
+    const auto with_root = [&]<Method method>() {
+        if constexpr (can_estimate<T>)
+            if (rate.group.eps >= HIDING_EPS) return run(update_span<T, method, true>);
+        run(update_span<T, method, false>);
+    };
     switch (rate.method) {
         case Method::sgd: return run(update_span<T, Method::sgd, false>);
-        case Method::adam: return run(estimate ? update_span<T, Method::adam, true> : update_span<T, Method::adam, false>);
-        case Method::adamw: return run(estimate ? update_span<T, Method::adamw, true> : update_span<T, Method::adamw, false>);
-        case Method::rmsprop: return run(estimate ? update_span<T, Method::rmsprop, true> : update_span<T, Method::rmsprop, false>);
+        case Method::rmsprop: return with_root.template operator()<Method::rmsprop>();
+        default: return with_root.template operator()<Method::adam>();
     }
 }
 

@@ -9,7 +9,6 @@ namespace hotlap {
 // The numbers are shared with src/hotlap/small/program.py.
 enum class Op : int {
     linear = 0,
-    dropout = 1,
     layer_norm = 2,
     parameter = 3,  // a row of constants or of trainable numbers
     tanh = 10,
@@ -17,7 +16,6 @@ enum class Op : int {
     leaky_relu = 12,
     sigmoid = 13,
     gelu = 14,
-    gelu_tanh = 15,
     silu = 16,
     softplus = 17,
     elu = 18,

@@ -3,7 +3,7 @@
 #
 #   native/sanitize.sh [python [variant]]     the interpreter needs torch, nanobind, pytest and hypothesis
 #
-# A variant (avx512, avx2, neon) is built and tested alone, but for the portable one, which says what the machine runs.
+# A variant (avx512, avx2, neon) is built and tested alone.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 python=${1:-python3}
@@ -13,7 +13,7 @@ cmake -S "$here" -B "$work/build" -DHOTLAP_SANITIZE=ON -DPython_EXECUTABLE="$("$
   -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" >"$work/log" || { cat "$work/log"; exit 1; }
 targets=all
 if [ $# -gt 1 ]; then
-  targets="_core_$2 _core_portable"
+  targets="_core_$2"
   export HOTLAP_NATIVE="$2"
 fi
 # shellcheck disable=SC2086 # several words

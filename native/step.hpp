@@ -10,7 +10,7 @@
 
 namespace hotlap {
 
-enum class Clip : int { none = 0, norm = 1, largest = 2, value = 3 };
+enum class Clip : int { none = 0, norm = 1, value = 2 };
 
 // A batch whose rows lie one after the other: x (rows, inputs), target (rows, outputs) or labels (rows).
 template <class T>
@@ -25,10 +25,8 @@ class Step {
   public:
     static constexpr int W = Simd<T>::W;
 
-    Step(Program program, Criterion criterion, Method method, uint64_t seed)
-        : exec_(std::move(program), false, false), criterion_(criterion), method_(method), slot_of_(exec_.program().parameters.size(), -1) {
-        exec_.random = Random(seed);
-    }
+    Step(Program program, Criterion criterion, Method method)
+        : exec_(std::move(program), false), criterion_(criterion), method_(method), slot_of_(exec_.program().parameters.size(), -1) {}
 
     Exec<T>& exec() { return exec_; }
     std::vector<Group>& groups() { return groups_; }
@@ -44,8 +42,8 @@ class Step {
         limit_ = limit;
     }
 
-    double step(const Batch<T>& batch, bool training) {
-        const double loss = forward(batch, training, true);
+    double step(const Batch<T>& batch) {
+        const double loss = forward(batch, true);
         exec_.begin_backward();
         exec_.backward(0);
         exec_.finish_backward();
@@ -58,29 +56,17 @@ class Step {
         return loss;
     }
 
-    double evaluate(const Batch<T>& batch, bool training) { return forward(batch, training, false); }
-
-    // The gradients of the last step() that did not update in passing; for tests.
-    double gradients(const Batch<T>& batch, bool training) {
-        const double loss = forward(batch, training, true);
-        exec_.begin_backward();
-        exec_.backward(0);
-        exec_.finish_backward();
-        exec_.linear_gradients(0, 1, false);
-        return loss;
-    }
-
-    const T* prediction() { return exec_.value(exec_.program().output); }
+    double evaluate(const Batch<T>& batch) { return forward(batch, false); }
 
     // One pass over `num` samples in the given order (null: as they lie), `size` at a time. Returns the mean loss of its steps,
     // weighted by their rows.
-    double epoch(const Batch<T>& all, const int64_t* order, int64_t size, bool drop_last, bool training) {
+    double epoch(const Batch<T>& all, const int64_t* order, int64_t size, bool drop_last) {
         double total = 0;
         int64_t seen = 0;
         for (int64_t first = 0; first < all.rows; first += size) {
             const int64_t rows = std::min(size, all.rows - first);
             if (rows < size && drop_last) break;
-            total += step(order ? gather(all, order + first, rows) : slice(all, first, rows), training) * double(rows);
+            total += step(order ? gather(all, order + first, rows) : slice(all, first, rows)) * double(rows);
             seen += rows;
         }
         return total / double(seen);
@@ -104,10 +90,9 @@ class Step {
 
     bool labelled() const { return criterion_.loss == Loss::cross_entropy; }
 
-    double forward(const Batch<T>& batch, bool training, bool gradient) {
+    double forward(const Batch<T>& batch, bool gradient) {
         const Program& program = exec_.program();
         exec_.reserve(1, batch.rows);
-        exec_.training = training;
         exec_.take_input(batch.x);
         exec_.refresh();
         exec_.forward(0);
@@ -205,16 +190,9 @@ class Step {
     double clip_scale() {
         double norm = 0;
         for_each_gradient([&](const T* g, int64_t n) {
-            for (int64_t i = 0; i < n; i++) {
-                const double v = std::fabs(double(g[i]));
-                if (clip_ == Clip::norm)
-                    norm += v * v;
-                else if (!(v <= norm))
-                    norm = v;
-            }
+            for (int64_t i = 0; i < n; i++) norm += double(g[i]) * double(g[i]);
         });
-        if (clip_ == Clip::norm) norm = std::sqrt(norm);
-        const double scale = limit_ / (norm + 1e-6);
+        const double scale = limit_ / (std::sqrt(norm) + 1e-6);
         return scale > 1 ? 1 : scale;
     }
 

@@ -4,6 +4,8 @@
 // cannot be loaded before it has reached the cache, and the next layer waits for it.
 #pragma once
 
+#include <algorithm>
+
 #include "tanh.hpp"
 
 namespace hotlap {
@@ -48,9 +50,9 @@ void few_to_many(const Thin<T>& a, const T* x, const T* start, T* y) {
 // Sums are taken of so many vectors at once: the next power of two.
 constexpr int in_pairs(int n) { return n <= 2 ? n : n <= 4 ? 4 : 8; }
 
-// y[k] = start[k] + sum_v x[v] m[k][v], for the first `rows` <= N rows; start and y have a whole vector.
+// Lane k is sum_v x[v] m[k][v], for the first `rows` <= N rows; the others are undefined.
 template <class T, int N>
-void many_to_few(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* y) {
+Vec<T> many_to_few(const Thin<T>& a, int64_t rows, const T* x) {
     constexpr int W = Simd<T>::W;
     const T* m[N];
 #pragma GCC unroll 8
@@ -68,7 +70,7 @@ void many_to_few(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* 
 #pragma GCC unroll 8
         for (int k = 0; k < N; k++) sum[k] = fma(z, a.whole ? load<T>(m[k] + v) : load_n<T>(m[k] + v, last), sum[k]);
     }
-    store<T>(y, sums_of<T, in_pairs(N)>(sum) + load<T>(start));
+    return sums_of<T, in_pairs(N)>(sum);
 }
 
 template <class T>
@@ -86,12 +88,26 @@ void few_to_many(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* 
 }
 
 template <class T>
-void many_to_few(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* y) {
-    if (rows <= 1) return many_to_few<T, 1>(a, rows, x, start, y);
-    if (rows <= 2) return many_to_few<T, 2>(a, rows, x, start, y);
+Vec<T> many_to_few(const Thin<T>& a, int64_t rows, const T* x) {
+    if (rows <= 1) return many_to_few<T, 1>(a, rows, x);
+    if (rows <= 2) return many_to_few<T, 2>(a, rows, x);
     if constexpr (few<T> >= 4)
-        if (rows <= 4) return rows == 3 ? many_to_few<T, 3>(a, rows, x, start, y) : many_to_few<T, 4>(a, rows, x, start, y);
-    if constexpr (few<T> >= 8) return many_to_few<T, 8>(a, rows, x, start, y);
+        if (rows <= 4) return rows == 3 ? many_to_few<T, 3>(a, rows, x) : many_to_few<T, 4>(a, rows, x);
+    if constexpr (few<T> >= 8) return many_to_few<T, 8>(a, rows, x);
+    __builtin_unreachable();
+}
+
+// y[k] = start[k] + sum_v x[v] m[k][v] for all `rows` of m; start and y have whole vectors, and may be the same where rows are
+// few.
+template <class T>
+void many_to_any(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* y) {
+    constexpr int W = Simd<T>::W;
+    for (int64_t k = 0; k < rows; k += few<T>) {
+        const int room = int(std::min<int64_t>(W, round_up<T>(rows) - k));
+        const Vec<T> sums = many_to_few<T>({a.m + k * a.ld, a.ld, a.n, a.whole}, std::min(few<T>, rows - k), x);
+        const Vec<T> v = sums + load_n<T>(start + k, room);
+        room == W ? store<T>(y + k, v) : store_n<T>(y + k, v, room);
+    }
 }
 
 // Layer, tanh and layer in one pass, from K numbers to K numbers; the first K lanes of x and of the result. What the

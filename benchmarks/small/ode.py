@@ -86,12 +86,12 @@ def script(solve: Any, method: str, *kinds: type, fused: bool | None = None) -> 
     return start
 
 
-def at_once(calls_of: int = ITERATIONS, **options: Any) -> Start:
+def at_once(calls_of: int = ITERATIONS) -> Start:
     """NeuralODE.fit, so many iterations a call."""
 
     def start() -> Fit:
         job = Job()
-        ode = NeuralODE(job.field, rtol=RTOL, atol=ATOL, options=options)
+        ode = NeuralODE(job.field, rtol=RTOL, atol=ATOL)
 
         def run(iterations: int) -> list[float]:
             losses: list[float] = []
@@ -105,21 +105,19 @@ def at_once(calls_of: int = ITERATIONS, **options: Any) -> Start:
     return start
 
 
-def ours(method: str, **options: Any) -> Callable[[], Counts]:
+def ours(method: str) -> Callable[[], Counts]:
     """What our solver does, asked after each iteration of a training with fit."""
 
     def count() -> Counts:
         job = Job()
-        ode = NeuralODE(job.field, method=method, rtol=RTOL, atol=ATOL, options=options)
+        ode = NeuralODE(job.field, method=method, rtol=RTOL, atol=ATOL)
         found = Counts()
         for _ in range(ITERATIONS):
             ode.fit(job.y0, job.t, job.target, optimizer=job.optimizer)
-            compiled = compiled_for(ode._field_for(job.y0, job.t), job.y0, method, time_gradient=False)
-            solver = compiled.solver(loop=True)
+            solver = compiled_for(ode._field, job.y0, method).lease(loop=True).native
             # Six new ones a try; before the first, two to choose its size, of which one is its first stage.
             tried = (solver.num_evaluations - 1) // 6
             found.add(solver.num_steps, tried - solver.num_steps, solver.num_evaluations)
-            compiled.give_back(solver, loop=True)
         return found
 
     return count
@@ -159,8 +157,6 @@ def contenders() -> Iterator[tuple[str, Callable[[], Contender]]]:
     yield "torchdiffeq dopri5, under native-ode and native-step", untouched
     yield f"hotlap NeuralODE.fit, {ITERATIONS:,} in a call", lambda: Contender(at_once(), ours("tsit5"))
     yield "hotlap NeuralODE.fit, a call each", lambda: Contender(at_once(1), ours("tsit5"))
-    pi = at_once(controller="pi")
-    yield "hotlap NeuralODE.fit, PI controller", lambda: Contender(pi, ours("tsit5", controller="pi"))
 
 
 def row(name: str, one: Contender, goal: float) -> dict[str, Any]:

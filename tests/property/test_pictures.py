@@ -71,13 +71,13 @@ def test_a_lazy_picture_is_pils(size: tuple[int, int], channels: int, seed: int,
 def test_every_variant_resizes_as_pil(
     variant: str, size: tuple[int, int], after: tuple[int, int], resample: int, seed: int, crop: Any
 ) -> None:
-    module = native._load("portable").runs_here(variant) and native._load(variant)  # type: ignore[union-attr]
+    module = native.load(variant)
     if not module:
         return
     image, ours = both(size, 3, seed)
     made = crop(ours).resize(after, resample)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "core", lambda: native.Core(module, variant, "", views=False))
+        patch.setattr(pictures, "extension", lambda: native.Core(module, variant, ""))
         render([made, made.copy()], num_threads=2)
     assert not made._resample and made == crop(image).resize(after, resample)
 

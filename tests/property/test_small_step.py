@@ -20,7 +20,6 @@ LAYERS: dict[str, Any] = {
     "leaky": lambda: nn.LeakyReLU(0.2),
     "sigmoid": nn.Sigmoid,
     "gelu": nn.GELU,
-    "gelu-tanh": lambda: nn.GELU("tanh"),
     "silu": nn.SiLU,
     "softplus": lambda: nn.Softplus(beta=2.0, threshold=3.0),
     "elu": lambda: nn.ELU(0.7),
@@ -30,8 +29,6 @@ LAYERS: dict[str, Any] = {
 LOSSES: dict[str, Any] = {
     "mse": nn.MSELoss,
     "l1": nn.L1Loss,
-    "huber": lambda reduction: nn.HuberLoss(reduction=reduction, delta=0.4),
-    "smooth-l1": lambda reduction: nn.SmoothL1Loss(reduction=reduction, beta=0.3),
     "cross-entropy": nn.CrossEntropyLoss,
     "bce": nn.BCEWithLogitsLoss,
 }
@@ -96,15 +93,17 @@ def test_gradients_are_autograds(  # noqa: PLR0913, PLR0917 - each is drawn by i
         ours = ours.float()
         x = x.float()
         y = y if y.dtype == torch.int64 else y.float()
-    found = compile_step(ours, criterion, optim.SGD(ours.parameters(), lr=0.0))
-    gradients = found.gradients(x, y)
+    optimizer = optim.SGD(ours.parameters(), lr=0.0, momentum=0.5)
+    found = compile_step(ours, criterion, optimizer)
+    found.step(x, y)
     tolerance = 2e-4 if single else 1e-10
     for p, g in zip(ours.parameters(), exact, strict=True):
         scale = max(float(g.abs().max()), 1e-3 * float(max(e.abs().max() for e in exact)), 1e-12)
-        kinked = single and (loss in ("l1", "huber", "smooth-l1") or layer in ("relu", "leaky"))
+        kinked = single and (loss == "l1" or layer in ("relu", "leaky"))
         # A float32 that falls on the other side of a kink changes one element by its whole weight.
         limit = tolerance * scale if not kinked else tolerance * scale + 3.0 * scale / rows
-        assert float((gradients[p].double() - g).abs().max()) <= limit
+        gradient = optimizer.state[p]["momentum_buffer"]  # the first gradient becomes it
+        assert float((gradient.double() - g).abs().max()) <= limit
     assert found.evaluate(x, y) == pytest.approx(float(value.detach()), rel=1e-4 if single else 1e-10, abs=1e-6)
 
 
@@ -112,7 +111,7 @@ OPTIMIZERS: dict[str, Any] = {
     "sgd": lambda p: optim.SGD(p, lr=0.02, momentum=0.9, nesterov=True, weight_decay=0.01),
     "adam": lambda p: optim.Adam(p, lr=0.01, weight_decay=0.1),
     "adamw": lambda p: optim.AdamW(p, lr=0.01),
-    "rmsprop": lambda p: optim.RMSprop(p, lr=0.001, momentum=0.5, centered=True),
+    "rmsprop": lambda p: optim.RMSprop(p, lr=0.001, momentum=0.5),
 }
 
 

@@ -10,7 +10,9 @@ from hotlap import native
 
 TRAINS = """
 import sys
-sys.modules["hotlap._core_portable"] = None  # what an install without a compiler leaves: nothing to import
+from hotlap import native
+for variant in native.VARIANTS:
+    sys.modules[f"hotlap._core_{variant}"] = None  # what an install without a compiler leaves: nothing to import
 import torch
 from torch import nn
 from hotlap.small import compile_step
@@ -52,10 +54,20 @@ def test_it_can_be_turned_off() -> None:
 @pytest.mark.processes
 def test_another_variant_can_be_asked_for_by_name() -> None:
     ask = "from hotlap.native import core; print(core().variant, core().why_not)"
-    assert said_by(ask, HOTLAP_NATIVE="portable") == "portable"
+    other = native._narrow().variant
+    assert said_by(ask, HOTLAP_NATIVE=other) == other
     ask_both = ask.replace("core; print", "core, core_for; print").replace("core().why_not", "core_for(1).variant")
-    assert said_by(ask_both, HOTLAP_NATIVE="portable") == "portable portable"
+    assert said_by(ask_both, HOTLAP_NATIVE=other) == f"{other} {other}"
     assert "HOTLAP_NATIVE=z80 names no variant" in said_by(ask, HOTLAP_NATIVE="z80")
+
+
+@pytest.mark.skipif(native.core().variant not in ("avx2", "avx512"), reason="no variant here takes more than any chip")
+@pytest.mark.processes
+def test_a_chip_or_a_torch_that_is_too_old_is_left_to_torch_and_said() -> None:
+    old_torch = "import torch; del torch.Tensor.__dlpack_c_exchange_api__; "
+    ask = "from hotlap.native import core, extension as e; print(bool(e().module), bool(core().module), core().why_not)"
+    assert said_by(ask, ATEN_CPU_CAPABILITY="default").startswith("False False This processor has no AVX2")
+    assert said_by(old_torch + ask).startswith("True False This torch (before 2.10)")
 
 
 @pytest.mark.skipif(native.core().variant != "avx512", reason="this machine has no 512-bit vectors to do without")

@@ -27,19 +27,20 @@ class OfState(nn.Module):
         return self.module(y)
 
 
-def takes_time(func: Callable[..., Any]) -> bool | None:
-    """True: called as func(t, y); False: as func(y). None: its signature does not tell (*args, a builtin).
+def takes_time(func: Callable[..., Any]) -> bool:
+    """True: called as func(t, y); False: as func(y).
 
     An argument that may be left out is not one of the two, unless the first one is named as a time is: in
     `lambda y, a=a: a @ y` the second is a constant.
 
     Raises:
-        UserError: it takes neither.
+        UserError: it takes neither, or its signature does not tell (*args, a builtin).
     """
+    unclear = UserError(f"whether {name_of(func)} takes (t, y) or y alone, its signature does not say: wrap it.")
     try:
         signature = inspect.signature(func.forward if isinstance(func, nn.Module) else func)
     except (TypeError, ValueError):  # a builtin
-        return None
+        raise unclear from None
     parameters = signature.parameters.values()
     if not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -47,7 +48,7 @@ def takes_time(func: Callable[..., Any]) -> bool | None:
         if num_required == 2:
             return True
         if num_required <= 1 and any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            return None
+            raise unclear
         if positional and num_required <= 1:
             return len(positional) > 1 and positional[0].name in TIMES
     raise UserError(f"a right-hand side takes (t, y) or y alone, but {name_of(func)} takes {signature}.")
@@ -63,31 +64,3 @@ def with_time(func: Callable[..., Any]) -> Callable[..., Any]:
 
     of_state.__name__ = name_of(func)
     return of_state
-
-
-def takes_time_by_call(func: Callable[..., Any], t: torch.Tensor, y: Any) -> bool:
-    """As `takes_time`, by a first call of each kind; random numbers that it draws are given back.
-
-    Raises:
-        UserError: both fail, or give something of another shape than `y`.
-    """
-    failures = []
-    for timed, arguments in ((True, (t, y)), (False, (y,))):
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            try:
-                found = func(*arguments)
-            except Exception as error:  # the user's own code: whatever it raises says that it is not called like this
-                failures.append(str(error).partition("\n")[0])
-                continue
-        if _shapes(found) == _shapes(y):
-            return timed
-        failures.append(f"it returns {_shapes(found) or type(found).__name__} for a state of {_shapes(y)}")
-    raise UserError(
-        f"{name_of(func)} can be called neither as func(t, y) ({failures[0]}) nor as func(y) ({failures[1]})."
-    )
-
-
-def _shapes(state: Any) -> Any:
-    if isinstance(state, torch.Tensor):
-        return tuple(state.shape)
-    return [_shapes(part) for part in state] if isinstance(state, tuple) else None

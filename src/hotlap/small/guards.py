@@ -1,14 +1,13 @@
 """Notices between two calls that a model, a function or an optimizer is no longer what was compiled."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import CellType, CodeType
 from typing import Any
 
 import torch
 from torch import nn, optim
 
-from hotlap.native import Core, core
 from hotlap.small import optimizers
 from hotlap.small.operations import MODULES
 from hotlap.small.trace import HOOKS
@@ -19,52 +18,7 @@ PLAIN = (int, float, bool, str, type(None))
 LAYER_ATTRIBUTES = ("negative_slope", "approximate", "beta", "threshold", "alpha", "p", "eps")
 """What is read of torch's own layers besides their parameters; `training` where there is a dropout."""
 
-STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "grad_avg", "step")
-
-
-class SlowGuard:
-    """The native Guard in Python, for a torch that does not let others look into its tensors (before 2.10)."""
-
-    def __init__(self) -> None:
-        self._checks: list[Callable[[], bool]] = []
-
-    def tensor(self, t: torch.Tensor) -> None:
-        """Same memory, shape and type, and dense."""
-        was = (t.data_ptr(), t.shape, t.dtype)
-        self._checks.append(lambda: (t.data_ptr(), t.shape, t.dtype) == was and t.is_contiguous())
-
-    def entry(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """`table[key]` is that object."""
-        self._checks.append(lambda: table.get(key) is value)
-
-    def size(self, table: Any, count: int) -> None:
-        """So many entries."""
-        self._checks.append(lambda: len(table) == count)
-
-    def attribute(self, owner: Any, name: str, value: Any) -> None:
-        """The attribute is that object."""
-        self._checks.append(lambda: getattr(owner, name, self) is value)
-
-    def number(self, owner: Any, name: str, value: int) -> None:
-        """The attribute is that number."""
-        self._checks.append(lambda: getattr(owner, name, self) == value)
-
-    def rate(self, group: dict[str, Any], key: str) -> None:
-        """Rates are read where they are used."""
-
-    def holds(self) -> bool:
-        """Whether nothing has changed."""
-        return all(check() for check in self._checks)
-
-
-def new_guard(of: Core | None = None) -> Any:
-    """An empty guard, the native one where there is one.
-
-    Args:
-        of: whose classes will ask it; by default, those of `core()`, or only Python.
-    """
-    of = of or core()
-    return of.module.Guard() if of.views else SlowGuard()
+STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "step")
 
 
 def version_of(tensor: torch.Tensor) -> int:
@@ -117,9 +71,8 @@ def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
                 guard.entry(state, name, state[name])
 
 
-def watch_settings(optimizer: optim.Optimizer, of: Core | None = None) -> Any:
-    """A guard of the settings in its groups; the rates are read at every step."""
-    guard = new_guard(of)
+def watch_settings(guard: Any, optimizer: optim.Optimizer) -> Any:
+    """The settings in its groups; the rates are read at every step. Returns the guard."""
     for group in optimizer.param_groups:
         guard.rate(group, "lr")
         for key in optimizers.READ:

@@ -10,14 +10,12 @@ from torch import nn
 
 from hotlap.small.program import Unsupported
 
-MSE, L1, HUBER, SMOOTH_L1, CROSS_ENTROPY, BCE_WITH_LOGITS = range(6)
+MSE, L1, CROSS_ENTROPY, BCE_WITH_LOGITS = range(4)
 """The numbers are shared with native/loss.hpp."""
 
 FUNCTIONS: dict[Callable[..., Any], type[nn.Module]] = {
     F.mse_loss: nn.MSELoss,
     F.l1_loss: nn.L1Loss,
-    F.huber_loss: nn.HuberLoss,
-    F.smooth_l1_loss: nn.SmoothL1Loss,
     F.cross_entropy: nn.CrossEntropyLoss,
     F.binary_cross_entropy_with_logits: nn.BCEWithLogitsLoss,
 }
@@ -25,8 +23,6 @@ FUNCTIONS: dict[Callable[..., Any], type[nn.Module]] = {
 KINDS: dict[type[nn.Module], int] = {
     nn.MSELoss: MSE,
     nn.L1Loss: L1,
-    nn.HuberLoss: HUBER,
-    nn.SmoothL1Loss: SMOOTH_L1,
     nn.CrossEntropyLoss: CROSS_ENTROPY,
     nn.BCEWithLogitsLoss: BCE_WITH_LOGITS,
 }
@@ -38,12 +34,11 @@ class Criterion:
 
     kind: int
     mean: bool
-    parameter: float = 1.0
     ignore_index: int = -100
 
-    def numbers(self) -> tuple[int, bool, float, int]:
+    def numbers(self) -> tuple[int, bool, int]:
         """In the order of native/loss.hpp."""
-        return self.kind, self.mean, self.parameter, self.ignore_index
+        return self.kind, self.mean, self.ignore_index
 
     @property
     def labels(self) -> bool:
@@ -66,14 +61,9 @@ def recognise(loss: nn.Module | Callable[..., Any]) -> Criterion:
         raise Unsupported(f"{name} with label_smoothing is not known.")
     if module.reduction not in ("mean", "sum"):
         raise Unsupported(f"{name} with reduction={module.reduction!r} is not known; 'mean' and 'sum' are.")
-    parameter = float(getattr(module, "delta", getattr(module, "beta", 1.0)))
-    kind = KINDS[type(module)]
-    if kind == SMOOTH_L1 and parameter == 0:
-        kind = L1  # as torch defines it
     return Criterion(
-        kind=kind,
+        kind=KINDS[type(module)],
         mean=module.reduction == "mean",
-        parameter=parameter,
         ignore_index=int(getattr(module, "ignore_index", -100)),
     )
 

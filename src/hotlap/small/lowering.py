@@ -249,7 +249,9 @@ class Lowering:
 
     def dropout(self, s: Sym, p: float = 0.5, training: bool = True, inplace: bool = False) -> Sym:
         """Nothing at all outside of training."""
-        return self.unary(Op.DROPOUT, s, f0=float(p)) if training and p > 0 else s
+        if training and p > 0:
+            raise Unsupported("a dropout that is on draws numbers of torch's; .eval() turns it off.")
+        return s
 
     def layer_norm(self, s: Sym, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Sym:
         """Over the last dimension alone."""
@@ -325,15 +327,6 @@ class Lowering:
         if dim not in (-1, len(s.shape) - 1) or len(s.shape) != len(self.lead) + 1:
             raise Unsupported("unbind is known along the last dimension only.")
         return tuple(self._columns(s, i, 1, s.shape[:-1]) for i in range(self.cols(s)))
-
-    def chunk(self, s: Sym, size: int, dim: int) -> tuple[Sym, ...]:
-        """Groups of `size` columns, the last one maybe smaller."""
-        if dim not in (-1, len(s.shape) - 1):
-            raise Unsupported("split and chunk are known along the last dimension only.")
-        n = self.cols(s)
-        return tuple(
-            self._columns(s, i, min(size, n - i), (*s.shape[:-1], min(size, n - i))) for i in range(0, n, size)
-        )
 
 
 def _flat(args: Any, kwargs: Mapping[str, Any]) -> list[Any]:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from hotlap.native import Core, core, core_for
+from hotlap.native import core, core_for
 from hotlap.small import guards
-from hotlap.small.node import direct, is_plain
+from hotlap.small.node import Lease, direct, is_plain
 from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.trace import Samples, trace_model
 
@@ -22,7 +22,7 @@ class Network:
     It does not keep the model alive: whoever has it drops it with the model.
 
     Args:
-        model: as for `compile_step`, without a dropout that is on (its draws would be others than torch's).
+        model: as for `compile_step`.
         eager: `eager(model, x)` is the same forward in torch, where a second derivative is wanted.
     """
 
@@ -30,8 +30,6 @@ class Network:
         if core().module is None:
             raise Unsupported(core().why_not)
         self.program: Program = trace_model(model)
-        if any(node.op is Op.DROPOUT for node in self.program.nodes):
-            raise Unsupported("the model has a dropout, whose native draws would be others than torch's.")
         if sum(node.op is Op.LINEAR for node in self.program.nodes) < 2:
             raise Unsupported("one layer alone is as fast in torch.")
         if self.program.dtype not in (torch.float32, torch.float64):
@@ -45,11 +43,12 @@ class Network:
         self.features = self.program.values[self.program.input][0]
         self.outputs = self.program.values[self.program.output][0]
         self._samples = Samples(self.program)
-        self._guard = guards.new_guard()
+        self._guard = core().module.Guard()
         guards.watch_model(self._guard, model, self.program.parameters)
         self._read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
         self._free: dict[tuple[str, bool], list[Any]] = {}
         self._row = self.program.multiplications(1)
+        self._kind = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
 
     @property
     def model(self) -> nn.Module:
@@ -73,7 +72,7 @@ class Network:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The model's result, with its gradient."""
-        apply = _apply_directly if is_plain(x) else _Pass.apply
+        apply = _apply_directly if is_plain(x) else Pass.apply
         out: torch.Tensor = apply(self, x, *self.trained)
         return out
 
@@ -81,28 +80,11 @@ class Network:
         """The parameters that must not change before the backward pass."""
         return self._read[input_gradient]
 
-    def lease(self, rows: int, input_gradient: bool) -> "Lease":
+    def lease(self, rows: int, input_gradient: bool) -> Lease:
         """A native pass that nobody uses."""
         of = core_for(rows * self._row)
         free = self._free.setdefault((of.variant, input_gradient), [])
-        return Lease(free, free.pop() if free else self._make(of, input_gradient))
-
-    def _make(self, of: Core, input_gradient: bool) -> Any:
-        name = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
-        return getattr(of.module, name)(*self.program.description(), input_gradient)
-
-
-class Lease:
-    """A native pass that holds its activations until nothing can ask for their gradient any more."""
-
-    __slots__ = ("_home", "net")
-
-    def __init__(self, home: list[Any], net: Any) -> None:
-        self._home = home
-        self.net = net
-
-    def __del__(self) -> None:
-        self._home.append(self.net)
+        return Lease(free, lambda: getattr(of.module, self._kind)(self.program.description(), input_gradient))
 
 
 def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.Tensor]:
@@ -119,17 +101,18 @@ def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.
     return read
 
 
-class _Pass(torch.autograd.Function):
+class Pass(torch.autograd.Function):
     """One native forward and its backward."""
 
     @staticmethod
     def forward(ctx: Any, network: Network, x: torch.Tensor, *_trained: Any) -> Any:
+        """The model's result."""
         wanted = ctx.needs_input_grad[1]
         dense = x if x.is_contiguous() else x.contiguous()
         rows = dense.shape[0]
         lease = network.lease(rows, wanted)
         out = torch.empty((rows, network.outputs), dtype=x.dtype)
-        lease.net.forward(dense.data_ptr(), rows, out.data_ptr())
+        lease.native.forward(dense.data_ptr(), rows, out.data_ptr())
         ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense
         ctx.model = network.model  # for a second derivative, which may be asked for when nobody else has it any more
         ctx.read = network.read_on_the_way_back(wanted)
@@ -138,6 +121,7 @@ class _Pass(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        """Of what forward() was given: nothing for the network, then for `x` and each parameter that is trained."""
         network, wanted = ctx.network, ctx.needs_input_grad
         if torch.is_grad_enabled():  # create_graph=True: a second derivative is to come
             return None, *_in_torch(ctx, gradient)
@@ -152,11 +136,11 @@ class _Pass(torch.autograd.Function):
         to = [0] * len(network.program.parameters)
         for number, one in zip(network.numbers, found, strict=True):
             to[number] = one.data_ptr()
-        ctx.lease.net.backward(gradient.data_ptr(), 0 if to_x is None else to_x.data_ptr(), to)
+        ctx.lease.native.backward(gradient.data_ptr(), 0 if to_x is None else to_x.data_ptr(), to)
         return None, to_x, *found
 
 
-_apply_directly = direct(_Pass)
+_apply_directly = direct(Pass)
 
 
 def _in_torch(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:

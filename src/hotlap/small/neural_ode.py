@@ -9,7 +9,7 @@ from torch import optim
 from hotlap.errors import UserError
 from hotlap.native import core
 from hotlap.small import optimizers
-from hotlap.small.arguments import takes_time, takes_time_by_call, with_time
+from hotlap.small.arguments import takes_time, with_time
 from hotlap.small.fields import Field, compiled_for, prepare
 from hotlap.small.program import Unsupported
 from hotlap.small.solve import NativeSolveSkipped, SolveFailed, check_data, odeint
@@ -20,15 +20,14 @@ class NeuralODE:
     """dy/dt = func(t, y) or func(y), solved and trained with one method and tolerance.
 
     Args:
-        func: a module of (t, y), or of y alone, such as an `nn.Sequential`. Its signature tells which; where that does
-            not (*args), a first call without gradients does.
+        func: a module of (t, y), or of y alone, such as an `nn.Sequential`. Its signature tells which.
         method: as in odeint.
         rtol: relative tolerance.
         atol: absolute tolerance.
         options: as in odeint.
 
     Raises:
-        UserError: func takes neither.
+        UserError: func takes neither, or does not say what it takes.
     """
 
     def __init__(
@@ -41,23 +40,17 @@ class NeuralODE:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.func = func
-        self._field = _known_field(func)
-        """`func` as a function of (t, y); None until a first call tells how it is called."""
+        self._field = func if takes_time(func) else with_time(func)
         self.settings = read_settings(method, rtol, atol, options)
         self._options = options
         self.why_torch = ""
         """Why the last fit ran in torch; "" where it ran natively."""
 
-    def _field_for(self, y0: torch.Tensor, t: torch.Tensor) -> Field:
-        if self._field is None:
-            self._field = self.func if takes_time_by_call(self.func, t[0], y0) else with_time(self.func)
-        return self._field
-
     def __call__(self, y0: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """y at the times `t`, inside autograd."""
         s = self.settings
         solution: torch.Tensor = odeint(
-            self._field_for(y0, t), y0, t, rtol=s.rtol, atol=s.atol, method=s.method, options=self._options
+            self._field, y0, t, rtol=s.rtol, atol=s.atol, method=s.method, options=self._options
         )
         return solution
 
@@ -122,10 +115,11 @@ class NeuralODE:
             raise Unsupported("fit trains the parameters of the field; y0 and t are to be constants.")
         if y0.dtype not in (torch.float32, torch.float64) or y0.device.type != "cpu":
             raise Unsupported(f"the state is {y0.dtype} on {y0.device}; float32 and float64 on the CPU are known.")
-        compiled = compiled_for(self._field_for(y0, t), y0, self.settings.method, time_gradient=False)
+        compiled = compiled_for(self._field, y0, self.settings.method)
         method = optimizers.check_known(optimizer)
         y0, target = y0.detach().contiguous(), target.detach().contiguous()
-        solver = compiled.solver(loop=True)
+        lease = compiled.lease(loop=True)
+        solver = lease.native
         try:
             prepare(solver, t, compiled.rows, self.settings)
             slots = optimizers.slots(optimizer, method, compiled.program.parameters)
@@ -136,7 +130,6 @@ class NeuralODE:
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None
         finally:
-            compiled.give_back(solver, loop=True)
             optimizer._opt_called = True  # type: ignore[attr-defined] # a scheduler asks for it
         torch._C._increment_version(compiled.program.parameters)  # autograd is to notice the change
         return losses.tolist()
@@ -161,10 +154,3 @@ class NeuralODE:
             optimizer.step()
             history.append(float(value.detach()))
         return history
-
-
-def _known_field(func: Field) -> Field | None:
-    timed = takes_time(func)
-    if timed is None:
-        return None
-    return func if timed else with_time(func)

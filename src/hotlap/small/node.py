@@ -1,4 +1,4 @@
-"""autograd.Function.apply without its look for functorch's wrappers, where functorch has no part in a call."""
+"""What the native nodes of autograd share: a short way to apply one, and the native object that it holds."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -22,3 +22,16 @@ def direct(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 def is_plain(x: torch.Tensor) -> bool:
     """Whether no transform of functorch is at work, and `x` has not outlived one."""
     return not transforms_are_active() and not is_wrapped(x)
+
+
+class Lease:
+    """A native object that keeps a result until nothing can ask for its gradient any more; then it is `free` again."""
+
+    __slots__ = ("_free", "native")
+
+    def __init__(self, free: list[Any], make: Callable[[], Any]) -> None:
+        self._free = free
+        self.native = free.pop() if free else make()
+
+    def __del__(self) -> None:
+        self._free.append(self.native)

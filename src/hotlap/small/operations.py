@@ -13,7 +13,9 @@ from hotlap.small.program import Op, Unsupported
 
 
 def _gelu(low: Lowering, s: Sym, approximate: str = "none") -> Sym:
-    return low.unary({"none": Op.GELU, "tanh": Op.GELU_TANH}[approximate], s)
+    if approximate != "none":
+        raise Unsupported(f"GELU with approximate={approximate!r} is not known.")
+    return low.unary(Op.GELU, s)
 
 
 def _shape_of(low: Lowering, s: Sym, dim: int | None = None) -> Any:
@@ -83,16 +85,6 @@ def _stack(low: Lowering, tensors: Any, dim: int = 0) -> Sym:
     return low.concatenate(tensors, dim, stack=True)
 
 
-def _split(low: Lowering, s: Sym, size: Any, dim: int = 0) -> tuple[Sym, ...]:
-    if not isinstance(size, int):
-        raise Unsupported("split is known for parts of one size only.")
-    return low.chunk(s, size, dim)
-
-
-def _chunk(low: Lowering, s: Sym, chunks: int, dim: int = 0) -> tuple[Sym, ...]:
-    return low.chunk(s, -(-low.cols(s) // chunks), dim)
-
-
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": _affine_sum(1.0),
     "sub": _affine_sum(-1.0),
@@ -121,8 +113,6 @@ _SHARED: dict[str, Callable[..., Any]] = {
     "squeeze": _squeeze,
     "unsqueeze": _unsqueeze,
     "unbind": lambda low, s, dim=0: low.unbind(s, dim),
-    "split": _split,
-    "chunk": _chunk,
 }  # fmt: skip
 
 METHODS: dict[str, Callable[..., Any]] = {

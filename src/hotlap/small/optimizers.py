@@ -25,7 +25,7 @@ READ = (
 )
 """The settings of a group that the native core is given, or that it refuses; the rate is read at every step."""
 
-UNKNOWN_FLAGS = ("amsgrad", "differentiable", "capturable")
+UNKNOWN_FLAGS = ("amsgrad", "centered", "differentiable", "capturable")
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
@@ -72,13 +72,12 @@ def settings(group: Mapping[str, Any]) -> list[float]:
         float(group.get("eps", 0.0)),
         float(bool(group.get("nesterov"))),
         float(bool(group.get("maximize"))),
-        float(bool(group.get("centered"))),
     ]
 
 
 def form(optimizer: optim.Optimizer) -> list[tuple[Any, ...]]:
     """What decides which state there is: another form means compiling again, other numbers do not."""
-    flags = ("centered", "decoupled_weight_decay", *UNKNOWN_FLAGS)
+    flags = ("decoupled_weight_decay", *UNKNOWN_FLAGS)
     numbers = ("lr", "weight_decay", "momentum", "eps", "alpha")
     return [
         (
@@ -92,7 +91,7 @@ def form(optimizer: optim.Optimizer) -> list[tuple[Any, ...]]:
 
 def slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Tensor]) -> list[tuple[Any, ...]]:
     """What native/optimizer.hpp reads of each parameter of the program that `optimizer` updates: its numbers in the
-    program and of its group, its size, addresses of three states and of the count (0: none), and whether the first
+    program and of its group, its size, addresses of two states and of the count (0: none), and whether the first
     gradient becomes SGD's momentum.
 
     Missing state is made as torch would make it; `optimizer.state` keeps it alive.
@@ -108,15 +107,12 @@ def slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Te
 
 def _states(
     state: dict[str, Any], method: int, p: torch.Tensor, group: Mapping[str, Any]
-) -> tuple[int, int, int, int, bool]:
+) -> tuple[int, int, int, bool]:
     momentum = "momentum_buffer" if group.get("momentum") else None
     fresh = method == 0 and momentum is not None and state.get(momentum) is None
-    names = {
-        0: (momentum, None, None),
-        3: ("square_avg", momentum, "grad_avg" if group.get("centered") else None),
-    }.get(method, ("exp_avg", "exp_avg_sq", None))
-    first, second, third = (0 if name is None else _state(state, name, p).data_ptr() for name in names)
-    return first, second, third, 0 if method == 0 else _count(state).data_ptr(), fresh
+    names = {0: (momentum, None), 3: ("square_avg", momentum)}.get(method, ("exp_avg", "exp_avg_sq"))
+    first, second = (0 if name is None else _state(state, name, p).data_ptr() for name in names)
+    return first, second, 0 if method == 0 else _count(state).data_ptr(), fresh
 
 
 def _count(state: dict[str, Any]) -> torch.Tensor:

@@ -17,7 +17,6 @@ class Op(IntEnum):
     """What a node does. The numbers are shared with native/program.hpp."""
 
     LINEAR = 0
-    DROPOUT = 1
     LAYER_NORM = 2
     PARAMETER = 3
     TANH = 10
@@ -25,7 +24,6 @@ class Op(IntEnum):
     LEAKY_RELU = 12
     SIGMOID = 13
     GELU = 14
-    GELU_TANH = 15
     SILU = 16
     SOFTPLUS = 17
     ELU = 18

@@ -14,9 +14,6 @@ from hotlap.small.trace import check_plain
 
 NAMES = {torch.float32: "loss_float32", torch.float64: "loss_float64"}
 
-VECTOR = 16
-"""Numbers that are written behind a gradient, at most."""
-
 WORK = 10
 """Multiplications that one number's exponential counts for."""
 
@@ -33,13 +30,13 @@ class NativeLoss:
     """
 
     def __init__(self, module: nn.Module, eager: Callable[..., torch.Tensor]) -> None:
-        if not hasattr(core().module, "loss_float32"):
-            raise Unsupported(core().why_not or "the native core is older than this hotlap: install it again.")
+        if core().module is None:
+            raise Unsupported(core().why_not)
         check_plain(module)
         self._criterion = losses.recognise(module)
         self._labels, self._numbers = self._criterion.labels, self._criterion.numbers()
         self.eager = eager
-        self._guard = guards.new_guard()
+        self._guard = core().module.Guard()
         guards.watch_model(self._guard, module, [])
 
     def holds(self) -> bool:
@@ -60,35 +57,37 @@ class NativeLoss:
 
     def __call__(self, module: nn.Module, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """The loss, with its gradient."""
-        apply = _apply_directly if is_plain(prediction) and is_plain(target) else _Loss.apply
+        apply = _apply_directly if is_plain(prediction) and is_plain(target) else Loss.apply
         out: torch.Tensor = apply(self, module, prediction, target)
         return out
 
     def fill(self, prediction: torch.Tensor, target: torch.Tensor, gradient: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the loss to `out` and its gradient to `gradient`, which is longer by a vector."""
+        """Write the loss to `out` and its gradient to `gradient`."""
         rows, cols = prediction.shape
         native = getattr(core_for(WORK * rows * cols).module, NAMES[prediction.dtype])
         where = prediction.data_ptr(), target.data_ptr(), rows, cols, gradient.data_ptr(), out.data_ptr()
         native(self._numbers, *where)
 
 
-class _Loss(torch.autograd.Function):
+class Loss(torch.autograd.Function):
     """A loss and, computed with it, its gradient."""
 
     @staticmethod
     def forward(ctx: Any, loss: NativeLoss, module: nn.Module, prediction: torch.Tensor, target: torch.Tensor) -> Any:
-        gradient, out = prediction.new_empty(prediction.numel() + VECTOR), prediction.new_empty(())
+        """The loss."""
+        gradient, out = torch.empty_like(prediction), prediction.new_empty(())
         loss.fill(prediction, target, gradient, out)
-        ctx.save_for_backward(gradient.as_strided(prediction.shape, (prediction.shape[1], 1)))
+        ctx.save_for_backward(gradient)
         ctx.loss, ctx.module, ctx.given = loss, module, (prediction, target)
         ctx.versions = prediction._version, target._version
         return out
 
     @staticmethod
     def backward(ctx: Any, to_loss: torch.Tensor) -> Any:
+        """Of what forward() was given: of the prediction alone."""
         (gradient,) = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            return None, None, gradient * to_loss, None
+            return None, None, gradient if to_loss.item() == 1 else gradient * to_loss, None
         # create_graph=True: a second derivative is to come
         if ctx.versions != tuple(given._version for given in ctx.given):
             raise RuntimeError(
@@ -99,4 +98,4 @@ class _Loss(torch.autograd.Function):
         return None, None, *torch.autograd.grad(value, ctx.given[0], to_loss, create_graph=True), None
 
 
-_apply_directly = direct(_Loss)
+_apply_directly = direct(Loss)

@@ -2,13 +2,13 @@
 
 Two places of torch are replaced, and `zero_grad` for its own overhead. The outermost `model(x)` of a model that
 `compile_step` knows becomes one node of autograd, whose forward and backward are native calls, and so does a loss
-module; `optimizer.step()` of a known optimizer becomes one native call on the `.grad` tensors. Between them all is
-torch's own: other losses, hooks, clipping, accumulation, schedulers, `state_dict`.
+module; `optimizer.step()` of a known optimizer becomes one native call on the `.grad` tensors. Between them all is torch's own: other losses, hooks, clipping,
+accumulation, schedulers, `state_dict`.
 """
 
 import weakref
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from itertools import chain
 from threading import get_ident, main_thread
 from typing import Any, Generic, Literal, TypeVar, get_args
@@ -35,6 +35,7 @@ Parts = Literal["all", "model", "optimizer"]
 
 Subject = TypeVar("Subject")
 Made = TypeVar("Made")
+Holding = TypeVar("Holding", Network, NativeLoss)
 
 MAX_TRACED = 16
 """A model that is another at each call (its own attributes change) is left to torch after so many tracings."""
@@ -132,67 +133,46 @@ class NativeSteps:
 
         return _call_impl
 
+    def _apart(self, what: Callable[..., Any], *args: Any) -> Any:
+        """`what(*args)`, of which nothing is taken for a call of the script's."""
+        self._inside = True
+        try:
+            return what(*args)
+        finally:
+            self._inside = False
+
     def _loss(self, module: nn.Module, call: Callable[..., Any]) -> NativeLoss | None:
-        known = self._losses.get(id(module))
+        return self._made(self._losses, module, lambda: NativeLoss(module, partial(self._apart, call)))
+
+    def _network(self, module: nn.Module, x: torch.Tensor, call: Callable[..., Any]) -> Network | None:
+        network = self._made(self._models, module, lambda: Network(module, partial(self._apart, call)))
+        # To know whether it takes `x` the model's forward may be looked at, or tried.
+        return network if network is not None and self._apart(network.takes, x) else None
+
+    def _made(
+        self, table: "dict[int, _Known[nn.Module, Holding]]", module: nn.Module, make: Callable[[], Holding]
+    ) -> Holding | None:
+        """What was made of a module, anew where it is not as it was; None where torch has to."""
+        known = table.get(id(module))
         if known is None or known.subject() is not module:
-            known = self._losses[id(module)] = _Known(module, self._losses)
+            known = table[id(module)] = _Known(module, table)
         if known.refused or not _is_plain_torch():
             return None
         if known.made is None or not known.made.holds():
             known.times += 1
+            known.made = None
             try:
-                known.made = NativeLoss(module, self._eager(call))
-            except Unsupported:
-                known.made = None
-            known.refused = known.made is None or known.times > MAX_TRACED
+                if known.times > MAX_TRACED:
+                    raise Unsupported("it is another one again and again.")
+                if vars(module).get("_compiled_call_impl") is not None:
+                    raise Unsupported("it is compiled.")
+                known.made = self._apart(make)
+            except Unsupported as reason:
+                # One that is refused in training (a dropout) is not asked again; one that trains nothing is not told.
+                known.refused = True
+                if next(module.parameters(), None) is not None:
+                    self._note(f"{type(module).__name__} is left to torch: {reason}")
         return known.made
-
-    def _eager(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """What torch does, while it is asked natively."""
-
-        def eager(*args: Any) -> Any:
-            self._inside = True
-            try:
-                return call(*args)
-            finally:
-                self._inside = False
-
-        return eager
-
-    def _network(self, module: nn.Module, x: torch.Tensor, call: Callable[..., Any]) -> Network | None:
-        known = self._models.get(id(module))
-        if known is None or known.subject() is not module:
-            known = self._models[id(module)] = _Known(module, self._models)
-        if known.refused or not _is_plain_torch():
-            return None
-        if known.made is None or not known.made.holds():
-            self._trace(known, module, call)
-        return known.made if known.made is not None and self._fits(known.made, x) else None
-
-    def _fits(self, network: Network, x: torch.Tensor) -> bool:
-        self._inside = True  # it may look at the model's forward, or try it
-        try:
-            return network.takes(x)
-        finally:
-            self._inside = False
-
-    def _trace(self, known: "_Known[nn.Module, Network]", module: nn.Module, call: Callable[..., Any]) -> None:
-        known.times += 1
-        known.made = None
-        self._inside = True
-        try:
-            if known.times > MAX_TRACED:
-                raise Unsupported("it is another model again and again.")
-            if vars(module).get("_compiled_call_impl") is not None:
-                raise Unsupported("it is compiled.")
-            known.made = Network(module, self._eager(call))
-        except Unsupported as reason:
-            # One that is refused in training (a dropout) is not asked again; nor is one that has no parameters.
-            known.refused = True
-            if next(module.parameters(), None) is not None:
-                self._note(f"{type(module).__name__} is left to torch: {reason}")
-        finally:
-            self._inside = False
 
     # -- optimizer.step() --------------------------------------------------------------------------------------------
 

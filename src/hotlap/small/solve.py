@@ -10,10 +10,10 @@ import torch
 from hotlap.errors import HotlapError, UserError
 from hotlap.native import core
 from hotlap.small import solve_settings
-from hotlap.small.fields import Compiled, Field, Lease, compiled_for, known_for, prepare
+from hotlap.small.fields import Compiled, Field, compiled_for, known_for, prepare
 from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Unsupported
-from hotlap.small.solve_settings import OWN_OPTIONS, Settings, read_settings, times_of
+from hotlap.small.solve_settings import Settings, read_settings, times_of
 
 
 class NativeSolveSkipped(UserWarning):
@@ -37,7 +37,7 @@ def odeint(
     """Solve dy/dt = func(t, y), y(t[0]) = y0; gives y at all of `t`, shape (len(t), *y0.shape).
 
     Arguments and results are those of torchdiffeq's odeint, which solves what the native core does not know.
-    Gradients reach y0, t and the parameters of `func`; native ones are exact for the steps that were taken.
+    Gradients reach y0 and the parameters of `func`, exact for the steps that were taken; to t, they are torchdiffeq's.
 
     Args:
         func: module or function of (t, y); `NeuralODE` takes one of y alone as well.
@@ -46,14 +46,14 @@ def odeint(
         rtol: relative tolerance of an adaptive method.
         atol: absolute tolerance.
         method: dopri5 (default), tsit5 (dopri5 in torchdiffeq), bosh3; rk4 and euler step from time to time.
-        options: torchdiffeq's; and controller="pi", per_trajectory=True (each trajectory with steps of its own).
+        options: torchdiffeq's; and per_trajectory=True (each trajectory with steps of its own).
     """
     try:
         return solve_natively(func, y0, t, read_settings(method, rtol, atol, options))
     except Unsupported as error:
         reason = str(error)
-    if options and not options.keys().isdisjoint(OWN_OPTIONS):
-        raise UserError(f"{' and '.join(OWN_OPTIONS)} are options of the native core alone, and {reason}")
+    if options and "per_trajectory" in options:
+        raise UserError(f"per_trajectory is an option of the native core alone, and {reason}")
     try:
         torchdiffeq: Any = import_module("torchdiffeq")
     except ImportError:
@@ -68,14 +68,14 @@ def solve_natively(func: Field, y0: Any, t: torch.Tensor, settings: Settings) ->
     """The solve in the native core; Unsupported says why it cannot be had there."""
     if isinstance(y0, tuple):
         raise Unsupported("the state is a tuple.")
-    time_gradient = t.requires_grad and torch.is_grad_enabled()
-    compiled = known_for(func, (y0.shape, y0.dtype, y0.device, settings.method, time_gradient))
-    if compiled is None or solve_settings.last_times[0] is None or solve_settings.last_times[0]() is not t:
+    compiled = known_for(func, (y0.shape, y0.dtype, y0.device, settings.method))
+    known = solve_settings.last_times[0]
+    if compiled is None or known is None or known() is not t or t.requires_grad:
         check_data(y0, t)
-        problem = _why_not_native(y0, t, settings)
+        problem = _why_not_native(y0, t)
         if problem:
             raise Unsupported(problem)
-        compiled = compiled_for(func, y0, settings.method, time_gradient=time_gradient)
+        compiled = compiled_for(func, y0, settings.method)
     apply = _apply_directly if is_plain(y0) else _Solution.apply
     out: torch.Tensor = apply(compiled, settings, y0, t, *compiled.trained)
     return out
@@ -96,13 +96,13 @@ def check_data(y0: torch.Tensor, t: torch.Tensor) -> None:
     times_of(t)
 
 
-def _why_not_native(y0: torch.Tensor, t: torch.Tensor, settings: Settings) -> str:
+def _why_not_native(y0: torch.Tensor, t: torch.Tensor) -> str:
     if core().module is None:
         return core().why_not
     if y0.dtype not in (torch.float32, torch.float64) or y0.device.type != "cpu":
         return f"the state is {y0.dtype} on {y0.device}; float32 and float64 on the CPU are known."
-    if not settings.tableau.adaptive and t.requires_grad and torch.is_grad_enabled():
-        return "gradients to t of a method with fixed steps are taken in torch."
+    if t.requires_grad and torch.is_grad_enabled():
+        return "gradients to t are taken in torch."
     if y0.numel() == 0:
         return "the state is empty."
     return ""
@@ -115,15 +115,15 @@ class _Solution(torch.autograd.Function):
     def forward(
         ctx: Any, compiled: Compiled, settings: Settings, y0: torch.Tensor, t: torch.Tensor, *_trained: Any
     ) -> Any:
-        ctx.lease = lease = Lease(compiled, compiled.solver())
+        ctx.compiled, ctx.lease, ctx.versions = compiled, compiled.lease(), compiled.versions()
+        solver = ctx.lease.native
         dense = y0 if y0.is_contiguous() else y0.contiguous()
-        prepare(lease.solver, t, compiled.rows, settings)
+        prepare(solver, t, compiled.rows, settings)
         out = dense.new_empty(t.shape[0], *y0.shape)
         try:
-            lease.solver.solve(dense.data_ptr(), out.data_ptr())
+            solver.solve(dense.data_ptr(), out.data_ptr())
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None
-        ctx.t = t
         return out
 
     @staticmethod
@@ -133,22 +133,20 @@ class _Solution(torch.autograd.Function):
 
 def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     """Those of `_Solution.forward`'s arguments."""
-    compiled, wanted = ctx.lease.compiled, ctx.needs_input_grad
+    compiled, wanted = ctx.compiled, ctx.needs_input_grad
     if not gradient.is_contiguous():
         gradient = gradient.contiguous()
     to_y0 = torch.empty_like(gradient[0]) if wanted[2] else None
-    to_t = torch.zeros(ctx.t.shape[0], dtype=torch.float64) if wanted[3] else None
     found = [torch.empty_like(p) for p in compiled.trained]
-    unchanged = ctx.lease.solver.backward(
+    if ctx.versions != compiled.versions():
+        raise RuntimeError("a parameter of the field was changed in place between the solve and its backward pass.")
+    ctx.lease.native.backward(
         gradient.data_ptr(),
         0 if to_y0 is None else to_y0.data_ptr(),
-        0 if to_t is None else to_t.data_ptr(),
         compiled.numbers,
         [one.data_ptr() for one in found],
     )
-    if not unchanged:
-        raise RuntimeError("a parameter of the field was changed in place between the solve and its backward pass.")
-    return None, None, to_y0, None if to_t is None else to_t.to(ctx.t.dtype), *found
+    return None, None, to_y0, None, *found
 
 
 _apply_directly = direct(_Solution)

@@ -24,12 +24,6 @@ CONTROL: dict[str, float] = {
 }
 """torchdiffeq's options of adaptive methods, with its defaults; a first step of 0 is Hairer's rule."""
 
-OWN_OPTIONS = ("controller", "per_trajectory")
-"""That torchdiffeq does not have."""
-
-PI_EXPONENT = 0.04
-"""Of the last error in the PI controller: Hairer's dopri5.f."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -68,10 +62,6 @@ def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str
     given = dict(options or {})
     adaptive = METHODS[method].adaptive
     control = dict(CONTROL)
-    controller = given.pop("controller", "i")
-    if controller not in ("i", "pi"):
-        raise UserError(f"controller {controller!r} is not known; 'i' and 'pi' are.")
-    control["proportional"] = PI_EXPONENT if controller == "pi" else 0.0
     each = bool(given.pop("per_trajectory", False))
     step_size = None if adaptive else given.pop("step_size", None)
     for name in CONTROL if adaptive else ():

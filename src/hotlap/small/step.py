@@ -30,18 +30,15 @@ class CompiledStep:
         optimizer: optim.Optimizer,
         *,
         clip: tuple[str, float] | None = None,
-        seed: int | None = None,
     ) -> None:
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
         self._clip = clip
-        self._seed = torch.initial_seed() if seed is None else seed
         self._native: Any = None
         self._guard: Any = None
         self._settings: Any = None
         self._form: Any = None
-        self._training = True
         self.why_torch = core().why_not
         """Why steps run in torch, as a sentence; "" where they run natively."""
         self._bind()
@@ -52,20 +49,20 @@ class CompiledStep:
         """One forward, backward and update; returns the loss before the update."""
         if self._native is None:
             return self._torch_step(x, y)
-        loss = self._native.call(x, y, self._training, self._criterion.labels)
+        loss = self._native.call(x, y, self._criterion.labels)
         if loss is not None:
             return float(loss)
         self._revalidate()
         x, y = self._check(x, y)
-        return float(self._native.step(x.data_ptr(), y.data_ptr(), x.shape[0], self._training))
+        return float(self._native.step(x.data_ptr(), y.data_ptr(), x.shape[0]))
 
     def evaluate(self, x: torch.Tensor, y: torch.Tensor) -> float:
-        """The loss without an update, dropout off."""
+        """The loss without an update."""
         if self._native is None:
             return self._torch_evaluate(x, y)
         self._revalidate()
         x, y = self._check(x, y)
-        return float(self._native.evaluate(x.data_ptr(), y.data_ptr(), x.shape[0], False))
+        return float(self._native.evaluate(x.data_ptr(), y.data_ptr(), x.shape[0]))
 
     def fit(
         self,
@@ -97,25 +94,11 @@ class CompiledStep:
             else:
                 self._revalidate()
                 address = 0 if order is None else order.data_ptr()
-                mean = self._native.epoch(
-                    X.data_ptr(), y.data_ptr(), X.shape[0], address, batch_size, drop_last, self._training
-                )
+                mean = self._native.epoch(X.data_ptr(), y.data_ptr(), X.shape[0], address, batch_size, drop_last)
             history.append(float(mean))
             if after_epoch is not None and after_epoch(epoch, history[-1]) is True:
                 break
         return history
-
-    def gradients(self, x: torch.Tensor, y: torch.Tensor) -> dict[torch.Tensor, torch.Tensor]:
-        """The gradient of every trained parameter, without an update: for checking."""
-        self._revalidate()
-        x, y = self._check(x, y)
-        self._native.gradients(x.data_ptr(), y.data_ptr(), x.shape[0], self._training)
-        found = {}
-        for number, p in enumerate(self._program.parameters):
-            if p.requires_grad:
-                found[p] = torch.empty_like(p)
-                self._native.copy_gradient(number, found[p].data_ptr())
-        return found
 
     # -- what it was made from ---------------------------------------------------------------------------------------
 
@@ -130,13 +113,11 @@ class CompiledStep:
         if core().module is None:
             return
         name = "StepFloat32" if self._program.dtype == torch.float32 else "StepFloat64"
-        criterion, seed = self._criterion.numbers(), self._seed % 2**63
-        native = getattr(core().module, name)(*self._program.description(), criterion, method, seed)
+        native = getattr(core().module, name)(self._program.description(), self._criterion.numbers(), method)
         native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
         native.set_slots(optimizers.slots(self.optimizer, method, self._program.parameters))
         kind, limit = self._clip or ("none", 0.0)
-        native.set_clip({"none": 0, "norm": 1, "largest": 2, "value": 3}[kind], limit)
-        self._training = any(node.op.name == "DROPOUT" for node in self._program.nodes)
+        native.set_clip({"none": 0, "norm": 1, "value": 2}[kind], limit)
         self._native = native
         self._watch()
         # A scheduler warns where it believes that the optimizer has not stepped.
@@ -144,13 +125,15 @@ class CompiledStep:
 
     def _watch(self) -> None:
         """Remember everything that was read while compiling, to be compared at every call."""
-        self._guard = guards.new_guard()
+        self._guard = core().module.Guard()
         guards.watch_model(self._guard, self.model, self._program.parameters)
         guards.watch_optimizer(self._guard, self.optimizer)
-        self._settings = guards.watch_settings(self.optimizer)
         self._form = optimizers.form(self.optimizer)
-        if core().views:
-            self._native.set_guards(self._guard, self._settings)
+        self._watch_settings()
+
+    def _watch_settings(self) -> None:
+        self._settings = guards.watch_settings(core().module.Guard(), self.optimizer)
+        self._native.set_guards(self._guard, self._settings)
 
     def _revalidate(self) -> None:
         """Compile again if anything is not as it was; other settings of the same optimizer are only read again."""
@@ -159,9 +142,7 @@ class CompiledStep:
             return
         self._native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
         if not self._settings.holds():
-            self._settings = guards.watch_settings(self.optimizer)
-            if core().views:
-                self._native.set_guards(self._guard, self._settings)
+            self._watch_settings()
 
     def _check(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch as the native core reads it."""
@@ -195,7 +176,7 @@ class CompiledStep:
         if kind == "value":
             nn.utils.clip_grad_value_(trained, limit)
         elif kind != "none":
-            nn.utils.clip_grad_norm_(trained, limit, norm_type=2.0 if kind == "norm" else torch.inf)
+            nn.utils.clip_grad_norm_(trained, limit)
         self.optimizer.step()
         return float(loss.detach())
 
@@ -229,18 +210,16 @@ def compile_step(
     *,
     clip_grad_norm: float | None = None,
     clip_grad_value: float | None = None,
-    seed: int | None = None,
 ) -> CompiledStep:
     """A training step for a small network, run natively on the CPU; Unsupported names what is not recognised.
 
     Args:
-        model: nn.Sequential, or any module whose forward torch.fx can follow, made of Linear, LayerNorm, Dropout, sums
-            and the usual activations; float32 or float64, on the CPU.
+        model: nn.Sequential, or any module whose forward torch.fx can follow, made of Linear, LayerNorm, sums and
+            the usual activations; float32 or float64, on the CPU.
         loss: a loss of torch.nn, or of torch.nn.functional with its defaults.
         optimizer: SGD, Adam, AdamW or RMSprop over (some of) the model's parameters.
         clip_grad_norm: as torch.nn.utils.clip_grad_norm_ between backward and update.
         clip_grad_value: as torch.nn.utils.clip_grad_value_.
-        seed: of the dropout masks; by default torch's initial seed.
     """
     if clip_grad_norm is not None and clip_grad_value is not None:
         raise UserError("clip_grad_norm and clip_grad_value exclude each other.")
@@ -249,4 +228,4 @@ def compile_step(
         clip = ("norm", float(clip_grad_norm))
     elif clip_grad_value is not None:
         clip = ("value", float(clip_grad_value))
-    return CompiledStep(model, loss, optimizer, clip=clip, seed=seed)
+    return CompiledStep(model, loss, optimizer, clip=clip)

@@ -16,10 +16,8 @@ class NativeUpdate:
 
     def __init__(self, optimizer: optim.Optimizer) -> None:
         self._method = optimizers.check_known(optimizer, hooks=True)
-        if not core().views:
-            raise Unsupported(
-                core().why_not or "this torch is older than 2.10, and does not show its tensors to others."
-            )
+        if core().module is None:
+            raise Unsupported(core().why_not)
         trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if not trained:
             raise Unsupported("no parameter has a gradient.")
@@ -35,7 +33,7 @@ class NativeUpdate:
             [p.data_ptr() for p in trained],
             trained,
         )
-        self._guard = guards.new_guard(self._core)
+        self._guard = self._core.module.Guard()
         guards.watch_optimizer(self._guard, optimizer)
         for p in trained:
             self._guard.tensor(p)
@@ -44,7 +42,7 @@ class NativeUpdate:
             for p in group["params"]:
                 if p.grad is None:
                     self._guard.attribute(p, "grad", None)
-        self._settings = guards.watch_settings(optimizer, self._core)
+        self._settings = guards.watch_settings(self._core.module.Guard(), optimizer)
 
     def step(self, optimizer: optim.Optimizer) -> bool:
         """Update all parameters; False, with nothing done, where something is not as it was."""
@@ -58,7 +56,7 @@ class NativeUpdate:
         if optimizers.form(optimizer) != self._form:
             return False
         self._native.set_groups([optimizers.settings(group) for group in optimizer.param_groups])
-        self._settings = guards.watch_settings(optimizer, self._core)
+        self._settings = guards.watch_settings(self._core.module.Guard(), optimizer)
         return bool(self._native.step(self._guard, self._settings))
 
 

@@ -16,8 +16,6 @@ pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: 
 LOSSES: dict[str, Any] = {
     "mse": nn.MSELoss,
     "l1": nn.L1Loss,
-    "huber": lambda reduction: nn.HuberLoss(reduction=reduction, delta=0.4),
-    "smooth-l1": lambda reduction: nn.SmoothL1Loss(reduction=reduction, beta=0.3),
     "cross-entropy": lambda reduction: nn.CrossEntropyLoss(ignore_index=1, reduction=reduction),
     "bce": nn.BCEWithLogitsLoss,
 }
@@ -49,7 +47,7 @@ def test_a_loss_module_and_both_derivatives_are_torchs(
     _, expected = found()
     with installed():
         node, got = found()
-    assert node == "_LossBackward"
+    assert node == "LossBackward"
     for mine, theirs in zip(got, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4 if dtype == torch.float32 else 1e-9, atol=1e-6)
 

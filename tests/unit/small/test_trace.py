@@ -16,9 +16,9 @@ def ops(program: Any) -> list[str]:
 
 
 def test_a_sequential_becomes_its_layers() -> None:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 7), nn.ReLU(), nn.Dropout(0.5), nn.Linear(7, 2))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 2))
     program = trace_model(model)
-    assert ops(program) == ["LINEAR", "RELU", "DROPOUT", "LINEAR"]
+    assert ops(program) == ["LINEAR", "RELU", "LINEAR"]
     assert program.values[program.input] == (4, False)
     assert [p.shape for p in program.parameters] == [p.shape for p in model.parameters()]
 

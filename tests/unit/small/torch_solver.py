@@ -93,7 +93,7 @@ class _Solver:
         now, out = t[0].double(), [y]
         slope = self.field(now.to(y.dtype), y)
         h = c["first_step"] or self.first_step(y, slope, now)
-        last_error, tries = 1.0, 0
+        tries = 0
         while len(out) < len(t):
             h = self.checked(h, float(now), tries)
             tries += 1
@@ -109,8 +109,7 @@ class _Solver:
                     out.append(self.between(y, k, size, (t[len(out)] - now) / size))
                     tries = 0
                 y, slope, now = arrived, k[-1], end
-            h *= self.factor(error, accepted, last_error)
-            last_error = max(error, 1e-4) if accepted else last_error
+            h *= self.factor(error)
         return torch.stack(out)
 
     def checked(self, h: float, now: float, tries: int) -> float:
@@ -149,16 +148,12 @@ class _Solver:
         h1 = max(1e-6, h0 * 1e-3) if flat else (0.01 / max(d1, d2)) ** (1 / self.tableau.order)
         return min(100 * h0, h1)
 
-    def factor(self, error: float, accepted: bool, last_error: float) -> float:
+    def factor(self, error: float) -> float:
         """What the next step is longer by."""
         c, order = self.control, self.tableau.order
         if error == 0:
             return float(c["ifactor"])
-        if c["proportional"] == 0:
-            return float(min(c["ifactor"], max(c["safety"] / error ** (1 / order), 1 if error < 1 else c["dfactor"])))
-        beta = c["proportional"]
-        f = c["safety"] * error ** -(1 / order - 0.75 * beta) * last_error**beta
-        return float(min(c["ifactor"] if accepted else 1.0, max(f, c["dfactor"])))
+        return float(min(c["ifactor"], max(c["safety"] / error ** (1 / order), 1 if error < 1 else c["dfactor"])))
 
 
 def _weighted(weights: tuple[float, ...], k: list[torch.Tensor]) -> torch.Tensor:

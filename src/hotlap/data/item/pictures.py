@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from hotlap.data.item.codec import picture
-from hotlap.native import core
+from hotlap.native import extension
 
 _BILINEAR, _BICUBIC = 2, 3
 _FLIPS = (0, 1)
@@ -130,7 +130,7 @@ def render(values: Iterable[Any], *, num_threads: int = 1, columns_first: bool |
         return
     first = _columns_first() if columns_first is None else columns_first
     made = [np.empty((one.height, one.width, one._pixels.shape[2]), np.uint8) for one in pictures]
-    core().module.resample([_job(one, to, first) for one, to in zip(pictures, made, strict=True)], num_threads)
+    extension().module.resample([_job(one, to, first) for one, to in zip(pictures, made, strict=True)], num_threads)
     for one, to in zip(pictures, made, strict=True):
         one._pixels, one._box, one._resample, one._flips = to, (0, 0, *one._size), 0, 0
 
@@ -151,7 +151,7 @@ def _job(one: LazyPicture, to: Any, columns_first: bool | None) -> tuple[Any, ..
 def _columns_first() -> bool | None:
     """Whether this Pillow resizes along the columns first where these shrink more, as it does since 13
     (python-pillow/Pillow#9549); None where the native core is missing, or does not do as Pillow does."""
-    if not hasattr(core().module, "resample"):
+    if extension().module is None:
         return None
     return next((first for first in (True, False) if all(_is_as_pillow(*one, first) for one in _TRIED)), None)
 

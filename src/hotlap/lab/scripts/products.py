@@ -73,7 +73,7 @@ def _native(a: torch.Tensor, x: torch.Tensor) -> Work | None:
     layer = nn.Linear(a.shape[1], a.shape[0], bias=False)
     with torch.no_grad():
         layer.weight.copy_(a)
-    net = core().module.NetFloat32(*trace_model(layer).description(), False)
+    net = core().module.NetFloat32(trace_model(layer).description(), False)
     out = torch.empty(a.shape[0])
     held = (layer, x, out)  # the core knows addresses only
     from_, to = x.data_ptr(), out.data_ptr()
