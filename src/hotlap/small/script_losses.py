@@ -80,11 +80,15 @@ class Loss(torch.autograd.Function):
         ctx.save_for_backward(gradient)
         ctx.loss, ctx.module, ctx.given = loss, module, (prediction, target)
         ctx.versions = prediction._version, target._version
+        ctx.over = False
+        """A way back was gone that autograd does not know of."""
         return out
 
     @staticmethod
     def backward(ctx: Any, to_loss: torch.Tensor) -> Any:
         """Of what forward() was given: of the prediction alone."""
+        if ctx.over:
+            raise RuntimeError("Trying to backward through the graph a second time: its buffers are gone.")
         (gradient,) = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return None, None, gradient if to_loss.item() == 1 else gradient * to_loss, None

@@ -1,8 +1,9 @@
 """native_steps(): known models and optimizers of a script run natively from now on, and everything else as before.
 
-Two places of torch are replaced, and `zero_grad` for its own overhead. The outermost `model(x)` of a model that
+Three places of torch are replaced, and `zero_grad` for its own overhead. The outermost `model(x)` of a model that
 `compile_step` knows becomes one node of autograd, whose forward and backward are native calls, and so does a loss
-module; `optimizer.step()` of a known optimizer becomes one native call on the `.grad` tensors. Between them all is torch's own: other losses, hooks, clipping,
+module; from the one to the other `backward()` goes without autograd's engine. `optimizer.step()` of a known optimizer
+becomes one native call on the `.grad` tensors. Between them all is torch's own: other losses, hooks, clipping,
 accumulation, schedulers, `state_dict`.
 """
 
@@ -24,6 +25,7 @@ from hotlap.small.losses import KINDS
 from hotlap.small.network import Network
 from hotlap.small.optimizers import METHODS
 from hotlap.small.program import Unsupported
+from hotlap.small.script_backward import straight
 from hotlap.small.script_losses import NativeLoss
 from hotlap.small.updates import NativeUpdate
 
@@ -87,6 +89,8 @@ class NativeSteps:
         put(self, "installed", True)
         if parts != "optimizer":
             put(nn.Module, "_call_impl", self._call_of(nn.Module._call_impl))
+            name = "_engine_run_backward"
+            put(torch.autograd, name, straight(getattr(torch.autograd, name), _is_plain_torch))
         if parts == "model":
             return
         put(optim.Optimizer, "zero_grad", self._zero_grad_of(optim.Optimizer.zero_grad))

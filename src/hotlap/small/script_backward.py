@@ -1,0 +1,64 @@
+"""`loss.backward()` from a native loss straight into the native network before it, without autograd's engine.
+
+The engine and what it calls around the two native functions took 84 of 439 us of an MNIST perceptron's step, and 42 of
+98 us of one with a batch of one row.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+
+from hotlap.small.network import Pass
+from hotlap.small.script_losses import Loss
+
+LOSS: Any = Loss._backward_cls
+PASS: Any = Pass._backward_cls
+
+
+def straight(run: Callable[..., Any], is_plain_torch: Callable[[], bool]) -> Callable[..., Any]:
+    """torch.autograd's `_engine_run_backward` that leaves the engine out where nobody but these two has a part in it.
+
+    What it cannot see are hooks that somebody puts on a node of the graph (`grad_fn.register_hook`).
+    """
+
+    @wraps(run)
+    def run_backward(outputs: Any, gradients: Any, retain_graph: bool, *others: Any, **more: Any) -> Any:
+        loss: Any = getattr(outputs[0], "grad_fn", None)
+        once = len(outputs) == 1 and not retain_graph and others == (False, ()) and more.get("accumulate_grad")
+        if not once or type(loss) is not LOSS or not is_plain_torch() or _is_watched():
+            return run(outputs, gradients, retain_graph, *others, **more)
+        network = loss.given[0].grad_fn
+        if type(network) is not PASS or not _are_alone(outputs[0], loss, network):
+            return run(outputs, gradients, retain_graph, *others, **more)
+        with torch.no_grad():
+            to_prediction = Loss.backward(loss, gradients[0])[2]
+            found = Pass.backward(network, to_prediction)[2:]
+            for p, gradient in zip(network.network.trained, found, strict=True):
+                p.grad = gradient
+        loss.over = True
+        return ()
+
+    return run_backward
+
+
+def _is_watched() -> bool:
+    return torch._C._autograd._profiler_enabled() or torch.is_anomaly_enabled()
+
+
+def _are_alone(value: torch.Tensor, loss: Any, network: Any) -> bool:
+    """Nobody looks at what goes from one to the other, or at gradients on their way to the parameters."""
+    prediction = loss.given[0]
+    return (
+        value._backward_hooks is None
+        and not value.retains_grad
+        and prediction._backward_hooks is None
+        and not prediction.retains_grad
+        and prediction._version == loss.versions[0]
+        and not network.needs_input_grad[1]
+        and all(
+            p.is_leaf and p.grad is None and p._backward_hooks is None and p._post_accumulate_grad_hooks is None
+            for p in network.network.trained
+        )
+    )
