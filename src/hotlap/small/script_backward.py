@@ -1,7 +1,9 @@
 """`loss.backward()` from a native loss straight into the native network before it, without autograd's engine.
 
-The engine and what it calls around the two native functions took 84 of 439 us of an MNIST perceptron's step, and 42 of
-98 us of one with a batch of one row.
+Without it a step of an MNIST perceptron took 385 us instead of 419, one of 2-64-64-1 with 128 rows 122 instead of 147,
+one of 3-100-3 with one row 73 instead of 89 (least decile, in turn in one process; compile_step: 238, 36 and 3.4 us).
+Where `Tensor.backward` itself was replaced it was 84, 53 and 42 us less: but then whoever watches
+`torch.autograd.backward`, as hotlap's probe does, sees no backward pass.
 """
 
 from collections.abc import Callable
