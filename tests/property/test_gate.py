@@ -26,9 +26,8 @@ HARMLESS: dict[str, dict[str, dict[str, object]]] = {
         "other dropout masks": {"other_masks": True},
     },
 }
-# Least share of all planted harms that must come out HARMED. 95% is the aim for all contracts; STATISTICAL misses it
-# (see hotlap.gate.statistical for the numbers and the harms that it misses), so its floor only guards what it reaches.
-CAUGHT = {"exact": 0.95, "rounding": 0.95, "statistical": 0.80}
+# Least share of all planted harms that must come out HARMED.
+CAUGHT = 0.97
 SEEDS = {"exact": (0, 1, 2), "rounding": (0, 1, 2), "statistical": (0,)}
 
 
@@ -56,7 +55,7 @@ def test_planted_harms_are_caught(contract: str) -> None:
         found = verdicts(contract, lever)
         print(f"{name:32} {found[Verdict.HARMED]:6} {found[Verdict.UNDECIDED]:9} {found[Verdict.UNHARMED]:8}")
         total += found
-    assert total[Verdict.HARMED] >= CAUGHT[contract] * total.total()
+    assert total[Verdict.HARMED] >= CAUGHT * total.total()
 
 
 @pytest.mark.parametrize("contract", SEEDS)

@@ -1,19 +1,22 @@
 """What holds under every contract: finite losses, and the same updates, rates, samples, settings and epochs."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
 
 from hotlap.gate import updates
 from hotlap.gate.evidence import MIN_STEPS, Differing, Evidence, Pair, Ruling, harmed, is_finite, other_than, undecided
-from hotlap.record import Number, Run, StateDigest, Status
+from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
+from hotlap.record import Number, Run, StateDigest, Status, as_float
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
 RATE_TOLERANCE = 1e-6
 # A script whose own losses are not finite in more of its steps has nothing that could be harmed further.
 MAX_NOT_FINITE = 0.1
-# Batches that come again, as a share of the steps, beyond what any baseline run shows. One alone may be chance
-# (the last batch of an epoch may have one item); a loader that hands out stale batches does it all the time.
+# What comes again, as a share of all so far, beyond what baseline runs differ by: one in fifty.
 MAX_REPEATED = 0.02
 FAILED = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
 
@@ -26,6 +29,8 @@ class StepField:
     values: Callable[[Run], Sequence[object] | None]
     of_optimizer: bool = False
     """A script without an optimizer has none of it."""
+    of_loader: bool = False
+    """Who draws its batches by hand has none of it, and is not compared by it."""
     article: str = "other"
     """With the name it makes "step 7 has another loss than the baseline"."""
 
@@ -33,6 +38,8 @@ class StepField:
         """The first step at which two runs differ in it, and the sentence that tells of it."""
         mine, others = self.values(a), self.values(b)
         if mine is None or others is None or (mine == others and a.step_index == b.step_index):
+            return None
+        if self.of_loader and not (any(mine) and any(others)):
             return None
         for step, i, j in Pair(a, b).steps():
             if not _same(mine[i], others[j]):
@@ -54,9 +61,9 @@ def _epoch_flags(run: Run) -> tuple[bool, ...]:
 FIELDS = (
     StepField("updates", lambda run: run.num_updates or None),
     StepField("learning rates", lambda run: run.learning_rates, of_optimizer=True),
-    StepField("samples", lambda run: run.num_samples or None),
+    StepField("samples", lambda run: run.num_samples or None, of_loader=True),
     StepField("optimizer settings", lambda run: run.settings_digest, of_optimizer=True),
-    StepField("starts of a loader", _epoch_flags),
+    StepField("starts of a loader", _epoch_flags, of_loader=True),
     StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
 )
 BATCH = StepField("batch", lambda run: run.batch_digest, article="another")
@@ -118,7 +125,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
     of varying size, are others from seed to seed. One run alone does not tell whether a seed fixes the batches.
     """
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
-    batches = _other_data if numerics == "statistical" else BATCH.differing
+    batches = _other_data if numerics == "statistical" else _other_batches
     checks: tuple[tuple[Sequence[Run], Differing], ...] = (
         *((baseline, field.differing) for field in FIELDS),
         *([(same_seed, batches)] if len(same_seed) > 1 else []),
@@ -127,18 +134,29 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
     )
     return (
         next((ruling for runs, differing in checks if (ruling := other_than(pairs, runs, differing))), None)
-        or _stale_batches(evidence)
+        or _coming_again(evidence, pairs)
         or updates.harm(evidence, pairs)
         or other_than(pairs, baseline, other_counts)
     )
 
 
+def _other_batches(a: Run, b: Run) -> dict[str, str]:
+    """Batches of which each is another one, and which make the same loss before the first update, are the same in
+    another form (not scaled yet, in another type): what comes of them later is compared, they are not."""
+    bytes_of = [run.batch_digest or () for run in (a, b)]
+    losses = [as_float(run.loss[0]) for run in (a, b)]
+    if None not in losses and not any(bytes_of[0][i] == bytes_of[1][j] for _, i, j in Pair(a, b).steps()):
+        mine, other = (loss or 0.0 for loss in losses)
+        if a.step_index[0] == b.step_index[0] == 0 and abs(mine - other) <= FLOOR_ULPS * FLOAT32_ULP * abs(mine):
+            return {}
+    return BATCH.differing(a, b)
+
+
 def _other_data(a: Run, b: Run) -> dict[str, str]:
     """Other batches although nothing was drawn that is not drawn in the baseline: not chance, but other data."""
-    found = BATCH.first(a, b)
-    if found is None or not (a.rng_digest and b.rng_digest) or RANDOM_STATE.first(a, b) is not None:
+    if not (a.rng_digest and b.rng_digest) or RANDOM_STATE.first(a, b) is not None:
         return {}
-    return {"": f"Step {found[0]} trains on another batch than the baseline, and the random numbers are the same."}
+    return {key: f"{why} The random numbers are the same." for key, why in _other_batches(a, b).items()}
 
 
 def _other_end(a: Run, b: Run) -> dict[int, str]:
@@ -158,18 +176,33 @@ def _other_skips(a: Run, b: Run) -> dict[str, str]:
     return {"": f"{other} updates were skipped because gradients overflowed; in the baseline {mine}."}
 
 
-def _stale_batches(evidence: Evidence) -> Ruling | None:
-    """Batches come again that do not come again in the baseline."""
-    usual = max(_share_repeated(run) for run in evidence.baseline())
-    most = max(_share_repeated(run) for run in evidence.with_lever())
-    if most <= usual + MAX_REPEATED:
-        return None
-    return harmed(f"{most:.0%} of the steps train on a batch that came before; in the baseline {usual:.0%}.")
+def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
+    """More comes again than in the baseline (stale batches, a fixed order, an augmentation that is frozen), or less."""
+    for what, values in _FRESH.items():
+        usual = max((_new(a, b, values)[0] for a, b in combinations(evidence.baseline(), 2)), default=0.0)
+        for pair in pairs:
+            gap, step, mine, other = _new(pair.base, pair.lever, values)
+            if gap > usual + MAX_REPEATED:
+                again = f"{1 - other:.0%} had come before; in the baseline {1 - mine:.0%}"
+                return harmed(f"Of the {what} up to step {step}, {again}.", by_chance=True)
+    return None
 
 
-def _share_repeated(run: Run) -> float:
-    digests = [digest for digest in run.batch_digest or () if digest is not None]
-    return 1 - len(set(digests)) / len(digests) if digests else 0.0
+_Fresh = Callable[[Run], Sequence[float | None] | None]
+_FRESH: Mapping[str, _Fresh] = {"samples": lambda run: run.fresh_samples, "batches": lambda run: run.fresh_batches}
+
+
+def _new(a: Run, b: Run, values: _Fresh) -> tuple[float, int, float, float]:
+    """(largest gap between the parts that were new of all so far, step, part in a, part in b)."""
+    in_a, in_b = values(a), values(b)
+    both = [(step, in_a[i], in_b[j]) for step, i, j in Pair(a, b).steps()] if in_a and in_b else []
+    steps, *parts = np.array([row for row in both if None not in row], dtype=float).reshape(-1, 3).T
+    mine, other = (part.cumsum() / np.arange(1, len(part) + 1) for part in parts)
+    gaps = abs(mine - other)[MIN_STEPS - 1 :]
+    if not len(gaps):
+        return 0.0, 0, 0.0, 0.0
+    at = MIN_STEPS - 1 + int(gaps.argmax())
+    return float(gaps.max()), int(steps[at]), float(mine[at]), float(other[at])
 
 
 def _why_unusable(run: Run) -> str | None:

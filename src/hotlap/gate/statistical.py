@@ -5,7 +5,7 @@ tests/unit/gate/trainer.py with 20 injected faults (240 cases, study seeds that 
 with 5 seeds 87% come out HARMED and 13% UNHARMED, with 3 seeds 78% HARMED, 3% UNDECIDED, 20% UNHARMED. Of harmless
 changes 100% pass with 5 seeds and 98% with 3. What is missed moves the loss by a hundredth or two of what is learnt in
 the window, or by far less (a lost weight decay, frozen augmentation, a few small gradients flushed to zero): that is
-left to `hotlap.gate.updates`, which looks at what updates are made of. `TRIFLE` and the test of the first updates were
+left to what holds for all contracts. `TRIFLE` and the test of the first updates were
 added after a first version missed more of these; the seeds were new then, the harms were not.
 """
 

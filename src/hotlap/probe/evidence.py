@@ -3,6 +3,7 @@
 import hashlib
 import random
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -51,6 +52,8 @@ class Digest:
     """Bytes of batches -> one short text a step, equal where batches are."""
 
     def __init__(self) -> None:
+        self.fresh = Fresh()
+        """Which of their tensors, each as a whole, had not come before."""
         self._begin()
 
     def _begin(self) -> None:
@@ -61,7 +64,10 @@ class Digest:
         """Take in every tensor, array and plain value of a batch."""
         self._used = True
         for leaf in leaves(batch):
-            self._hash.update(_told(leaf))
+            told = _told(leaf)
+            self._hash.update(told)
+            if isinstance(leaf, torch.Tensor):
+                self.fresh.add([told])
 
     def take(self) -> str | None:
         """The digest of what was added since the last call; None if nothing was."""
@@ -70,6 +76,43 @@ class Digest:
         whole = self._hash.hexdigest()
         self._begin()
         return whole
+
+
+class Fresh:
+    """What is drawn -> how much of it is new, step by step.
+
+    What comes again, and when, tells of a training's data in any form: scaled before or after the loader, drawn from it
+    or by hand.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+        self._drawn: Counter[bytes] = Counter()
+
+    def add(self, digests: Iterable[bytes]) -> None:
+        """Of what is drawn at once. Who looks at the same things again draws them no second time."""
+        self._drawn |= Counter(digests)
+
+    def take(self) -> float | None:
+        """Part of what was drawn since the last call that had never come before; None if nothing was."""
+        if not self._drawn:
+            return None
+        share = len(self._drawn.keys() - self._known) / self._drawn.total()
+        self._known |= self._drawn.keys()
+        self._drawn.clear()
+        return share
+
+
+def samples(inputs: Any) -> Iterator[bytes]:
+    """Digests of the rows of the first tensor that a model is called with, where it is data: without a gradient."""
+    first = next((leaf for leaf in leaves(inputs) if isinstance(leaf, torch.Tensor)), None)
+    if first is None or first.requires_grad or first.is_nested or first.layout != torch.strided:
+        return
+    if first.dim() and first.numel():
+        rows = _bytes(_peeked(first).detach().resolve_conj().resolve_neg().cpu()).reshape(len(first), -1)
+        for row in rows:
+            # Padding is as long as the longest sample of a batch asks for.
+            yield hashlib.blake2b(bytes(row).rstrip(b"\0"), digest_size=12).digest()
 
 
 def _told(leaf: Any) -> bytes:

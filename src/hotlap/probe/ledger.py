@@ -45,6 +45,8 @@ class Ledger:
     def __init__(self, thinning: "Thinning | None" = None) -> None:
         self.first_steps_s: list[float] = []
         self.batch_digest: list[str | None] = []
+        self.fresh_samples: list[float | None] = []
+        self.fresh_batches: list[float | None] = []
         self.rng_digest: list[str] = []
         self.settings_digest: list[str] = []
         self.learning_rates: list[tuple[float, ...]] = []
@@ -63,9 +65,14 @@ class Ledger:
         for row in self._rows[-num_steps:] if num_steps else ():
             row.spent[phases.SYNC] += seconds / num_steps
 
-    def note_evidence(self, batch: str | None, optimizers: list[torch.optim.Optimizer]) -> None:
+    def note_evidence(
+        self, batches: tuple[str | None, float | None, float | None], optimizers: list[torch.optim.Optimizer]
+    ) -> None:
         """What the gate compares, at the end of a recorded step."""
-        self.batch_digest.append(batch)
+        digest, *fresh = batches
+        self.batch_digest.append(digest)
+        self.fresh_samples.append(fresh[0])
+        self.fresh_batches.append(fresh[1])
         self.rng_digest.append(rng_digest())
         self.settings_digest.append(settings_digest(optimizers))
         self.learning_rates.append(learning_rates(optimizers))
@@ -104,6 +111,8 @@ class Ledger:
         if evidence:
             fields |= {
                 "batch_digest": tuple(self.batch_digest),
+                "fresh_samples": tuple(self.fresh_samples),
+                "fresh_batches": tuple(self.fresh_batches),
                 "rng_digest": tuple(self.rng_digest),
                 "settings_digest": tuple(self.settings_digest),
                 "learning_rates": tuple(self.learning_rates),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe.evidence import Digest, Updates
+from hotlap.probe.evidence import Digest, Fresh, Updates, samples
 from hotlap.probe.replay import Replay
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ScriptCalls:
         """Batches are free now."""
         self.replay = Replay()
         self.updates = Updates()
-        self._batches, self._inputs = Digest(), Digest()
+        self._batches, self._inputs, self._samples = Digest(), Digest(), Fresh()
         self._drawn_from: list[int | None] = []
         for name, what in _REPORTS.items():
             setattr(self, name, session.guard(getattr(self, name), what, off=session.must_be_there))
@@ -63,7 +63,7 @@ class ScriptCalls:
         if session.collectives.active and module.training and torch.is_grad_enabled():
             self._gave(args, kwargs)
         if self._evidence and torch.is_grad_enabled() and not session.graphs.capturing:
-            session.own(lambda: self._inputs.add((args, kwargs)))
+            session.own(lambda: self._given(module, (args, kwargs)))
         for told in self.on_forward:
             told(module, args, kwargs, result)
 
@@ -101,6 +101,11 @@ class ScriptCalls:
         """In place of `draw(iterator)`: a batch that was drawn before."""
         return lambda iterator: self.replay.next(iterator, draw)
 
+    def _given(self, module: torch.nn.Module, inputs: Any) -> None:
+        self._inputs.add(inputs)
+        if module.training:
+            self._samples.add(samples(inputs))
+
     # What the session takes at the end of a step
 
     def drawn(self) -> list[int | None]:
@@ -108,10 +113,12 @@ class ScriptCalls:
         drawn_from, self._drawn_from = self._drawn_from, []
         return drawn_from
 
-    def digest(self) -> str | None:
-        """Of the batches since the last call; of what modules were called with, where there were none."""
-        batches, inputs = self._batches.take(), self._inputs.take()
-        return batches or inputs
+    def batches(self) -> tuple[str | None, float | None, float | None]:
+        """Of the batches since the last call (of what modules were called with, where there were none): digest, part of
+        the samples that is new, part of the tensors that is new."""
+        drawn, given = ((one.take(), one.fresh.take()) for one in (self._batches, self._inputs))
+        digest, fresh = drawn if drawn[0] else given
+        return digest, self._samples.take(), fresh
 
 
 def _length(loader: Any) -> int | None:

@@ -131,6 +131,11 @@ class Run:
     """(S, G) of all optimizers; None when not recorded."""
     batch_digest: tuple[str | None, ...] | None = None
     """(S,) digest of the bytes of all batches drawn, or of what the model was called with when there is no loader."""
+    fresh_samples: tuple[float | None, ...] | None = None
+    """(S,) part of the samples that models were given to train on that had not come in an earlier step, nor twice in
+    this one, in [0, 1]; None where they were given none."""
+    fresh_batches: tuple[float | None, ...] | None = None
+    """(S,) the same of the tensors of which batches are made, each as a whole."""
     rng_digest: tuple[str, ...] | None = None
     """(S,) digest of the states of Python's, NumPy's and torch's generators at the end of the step."""
     settings_digest: tuple[str, ...] | None = None

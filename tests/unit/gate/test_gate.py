@@ -478,12 +478,42 @@ def test_statistics_of_the_model_must_move_as_they_did(contract: str, size: floa
     assert said in ruling.why
 
 
-def test_other_data_under_the_same_random_numbers_are_harm_under_every_contract() -> None:
-    other = with_lever_run({"batch_digest": tuple(f"{k}" for k in range(NUM_STEPS))})
-    for contract in CONTRACTS:
-        ruling = judge(contract, other)
-        assert ruling.verdict is Verdict.HARMED
-        assert "batch" in ruling.why
+def other_bytes(batch: int) -> dict[str, object]:
+    """Other batches from one on, under the same random numbers."""
+    digests = train(PLAIN).batch_digest or ()
+    return {"batch_digest": (*digests[:batch], *(f"{k}" for k in range(batch, NUM_STEPS)))}
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_other_data_under_the_same_random_numbers_are_harm(contract: str) -> None:
+    ruling = judge(contract, with_lever_run(other_bytes(1)))
+    assert ruling.verdict is Verdict.HARMED
+    assert "batch" in ruling.why
+
+
+@pytest.mark.parametrize("contract", ["rounding", "statistical"])
+def test_batches_that_are_scaled_later_are_the_same_where_they_make_the_same_loss(contract: str) -> None:
+    assert judge(contract, with_lever_run(other_bytes(0))).verdict is Verdict.UNHARMED
+    first, *others = train(PLAIN).loss
+    assert isinstance(first, float)
+    wrong = with_lever_run(other_bytes(0) | {"loss": (1.0001 * first, *others)})
+    assert judge(contract, wrong).verdict is Verdict.HARMED
+
+
+def test_batches_that_are_drawn_by_hand_are_compared_by_what_the_model_is_given() -> None:
+    by_hand: dict[str, object] = {"num_samples": (None,) * NUM_STEPS, "epoch_starts": ()}
+    assert judge("statistical", with_lever_run(by_hand)).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize("what", ["samples", "batches"])
+def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what: str) -> None:
+    e = everywhere({f"fresh_{what}": (1.0,) * 40 + (0.0,) * (NUM_STEPS - 40)})
+    assert judge(contract, e).verdict is Verdict.UNHARMED
+    frozen = judge(contract, with_lever_run({f"fresh_{what}": (0.9,) * 40 + (0.0,) * (NUM_STEPS - 40)}, e))
+    assert frozen.verdict is Verdict.HARMED
+    assert f"Of the {what} up to step" in frozen.why and "10% had come before; in the baseline 0%" in frozen.why
+    assert judge(contract, with_lever_run({f"fresh_{what}": (1.0,) * NUM_STEPS}, e)).verdict is Verdict.HARMED
 
 
 def test_other_data_by_other_random_numbers_are_left_to_the_seeds() -> None:

@@ -155,10 +155,11 @@ class _Trainer:
         self.order: list[NDArray[np.int64]] = []
         self.last_batch: tuple[Array, NDArray[np.int64]] | None = None
         self.cached: dict[int, Array] = {}
+        self.seen: set[bytes] = set()
 
     def run(self) -> Run:
         t = self.t
-        losses, batches, states, rates, samples, starts, updates = [], [], [], [], [], [], []
+        losses, batches, fresh, states, rates, samples, starts, updates = ([] for _ in range(8))
         for step in range(t.num_steps):
             if not self.order:
                 starts.append(step)
@@ -175,6 +176,7 @@ class _Trainer:
             self._nudge()
             losses.append(as_number(float("nan") if t.nan_from is not None and step >= t.nan_from else loss))
             batches.append(_digest(x.tobytes(), y.tobytes()))
+            fresh.append(self._fresh(x))
             states.append(_digest(*(repr(g.bit_generator.state).encode() for g in (self.data_rng, self.mask_rng))))
             rates.append((rate,))
             samples.append(len(y))
@@ -192,6 +194,7 @@ class _Trainer:
             num_updates=(1,) * num_steps,
             learning_rates=tuple(rates[first:]),
             batch_digest=tuple(batches[first:]),
+            fresh_samples=tuple(fresh[first:]),
             rng_digest=tuple(states[first:]),
             settings_digest=(_digest(t.optimizer.encode()),) * num_steps,
             updates=tuple(updates),
@@ -244,6 +247,13 @@ class _Trainer:
             batch = self.last_batch
         self.last_batch = batch
         return batch
+
+    def _fresh(self, x: Array) -> float:
+        """Part of the rows that had not come before."""
+        rows = {row.tobytes() for row in x}
+        num_new = len(rows - self.seen)
+        self.seen |= rows
+        return num_new / len(x)
 
     def _loss_and_grads(self, x: Array, y: NDArray[np.int64]) -> tuple[float, list[Array]]:
         w1, b1, w2, b2 = self.params

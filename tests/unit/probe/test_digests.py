@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.evidence import Digest
+from hotlap.probe.evidence import Digest, Fresh, samples
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
 LENGTHS = torch.tensor([3, 2, 4])
@@ -40,3 +40,32 @@ def test_every_kind_of_leaf_is_taken_in() -> None:
     assert digests(labels) != digests(torch.tensor([1, 1]))
     assert digests(["text"]) != digests(["other"])
     assert Digest().take() is None
+
+
+def test_samples_that_came_before_are_known_however_they_come() -> None:
+    fresh = Fresh()
+    given = []
+    rows = torch.arange(1.0, 13.0).reshape(6, 2)
+    for inputs in (rows[:4], rows[2:], rows.flip(0), torch.cat([rows[:1] / 2, rows[:1] / 2])):
+        fresh.add(samples(((inputs,), {})))
+        fresh.add(samples(((inputs,), {"again": True})))
+        given.append(fresh.take())
+    assert given == [1.0, 0.5, 0.0, 0.5]
+    assert fresh.take() is None
+
+
+def test_tensors_that_came_before_are_known_one_by_one() -> None:
+    digest = Digest()
+    for labels, share in ((torch.tensor([1, 2]), 1.0), (torch.tensor([2, 1]), 1.0), (torch.tensor([1, 2]), 0.5)):
+        digest.add((torch.rand(2, 3), labels, "text"))
+        assert digest.fresh.take() == share
+
+
+def test_padding_makes_no_new_sample() -> None:
+    longer, shorter = (pad_sequence(words, batch_first=True) for words in (WORDS, WORDS[:2]))
+    assert list(samples({"ids": shorter})) == list(samples(longer))[:2]
+
+
+@pytest.mark.parametrize("given", [torch.ones(3, 2, requires_grad=True), torch.tensor(1.0), torch.empty(0, 2), None])
+def test_what_is_no_data_is_no_sample(given: object) -> None:
+    assert not list(samples(((given,), {})))
