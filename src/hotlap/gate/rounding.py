@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate import prints
-from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, quantile, undecided, unharmed
+from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 
 Row = NDArray[np.float64]
 
@@ -34,8 +34,6 @@ FLOOR_ULPS = 64
 FLOAT32_ULP, FLOAT16_ULP, BFLOAT16_ULP = 2.0**-23, 2.0**-10, 2.0**-7
 # A wrong update does not heal, so a harmful gap stays; a run of luck beyond the bound is shorter than this share.
 MAX_BEYOND = 0.05
-# Two-sided chance of a false alarm for the drift test.
-DRIFT_TAIL = 0.005
 
 
 def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
@@ -66,12 +64,6 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
                 f"{allowed:.2g}. This happens at {beyond[k].mean():.0%} of {len(steps)} steps.",
                 by_chance=True,
             )
-        drift = _drift(base, known, lever[k] - base)
-        if drift is not None:
-            return harmed(
-                f"Late losses lie {drift:+.2g} from those of the baseline on average, more than rounding explains.",
-                by_chance=True,
-            )
     return unharmed(
         f"The same samples, and losses within what rounding does to the baseline ({len(known)} runs; "
         f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
@@ -92,28 +84,6 @@ def _limit(base: Row, known: Row) -> Row:
         envelope = np.zeros(num_steps)
     bound = np.minimum(SMALL_MARGIN * envelope, np.maximum(LARGE_MARGIN * envelope, small))
     return np.asarray(np.maximum(bound, FLOOR_ULPS * _ulp(base) * scale))
-
-
-def _drift(base: Row, known: Row, gap: Row) -> float | None:
-    """Mean gap of the late window, if it is further from the baseline runs than chance among them explains.
-
-    Two windows (middle and last third); in each, the baseline runs are a sample that one more baseline run would
-    be drawn from. The windows of one run are taken to move together, so the second adds to what is known of the spread
-    but nothing to the weight.
-    """
-    if len(known) < 2:
-        return None
-    windows = np.array_split(np.arange(len(base)), 3)[1:]
-    scores, means = [], []
-    for window in windows:
-        sample = np.array([0.0, *known[:, window].mean(axis=1)])
-        error = sample.std(ddof=1) * np.sqrt(1 + 1 / len(sample))
-        small = SMALL * float(np.abs(base[window]).mean())
-        mean = float(gap[window].mean() - sample.mean())
-        means.append(mean)
-        scores.append(mean / max(error, small))
-    limit = quantile(len(known) * len(windows), 1 - DRIFT_TAIL)
-    return means[-1] if abs(float(np.mean(scores))) > limit else None
 
 
 def _local_scale(base: Row) -> Row:

@@ -30,8 +30,6 @@ class Training:
     """"adam" or "sgd" (with momentum)."""
     rate: float | None = None
     """None: 3e-3 for Adam, 0.05 for SGD. Ten times that is chaotic: ulps grow to the size of the loss."""
-    recorded_from: int = 0
-    """Steps before are warm-up."""
     seed: int = 0
     num_steps: int = NUM_STEPS
     # Differences that do no harm.
@@ -180,23 +178,22 @@ class _Trainer:
             states.append(_digest(*(repr(g.bit_generator.state).encode() for g in (self.data_rng, self.mask_rng))))
             rates.append((rate,))
             samples.append(len(y))
-        first, num_steps = t.recorded_from, t.num_steps - t.recorded_from
         return Run(
             status=Status.COMPLETE,
             seed=t.seed,
-            step_s=(0.001,) * num_steps,
-            step_index=tuple(range(first, t.num_steps)),
-            arm=(0,) * num_steps,
-            block=(0,) * num_steps,
-            epoch_starts=tuple(start - first for start in starts if start >= first),
-            loss=tuple(losses[first:]),
-            num_samples=tuple(samples[first:]),
-            num_updates=(1,) * num_steps,
-            learning_rates=tuple(rates[first:]),
-            batch_digest=tuple(batches[first:]),
-            fresh_samples=tuple(fresh[first:]),
-            rng_digest=tuple(states[first:]),
-            settings_digest=(_digest(t.optimizer.encode()),) * num_steps,
+            step_s=(0.001,) * t.num_steps,
+            step_index=tuple(range(t.num_steps)),
+            arm=(0,) * t.num_steps,
+            block=(0,) * t.num_steps,
+            epoch_starts=tuple(starts),
+            loss=tuple(losses),
+            num_samples=tuple(samples),
+            num_updates=(1,) * t.num_steps,
+            learning_rates=tuple(rates),
+            batch_digest=tuple(batches),
+            fresh_samples=tuple(fresh),
+            rng_digest=tuple(states),
+            settings_digest=(_digest(t.optimizer.encode()),) * t.num_steps,
             updates=tuple(updates),
         )
 
