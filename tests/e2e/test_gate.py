@@ -73,7 +73,7 @@ UNSEEN_IN_THE_LOSS = {
     ),
     "statistics that stand still": ("BatchNorm1d(32)", "BatchNorm1d(32, momentum=0.0)", "running_mean"),
     "a validation that is wrong": ("{held_out:.4f}", "{1.05 * held_out:.4f}", "the script prints"),
-    "a schedule that is not stepped": ("            schedule.step()\n", "", "StepLR has other counters"),
+    "a schedule that is not stepped": ("            schedule.step()\n", "", "StepLR has other settings or counters"),
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hotlap.gate import updates
 from hotlap.gate.evidence import MIN_STEPS, Differing, Evidence, Pair, Ruling, harmed, is_finite, other_than, undecided
-from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
+from hotlap.gate.rounding import BFLOAT16_ULP, FLOAT32_ULP, FLOOR_ULPS
 from hotlap.record import Number, Run, StateDigest, Status, as_float
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
@@ -66,6 +66,7 @@ FIELDS = (
     StepField("starts of a loader", _epoch_flags, of_loader=True),
     StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
 )
+STALE = StepField("updates by gradients that were not cleared", lambda run: run.stale_updates)
 BATCH = StepField("batch", lambda run: run.batch_digest, article="another")
 """Of another seed it is another one."""
 RANDOM_STATE = StepField("random state", lambda run: run.rng_digest, article="another")
@@ -131,6 +132,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
         *([(same_seed, batches)] if len(same_seed) > 1 else []),
         (baseline, _other_end),
         (baseline, _other_skips),
+        (baseline, STALE.differing),
     )
     return (
         next((ruling for runs, differing in checks if (ruling := other_than(pairs, runs, differing))), None)
@@ -147,7 +149,8 @@ def _other_batches(a: Run, b: Run) -> dict[str, str]:
     losses = [as_float(run.loss[0]) for run in (a, b)]
     if None not in losses and not any(bytes_of[0][i] == bytes_of[1][j] for _, i, j in Pair(a, b).steps()):
         mine, other = (loss or 0.0 for loss in losses)
-        if a.step_index[0] == b.step_index[0] == 0 and abs(mine - other) <= FLOOR_ULPS * FLOAT32_ULP * abs(mine):
+        rounding = BFLOAT16_ULP if a.autocast or b.autocast else FLOOR_ULPS * FLOAT32_ULP
+        if a.step_index[0] == b.step_index[0] == 0 and abs(mine - other) <= rounding * abs(mine):
             return {}
     return BATCH.differing(a, b)
 
@@ -254,7 +257,7 @@ def _short(value: object) -> str:
     return value[:12] if isinstance(value, str) else str(value)
 
 
-# What could be saved with the training: modules, optimizers, schedulers, averages.
+# What could be saved with the training: modules and their settings, optimizers, schedulers, averages.
 
 StateKey = tuple[int, str]
 """(step, name of the class)."""
@@ -267,7 +270,7 @@ def other_content(a: Run, b: Run) -> dict[StateKey, str]:
 
 def other_counts(a: Run, b: Run) -> dict[StateKey, str]:
     """Where integers, truth values or texts differ, which no rounding changes."""
-    return _told(other_states(a, b, lambda state: state.counts), "counters")
+    return _told(other_states(a, b, lambda state: state.counts), "settings or counters")
 
 
 def _told(keys: list[StateKey], what: str) -> dict[StateKey, str]:

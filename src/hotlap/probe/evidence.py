@@ -103,6 +103,36 @@ class Fresh:
         return share
 
 
+class Clearings:
+    """Counts updates by gradients that were never cleared since the update before, as a backward pass finds them."""
+
+    def __init__(self) -> None:
+        self._cleared: set[int] = set()
+        self._num_stale = 0
+
+    def look(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        """A backward pass begins."""
+        for optimizer in optimizers:
+            if id(optimizer) not in self._cleared:
+                params = (param for group in optimizer.param_groups for param in group["params"])
+                if not any(_holds(param.grad) for param in params):
+                    self._cleared.add(id(optimizer))
+
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step."""
+        self._num_stale += id(optimizer) not in self._cleared
+        self._cleared.discard(id(optimizer))
+
+    def take(self) -> int:
+        """Such updates since the last call."""
+        num_stale, self._num_stale = self._num_stale, 0
+        return num_stale
+
+
+def _holds(grad: torch.Tensor | None) -> bool:
+    return grad is not None and grad.layout == torch.strided and bool(grad.any())
+
+
 def samples(inputs: Any) -> Iterator[bytes]:
     """Digests of the rows of the first tensor that a model is called with, where it is data: without a gradient."""
     first = next((leaf for leaf in leaves(inputs) if isinstance(leaf, torch.Tensor)), None)

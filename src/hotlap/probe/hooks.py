@@ -103,6 +103,7 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
 
     books, what = session.collectives, "the communication within backward passes"
     listen, heard = session.guard(books.listen, what), session.guard(books.heard, what)
+    begins = session.script.backward_begins if session.plan.evidence else None
 
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -117,6 +118,8 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             session.in_backward = True
             words[REACHED] = _BACKWARD
+            if begins is not None:
+                begins()
             stop_listening = listen(roots) if books.hidden else None
             before, clock.where = clock.where, BACKWARD
             begin = now()

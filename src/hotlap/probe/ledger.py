@@ -47,6 +47,7 @@ class Ledger:
         self.batch_digest: list[str | None] = []
         self.fresh_samples: list[float | None] = []
         self.fresh_batches: list[float | None] = []
+        self.stale_updates: list[int] = []
         self.rng_digest: list[str] = []
         self.settings_digest: list[str] = []
         self.learning_rates: list[tuple[float, ...]] = []
@@ -66,13 +67,17 @@ class Ledger:
             row.spent[phases.SYNC] += seconds / num_steps
 
     def note_evidence(
-        self, batches: tuple[str | None, float | None, float | None], optimizers: list[torch.optim.Optimizer]
+        self,
+        batches: tuple[str | None, float | None, float | None],
+        num_stale: int,
+        optimizers: list[torch.optim.Optimizer],
     ) -> None:
         """What the gate compares, at the end of a recorded step."""
-        digest, *fresh = batches
+        digest, samples, tensors = batches
         self.batch_digest.append(digest)
-        self.fresh_samples.append(fresh[0])
-        self.fresh_batches.append(fresh[1])
+        self.fresh_samples.append(samples)
+        self.fresh_batches.append(tensors)
+        self.stale_updates.append(num_stale)
         self.rng_digest.append(rng_digest())
         self.settings_digest.append(settings_digest(optimizers))
         self.learning_rates.append(learning_rates(optimizers))
@@ -113,6 +118,7 @@ class Ledger:
                 "batch_digest": tuple(self.batch_digest),
                 "fresh_samples": tuple(self.fresh_samples),
                 "fresh_batches": tuple(self.fresh_batches),
+                "stale_updates": tuple(self.stale_updates),
                 "rng_digest": tuple(self.rng_digest),
                 "settings_digest": tuple(self.settings_digest),
                 "learning_rates": tuple(self.learning_rates),

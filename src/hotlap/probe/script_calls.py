@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe.evidence import Digest, Fresh, Updates, samples
+from hotlap.probe.evidence import Clearings, Digest, Fresh, Updates, samples
 from hotlap.probe.replay import Replay
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _REPORTS = {
     "forward_made": "what modules are called with",
     "optimizer_constructed": "the optimizers",
     "update_begins": "the updates of optimizers",
+    "backward_begins": "the gradients that backward passes find",
     "loader_started": "the starts of epochs",
     "batch_drawn": "the batches",
 }
@@ -45,6 +46,7 @@ class ScriptCalls:
         """Batches are free now."""
         self.replay = Replay()
         self.updates = Updates()
+        self.clearings = Clearings()
         self._batches, self._inputs, self._samples = Digest(), Digest(), Fresh()
         self._drawn_from: list[int | None] = []
         for name, what in _REPORTS.items():
@@ -67,6 +69,11 @@ class ScriptCalls:
         for told in self.on_forward:
             told(module, args, kwargs, result)
 
+    def backward_begins(self) -> None:
+        """Only called where evidence is wanted."""
+        if not self._session.graphs.capturing:
+            self._session.own(lambda: self.clearings.look(self._facts.optimizers()))
+
     def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer was made."""
         self._facts.made_optimizer_at(optimizer)
@@ -77,7 +84,10 @@ class ScriptCalls:
         session = self._session
         if closure:
             self._facts.used_closure(optimizer)
-        if self._evidence and Updates.wanted(session.steps) and not session.graphs.capturing:
+        if not self._evidence or session.graphs.capturing:
+            return
+        self.clearings.update(optimizer)
+        if Updates.wanted(session.steps):
             session.own(lambda: self.updates.before(self._facts.parameters(), None if closure else optimizer))
 
     def loader_started(self, loader: Any, iterator: Any) -> None:

@@ -338,7 +338,7 @@ class Session:
             )
         )
         if self.plan.evidence:
-            self.ledger.note_evidence(self.script.batches(), self.facts.optimizers())
+            self.ledger.note_evidence(self.script.batches(), self.script.clearings.take(), self.facts.optimizers())
             self.script.updates.after(self._read)
             self.states.step_ended(self._read, epoch_started=lap.epoch_started)
 

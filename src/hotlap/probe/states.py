@@ -20,6 +20,9 @@ from hotlap.record import StateDigest
 # Integers up to this size count something; a larger tensor of them holds data.
 _MAX_COUNTERS = 16
 
+# Numbers by which a part of torch's is switched off, or works otherwise in training.
+_SWITCHED = {"p", "momentum", "dropout"}
+
 # A helper that holds more tensors than the largest models have parameters holds data.
 _MAX_LEAVES = 10_000
 
@@ -77,8 +80,21 @@ def states(step: int) -> Iterator[StateDigest]:
     for module in modules:
         parameters = _digest(step, "", list(module.parameters())).digest
         yield replace(_digest(step, type(module).__name__, [t for _, t in _named(module)]), parameters=parameters)
+        yield from _settings(step, module)
     for other in others:
         yield _digest(step, type(other).__name__, _content(other))
+
+
+def _settings(step: int, root: nn.Module) -> Iterator[StateDigest]:
+    """Of each part of torch's its numbers, and whether it is in training: few losses show a dropout that is off."""
+    for name, part in root.named_modules():
+        if type(part).__module__.startswith("torch.nn."):
+            numbers = {key: value for key, value in vars(part).items() if isinstance(value, float)}
+            if _SWITCHED & numbers.keys():
+                numbers["training"] = part.training
+            if numbers:
+                label = ".".join(filter(None, (type(root).__name__, name)))
+                yield _digest(step, f"{label} ({type(part).__name__})", repr(sorted(numbers.items())))
 
 
 class States:

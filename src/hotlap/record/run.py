@@ -131,6 +131,8 @@ class Run:
     """(S, G) of all optimizers; None when not recorded."""
     batch_digest: tuple[str | None, ...] | None = None
     """(S,) digest of the bytes of all batches drawn, or of what the model was called with when there is no loader."""
+    stale_updates: tuple[int, ...] | None = None
+    """(S,) of `num_updates`, those by gradients that were never cleared since the update before."""
     fresh_samples: tuple[float | None, ...] | None = None
     """(S,) part of the samples that models were given to train on that had not come in an earlier step, nor twice in
     this one, in [0, 1]; None where they were given none."""

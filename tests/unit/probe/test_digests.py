@@ -1,10 +1,10 @@
-"""Digests of batches: equal where batches are."""
+"""Digests of batches: equal where batches are. What of them is new, and which gradients are not."""
 
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.evidence import Digest, Fresh, samples
+from hotlap.probe.evidence import Clearings, Digest, Fresh, samples
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
 LENGTHS = torch.tensor([3, 2, 4])
@@ -69,3 +69,20 @@ def test_padding_makes_no_new_sample() -> None:
 @pytest.mark.parametrize("given", [torch.ones(3, 2, requires_grad=True), torch.tensor(1.0), torch.empty(0, 2), None])
 def test_what_is_no_data_is_no_sample(given: object) -> None:
     assert not list(samples(((given,), {})))
+
+
+def test_updates_by_gradients_that_were_not_cleared_are_counted() -> None:
+    params = [torch.zeros(2, requires_grad=True) for _ in range(2)]
+    both = [torch.optim.SGD([param]) for param in params]
+    clearings = Clearings()
+    found = []
+    for clear in (False, True, False, True):
+        for optimizer, param in zip(both, params, strict=True):
+            if clear or param is params[0]:
+                optimizer.zero_grad(set_to_none=param is params[0])
+            for _ in range(2):  # accumulated: the second pass finds what the first one left
+                clearings.look(both)
+                (param.sum()).backward()  # type: ignore[no-untyped-call]
+            clearings.update(optimizer)
+        found.append(clearings.take())
+    assert found == [0, 0, 1, 0]

@@ -141,3 +141,26 @@ def test_what_ranks_share_are_the_parameters_alone() -> None:
         model.layer.bias.add_(1.0)
     (other_weights,) = (state for state in states(0) if state.name == "Net")
     assert before.parameters != other_weights.parameters
+
+
+class Regular(nn.Module):
+    """Parts that work otherwise in training, and one that does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.drop = nn.Dropout(0.1)
+        self.norm = nn.BatchNorm1d(2)
+
+
+def test_settings_of_parts_are_told() -> None:
+    model = Regular()
+    drop, norm = "Regular.drop (Dropout)", "Regular.norm (BatchNorm1d)"
+    before = {name: digest(name) for name in (drop, norm)}
+    assert not [state for state in states(0) if state.name.startswith("Regular.layer")]
+    model.drop.inplace = True  # no number
+    assert digest(drop) == before[drop]
+    model.drop.eval()
+    assert digest(drop)[1] != before[drop][1]
+    model.norm.momentum = 0.01
+    assert digest(norm)[1] != before[norm][1]
