@@ -9,7 +9,7 @@ import numpy as np
 
 from hotlap.gate import updates
 from hotlap.gate.evidence import MIN_STEPS, Differing, Evidence, Pair, Ruling, harmed, is_finite, other_than, undecided
-from hotlap.gate.rounding import BFLOAT16_ULP, FLOAT32_ULP, FLOOR_ULPS
+from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
 from hotlap.record import Number, Run, StateDigest, Status, as_float
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
@@ -149,8 +149,7 @@ def _other_batches(a: Run, b: Run) -> dict[str, str]:
     losses = [as_float(run.loss[0]) for run in (a, b)]
     if None not in losses and not any(bytes_of[0][i] == bytes_of[1][j] for _, i, j in Pair(a, b).steps()):
         mine, other = (loss or 0.0 for loss in losses)
-        rounding = BFLOAT16_ULP if a.autocast or b.autocast else FLOOR_ULPS * FLOAT32_ULP
-        if a.step_index[0] == b.step_index[0] == 0 and abs(mine - other) <= rounding * abs(mine):
+        if a.step_index[0] == b.step_index[0] == 0 and abs(mine - other) <= FLOOR_ULPS * FLOAT32_ULP * abs(mine):
             return {}
     return BATCH.differing(a, b)
 
