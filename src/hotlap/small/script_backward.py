@@ -22,14 +22,15 @@ PASS: Any = Pass._backward_cls
 def straight(run: Callable[..., Any], is_plain_torch: Callable[[], bool]) -> Callable[..., Any]:
     """torch.autograd's `_engine_run_backward` that leaves the engine out where nobody but these two has a part in it.
 
-    What it cannot see are hooks that somebody puts on a node of the graph (`grad_fn.register_hook`).
+    What it cannot see are hooks that somebody puts on a node of the graph (`grad_fn.register_hook`). DDP and FSDP
+    exchange gradients by such hooks: where there is a process group the engine stays.
     """
 
     @wraps(run)
     def run_backward(outputs: Any, gradients: Any, retain_graph: bool, *others: Any, **more: Any) -> Any:
         loss: Any = getattr(outputs[0], "grad_fn", None)
         once = len(outputs) == 1 and not retain_graph and others == (False, ()) and more.get("accumulate_grad")
-        if not once or type(loss) is not LOSS or not is_plain_torch() or _is_watched():
+        if not once or type(loss) is not LOSS or not is_plain_torch() or _may_be_hooked():
             return run(outputs, gradients, retain_graph, *others, **more)
         network = loss.given[0].grad_fn
         if type(network) is not PASS or not _are_alone(outputs[0], loss, network):
@@ -45,8 +46,9 @@ def straight(run: Callable[..., Any], is_plain_torch: Callable[[], bool]) -> Cal
     return run_backward
 
 
-def _is_watched() -> bool:
-    return torch._C._autograd._profiler_enabled() or torch.is_anomaly_enabled()
+def _may_be_hooked() -> bool:
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return several or torch._C._autograd._profiler_enabled() or torch.is_anomaly_enabled()
 
 
 def _are_alone(value: torch.Tensor, loss: Any, network: Any) -> bool:

@@ -86,6 +86,19 @@ def test_who_wants_to_see_a_gradient_sees_it(engine: list[Any], look: Callable[.
     assert seen[0].grad is not None if seen[0] is out or seen[0] is loss else seen[0] is not None
 
 
+def test_where_processes_train_together_the_engine_calls_those_that_exchange_gradients(
+    engine: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As DDP and FSDP do: by a hook on what adds to a parameter's gradient, which no attribute of it shows."""
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    net = made()
+    adds: Any = net[0].weight.view_as(net[0].weight).grad_fn
+    seen: list[Any] = []
+    adds.next_functions[0][0].register_hook(lambda *gradients: seen.append(gradients))
+    nn.CrossEntropyLoss()(net(X), Y).backward()
+    assert len(engine) == len(seen) == 1
+
+
 def test_gradients_add_up_as_in_torch(engine: list[Any]) -> None:
     net, plain = made(), made()
     for times in (1, 2):
