@@ -494,6 +494,13 @@ def test_batches_that_are_drawn_by_hand_are_compared_by_what_the_model_is_given(
     assert judge("statistical", with_lever_run(by_hand)).verdict is Verdict.UNHARMED
 
 
+def test_what_a_generator_makes_is_other_data_only_where_rounding_is_known_to_leave_it_alone() -> None:
+    by_hand = everywhere({"num_samples": (None,) * NUM_STEPS, "epoch_starts": ()})
+    later = with_lever_run(other_bytes(1), by_hand)
+    assert judge("statistical", later).verdict is Verdict.HARMED
+    assert judge("statistical", replace(later, perturbed=())).verdict is Verdict.UNHARMED
+
+
 @pytest.mark.parametrize("contract", CONTRACTS)
 @pytest.mark.parametrize("what", ["samples", "batches"])
 def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what: str) -> None:
