@@ -47,7 +47,7 @@ def first(training: str) -> Run:
 def test_its_causes_are_found(training: str, codes: list[str], levers: tuple[str, ...]) -> None:
     study = measured(training)
     found = rules.check(study.baseline[0], study.machine)
-    assert [one.code for one in found] == codes
+    assert [one.code for one in found if not one.advice] == codes
     assert found[0].try_levers == levers
 
 
@@ -112,7 +112,7 @@ def test_what_its_tune_compared_can_be_shown() -> None:
 def test_causes_on_an_h100_are_found(training: str, codes: list[str], first_lever: str) -> None:
     study = study_in(H100 / f"tune-{training}.json.gz")
     found = rules.check(study.baseline[0], study.machine)
-    assert [one.code for one in found] == codes
+    assert [one.code for one in found if not one.advice] == codes
     assert found[0].try_levers[0] == first_lever
 
 

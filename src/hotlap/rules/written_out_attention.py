@@ -48,7 +48,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     for script in files:
         for change in _changes(script):
-            evidence = "Attention is computed step by step, weights and all; where nothing else reads these"
+            evidence = "Attention is computed step by step; one fused call does it, if nothing else reads its weights"
             return advice(run, at_most_s, evidence, change=change)
     return None
 
