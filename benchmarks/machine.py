@@ -12,7 +12,7 @@ from statistics import median
 
 import results_file
 from hotlap.record import Checkup, Unit, decode
-from hotlap.report import machine
+from hotlap.report import machine, terminal
 
 RUNS = 3
 
@@ -56,7 +56,8 @@ def main() -> None:
                 took[pace].append(seconds)
     duration = [{"pace": pace, "median_s": median(times), "longest_s": max(times)} for pace, times in took.items()]
     shown = next(checkup for pace, checkup in reversed(found) if pace == "thorough")
-    path = results_file.write("machine", results=results(found), took=duration, output=machine.render(shown))
+    output = terminal.plain(machine.sections(shown))
+    path = results_file.write("machine", results=results(found), took=duration, output=output)
     print(json.dumps(duration, indent=1), path.name)
 
 
