@@ -42,29 +42,22 @@ def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session 
     def start() -> None:
         torch_came = time.perf_counter()
         try:
+            from hotlap.probe.start import seed
             from hotlap.probe.start import start as start_probe
-            from hotlap.probe.start import start_levers
 
             if plan.only_levers:
-                start_levers(plan)
+                seed(plan)
             else:
                 sessions.append(start_probe(plan))
                 sessions[0].own_start_s = arrived_s + time.perf_counter() - torch_came
         except Exception as error:
             # The script's import of torch must not fail by that.
-            _not_started(plan, error)
+            told = f"hotlap failed when torch was imported: {type(error).__name__}: {error}"
+            tell_why_not(Path(plan.out), told)
 
     after_import("torch", start)
     arrived_s = 0.0 if begun is None else time.perf_counter() - begun
     return lambda: sessions[0] if sessions else None
-
-
-def _not_started(plan: Plan, error: Exception) -> None:
-    text = f"hotlap failed when torch was imported: {type(error).__name__}: {error}"
-    if plan.only_levers:
-        sys.stderr.write(f"hotlap: the levers are not at work here: {text}\n")
-    else:
-        tell_why_not(Path(plan.out), text)
 
 
 def tell_why_not(out: Path, text: str) -> None:

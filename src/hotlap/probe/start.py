@@ -9,7 +9,6 @@ from typing import Any
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import hooks, offspring, traces, unseen
-from hotlap.probe.arms import Arms
 from hotlap.probe.facts import seed_everything
 from hotlap.probe.imports import after_import
 from hotlap.probe.partial import Partial
@@ -19,8 +18,7 @@ from hotlap.record import Plan
 
 def start(plan: Plan) -> Session:
     """Torch has just been imported: seed, install the levers and the hooks."""
-    if plan.seed is not None:
-        seed_everything(plan.seed + plan.reseed)
+    seed(plan)
     if not plan.whole:
         _keep_sockets_in(Path(plan.out) / "mp")
     session = Session(plan)
@@ -63,14 +61,7 @@ def _keep_sockets_in(folder: Path) -> None:
         vars(multiprocessing.current_process())["_config"].setdefault("tempdir", str(folder))
 
 
-def start_levers(plan: Plan) -> None:
-    """Torch has just been imported in a training for real: what was not at work is said at its end."""
+def seed(plan: Plan) -> None:
+    """All generators, for a script that sets none."""
     if plan.seed is not None:
         seed_everything(plan.seed + plan.reseed)
-    arms = Arms(plan)
-
-    def tell() -> None:
-        for text in arms.not_installed:
-            sys.stderr.write(f"hotlap: not at work here: {text}\n")
-
-    atexit.register(tell)

@@ -209,7 +209,7 @@ def _telling(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"{shown(str(path))} cannot be written ({error.strerror}). Mend that and do the same again: what is done "
+            f"{shown(str(path))} cannot be written ({error.strerror}). Fix that and do the same again: what is done "
             "already stays, and is not done twice."
         ) from None
 

@@ -180,9 +180,7 @@ def test_a_failure_half_way_says_what_to_do(
 
     with monkeypatch.context() as patching:
         patching.setattr(os, "replace", failing)
-        with pytest.raises(
-            UserError, match=r"net\.py cannot be written \(No space left on device\)\. Mend that and do"
-        ):
+        with pytest.raises(UserError, match=r"net\.py cannot be written \(No space left on device\)\. Fix that and do"):
             hotlap()
     assert list(project.rglob(".*.hotlap")) == []
     hotlap(*["--revert"] * back)

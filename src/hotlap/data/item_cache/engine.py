@@ -226,13 +226,6 @@ class ItemCache(CacheFill):
         self._note()
         return not changes_nothing
 
-    def _note(self) -> None:
-        """Take what items are made from as it is now."""
-        if self.inputs is None:  # it was dropped while an item was computed
-            self.inputs = Inputs(self.dataset)
-        else:
-            self.inputs.note()
-
     def _why_not_kept(self, before: States) -> str | None:
         """What was seen around computing items that forbids to keep them."""
         reason = None if self.inputs is None else self.inputs.why_not_kept(before)
@@ -387,10 +380,6 @@ class ItemCache(CacheFill):
         kept = f"; {self.num_cached} kept items were dropped" if self.num_cached else ""
         self.give_up(f"an item of {self.name} {_DIFFERENT}{kept}; items are computed each time")
         warn(str(self.note))
-
-    def _has(self, index: Any) -> bool:
-        position = self.position(index) if type(index) in self.index_types else None
-        return position is not None and bool(self.present[position])
 
     def _count(self, num_asked: int) -> None:
         """So many items were asked for; now and then, whether still many are computed."""

@@ -273,6 +273,17 @@ class CacheFill(ABC):
         position = operator.index(index)
         return position if length is not None and 0 <= position < length else None
 
+    def _has(self, index: Any) -> bool:
+        position = self.position(index) if type(index) in self.index_types else None
+        return position is not None and bool(self.present[position])
+
+    def _note(self) -> None:
+        """Take what items are made from as it is now."""
+        if self.inputs is None:  # it was dropped while an item was computed
+            self.inputs = Inputs(self.dataset)
+        else:
+            self.inputs.note()
+
     def _forget(self) -> None:
         self._stop()
         self.store = None
