@@ -78,6 +78,22 @@ class InputPart(StrEnum):
     PIN = "pin"
     """Copying batches into pinned memory, in the training process."""
 
+    @property
+    def words(self) -> str:
+        """For people."""
+        return _INPUT_WORDS[self]
+
+
+_INPUT_WORDS = {
+    InputPart.INDICES: "drawing indices",
+    InputPart.ITEMS: "making the items (__getitem__)",
+    InputPart.TRANSFORMS: "the data set's transforms",
+    InputPart.COLLATE: "collating items into batches",
+    InputPart.WORKERS: "waiting for workers",
+    InputPart.START: "starting the loader",
+    InputPart.PIN: "pinning",
+}
+
 
 class SightingKind(StrEnum):
     """What can be seen at a line of the script."""

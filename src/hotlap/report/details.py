@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from hotlap.record import (
     CopyWork,
     HotLine,
-    InputPart,
     OperatorWindow,
     Phase,
     Run,
@@ -77,18 +76,7 @@ def place(path: str, line: int | None, run: Run) -> str:
 
 def _input(run: Run) -> Section | None:
     parts = sorted(((part, cost_s) for part, cost_s in run.input_s.items() if cost_s), key=lambda part: -part[1])
-    return _detail("Inside the input", rows=((_cost(run, cost_s), _INPUT_PARTS[part]) for part, cost_s in parts))
-
-
-_INPUT_PARTS = {
-    InputPart.INDICES: "drawing indices from the sampler",
-    InputPart.ITEMS: "making the items (`__getitem__`)",
-    InputPart.TRANSFORMS: "transforms of the data set",
-    InputPart.COLLATE: "making a batch of the items (collate)",
-    InputPart.WORKERS: "waiting for a worker's batch",
-    InputPart.START: "starting the loader and its workers, spread over the steps",
-    InputPart.PIN: "copying batches into pinned memory",
-}
+    return _detail("Inside the input", rows=((_cost(run, cost_s), part.words) for part, cost_s in parts))
 
 
 def _hot_lines(run: Run) -> Section | None:

@@ -28,16 +28,6 @@ MIN_SHARE = 0.10
 # script that was over before the others were looked at), it may be next to nothing. Ours: a quarter is worth a word.
 _NAMED_SHARE = 0.25
 
-_WORDS = {
-    InputPart.INDICES: "drawing indices",
-    InputPart.ITEMS: "making the items (__getitem__)",
-    InputPart.TRANSFORMS: "the data set's transforms",
-    InputPart.COLLATE: "collating items into batches",
-    InputPart.WORKERS: "waiting for workers",
-    InputPart.START: "starting the loader",
-    InputPart.PIN: "pinning",
-}
-
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Share of the step spent in the loader; with a device, as far as the device waits for it."""
@@ -84,7 +74,7 @@ def _largest(run: Run, wait_s: float) -> str:
     if part is None:
         return ""
     seconds = run.input_s[part] or 0.0
-    return f"; {percent(min(1.0, seconds / wait_s))} of that is {_WORDS[part]}"
+    return f"; {percent(min(1.0, seconds / wait_s))} of that is {part.words}"
 
 
 def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ...]:
