@@ -209,7 +209,7 @@ def _failure(run: Run, num_arms: int) -> Failed | None:
 def _not_at_work(run: Run, stack: Stack) -> Failed | None:
     """Why the levers of one arm were not at work, if so."""
     text = next((text for spec in stack for text in not_installed(run, spec)), None)
-    return None if text is None else Failed(Failure.NOT_INSTALLED, text)
+    return None if text is None else Failed(Failure.NOT_INSTALLED, text.rstrip("."))
 
 
 def not_installed(run: Run, spec: LeverSpec) -> list[str]:

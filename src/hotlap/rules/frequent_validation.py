@@ -20,6 +20,8 @@ After:
     evaluate(model)
 """
 
+from dataclasses import replace
+
 from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import at_line
 from hotlap.rules.step import at_sighting, evaluation_s, finding, mean_step_s, num_steps, sightings, validation_s
@@ -41,9 +43,10 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     share = cost_s / whole_s
     where = f": {worst.what}{at_sighting(worst)}" if worst is not None else ""
     if between_s:
-        what = f"One in {num_steps(run) / run.num_validations:.3g} steps is followed by a validation, which takes"
+        each = num_steps(run) / run.num_validations
+        what = f"One in {each:.3g} steps is followed by a validation of {duration(each * cost_s)}:"
     else:
-        what = "Forward passes of the trained model in evaluation mode take"
-    # A validation's time is in no step: the finding is put as the share that it has of all time.
-    evidence = f"{what} {duration(cost_s)} a step, {percent(share)} of all time{where}."
-    return finding(run, share * step_s, evidence, change=at_line(worst, ""))
+        what = f"Forward passes of the trained model in evaluation mode take {duration(cost_s)} a step,"
+    evidence = f"{what} {percent(share)} of all time{where}."
+    # A validation's time is in no step: its share is that of all time.
+    return replace(finding(run, cost_s, evidence, change=at_line(worst, "")), cost_s=cost_s, share=share)

@@ -99,12 +99,14 @@ def test_estimates_follow_the_machine() -> None:
 def test_a_lever_that_was_not_at_work_has_a_reason_and_no_ratio() -> None:
     class Idle(World):
         def run(self, plan: Plan) -> Run:
-            return replace(super().run(plan), not_installed=("fused-optimizer: no optimizer",) if plan.always else ())
+            return replace(super().run(plan), not_installed=("fused-optimizer: no optimizer.",) if plan.always else ())
 
     here = Idle(path="/train.py", sha256="0" * 64)
     heat = executor_in(here).heat(Design(arms=(Arm(), Arm(levers=(FUSED,)))))
     assert heat.log_ratios == (None,)
-    assert heat.failures[0] is not None and heat.failures[0].kind is Failure.NOT_INSTALLED
+    (failed,) = heat.failures
+    assert failed is not None and failed.kind is Failure.NOT_INSTALLED
+    assert failed.why == "fused-optimizer: no optimizer", "who tells it ends the sentence"
     assert heat.base_failure is None
 
 

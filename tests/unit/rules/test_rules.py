@@ -664,10 +664,8 @@ def test_a_validation_is_told_by_its_part_of_all_time_and_one_alone_is_not() -> 
     often = replace(healthy(), num_validations=4, validation_s=sum(healthy().step_s))
     finding = frequent_validation.check(often)
     assert finding is not None
-    assert (
-        finding.evidence == "One in 10 steps is followed by a validation, which takes 10.0 ms a step, 50% of all time."
-    )
-    assert finding.share == pytest.approx(0.5)
+    assert finding.evidence == "One in 10 steps is followed by a validation of 100 ms: 50% of all time."
+    assert finding.cost_s == pytest.approx(10e-3) and finding.share == pytest.approx(0.5)
     assert frequent_validation.check(replace(often, num_validations=1)) is None
 
 
