@@ -84,7 +84,7 @@ class Lines(Watch):
 
     def goes_on(self, num_steps: int) -> bool:
         """Until there are enough samples."""
-        self._whole = len(self._samples)
+        self._whole = len(self._samples) if num_steps else 0
         enough = self._whole >= _ENOUGH and num_steps >= self.fewest_steps
         return not enough and super().goes_on(num_steps)
 

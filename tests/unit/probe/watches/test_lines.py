@@ -127,6 +127,7 @@ def test_a_window_without_a_whole_step_says_nothing() -> None:
     watch = Lines()
     watch.install(Stage(), None)  # type: ignore[arg-type]
     watch.open()
+    time.sleep(0.05)
     assert watch.goes_on(0)
     time.sleep(0.01)
     watch.close(0)
