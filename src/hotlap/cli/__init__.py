@@ -25,7 +25,6 @@ exit codes:
   2    the command line, or a file that it names, cannot be used
   3    the training script failed; its own error is shown
   4    the script made no training step, or too few to measure
-  5    compare: the second study is slower by more than --max-regression
   10   check: the gate fails the edit
   11   check: inconclusive
   12   check: the same training, and slower

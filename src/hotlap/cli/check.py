@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from hotlap import machine
-from hotlap.cli import compare, target, words, workbench
+from hotlap.cli import target, words, workbench
 from hotlap.cli.live import Live
 from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.errors import UserError
@@ -43,7 +43,7 @@ def _checked(args: argparse.Namespace) -> Checked:
         timeout_s=words.seconds(args.timeout, "--timeout"),
         seed=words.whole_number(args.seed, "--seed"),
     )
-    limit = compare.share(args.max_regression)
+    limit = words.share(args.max_regression, "--max-regression")
     texts = {str(aim.script.resolve()): target.source(after)}
     study = Study(command=tuple(args.tail), cwd=options.cwd, created="", key="", budget_s=options.budget_s)
     stream = sys.stderr if args.json == "-" else sys.stdout

@@ -14,8 +14,6 @@ from hotlap.cli.words import (
     several,
 )
 
-REGRESSION = 5
-"""Exit code of compare: the step is slower by more than the limit, clearly."""
 FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
 """Exit codes of check: the gate fails it; it, or the times, could not be decided; the same training, and slower."""
 
@@ -196,27 +194,6 @@ def _check(subparsers: Subparsers) -> None:
     parser.set_defaults(own_words=2)  # the two scripts
 
 
-def _compare(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "compare",
-        description="Compares the baseline in study A with that in study B, or traces that torch.profiler "
-        "recorded on a GPU. Refuses where the device, the "
-        "versions, the arguments or the machine differ, because the step times then say nothing about the code.",
-        examples=(
-            "hotlap compare .hotlap/train-20260504-093000 .hotlap/train-20260511-101500 --max-regression 5%",
-            "hotlap compare before.json.gz after.json.gz",
-        ),
-        note=f"Exit code {REGRESSION} says that B is slower by more than --max-regression, by all of the 95% interval. "
-        "Inconclusive is 0, and is said.",
-    )
-    for name in ("A", "B"):
-        parser.add_argument(name.lower(), metavar=name, help="folder of a study, its JSON file, or a trace")
-    parser.add_argument("--max-regression", metavar="PERCENT", help="how much slower B may be, as 5%%")
-    parser.add_argument("--allow-different", action="store_true", help="compare what differs all the same")
-    parser.add_argument("--json", metavar="PATH", help="write the comparison there; - is standard output")
-
-
 def _mcp(subparsers: Subparsers) -> None:
     command(
         subparsers,
@@ -378,7 +355,6 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[[Subparsers], None], str]]] =
     },
     "judge changes, in CI as well": {
         "check": (_check, "judge an edit: does it train the same, and is it not slower?"),
-        "compare": (_compare, "compare the step times of two studies, or of two recorded traces"),
     },
     "for agents and shells": {
         "mcp": (_mcp, "serve measure, tune, check and others to an MCP client"),

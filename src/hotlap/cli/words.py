@@ -150,6 +150,18 @@ def whole_number(text: str, option: str, *, least: int = 0) -> int:
     return int(text)
 
 
+def share(text: str, option: str) -> float:
+    """ "5%" or "0.5" -> 0.05 or 0.005.
+
+    Raises:
+        UserError: it is no percentage.
+    """
+    match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,6})?)\s*%?", text.strip())
+    if match is None:
+        raise UserError(f"{option} {text} is not a percentage. Give one as in {option} 5%.")
+    return float(match[1]) / 100
+
+
 def memory(text: str | None, environ: Mapping[str, str]) -> int | None:
     """Bytes of `--memory`, else of the variable that has the same effect; None where nothing is said.
 

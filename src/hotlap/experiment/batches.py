@@ -7,10 +7,8 @@ The means of a few long blocks nearly are: the method of batch means (Law and Ke
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hotlap.experiment.statistics import quantile
 from hotlap.experiment.table import usual_longest_s
@@ -25,26 +23,13 @@ FEWEST = 3
 _LEAST_LEFT = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """A mean, with the standard error of its logarithm."""
-
-    mean_s: float
-    log_error: float
-    freedom: int
-    """Degrees of freedom of the error."""
-
-
-def level(step_s: Sequence[float]) -> Level | None:
-    """The mean step, rare pauses cut down; None with too few steps for an error."""
+def mean_s(step_s: Sequence[float]) -> float | None:
+    """The mean step, rare pauses cut down; None with too few steps."""
     steps = np.asarray(step_s, dtype=np.float64)
     if _num_batches(len(steps)) < 2 or not np.all(np.isfinite(steps)) or steps.min() <= 0:
         return None
     # Of so few that each is a batch nobody can tell which is rare.
-    if len(steps) >= 2 * MIN_BATCH:
-        steps = np.minimum(steps, usual_longest_s(steps))
-    mean_s, error_s, freedom = _mean(steps)
-    return Level(mean_s=mean_s, log_error=error_s / mean_s, freedom=freedom)
+    return float((np.minimum(steps, usual_longest_s(steps)) if len(steps) >= 2 * MIN_BATCH else steps).mean())
 
 
 def speedup_without(step_s: Sequence[float], saved_s: Sequence[float]) -> Interval | None:
@@ -69,42 +54,6 @@ def speedup_without(step_s: Sequence[float], saved_s: Sequence[float]) -> Interv
     share = 1 - left / total
     low, high = max(0.0, share - reach), min(1 - _LEAST_LEFT, share + reach)
     return Interval(low=1 / (1 - low), mid=1 / (1 - share), high=1 / (1 - high))
-
-
-def ratio(base: Level, other: Level, *, between: tuple[float, int] | None = None) -> Interval:
-    """Mean of `other` over mean of `base`, with its 95% interval (Welch).
-
-    `between`: variance of the log-ratio of one run and the next, which no single run can show, and its degrees of
-    freedom; None where it is not known, and the interval then covers what varies within the two runs only.
-    """
-    parts = [(base.log_error**2, base.freedom), (other.log_error**2, other.freedom)]
-    if between is not None:
-        parts.append(between)
-    variance = sum(part for part, _ in parts)
-    fourth = sum(part**2 / max(freedom, 1) for part, freedom in parts)
-    freedom = variance**2 / fourth if fourth > 0 else math.inf
-    reach = quantile(min(max(freedom, 1.0), 1e6), 0.975) * math.sqrt(variance)
-    center = math.log(other.mean_s / base.mean_s)
-    low, mid, high = (math.exp(min(max(x, -700.0), 700.0)) for x in (center - reach, center, center + reach))
-    return Interval(low=low, mid=mid, high=high)
-
-
-def difference(base_s: Sequence[float], other_s: Sequence[float]) -> Interval | None:
-    """Mean of `other_s` less mean of `base_s`, with its 95% interval within the two runs; None with too few steps."""
-    if min(_num_batches(len(values)) for values in (base_s, other_s)) < 2:
-        return None
-    base, other = (_mean(np.asarray(values, dtype=np.float64)) for values in (base_s, other_s))
-    center, error = other[0] - base[0], math.hypot(base[1], other[1])
-    # No fewer degrees of freedom than the smaller run has: less sharp than Welch, and never too narrow.
-    reach = quantile(min(base[2], other[2]), 0.975) * error
-    return Interval(low=center - reach, mid=center, high=center + reach)
-
-
-def _mean(values: NDArray[np.float64]) -> tuple[float, float, int]:
-    """Mean of enough values for two batches, its standard error, and the degrees of freedom of that."""
-    num_batches = _num_batches(len(values))
-    means = [float(part.mean()) for part in np.array_split(values, num_batches)]
-    return float(np.mean(means)), float(np.std(means, ddof=1)) / math.sqrt(num_batches), num_batches - 1
 
 
 def _num_batches(num_steps: int) -> int:

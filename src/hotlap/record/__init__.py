@@ -2,7 +2,6 @@
 
 from hotlap.record.arms import *
 from hotlap.record.codec import *
-from hotlap.record.comparison import *
 from hotlap.record.facts import *
 from hotlap.record.interval import *
 from hotlap.record.machine import *

@@ -92,7 +92,7 @@ class Noise:
 
     scope: str
     """Levers of this scope are compared like that: "step", or "process" (which serves loader levers too). "again": one
-    run and the next, as `hotlap compare` sees them."""
+    run and the next, at different times."""
     speedup: Interval
     """Truth is 1."""
     smallest_gain: float

@@ -220,7 +220,7 @@ def noise_sentence(noise: Noise) -> str:
         spread = sqrt(mean([ratio * ratio for ratio in noise.log_ratios])) if noise.log_ratios else 0.0
         return (
             f"from one run of this script to the next its step differs by about {percent(spread)}; a change of less "
-            f"than {least_gain(noise)} between two studies says nothing here"
+            f"than {least_gain(noise)} between two runs says nothing here"
         )
     return (
         f"A/A test {_COMPARED.get(noise.scope, noise.scope)}: {interval(noise.speedup)}; "

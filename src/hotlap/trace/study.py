@@ -50,7 +50,7 @@ def _ranked(found: list[Reading]) -> list[Reading]:
         if (other := first.setdefault(one.run.rank, one)) is not one:
             raise UserError(
                 f"{other.trace.title} and {one.trace.title} are both of rank {one.run.rank}, and several traces are "
-                "read as the ranks of one job. Give one of each rank; two recordings are for hotlap compare."
+                "read as the ranks of one job. Give one of each rank."
             )
     return [first[rank] for rank in sorted(first)]
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import Arm, Design, Executor, Heat, Sizes
-from hotlap.experiment.batches import level
+from hotlap.experiment.batches import mean_s
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.machine import cores, threads
@@ -132,8 +132,8 @@ def _repeat(log: StudyLog, run: Run, executor: Executor) -> list[float]:
         log.doing(f"running {log.options.title} {what} ({number + 1} of {_ROUNDS})")
         heats.append(executor.heat(Design(arms=arms)))
     # One run of the baseline and the next: equal things, at different times.
-    levels = [found for heat in heats if (found := level(heat.runs[0].step_s)) is not None]
-    noise = noise_of("again", [math.log(one.mean_s / other.mean_s) for one, other in pairwise(levels)])
+    means = [found for heat in heats if (found := mean_s(heat.runs[0].step_s)) is not None]
+    noise = noise_of("again", [math.log(one / other) for one, other in pairwise(means)])
     if noise is not None:
         log.change("noise", noise=(noise,))
     return [ratio for heat in heats for ratio in heat.log_ratios if ratio is not None]

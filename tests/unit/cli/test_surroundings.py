@@ -29,7 +29,6 @@ COMMANDS = (
     ["lab"],
     ["apply"],
     ["apply", "--revert"],
-    ["compare", "a", "b"],
 )
 KEEP_STUDIES = COMMANDS[:3]
 
@@ -304,7 +303,7 @@ def full(_: str) -> TextIOWrapper:
 
 PRINTING: tuple[list[str], ...] = (
     ["--help"], ["--version"], [], ["tune", "--help"], ["lab"], ["predict", "--list"], ["measure", "train.py"],
-    ["tune", "train.py"], ["compare", "one.json", "one.json"],
+    ["tune", "train.py"], ["show", "one.json"],
 )  # fmt: skip
 
 
