@@ -45,10 +45,10 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     rooms = rooms_of_residues(evidence)
     buffers = _buffers(evidence, pairs, rooms)
     checks: tuple[Callable[[], Ruling | None], ...] = (
-        lambda: _against_formula(evidence),
+        lambda: _against_formula(evidence, pairs),
         lambda: _no_gradient(pairs),
-        lambda: sides.harm(_FILLED),
-        lambda: sides.harm(_gradients(rounding)),
+        lambda: sides.harm(_filled(pairs)),
+        lambda: sides.harm(_gradients(pairs, rounding)),
         lambda: alike.harm_at_first(_directions(pairs, rounding)),
         lambda: sides.harm_in_a_part(_directions(pairs, rounding, beyond=math.pi / 2)),
         lambda: _still_buffers(pairs),
@@ -61,7 +61,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     return next((ruling for check in checks if (ruling := check()) is not None), None)
 
 
-def _against_formula(evidence: Evidence) -> Ruling | None:
+def _against_formula(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     """An update departs from the optimizer's formula further than any of the baseline at that step."""
     usual: dict[tuple[int, int], float] = {}
     for step, p, departure in _departures(evidence.baseline()):
@@ -70,8 +70,8 @@ def _against_formula(evidence: Evidence) -> Ruling | None:
         baseline = usual.get((step, p), math.inf)
         if departure > max(FORMULA_FLOOR, FORMULA_MARGIN * baseline):
             return harmed(
-                f"The update of parameter {p} at step {step} is {departure:.2g} of its size away from what the "
-                f"optimizer's settings make of its gradient; in the baseline {baseline:.2g}."
+                f"The update of {_trained(pairs, p)} at step {step} is {departure:.2g} of its size away from what "
+                f"the optimizer's settings make of its gradient; in the baseline {baseline:.2g}."
             )
     return None
 
@@ -98,16 +98,17 @@ def _no_gradient(pairs: Sequence[Pair]) -> Ruling | None:
         if len(mine.gradients or ()) == len(theirs) and any(b is not None for b in theirs):
             for p, (a, b) in enumerate(zip(mine.gradients or (), theirs, strict=True)):
                 if (as_float(a) or 0) > 0 and b is None:
-                    return harmed(f"Parameter {p} has no gradient at step {mine.step}; in the baseline it has one.")
+                    which = _trained(pairs, p)
+                    return harmed(f"At step {mine.step} {which} has no gradient; in the baseline it has one.")
     return None
 
 
-def _gradients(rounding: frozenset[int]) -> Trait:
+def _gradients(pairs: Sequence[Pair], rounding: frozenset[int]) -> Trait:
     return Trait(
         measure=lambda mine, other: _without(rounding, log_ratios(mine.gradients, other.gradients)),
         floor=GRADIENT_FLOOR,
         say=lambda p, size: (
-            f"The gradients of parameter {p} are {math.exp(size):.3g} times as large as in the baseline."
+            f"The gradients of {_trained(pairs, p)} are {math.exp(size):.3g} times as large as in the baseline."
         ),
     )
 
@@ -125,7 +126,7 @@ def _directions(pairs: Sequence[Pair], rounding: frozenset[int], *, beyond: floa
 
     def say(p: int, angle: float) -> str:
         num_parameters = len((pairs[0].base.updates or ())[0].norms)
-        what = f"The gradient of parameter {p}" if p < num_parameters else _name(pairs, p - num_parameters)
+        what = f"The gradient of {_trained(pairs, p)}" if p < num_parameters else _name(pairs, p - num_parameters)
         return f"{what} points {math.degrees(angle + beyond):.0f} degrees away from where it points in the baseline."
 
     return Trait(measure=measure, floor=ANGLE_FLOOR, say=say, one_sided=True)
@@ -149,7 +150,8 @@ def _buffers(evidence: Evidence, pairs: Sequence[Pair], rooms: "Rooms") -> Trait
 def _untouched(pairs: Sequence[Pair]) -> Trait:
     def say(p: int, size: float) -> str:
         share = fmean(mine.changed[p] for pair in pairs for mine, _ in common_updates(pair))
-        return f"{size:.1%} of the elements of parameter {p} stay as they are; in the baseline {share:.1%} change."
+        which = _trained(pairs, p)
+        return f"{size:.1%} of the elements of {which} stay as they are; in the baseline {share:.1%} change."
 
     return Trait(
         measure=lambda mine, other: [a - b for a, b in zip(mine.changed, other.changed, strict=True)],
@@ -171,7 +173,7 @@ def _sizes(pairs: Sequence[Pair], rounding: frozenset[int], rooms: "Rooms") -> T
 
     def say(p: int, size: float) -> str:
         num_parameters = max(len(mine.norms) for pair in pairs for mine, _ in common_updates(pair))
-        which = "of all parameters together" if p == num_parameters else f"of parameter {p}"
+        which = "of all parameters together" if p == num_parameters else f"of {_trained(pairs, p)}"
         return f"The updates {which} are {math.exp(size):.3g} times as large as those of the baseline."
 
     return Trait(measure=measure, floor=NORM_FLOOR, say=say)
@@ -190,11 +192,12 @@ def _other_parameters(pairs: Sequence[Pair], rounding: frozenset[int]) -> Ruling
                 f"{len(other.norms)} parameters are updated at step {other.step}; in the baseline {len(mine.norms)}."
             )
         for p, (baseline, norm) in enumerate(zip(_floats(mine), _floats(other), strict=True)):
+            which = _trained(pairs, p)
             if math.isfinite(baseline) and not math.isfinite(norm):
-                return harmed(f"The update of parameter {p} at step {mine.step} is not finite; in the baseline it is.")
+                return harmed(f"The update of {which} at step {mine.step} is not finite; in the baseline it is.")
             never = baseline == 0 and not any(u.norms[p] for u in pair.base.updates or ())
             if never and norm > 0 and p not in rounding:
-                return harmed(f"Parameter {p} is updated at step {mine.step}; in the baseline it never is.")
+                return harmed(f"At step {mine.step} {which} is updated; in the baseline it never is.")
     return None
 
 
@@ -297,6 +300,12 @@ def _still_buffers(pairs: Sequence[Pair]) -> Ruling | None:
     return None
 
 
+def _trained(pairs: Sequence[Pair], p: int) -> str:
+    """Name of a parameter."""
+    names = pairs[0].base.trained
+    return names[p] if p < len(names) else f"parameter {p}"
+
+
 def _name(pairs: Sequence[Pair], k: int) -> str:
     """Of a tensor that is not trained."""
     names = pairs[0].base.untrained
@@ -309,11 +318,12 @@ def _losses_of_elements(mine: Update, other: Update) -> list[float]:
     return found or [math.nan] * len(mine.norms)
 
 
-_FILLED = Trait(
-    measure=_losses_of_elements,
-    floor=FILLED_FLOOR,
-    say=lambda p, size: (
-        f"{size:.1%} of the elements of the gradient of parameter {p} are 0 that are not in the baseline."
-    ),
-    one_sided=True,
-)
+def _filled(pairs: Sequence[Pair]) -> Trait:
+    return Trait(
+        measure=_losses_of_elements,
+        floor=FILLED_FLOOR,
+        say=lambda p, size: (
+            f"{size:.1%} of the elements of the gradient of {_trained(pairs, p)} are 0 that are not in the baseline."
+        ),
+        one_sided=True,
+    )

@@ -4,7 +4,9 @@ import hashlib
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ import torch
 from hotlap import accelerator
 from hotlap.probe.formula import Formula
 from hotlap.probe.sampling import direction, sampled
-from hotlap.probe.states import Place, untrained
+from hotlap.probe.states import Place, held
 from hotlap.record import Update, as_number
 
 # Parameters are compared before and after the update at the first steps, where a wrong update shows at once, and then
@@ -196,19 +198,37 @@ def rng_digest() -> str:
 _KERNEL_CHOICES = frozenset({"params", "fused", "foreach", "capturable"})
 
 
-def settings_digest(optimizers: Iterable[torch.optim.Optimizer]) -> str:
-    """Digest of all settings of all groups except learning rates, which are recorded as numbers."""
-    rows = [
-        sorted((key, repr(value)) for key, value in group.items() if key not in _KERNEL_CHOICES and key not in {"lr"})
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-    ]
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a parameter is trained by."""
+
+    param: torch.Tensor
+    optimizer: torch.optim.Optimizer
+    group: Mapping[str, Any]
+
+    def settings(self) -> list[tuple[str, str]]:
+        """Those of its optimizer without the learning rate: what else is in a group was put there by others."""
+        known = sorted(self.optimizer.defaults.keys() - _KERNEL_CHOICES - {"lr"})
+        return [(key, _told_setting(self.group.get(key))) for key in known]
+
+
+def _told_setting(value: Any) -> str:
+    """The same text for 0, 0.0 and a tensor of it."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(_told_setting, value))
+    is_number = isinstance(value, int | float) or (isinstance(value, torch.Tensor) and value.numel() == 1)
+    return repr(float(value)) if is_number else repr(value)
+
+
+def settings_digest(trained: Iterable[Trained]) -> str:
+    """Digest of all settings of all parameters except learning rates, which are recorded as numbers."""
+    rows = [(settings, len(list(those))) for settings, those in groupby(trained, Trained.settings)]
     return hashlib.blake2b(repr(rows).encode(), digest_size=12).hexdigest()
 
 
-def learning_rates(optimizers: Iterable[torch.optim.Optimizer]) -> tuple[float, ...]:
-    """(G,) of all groups."""
-    return tuple(float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups if "lr" in group)
+def learning_rates(trained: Iterable[Trained]) -> tuple[float, ...]:
+    """(G,) where the next parameter has another one than the parameter before."""
+    return tuple(rate for rate, _ in groupby(float(one.group["lr"]) for one in trained if "lr" in one.group))
 
 
 class Updates:
@@ -222,6 +242,7 @@ class Updates:
         self.seen: list[Update] = []
         self._before: list[torch.Tensor] | None = None
         self._params: list[torch.Tensor] = []
+        self._labels: dict[int, str] = {}
         self._gradients: dict[int, tuple[float, float, float, str | None]] = {}
         self._formula: Formula | None = None
         self._departures: dict[int, float] = {}
@@ -241,13 +262,26 @@ class Updates:
         """(B,) what `Update.buffers` tells of."""
         return tuple(place.label for place, _ in self._untrained or ())
 
-    def before(self, params: list[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> None:
-        """`optimizer` is about to step; `params` are those of all optimizers. None: what it does cannot be foreseen."""
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """(P,) what `Update.norms` tells of."""
+        return tuple(self._labels.get(id(p), f"parameter {k}") for k, p in enumerate(self._params))
+
+    def in_order(self, optimizers: Iterable[torch.optim.Optimizer]) -> list[Trained]:
+        """(P,) in the order in which models hold them, once an update was seen; what came later is last."""
+        ranks = {address: rank for rank, address in enumerate(self._labels)}
+        found = (Trained(p, one, group) for one in optimizers for group in one.param_groups for p in group["params"])
+        training = (each for each in found if each.param.requires_grad)
+        return sorted(training, key=lambda each: ranks.get(id(each.param), len(ranks)))
+
+    def before(self, optimizers: list[torch.optim.Optimizer], optimizer: torch.optim.Optimizer | None) -> None:
+        """`optimizer`, one of them, is about to step. None: what it does cannot be foreseen."""
         if self._untrained is None:
-            found = ((place, place.tensor()) for place in untrained(params))
+            self._labels, places = held([each.param for each in self.in_order(optimizers)])
+            found = ((place, place.tensor()) for place in places)
             self._untrained = [(place, sampled(first).clone()) for place, first in found if first is not None]
         if self._before is None:
-            self._params = params
+            params = self._params = [each.param for each in self.in_order(optimizers)]
             self._before = [sampled(p).clone() for p in params]
         if optimizer is None:
             return

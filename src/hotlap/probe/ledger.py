@@ -3,12 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from hotlap.probe import clock as phases
 from hotlap.probe.aside import Stretch, validations
 from hotlap.probe.clock import PHASES
-from hotlap.probe.evidence import learning_rates, rng_digest, settings_digest
+from hotlap.probe.evidence import Trained, learning_rates, rng_digest, settings_digest
 from hotlap.probe.losses import Loss, known, value
 from hotlap.record import Number, Phase, as_number
 
@@ -70,7 +68,7 @@ class Ledger:
         self,
         batches: tuple[str | None, float | None, float | None],
         num_stale: int,
-        optimizers: list[torch.optim.Optimizer],
+        trained: list[Trained],
     ) -> None:
         """What the gate compares, at the end of a recorded step."""
         digest, samples, tensors = batches
@@ -79,8 +77,8 @@ class Ledger:
         self.fresh_batches.append(tensors)
         self.stale_updates.append(num_stale)
         self.rng_digest.append(rng_digest())
-        self.settings_digest.append(settings_digest(optimizers))
-        self.learning_rates.append(learning_rates(optimizers))
+        self.settings_digest.append(settings_digest(trained))
+        self.learning_rates.append(learning_rates(trained))
 
     def phase_s(self) -> list[float]:
         """Mean seconds by phase of the recorded steps; zeros without one."""

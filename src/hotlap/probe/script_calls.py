@@ -88,7 +88,7 @@ class ScriptCalls:
             return
         self.clearings.update(optimizer)
         if Updates.wanted(session.steps):
-            session.own(lambda: self.updates.before(self._facts.parameters(), None if closure else optimizer))
+            session.own(lambda: self.updates.before(self._facts.optimizers(), None if closure else optimizer))
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""

@@ -338,7 +338,8 @@ class Session:
             )
         )
         if self.plan.evidence:
-            self.ledger.note_evidence(self.script.batches(), self.script.clearings.take(), self.facts.optimizers())
+            trained = self.script.updates.in_order(self.facts.optimizers())
+            self.ledger.note_evidence(self.script.batches(), self.script.clearings.take(), trained)
             self.script.updates.after(self._read)
             self.states.step_ended(self._read, epoch_started=lap.epoch_started)
 

@@ -6,7 +6,7 @@ A broken average of the weights, or a schedule that stands still, shows in no lo
 import gc
 import hashlib
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -47,22 +47,30 @@ class Place(NamedTuple):
         return found if isinstance(found, torch.Tensor) else None
 
 
-def untrained(trained: Iterable[torch.Tensor]) -> list[Place]:
-    """All floating tensors of modules and helpers that no optimizer trains, in an order that is the same in each run.
+def held(trained: Iterable[torch.Tensor]) -> tuple[dict[int, str], list[Place]]:
+    """(address -> label of what is trained, the other floating tensors of modules and helpers), both in the order in
+    which models hold them: it is the same in each run, however an optimizer groups its parameters.
 
-    `trained`: the parameters of all optimizers.
+    `trained`: the parameters of all optimizers. What no model holds comes last.
     """
-    known = {id(p) for p in trained}
-    found = []
-    for owner, keys, label, leaf in _held(frozenset(known)):
-        if id(leaf) not in known and _is_comparable(leaf):
-            known.add(id(leaf))
-            found.append(Place(weakref.ref(owner), keys, label))
-    return found
+    given = {id(p): k for k, p in enumerate(trained)}
+    labels: dict[int, str] = {}
+    others: dict[int, Place] = {}
+    for owner, keys, label, leaf in _held(given):
+        if id(leaf) in given:
+            labels.setdefault(id(leaf), label)
+        elif _is_comparable(leaf):
+            others.setdefault(id(leaf), Place(weakref.ref(owner), keys, label))
+    for address, k in given.items():
+        labels.setdefault(address, f"parameter {k}")
+    return labels, list(others.values())
 
 
-def _held(trained: frozenset[int]) -> Iterator[tuple[Any, tuple[Any, ...], str, Any]]:
-    """(owner, keys, label, what is there) of all attributes that may hold tensors. `trained`: by address."""
+def _held(trained: Mapping[int, int]) -> Iterator[tuple[Any, tuple[Any, ...], str, Any]]:
+    """(owner, keys, label, what is there) of all attributes that may hold tensors.
+
+    `trained`: address -> position in the optimizers.
+    """
     modules, others = _alive()
     for root in sorted(modules, key=lambda module: _order(module, trained)):
         for name, part in root.named_modules():
@@ -147,7 +155,7 @@ def _named(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from module.named_buffers()
 
 
-def _order(module: nn.Module, trained: frozenset[int]) -> tuple[bool, str, str, str]:
+def _order(module: nn.Module, trained: Mapping[int, int]) -> tuple[bool, str, str, int, str]:
     """The same in each run: a copy of a model has its shapes, but is not trained; copies differ in content.
 
     Buffers have no part in it, for a forward pass may have changed them. Of copies with equal weights, which is made
@@ -155,8 +163,9 @@ def _order(module: nn.Module, trained: frozenset[int]) -> tuple[bool, str, str, 
     """
     named = [(name, p) for name, p in module.named_parameters() if not _is_lazy(p)]
     shapes = repr([(name, tuple(p.shape)) for name, p in named])
-    is_trained = any(id(p) in trained for _, p in named)
-    return not is_trained, type(module).__name__, shapes, _digest(0, "", [p for _, p in named]).digest
+    first = min((trained[id(p)] for _, p in named if id(p) in trained), default=-1)
+    content = _digest(0, "", [p for _, p in named]).digest if first < 0 else ""
+    return first < 0, shapes, type(module).__name__, first, content
 
 
 def _content(thing: Any) -> Any:

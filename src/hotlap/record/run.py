@@ -128,7 +128,7 @@ class Run:
     num_forwards: tuple[int, ...] = ()
     """(S,) outermost calls of modules (a loss module counts as one), and solves: how much work the step was."""
     learning_rates: tuple[tuple[float, ...], ...] | None = None
-    """(S, G) of all optimizers; None when not recorded."""
+    """(S, G) of all parameters, in the order of `trained` and without repeats; None when not recorded."""
     batch_digest: tuple[str | None, ...] | None = None
     """(S,) digest of the bytes of all batches drawn, or of what the model was called with when there is no loader."""
     stale_updates: tuple[int, ...] | None = None
@@ -143,6 +143,8 @@ class Run:
     settings_digest: tuple[str, ...] | None = None
     """(S,) digest of the optimizers' settings except learning rates and the choice of kernel."""
     updates: tuple[Update, ...] | None = None
+    trained: tuple[str, ...] = ()
+    """(P,) the parameters of all optimizers, as models name them and in their order ("Net.head.weight")."""
     untrained: tuple[str, ...] = ()
     """(B,) tensors that the script holds and no optimizer trains: buffers, averaged weights ("Net.bn.running_var")."""
     states: tuple[StateDigest, ...] | None = None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hotlap.probe.evidence import Nudge, Updates
+from hotlap.probe.evidence import Nudge, Updates, learning_rates, settings_digest
 from hotlap.record import Run, Status, as_number
 
 
@@ -24,20 +24,23 @@ def recorded(
     `on_gradients` is called with the step's number when gradients are there.
     """
     updates, nudges = Updates(), Nudge(nudge)
-    losses = []
+    losses, settings, rates = [], [], []
     for step in range(num_steps):
         optimizer.zero_grad()
         loss = loss_of()
         loss.backward()  # type: ignore[no-untyped-call]
         on_gradients(step)
         if updates.wanted(step):
-            updates.before(list(params), optimizer)
+            updates.before([optimizer], optimizer)
         optimizer.step()
         updates.stepped()
         updates.after(step)
         if nudge:
             nudges.apply(params)
         losses.append(as_number(float(loss.detach())))
+        trained = updates.in_order([optimizer])
+        settings.append(settings_digest(trained))
+        rates.append(learning_rates(trained))
     same = tuple(f"{seed}-{k}" for k in range(num_steps))
     return Run(
         status=Status.COMPLETE,
@@ -51,7 +54,7 @@ def recorded(
         num_updates=(1,) * num_steps,
         batch_digest=same,
         rng_digest=same,
-        settings_digest=("same",) * num_steps,
-        learning_rates=((0.1,),) * num_steps,
+        settings_digest=tuple(settings),
+        learning_rates=tuple(rates),
         updates=tuple(updates.seen),
     )

@@ -391,7 +391,7 @@ def test_a_formula_that_fits_the_script_no_better_says_nothing() -> None:
 def test_a_parameter_that_gets_no_gradient_any_more_is_harm(contract: str) -> None:
     ruling = judge(contract, with_update(gradients=(0.1, None, 0.1, 0.1)))
     assert ruling.verdict is Verdict.HARMED
-    assert "Parameter 1 has no gradient" in ruling.why
+    assert "parameter 1 has no gradient" in ruling.why
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

@@ -103,7 +103,7 @@ def test_an_update_is_recorded_with_its_gradients_and_the_statistics_of_the_mode
         loss = model(torch.randn(8, 4)).square().sum() * torch.tensor([1.0])
         optimizer.zero_grad()
         loss.sum().backward()
-        updates.before(list(model.parameters()), optimizer)
+        updates.before([optimizer], optimizer)
         optimizer.step()
         updates.stepped()
         updates.after(step)

@@ -57,7 +57,7 @@ def updates(*, missed: slice) -> tuple[Update, ...]:
     for step in range(NUM_STEPS):
         weight.grad = torch.randn_like(weight)
         if seen.wanted(step):
-            seen.before([weight], None)
+            seen.before([optimizer], None)
         old = weight.detach()[missed].clone()
         optimizer.step()
         weight.data[missed] = old

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from hotlap.probe.states import States, states, untrained
+from hotlap.probe.states import States, held, states
 
 
 class Net(nn.Module):
@@ -42,7 +42,7 @@ class Broken:
 
 def labels(model: nn.Module) -> list[str]:
     """Those of the classes above: the process of the tests holds more."""
-    return [p.label for p in untrained(model.parameters()) if p.label.startswith(("Net", "Average"))]
+    return [p.label for p in held(model.parameters())[1] if p.label.startswith(("Net", "Average"))]
 
 
 def digest(name: str) -> tuple[str, str]:
@@ -74,7 +74,7 @@ def test_a_module_that_only_wraps_another_counts_as_that() -> None:
 
 def test_a_place_follows_what_is_put_there_and_does_not_keep_it_alive() -> None:
     model = Net()
-    place = next(p for p in untrained(model.parameters()) if p.label == STATISTICS[0])
+    place = next(p for p in held(model.parameters())[1] if p.label == STATISTICS[0])
     model.norm.running_mean = torch.full((2,), 7.0)
     found = place.tensor()
     assert found is not None and found.tolist() == [7.0, 7.0]
@@ -164,3 +164,11 @@ def test_settings_of_parts_are_told() -> None:
     assert digest(drop)[1] != before[drop][1]
     model.norm.momentum = 0.01
     assert digest(norm)[1] != before[norm][1]
+
+
+def test_what_is_trained_stands_in_the_order_of_the_models_however_it_is_grouped() -> None:
+    model, loose = Net(), torch.zeros(1, requires_grad=True)
+    params = [loose, *reversed(list(model.parameters()))]
+    labels, _ = held(params)
+    assert list(labels) == [id(p) for p in (*model.parameters(), loose)]
+    assert list(labels.values()) == [*WEIGHTS, "parameter 0"]
