@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -16,6 +17,10 @@ from hotlap import at_work
 # Threads that wait for each other give their core to other processes of the suite, where there are more than cores:
 # quick steps of `hotlap lab transformer` beside ten busy processes took 74 s and not more than 250.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# What a shell starts in the background ignores Ctrl-C, and so does all that it starts: scripts of the tests would too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test does not fail because others use the machine, and draws the same examples in each run; HYPOTHESIS_PROFILE=
 # nightly draws new ones each time.
