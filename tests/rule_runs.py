@@ -93,7 +93,7 @@ def memory(*, per_step: int) -> tuple[MemorySample, ...]:
     )
 
 
-def sighting(kind: SightingKind, *, cost_s: float | None = None, **detail: float | bool) -> Sighting:
+def sighting(kind: SightingKind, *, cost_s: float | None = None, **detail: float | bool | str) -> Sighting:
     return Sighting(
         kind=kind, what="Net", path=SCRIPT, line=12, text="y = model(x)", per_step=1.0, cost_s=cost_s, detail=detail
     )
@@ -164,6 +164,9 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         "memory-growth": replace(run, memory=memory(per_step=1 << 20)),
         "distribution-checks": replace(
             run, sightings=(sighting(SightingKind.DISTRIBUTION_CHECKS, cost_s=0.4 * step_s, share=0.2),)
+        ),
+        "constant-work": replace(
+            run, sightings=(sighting(SightingKind.REPEATED, cost_s=0.2 * step_s, phase="forward"),)
         ),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
         "frequent-validation": replace(run, sightings=(sighting(SightingKind.EVALUATION, cost_s=0.5 * step_s),)),

@@ -282,6 +282,9 @@ class PhaseCalls:
     """Of `arithmetic_s`, in operators that move large tensors through memory and compute little on each number."""
     inside_s: float = 0.0
     """Seconds within operators as they were seen, whatever they went into: a core that others use, too."""
+    lines: Mapping[str, float] = field(default_factory=dict)
+    """"/home/me/train.py:12" -> seconds that operators called there take, those of the model in `Phase.OTHER`, and that
+    the memory of large results may take when it goes. In forward passes and the script's own code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

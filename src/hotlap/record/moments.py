@@ -118,6 +118,8 @@ class SightingKind(StrEnum):
     """`torch.distributions` checks the arguments of a distribution, or a sample, before it computes."""
     ACCUMULATION_SYNC = "accumulation-sync"
     """A backward pass averages gradients over the processes although more will be added to them before the update."""
+    REPEATED = "repeated"
+    """Operators compute the same from the same in each step."""
 
 
 class IdleReason(StrEnum):

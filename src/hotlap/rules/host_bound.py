@@ -34,6 +34,7 @@ from hotlap.rules.step import (
     named,
     on_cpu,
     parts,
+    python_s,
     share_of,
     spent,
 )
@@ -106,7 +107,8 @@ def _checks(run: Run) -> str:
 def _outside(run: Run) -> float:
     divided = parts(run, Phase.OTHER)
     if divided is not None:
-        return divided.python_s
+        of_operators_s = sum(line.step_s - python_s(run, line) for line in run.hot_lines if line.phase is Phase.OTHER)
+        return min(divided.python_s, max(0.0, (run.mean_phase_s(Phase.OTHER) or 0.0) - of_operators_s))
     if run.share(Phase.FORWARD) is None:
         return 0.0  # the model was never called as a module: its arithmetic is hidden in "other"
     # With a device, as far as it comes to the end of its queue meanwhile.
@@ -119,8 +121,8 @@ def _inside(run: Run) -> float:
     """Python in forward and backward passes; only on the CPU, where an operator returns when it has computed."""
     if not on_cpu(run) or run.compiled:
         return 0.0
-    python_s = sum(_python_within(run, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
-    return python_s if share_of(run, python_s) >= MIN_SHARE_IN_MODEL else 0.0
+    within_s = sum(_python_within(run, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    return within_s if share_of(run, within_s) >= MIN_SHARE_IN_MODEL else 0.0
 
 
 def _python_within(run: Run, phase: Phase) -> float:
@@ -129,11 +131,11 @@ def _python_within(run: Run, phase: Phase) -> float:
     divided = parts(run, phase)
     if divided is None:
         return 0.0
-    python_s = max(0.0, divided.python_s - _giving_back_s(run, phase))
+    rest_s = max(0.0, divided.python_s - _giving_back_s(run, phase))
     if not run.hot_lines:
-        return python_s
-    met_s = sum(line.step_s for line in run.hot_lines if line.phase is phase and line.inside)
-    return min(python_s, met_s)
+        return rest_s
+    met_s = sum(python_s(run, line) for line in run.hot_lines if line.phase is phase and line.inside)
+    return min(rest_s, met_s)
 
 
 def _giving_back_s(run: Run, phase: Phase) -> float:

@@ -1,7 +1,7 @@
 """What rules have in common: how a step's time divides, and how a finding is put."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from hotlap.record import Finding, HotLine, IdleReason, OperatorWindow, Phase, Run, Sighting, SightingKind
@@ -228,9 +228,18 @@ def longer_than_seen(run: Run, phase: Phase) -> float:
 
 
 def hottest(run: Run, *phases: Phase) -> HotLine | None:
-    """The line of the script's own code that takes longest in these phases; None where none was seen."""
+    """The line of the script's own code that takes longest in these phases, operators left out; None where none was
+    seen."""
     lines = (line for line in run.hot_lines if line.phase in phases and line.inside)
-    return max(lines, key=lambda line: line.step_s, default=None)
+    longest = max(lines, key=lambda line: python_s(run, line), default=None)
+    return longest and replace(longest, step_s=python_s(run, longest))
+
+
+def python_s(run: Run, line: HotLine) -> float:
+    """Seconds of a step that the line takes beside operators, as far as these were seen."""
+    seen = run.calls.phases.get(line.phase) if run.calls is not None else None
+    known_s = seen.lines.get(f"{line.path}:{line.line}", 0.0) if seen is not None else 0.0
+    return max(0.0, line.step_s - longer_than_seen(run, line.phase) * known_s)
 
 
 def at_line(line: HotLine | None, cost_s: float) -> str:

@@ -23,6 +23,7 @@ from hotlap.record import (
 )
 from hotlap.rules import (
     compute_bound,
+    constant_work,
     debug_left_on,
     double_precision,
     epoch_gap,
@@ -274,6 +275,20 @@ def test_host_bound_leaves_a_loss_that_is_written_as_functions_to_the_model() ->
     assert host_bound.check(replace(run, calls=replace(seen, phases={**seen.phases, Phase.OTHER: loss}))) is None
 
 
+def test_host_bound_leaves_operators_out_of_its_lines() -> None:
+    """A loss of large temporaries: its operators, and giving their memory back, are most of its line."""
+    run = run_of_shares({Phase.FORWARD: 0.3, Phase.BACKWARD: 0.2, Phase.OTHER: 0.5})
+    line = HotLine(path="/t.py", line=3, function="loss", text="d", phase=Phase.OTHER, step_s=0.0035)
+    lines = (line, replace(line, line=9, function="log", step_s=0.0015))
+    seen = calls(step_s=0.01)
+    loss = replace(seen.phases[Phase.FORWARD], graph_calls=3, graph_s=0.0015, lines={"/t.py:3": 0.0031})
+    run = replace(run, hot_lines=lines, calls=replace(seen, phases={**seen.phases, Phase.OTHER: loss}))
+    finding = host_bound.check(run)
+    assert finding is not None
+    assert finding.cost_s == pytest.approx(0.0019), "all but the 3.1 ms of the loss"
+    assert "1.50 ms of that in line 9 of t.py, log" in finding.evidence
+
+
 def test_host_bound_is_silent_when_the_model_hides_in_other() -> None:
     assert host_bound.check(run_of(backward=0.004, other=0.006)) is None
 
@@ -523,6 +538,22 @@ def test_shape_churn_takes_off_what_chance_may_have_brought() -> None:
     sure = tuple(0.01 if step in few else 0.006 for step in run.step_index)
     assert churn_s(replace(run, shapes=shapes, step_s=sure)) == pytest.approx(0.004 * len(few) / len(run.step_index))
     assert churn_s(replace(run, shapes=shapes, step_s=unsteady)) == 0.0
+
+
+def test_constant_work_is_that_of_all_lines_at_the_pace_of_the_recorded_steps() -> None:
+    run = firing("constant-work")
+    (one,) = run.sightings
+    both = replace(run, sightings=(one, replace(one, line=20, cost_s=0.001)))
+    finding = constant_work.check(both)
+    assert finding is not None
+    assert finding.cost_s == pytest.approx(0.003)
+    assert "2.00 ms of that in line 12 of digits.py: y = model(x)." in finding.evidence
+    assert finding.where == "digits.py:12"
+    assert constant_work.check(replace(run, sightings=(replace(one, cost_s=0.0009),))) is None
+    assert run.calls is not None
+    slower = replace(run.calls, plain_s={Phase.FORWARD: run.phase_s[Phase.FORWARD][0] / 2})  # type: ignore[index]
+    finding = constant_work.check(replace(both, calls=slower))
+    assert finding is not None and finding.cost_s == pytest.approx(0.006)
 
 
 def test_wasted_forward_tells_a_validation_from_a_result_that_is_not_used() -> None:

@@ -7,6 +7,7 @@ same seconds, whatever else the machine did while the recorded steps were made.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
@@ -14,9 +15,11 @@ import torch
 
 from hotlap.probe.clock import PHASES
 from hotlap.probe.modes import ObserverMode
+from hotlap.probe.repeats import Repeats
+from hotlap.probe.tally import Spot, here
 from hotlap.probe.watches.operators import dispatch_s
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import CallFacts, Phase, PhaseCalls
+from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting
 
 # Operators that compute much for each number they read: matrix products, convolutions, recurrent layers, attention.
 _DENSE = ("mm", "addmm", "bmm", "baddbmm", "addbmm", "dot", "mv", "convolution", "conv", "linear", "rnn", "lstm", "gru",
@@ -39,6 +42,9 @@ _REPEATS = 200
 
 # Medians of five tell a step from one that was disturbed. Of long steps fewer are looked at, but never fewer than two.
 _PAIRS = 5
+
+# Behind it one more is looked at: what comes in turns is not the same in each step (`Repeats`).
+_SECOND = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ class Calls(Watch):
     """WINDOW: steps under a dispatch mode, which sees each operator, those of backward passes too, in turns with plain
     ones. CPU only."""
 
-    num_steps: ClassVar[int] = 2 * _PAIRS
+    num_steps: ClassVar[int] = 2 * _PAIRS + 1
     patience_s: ClassVar[float] = 15.0
     fewest_steps: ClassVar[int] = 4
 
@@ -83,12 +89,15 @@ class Calls(Watch):
         super().open()
 
     def goes_on(self, num_steps: int) -> bool:
-        """The step that is over was a plain one, or one that was looked at: the next is of the other kind."""
+        """The step that is over was a plain one, or one that was looked at: the next is mostly of the other kind."""
         if self._prices is None:
             return False
         if self._mode is not None:
             self.take_off()
             self._looked_at += 1
+            self._prices.repeats.step_ended()
+            if num_steps == _SECOND:
+                self.put_on(self._prices)
         elif num_steps:
             if self.session.clock.last_spent is not None:
                 self._plain.append(self.session.clock.last_spent)
@@ -107,7 +116,7 @@ class Calls(Watch):
         failures = self._prices.failures
         notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
         facts = replace(self._prices.facts(self._looked_at), plain_s=_medians(self._plain))
-        return {"calls": facts, "notes": notes}
+        return {"calls": facts, "notes": notes, "sightings": self._prices.repeated(self._looked_at)}
 
 
 def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
@@ -126,6 +135,8 @@ class _Prices(ObserverMode):
         self._price_s = 0.0
         self._seen: dict[tuple[Phase, Any, bool, int], _Calls] = {}
         self._operators: dict[Any, _Operator] = {}
+        self.repeats = Repeats()
+        self._lines: dict[tuple[Phase, Spot, Any, int], list[float]] = {}
         self._price_s = median(self._own_price() for _ in range(5))
 
     def _own_price(self) -> float:
@@ -136,6 +147,8 @@ class _Prices(ObserverMode):
                 tiny + tiny
         (calls,) = self._seen.values()
         self._seen.clear()
+        self._lines.clear()
+        self.repeats = Repeats()
         return median(calls.seconds)
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
@@ -145,14 +158,27 @@ class _Prices(ObserverMode):
             operator = self._operators[func] = _Operator(_kind(str(func)), changes=_writes(func))
         if operator.kind == "none":
             return
-        tensors = [value for value in args if isinstance(value, torch.Tensor)]
+        values = (value for one in args for value in (one if isinstance(one, tuple | list) else (one,)))
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
         moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
         graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(operator, result)
-        key = self._phase(), func, graph, moved.bit_length()
+        phase = self._phase()
+        key = phase, func, graph, moved.bit_length()
         calls = self._seen.get(key)
         if calls is None:
             calls = self._seen[key] = _Calls(operator.kind, graph, moved)
         calls.seconds.append(seconds)
+        if phase in (Phase.FORWARD, Phase.OTHER):
+            line = phase, here()
+            if graph or phase is Phase.FORWARD:
+                # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
+                self._lines.setdefault((*line, func, 2 if moved >= _LARGE_BYTES else 1), []).append(seconds)
+            if not operator.changes:
+                self.repeats.saw(func, line, tensors, result, seconds)
+
+    def repeated(self, num_steps: int) -> tuple[Sighting, ...]:
+        """What is the same in each step."""
+        return self.repeats.sightings(num_steps, self._arithmetic_s)
 
     def facts(self, num_steps: int) -> CallFacts:
         """Each operator counts with the median of its calls: those during which the core was taken away do not."""
@@ -169,8 +195,16 @@ class _Prices(ObserverMode):
                 total["graph_s"] += arithmetic_s
             if self._streams(calls):
                 total["streaming_s"] += arithmetic_s
-        phases = {phase: PhaseCalls(**total) for phase, total in totals.items()}
+        phases = {phase: PhaseCalls(**total, lines=self._lines_of(phase, num_steps)) for phase, total in totals.items()}
         return CallFacts(num_steps=num_steps, call_s=dispatch_s(), phases=phases)
+
+    def _lines_of(self, phase: Phase, num_steps: int) -> dict[str, float]:
+        lines: dict[str, float] = {}
+        for (met_in, spot, _, times), seconds in self._lines.items():
+            if met_in is phase and spot.path is not None:
+                line = f"{Path(spot.path).resolve()}:{spot.line}"
+                lines[line] = lines.get(line, 0.0) + times * median(seconds) * len(seconds) / num_steps
+        return lines
 
     def _arithmetic_s(self, seconds: float) -> float:
         return seconds - self._price_s if seconds >= _TINY_PRICES * self._price_s else 0.0
