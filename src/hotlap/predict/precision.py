@@ -48,15 +48,17 @@ def parse(name: str | Precision) -> Precision:
     return known[text]
 
 
+def matrix_units(device: Device, precision: Precision, *, tf32: bool) -> float:
+    """Operations a second of the matrix units that products and convolutions run on; 0: they run on lanes.
+
+    `tf32`: whether FP32 work may use TF32.
+    """
+    if precision.mixed:
+        return device.tensor if device.bf16 or precision is Precision.FP16 else 0.0
+    return device.tf32 if precision is Precision.TF32 or (precision is Precision.FP32 and tf32) else 0.0
+
+
 def matrix_rate(device: Device, precision: Precision, *, tf32: bool) -> float:
-    """Operations a second of matrix products and convolutions on `device`; `tf32`: whether FP32 work may use TF32."""
-    if precision is Precision.FP64:
-        return device.fp64
-    if precision is Precision.BF16:
-        # Without a unit for it, libraries convert to FP32 and back.
-        return device.tensor if device.bf16 and device.tensor else device.fp32
-    if precision is Precision.FP16:
-        return device.tensor or device.fp16
-    if precision is Precision.TF32 or (precision is Precision.FP32 and tf32):
-        return max(device.tf32, device.fp32)
-    return device.fp32
+    """The same, or that of the lanes. (Without a unit for bfloat16, libraries convert to FP32 and back.)"""
+    lanes = {Precision.FP64: device.fp64, Precision.FP16: device.fp16}.get(precision, device.fp32)
+    return max(matrix_units(device, precision, tf32=tf32), lanes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from hotlap.errors import UserError
 from hotlap.predict import links, memory, timing
 from hotlap.predict.catalogue import Device, Match, resolve
-from hotlap.predict.precision import Precision, matrix_rate, parse
+from hotlap.predict.precision import Precision, matrix_units, parse
 from hotlap.predict.timing import Off, Parts
 from hotlap.predict.workload import Workload
 from hotlap.record import Interval, Prediction
@@ -201,17 +201,15 @@ def _spread(question: _Question, faster: float) -> float:
     if here is None or here.is_cpu:
         return UNMEASURED_SIGMA
     there, measured_in, tf32 = question.target, question.workload.precision, question.workload.matmul_tf32 is not False
-    here_on_lanes, there_on_lanes = (
-        matrix_rate(device, precision, tf32=tf32) < 1.1 * device.fp32
-        for device, precision in ((here, measured_in), (there, question.precision))
-    )
+    asked = ((here, measured_in), (there, question.precision))
+    on_lanes = [not matrix_units(device, precision, tf32=tf32) for device, precision in asked]
     pair = SPREAD["same"]
     if here.family != there.family:
-        kind = "lanes" if here_on_lanes and there_on_lanes else "half" if question.precision.mixed else "full"
+        kind = "lanes" if all(on_lanes) else "half" if question.precision.mixed else "full"
         pair = max(pair, SPREAD[kind] * apart(here, there, faster))
     if measured_in.mixed == question.precision.mixed:
         return pair
-    return math.hypot(pair, SPREAD["halved lanes" if here_on_lanes else "halved"])
+    return math.hypot(pair, SPREAD["halved lanes" if on_lanes[0] else "halved"])
 
 
 def apart(here: Device, there: Device, faster: float) -> float:

@@ -10,7 +10,7 @@ from functools import cache
 from statistics import median
 
 from hotlap.predict.catalogue import USUAL_HZ, Device, devices
-from hotlap.predict.precision import Precision, matrix_rate
+from hotlap.predict.precision import Precision, matrix_rate, matrix_units
 from hotlap.predict.workload import STEP_OPERATORS, Kind, Workload
 from hotlap.record import Phase
 
@@ -136,11 +136,15 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
     vector = device.fp32 * device.fp32_share * sustained(device)
     if not kind.on_matrix_units:
         return vector
-    rate = matrix_rate(device, precision, tf32=tf32)
-    if rate in (device.tensor, device.tf32) and rate > 0:
-        reached = _on_matrix_units(device, rate, operand_bytes=2 if precision.mixed else 4)
+    if peak := matrix_units(device, precision, tf32=tf32):
+        reached = _on_matrix_units(device, peak, operand_bytes=2 if precision.mixed else 4)
         return max(reached * (MIXED_CONVOLUTIONS if precision.mixed and kind is Kind.CONV else 1.0), vector)
-    return rate / device.fp32 * vector * (CONVOLUTIONS if kind is Kind.CONV else 1.0)
+    lanes = matrix_rate(device, precision, tf32=False) / device.fp32 * vector
+    if kind is not Kind.CONV:
+        return lanes
+    # Without TF32 they are no faster than with it.
+    most = compute_rate(device, Precision.TF32, kind, tf32=True) if device.tf32 and lanes <= vector else math.inf
+    return min(CONVOLUTIONS * lanes, most)
 
 
 def _on_matrix_units(device: Device, peak: float, *, operand_bytes: float) -> float:
