@@ -37,6 +37,8 @@ MIXED_IN_FLIGHT = 0.75
 # Operations that are counted for each that convolutions take on lanes: those of 3x3 need as few as 1 of 2.25
 # (Winograd). Between 1.3 and 1.8 pairs are predicted equally well.
 CONVOLUTIONS = 1.5
+# Part of the FP64 peak that nets reach: 0.65 to 0.79 on GTX 1080 Ti, 2080 Ti and Titan Xp, which have few such units.
+FP64_SHARE = 0.75
 # What convolutions reach of products on matrix units in half precision: their few channels fill the units less, and
 # libraries turn images around for them. Lambda's pairs alone ask for 0.8, those of torchvision for 0.6.
 MIXED_CONVOLUTIONS = 0.8
@@ -48,7 +50,8 @@ BYTES_COUNTED = {Precision.FP16: MIXED_BYTES, Precision.BF16: MIXED_BYTES, Preci
 # its weight and its bias, and backward their gradients: six for three products.
 CASTS_A_PRODUCT = 2.0
 # In FP32 a board of which the power is low beside its peak (T4, P4, L4) cannot hold its boost clock: what it needs is
-# this part of what boards of its family usually have for each operation, on top of what the board takes idle.
+# this part of what boards of its family usually have for each operation, on top of what the board takes idle (a small
+# module no more than a third of its power).
 NEEDED_POWER = 0.65
 IDLE_W = 20.0
 # An aten operator on a small tensor on a CPU, dispatch included.
@@ -128,11 +131,14 @@ def sustained(device: Device) -> float:
     usual = _watts_per_flop(device.family)
     if usual is None:
         return 1.0
-    return min(1.0, (device.power_w - IDLE_W) / (NEEDED_POWER * usual * device.fp32))
+    idle_w = min(IDLE_W, device.power_w / 3)
+    return min(1.0, (device.power_w - idle_w) / (NEEDED_POWER * usual * device.fp32))
 
 
 def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool) -> float:
     """Operations a second that large operators of `kind` reach on `device`."""
+    if precision is Precision.FP64:
+        return FP64_SHARE * device.fp64
     vector = device.fp32 * device.fp32_share * sustained(device)
     if not kind.on_matrix_units:
         return vector

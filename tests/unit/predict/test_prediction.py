@@ -178,6 +178,18 @@ def test_switching_tf32_off_makes_no_board_faster(kind: Kind) -> None:
         assert forecast(net, precision="fp32-ieee", **asked).step_s.mid >= 0.999  # type: ignore[arg-type]
 
 
+def test_a_small_module_is_not_slowed_by_the_power_that_a_board_takes_idle() -> None:
+    # 5.3 TFLOP/s at 60 W, and 2.1 at 25 W.
+    gain = products("fp32-ieee", target="Jetson AGX Orin 64GB", measured_on="Jetson Orin Nano Super 8GB")
+    assert gain == pytest.approx(2.5, rel=0.1)
+
+
+def test_double_precision_goes_by_its_own_units_whatever_lanes_reach() -> None:
+    # 0.30 to 0.47 TFLOP/s; lanes of the former reach more of their peak, and the T4's hold less of their clock.
+    assert products("fp64", target="RTX 3080 10GB", measured_on="Titan Xp") == pytest.approx(1.22, abs=0.03)
+    assert products("fp64", target="GTX 1070 Ti", measured_on="Tesla T4") == pytest.approx(1.01, abs=0.03)
+
+
 def test_convolutions_gain_less_from_half_precision_than_products() -> None:
     steps = []
     for kind in (Kind.CONV, Kind.MATMUL):
