@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
-from math import exp, hypot, log, sqrt
+from math import hypot, log, sqrt
 from unittest.mock import patch
 
 import measurements
@@ -22,8 +22,7 @@ from hotlap.predict.precision import matrix_rate, parse
 from hotlap.record import Interval
 
 INSIDE = 0.8
-KINDS = ("lanes", "full", "half")
-ONE_ARCHITECTURE = 0.05
+LEAST = 0.05
 """Not fitted: equal steps of a card on two machines (RTX 2080 Ti) differ by 0.08 in the median, most where the host has
 a say, and pairs of one architecture in one table by 0.02."""
 
@@ -65,42 +64,29 @@ class Pair:
     """log(predicted / measured), of the time for each item."""
     plain: float
     """The same of the geometric mean of peak and bandwidth."""
-    kind: str
-    """Of pair, as it has a spread."""
     halves: tuple[float, float]
     """Of that interval, below and above the middle."""
+    scale: float
+    """What the spread of pairs is multiplied with: how far the two are apart."""
 
     @property
     def devices(self) -> tuple[Device, Device]:
         return device(self.here.device), device(self.there.device)
 
     @property
-    def scale(self) -> float:
-        """What the spread of its kind is multiplied with."""
-        if self.kind == "same":
-            return 1.0
-        faster = self.here.step_s / self.here.batch / (self.there.step_s / self.there.batch)
-        return prediction.apart(*self.devices, faster / exp(self.error))
+    def families(self) -> set[str]:
+        """Their architectures."""
+        return {one.family for one in self.devices}
 
     def missing(self) -> float:
         """Standard deviations that its interval lacks on the side of the truth."""
         return max(0.0, self.error**2 - self.halves[self.error < 0] ** 2) ** 0.5 / prediction.HALF
 
-    def widened(self, table: dict[str, float]) -> tuple[float, float]:
+    def widened(self, spread: float) -> tuple[float, float]:
         """Half intervals below and above, as `prediction` widens them."""
-        spread = prediction.HALF * max(table["same"], table[self.kind] * self.scale)
-        below, above = (hypot(half, spread) for half in self.halves)
+        more = prediction.HALF * max(LEAST, spread * self.scale)
+        below, above = (hypot(half, more) for half in self.halves)
         return below, above
-
-
-class _Asked(dict[str, float]):
-    """No spread for any kind of pair; notes which was asked for last."""
-
-    kind = ""
-
-    def __missing__(self, kind: str) -> float:
-        self.kind = kind
-        return 0.0
 
 
 def pairs() -> list[Pair]:
@@ -109,15 +95,22 @@ def pairs() -> list[Pair]:
 
 
 def _predicted(a: Point, b: Point) -> Pair:
-    with patch.object(prediction, "SPREAD", _Asked()) as asked:
-        found = forecast(
-            a.workload(), target=b.device, precision=b.precision, measured_on=a.device, measured_step_s=a.step_s,
-            batch_factor=b.batch / a.batch,
-        ).step_s  # fmt: skip
+    found = []
+    for spread in (0.0, 1.0):
+        with patch.dict(prediction.SPREAD, {"least": 0.0, "apart": spread}):
+            found.append(
+                forecast(
+                    a.workload(), target=b.device, precision=b.precision, measured_on=a.device,
+                    measured_step_s=a.step_s, batch_factor=b.batch / a.batch,
+                ).step_s
+            )  # fmt: skip
+    alone, apart = found
+    halves = log(alone.mid / alone.low), log(alone.high / alone.mid)
     ratio = _plain_rate(a) / _plain_rate(b)
     return Pair(
-        here=a, there=b, error=log(found.mid / b.step_s), plain=log(ratio * a.step_s / a.batch / (b.step_s / b.batch)),
-        kind=asked.kind, halves=(log(found.mid / found.low), log(found.high / found.mid)),
+        here=a, there=b, error=log(alone.mid / b.step_s), halves=halves,
+        plain=log(ratio * a.step_s / a.batch / (b.step_s / b.batch)),
+        scale=sqrt(log(apart.high / apart.mid) ** 2 - halves[1] ** 2) / prediction.HALF,
     )  # fmt: skip
 
 
@@ -127,14 +120,9 @@ def _plain_rate(point: Point) -> float:
     return sqrt(matrix_rate(one, parse(point.precision), tf32=False) * one.bandwidth)
 
 
-def spread(found: Sequence[Pair]) -> dict[str, float]:
-    """Kind -> its spread."""
-    table = {"same": ONE_ARCHITECTURE}
-    for kind in KINDS:
-        # Devices of one speed say nothing of how the spread grows with it.
-        lacks = [one.missing() / max(one.scale, 0.05) for one in found if one.kind == kind]
-        table[kind] = float(np.quantile(lacks, INSIDE)) if lacks else 0.15
-    return table
+def spread(found: Sequence[Pair]) -> float:
+    """Of pairs that are one `apart`. Those of one architecture are too near to each other to say how it grows."""
+    return float(np.quantile([one.missing() / one.scale for one in found if len(one.families) == 2], INSIDE))
 
 
 def halved() -> Iterator[tuple[Point, Point, Interval]]:
@@ -162,4 +150,4 @@ def halves() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print({kind: round(value, 2) for kind, value in (spread(pairs()) | halves()).items()})
+    print({kind: round(value, 3) for kind, value in ({"apart": spread(pairs())} | halves()).items()})

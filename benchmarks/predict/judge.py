@@ -7,12 +7,16 @@ ratios of peak and bandwidth. Where batches differ, the one that fills the memor
 
 The model has no fitted constants, so its errors are the same whatever is held out. The widths of its intervals are
 fitted: for each device (architecture, source) that is predicted, by pairs that it has no part in.
+
+Pairs that ran one net are no draws of their own: where a net is off on one board, it is so beside all others. So what a
+figure may owe to chance is told by drawing nets, with all their pairs, again and again.
 """
 
 import json
 from collections.abc import Callable, Sequence
 from math import log
 from pathlib import Path
+from typing import Any
 
 import calibrate
 import measurements
@@ -31,10 +35,6 @@ SPLITS: dict[str, Callable[[Point], str]] = {
 }
 
 
-def _families(pair: Pair) -> set[str]:
-    return {device.family for device in pair.devices}
-
-
 def _equal_batch(pair: Pair) -> bool:
     return pair.here.batch == pair.there.batch
 
@@ -47,12 +47,15 @@ GROUPS: dict[str, Callable[[Pair], bool]] = {
     "consumer <-> newer generation, 3090 <-> 6000 Ada": lambda pair: (
         {pair.here.device, pair.there.device} == {"RTX 3090", "RTX 6000 Ada"}
     ),
-    "within Hopper": lambda pair: _families(pair) == {"hopper"},
-    "within one architecture": lambda pair: len(_families(pair)) == 1,
+    "within Hopper": lambda pair: pair.families == {"hopper"},
+    "within one architecture": lambda pair: len(pair.families) == 1,
     "FP32-only -> Ampere and later": lambda pair: pair.here.precision == "fp32-ieee" and pair.there.precision == "tf32",
     "to A100 and H100": lambda pair: pair.devices[1].family in ("ga100", "hopper"),
-    "Ampere and later, equal batch": lambda pair: _families(pair) <= NEW and _equal_batch(pair),
-    "batch that fills the memory of one": lambda pair: not _equal_batch(pair) and _families(pair) <= NEW,
+    "Ampere and later, equal batch": lambda pair: pair.families <= NEW and _equal_batch(pair),
+    "batch that fills the memory of one": lambda pair: not _equal_batch(pair) and pair.families <= NEW,
+    "half precision, up to Turing <-> Ampere and later": lambda pair: (
+        pair.there.precision == "fp16" and len(pair.families & NEW) == 1
+    ),
     "torchvision and transformers up to Volta and Turing": lambda pair: pair.here.suite != "lambda",
 }
 
@@ -149,9 +152,10 @@ def unmeasured() -> dict[str, float]:
             } | _sizes("", errors)  # fmt: skip
 
 
-def judged() -> dict[str, dict[str, float]]:
+def judged() -> dict[str, dict[str, Any]]:
     """Group -> its errors, and by what was held out: the part of truths inside, and the median width."""
     found = calibrate.pairs()
+    nets = np.array([f"{one.here.suite}, {one.here.model}, {one.there.precision}" for one in found])
     intervals = {name: widened(found, part) for name, part in SPLITS.items()}
     result = {}
     for group, belongs in GROUPS.items():
@@ -163,7 +167,22 @@ def judged() -> dict[str, dict[str, float]]:
             inside = [-halves[row][1] <= found[row].error <= halves[row][0] for row in rows]
             result[group][f"inside, {name} held out"] = round(float(np.mean(inside)), 3)
             result[group][f"width, {name} held out"] = round(float(np.median([sum(halves[row]) for row in rows])), 3)
+            if name == "device":
+                result[group]["inside by chance"] = by_chance(np.array(inside), nets[rows], np.mean)
+        sizes = np.abs([found[row].error for row in rows])
+        result[group]["p90 by chance"] = by_chance(sizes, nets[rows], lambda drawn: np.percentile(drawn, 90))
     return result
+
+
+def by_chance(values: Any, nets: Any, of: Callable[[Any], Any]) -> tuple[float, float]:
+    """90% interval of a figure of `values`, one for each pair, over which nets were measured."""
+    random = np.random.default_rng(0)
+    of_net = [values[nets == net] for net in np.unique(nets)]
+    figures = [
+        of(np.concatenate([of_net[k] for k in random.integers(len(of_net), size=len(of_net))])) for _ in range(999)
+    ]
+    low, high = np.percentile(figures, (5, 95))
+    return round(float(low), 3), round(float(high), 3)
 
 
 def _sizes(prefix: str, errors: list[float]) -> dict[str, float]:
@@ -173,7 +192,7 @@ def _sizes(prefix: str, errors: list[float]) -> dict[str, float]:
 
 def main() -> None:
     groups = judged()
-    two = {
+    two: dict[str, dict[str, Any]] = {
         "two cards, no peer access": two_cards(), "half precision": other_precision(), "no measured step": unmeasured(),
         "TF32 not told": not_told(), "two machines, one card": floors(),
     }  # fmt: skip

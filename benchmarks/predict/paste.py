@@ -17,13 +17,15 @@ FIGURES = PAGE.with_name("figures.md")
 def judged(found: dict[str, Any]) -> str:
     """Each question beside the plain mean."""
     lines = [
-        "| pairs | n | error | plain mean | inside 80%: device held out | architecture | source | width |",
-        "|---|---|---|---|---|---|---|---|",
+        "| pairs | n | error | by chance, the 90th | plain mean | inside 80%: device held out | by chance "
+        "| architecture | source | width |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for group, row in found["groups"].items():
         plain = f"{row['plain_median']:.3f} / {row['plain_p90']:.3f}"
-        cells = [f"{row['num']}", _errors(row), plain]
-        cells += [f"{row[f'inside, {name} held out']:.0%}" for name in ("device", "architecture", "source")]
+        cells = [f"{row['num']}", _errors(row), "{:.2f} to {:.2f}".format(*row["p90 by chance"]), plain]
+        inside = [f"{row[f'inside, {name} held out']:.0%}" for name in ("device", "architecture", "source")]
+        cells += [inside[0], "{:.0%} to {:.0%}".format(*row["inside by chance"]), *inside[1:]]
         lines.append(f"| {group} | {' | '.join(cells)} | {row['width, device held out']:.2f} |")
     halves = "; ".join(
         f"{name} ({one['num']}): {_errors(one)}, {one['coverage']:.0%} inside an interval of {one['width']:.2f}"

@@ -16,7 +16,6 @@ from importlib import resources
 from hotlap.errors import UserError
 
 GIGA = 1e9
-MEGA = 1e6
 USUAL_HZ = 1.5e9
 """Clock of a multiprocessor, where it is not known."""
 # PCIe: bytes a second in one direction and lane after line coding (8b/10b up to generation 2, then 128b/130b).
@@ -115,18 +114,14 @@ def _families() -> dict[str, dict[str, str]]:
     return {row["family"]: row for row in facts("families.csv")}
 
 
-def _number(text: str) -> float:
-    return float(text) if text else 0.0
-
-
 def _gpu(row: Mapping[str, str]) -> Device:
     """A row of gpus.csv -> a device; rates are units x operations a clock x clock."""
     family = dict(_families()[row["family"]])
     if row["fp64_fma"]:  # less than its family has
         family["fp64_fma"] = row["fp64_fma"]
     units = int(row["sms"])
-    clock = float(row["boost_mhz"]) * MEGA
-    matrix_clock = _number(row["tensor_mhz"]) * MEGA or clock
+    clock = float(row["boost_mhz"]) * 1e6
+    matrix_clock = float(row["tensor_mhz"] or row["boost_mhz"]) * 1e6
     share = 0.5 if row["fp32_accumulate"] == "half" else 1.0
 
     def rate(column: str, hertz: float) -> float:
@@ -152,7 +147,7 @@ def _gpu(row: Mapping[str, str]) -> Device:
         accumulated=share,
         pcie_bytes_s=PCIE_LANE_BYTES_S[int(row["pcie_gen"])] * int(row["pcie_lanes"]),
         link=Link(row["link"]) if row["link"] else None,
-        link_bytes_s=_number(row["link_gbs"]) * GIGA,
+        link_bytes_s=float(row["link_gbs"] or 0) * GIGA,
         peer_access=row["peer_access"] == "yes",
         power_w=float(row["power_w"]),
     )

@@ -47,7 +47,6 @@ def load(path: Path) -> tuple[Device, ...]:
 def _own(given: dict[str, Any]) -> Device:
     fields = {field: given.pop(key) * unit for key, (field, unit) in {**_REQUIRED, **_RATES}.items()}
     fields["fp64"] = fields["fp64"] or fields["fp32"] / 32
-    units = max(1, round(fields["fp32"] / (2 * LANES * USUAL_HZ)))
-    return Device(
-        family="user", units=units, fp16=fields["fp32"], pcie_bytes_s=16 * PCIE_LANE_BYTES_S[4], **fields, **given
-    )
+    fields["units"] = max(1, round(fields["fp32"] / (2 * LANES * USUAL_HZ)))
+    family = f"user: {given['name']}"  # akin to no other
+    return Device(family=family, fp16=fields["fp32"], pcie_bytes_s=16 * PCIE_LANE_BYTES_S[4], **fields, **given)

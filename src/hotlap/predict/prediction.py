@@ -18,10 +18,9 @@ HALF = 1.2816
 # of the measured ones (1.7, each net once) and that of large trainings on an H200 of ours (1.05); and four fifths.
 UNMODELLED = 1.4
 UNMEASURED_SIGMA = 0.45
-# Standard deviation of the logarithm that a pair of devices adds: of one architecture, and at least; and times how far
-# `apart` others are, both on lanes, in FP32 or TF32, and in half precision. And what half precision adds where the
-# measured step had TF32, or ran on lanes (benchmarks/predict/calibrate.py).
-SPREAD = {"same": 0.05, "lanes": 0.19, "full": 0.08, "half": 0.16, "halved": 0.12, "halved lanes": 0.24}
+# Standard deviation of the logarithm that a pair of devices adds: at least, and times how far they are `apart`; and
+# what half precision adds where the measured step had TF32, or ran on lanes (benchmarks/predict/calibrate.py).
+SPREAD = {"least": 0.05, "apart": 0.07, "halved": 0.12, "halved lanes": 0.24}
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
@@ -203,10 +202,8 @@ def _spread(question: _Question, faster: float) -> float:
     there, measured_in, tf32 = question.target, question.workload.precision, question.workload.matmul_tf32 is not False
     asked = ((here, measured_in), (there, question.precision))
     on_lanes = [not matrix_units(device, precision, tf32=tf32) for device, precision in asked]
-    pair = SPREAD["same"]
-    if here.family != there.family:
-        kind = "lanes" if all(on_lanes) else "half" if question.precision.mixed else "full"
-        pair = max(pair, SPREAD[kind] * apart(here, there, faster))
+    unlike = here.family != there.family and (all(on_lanes) or question.precision.mixed)
+    pair = max(SPREAD["least"], SPREAD["apart"] * apart(here, there, faster) * (2 if unlike else 1))
     if measured_in.mixed == question.precision.mixed:
         return pair
     return math.hypot(pair, SPREAD["halved lanes" if on_lanes[0] else "halved"])
@@ -214,9 +211,10 @@ def _spread(question: _Question, faster: float) -> float:
 
 def apart(here: Device, there: Device, faster: float) -> float:
     """How far two devices are apart: the root of how much faster one is, and of how much more bandwidth its
-    multiprocessors have, as of many small differences that add up."""
+    multiprocessors have, as of many small differences that add up; and as much again as for e times the speed where one
+    is older than TF32: from Ampere on operands come past the registers, and libraries have other kernels."""
     share = here.bandwidth / here.units / (there.bandwidth / there.units)
-    return math.sqrt(abs(math.log(faster)) + abs(math.log(share)))
+    return math.sqrt(abs(math.log(faster)) + abs(math.log(share)) + (bool(here.tf32) != bool(there.tf32)))
 
 
 def _with_input(step_s: float, workload: Workload, device: Device) -> float:

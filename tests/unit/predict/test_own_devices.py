@@ -30,6 +30,14 @@ def test_a_user_adds_a_device(tmp_path: Path) -> None:
     assert found.units == 260, "multiprocessors of 128 lanes at 1.5 GHz"
 
 
+def test_own_devices_are_of_no_architecture_that_is_known_nor_of_each_others(tmp_path: Path) -> None:
+    path = tmp_path / "devices.toml"
+    path.write_text(OWN.replace("Dream 1", "cpu") + OWN.replace("Dream 1", "ada"))
+    first, second = own_devices.load(path)
+    assert not first.is_cpu
+    assert len({first.family, second.family, resolve("RTX 4090").device.family}) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -214,6 +214,31 @@ def test_cards_whose_multiprocessors_have_other_bandwidths_are_farther_apart() -
     assert apart(a6000, a100, 2.0) == apart(a100, a6000, 0.5)
 
 
+def test_a_card_older_than_tf32_is_farther_from_newer_ones() -> None:
+    turing, ampere, ada = (resolve(name).device for name in ("RTX 2080 Ti", "RTX 3080 10GB", "RTX 4080"))
+    assert apart(turing, ampere, 1.5) ** 2 > 1 + abs(math.log(1.5))
+    assert apart(ampere, ada, 1.5) ** 2 < 1
+
+
+def test_half_precision_is_as_certain_as_full_within_an_architecture() -> None:
+    spans = {}
+    for source in ("RTX 3060 12GB", "Titan RTX"):
+        for precision in ("tf32", "amp"):
+            measured = {"measured_on": source, "measured_step_s": 0.25}
+            step = forecast(work(precision=precision), target="RTX 3090", **measured).step_s  # type: ignore[arg-type]
+            spans[source, precision] = math.log(step.high / step.low)
+    assert spans["RTX 3060 12GB", "amp"] < 1.15 * spans["RTX 3060 12GB", "tf32"]
+    assert spans["Titan RTX", "amp"] > 1.3 * spans["RTX 3060 12GB", "amp"]
+
+
+def test_an_interval_within_an_architecture_grows_with_how_much_smaller_a_board_is() -> None:
+    spans = []
+    for target in ("RTX 4080", "RTX 4050 Laptop"):
+        step = forecast(work(precision="tf32"), target=target, measured_on="RTX 4090", measured_step_s=0.1).step_s
+        spans.append(math.log(step.high / step.low))
+    assert spans[1] > 1.3 * spans[0]
+
+
 def test_an_interval_grows_with_how_much_faster_a_device_is_and_in_half_precision() -> None:
     spans = {}
     for precision in ("tf32", "amp"):
