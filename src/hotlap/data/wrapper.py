@@ -39,7 +39,7 @@ class DatasetWrapper(Dataset[Any]):
     def __class__(self) -> type:
         """The wrapped data set's: a script that asks `isinstance(loader.dataset, MNIST)` must hear what it would."""
         wrapped = self.__dict__.get("_hotlap_dataset")
-        return type(self) if wrapped is None else type(wrapped)
+        return type(self) if wrapped is None else wrapped.__class__
 
     def _hotlap_begin_epoch(self) -> None:
         """A pass over it begins: whoever keeps something looks whether it still holds."""

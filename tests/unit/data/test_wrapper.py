@@ -10,6 +10,7 @@ from torch.utils.data import TensorDataset
 
 from hotlap.data import batched, cached, cached_prefix, late
 from hotlap.errors import UserError
+from tests.conformance.loops import Photographs
 from tests.unit.data.sets import assert_same_epochs, epochs
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -56,3 +57,7 @@ def test_two_together_are_one_good_order_or_a_sentence(outer: str, inner: str) -
 def test_the_same_twice_is_once(name: str) -> None:
     once = FUNCTIONS[name](tensors())
     assert FUNCTIONS[name](once) is once
+
+
+def test_is_the_data_set_itself_to_all_who_ask_also_behind_two_functions() -> None:
+    assert isinstance(late(cached_prefix(Photographs())), Photographs)
