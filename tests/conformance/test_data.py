@@ -293,6 +293,75 @@ class Ragged(Computed):
         return {"tokens": torch.arange(index % 5 + 1), "name": f"n{index}", "extra": None if index % 2 else [index]}
 
 
+class Hidden(Computed):
+    """What an item is depends on how many were made before it, by something that is no attribute of the data set."""
+
+    def __init__(self, next_number: Callable[[], int]) -> None:
+        super().__init__()
+        self.numbers = [next_number]
+
+    def __getitem__(self, index: Any) -> Any:
+        picture, label = super().__getitem__(index)
+        return picture + self.numbers[0](), label
+
+
+class Slotted:
+    """A generator that no `__dict__` shows."""
+
+    __slots__ = ("draws",)
+
+    def __init__(self) -> None:
+        self.draws = random.Random(1)
+
+    def __call__(self) -> int:
+        return self.draws.randrange(9)
+
+
+def counted() -> Callable[[], int]:
+    made = 0
+
+    def next_number() -> int:
+        nonlocal made
+        made += 1
+        return made
+
+    return next_number
+
+
+class Labelled(Computed):
+    """With a label for each item, in what the script may write to."""
+
+    def __init__(self, labels: Any) -> None:
+        super().__init__()
+        self.num_items, self.labels = 40, labels
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(index)[0], self.labels[index]
+
+
+def relabels(make: Make) -> Iterator[Any]:
+    """Gives items new labels in the middle of an epoch, as a training on labels of its own does."""
+    loader = make()
+    for epoch in range(4):
+        for number, batch in enumerate(loader):
+            yield batch
+            if epoch == 2 and number == 2:
+                for place in range(0, 40, 3):
+                    held = loader.dataset
+                    getattr(held, "dataset", held).labels[place] = 100 + place
+
+
+def makes_doubles(make: Make) -> Iterator[Any]:
+    loader = make()
+    yield from loader
+    yield from loader
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield from loader
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def padded(items: list[Any]) -> Any:
     tokens = torch.nn.utils.rnn.pad_sequence([item["tokens"] for item in items], batch_first=True)
     return {"tokens": tokens, "names": [item["name"] for item in items], "extra": [item["extra"] for item in items]}
@@ -314,6 +383,7 @@ def at_random(items: list[Any]) -> Any:
 _SHUFFLED = {"batch_size": 5, "shuffle": True}
 _KEEPS = {"cached-dataset": "", "device-resident": ""}
 _DRAWS = dict.fromkeys(_KEEPS, "draws random numbers (from")
+_DIFFERS = dict.fromkeys(_KEEPS, "came out different")
 _GATHERS = {"batched-fetch": ""}
 
 Other = tuple[Callable[[], Any], Callable[[Make], Iterator[Any]], Mapping[str, Any], Mapping[str, str]]
@@ -330,10 +400,19 @@ OTHERS: Mapping[str, Other] = {
     "collates by hand": (Computed, whole, {**_SHUFFLED, "collate_fn": by_hand}, _KEEPS),
     "collates at random": (Computed, whole, {**_SHUFFLED, "collate_fn": at_random}, _KEEPS),
     "no batches": (Computed, whole, {"batch_size": None, "shuffle": True}, _KEEPS),
+    "reads an iterator": (lambda: Hidden(itertools.count().__next__), whole, _SHUFFLED, _DIFFERS),
+    "counts in a closure": (lambda: Hidden(counted()), whole, _SHUFFLED, _DIFFERS),
+    "draws from a slot": (lambda: Hidden(Slotted()), whole, _SHUFFLED, _DRAWS),
+    "new labels, list": (lambda: Labelled([*range(40)]), relabels, _SHUFFLED, _KEEPS),
+    "new labels, array": (lambda: Labelled(np.arange(40)), relabels, _SHUFFLED, _KEEPS),
+    "new labels, dict": (lambda: Labelled(dict(enumerate(range(40)))), relabels, _SHUFFLED, _KEEPS),
+    "new labels, subset": (lambda: Subset(Labelled([*range(40)]), [*range(39, 2, -1)]), relabels, _SHUFFLED, _KEEPS),
+    "default dtype": (Computed, makes_doubles, _SHUFFLED, _KEEPS),
 }  # fmt: skip
 """Name -> (data set, loop, arguments, lever -> "" at work, or what it says)."""
 
 
+@pytest.mark.filterwarnings("ignore:.*came out different:RuntimeWarning")
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_scripts(name: str) -> None:
     data, loop, arguments, asides = OTHERS[name]

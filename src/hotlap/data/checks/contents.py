@@ -36,7 +36,7 @@ from hotlap.data.checks.checksums import (
 from hotlap.data.checks.code_names import attribute_names
 from hotlap.data.checks.key import Key
 from hotlap.data.checks.opened_files import OpenedFiles
-from hotlap.data.checks.walk import Place, Walk, is_library
+from hotlap.data.checks.walk import Place, Walk, is_library, slot_values, slots_of
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item.compare import is_picture
 
@@ -245,11 +245,10 @@ class Contents(Walk):
             super()._place(kind, owner, place)
 
     def _object(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        slots = [key for kind in type(value).__mro__ for key in _slots(kind)]
+        slots = slots_of(value)
         if slots:
-            read = partial(_slot_values, value, slots)
+            read = partial(slot_values, value, slots)
             self._place("slots", value, lambda: Place(f"an attribute of {name}", read, keys=lambda: slots))
-            yield from ((f"{name}.{key}", child) for key, child in zip(slots, read(), strict=True))
         yield from super()._object(name, value)
 
     def _other(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -359,17 +358,6 @@ def _bytes_s(value: Any, contiguous: bool) -> float:
 
 def _class_values(kind: type) -> list[Any]:
     return [part for key, part in vars(kind).items() if not key.startswith("__")]
-
-
-def _slots(kind: type) -> Iterator[str]:
-    slots = vars(kind).get("__slots__", ())
-    for key in (slots,) if isinstance(slots, str) else slots:
-        if key not in ("__dict__", "__weakref__"):
-            yield f"_{kind.__name__.lstrip('_')}{key}" if key.startswith("__") and not key.endswith("__") else key
-
-
-def _slot_values(value: Any, slots: list[str]) -> list[Any]:
-    return [getattr(value, key, None) for key in slots]
 
 
 def _is_of_python(kind: type) -> bool:

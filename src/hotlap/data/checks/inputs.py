@@ -1,6 +1,5 @@
 """What the items of a data set are made from: noted before the first, compared before each batch and each epoch."""
 
-from collections.abc import Callable
 from typing import Any, final
 
 from hotlap.data.checks.checksums import Unseen
@@ -41,14 +40,12 @@ class Inputs:
         changed = self.watch.changed_by_item()
         return None if changed is None else f"computing an item changes {changed} of the data set"
 
-    def look_inside(
-        self, *, item_s: float, num_items: int, reads_unnamed: Callable[[], bool], key: Key | None = None
-    ) -> None:
+    def look_inside(self, *, item_s: float, num_items: int, reads_unnamed: bool, key: Key | None = None) -> None:
         """Note all of it, down to the last byte, in a part of the time that so many items take.
 
         Arguments:
             key: is told all of it.
-            reads_unnamed: whether computing an item reads from somewhere. Asked only if no file is known.
+            reads_unnamed: computing an item reads from what is none of the files that are known.
 
         Raises:
             Unseen: it cannot be compared.
@@ -56,7 +53,7 @@ class Inputs:
         contents = Contents(
             self._dataset, beside=self.watch, files=self.files, item_s=item_s, num_items=num_items, key=key
         )
-        if not self.files and not contents.has_files and reads_unnamed():
+        if not self.files and not contents.has_files and reads_unnamed:
             raise Unseen("its items are read from files that cannot be told")
         self.contents = contents
 

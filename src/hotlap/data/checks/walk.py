@@ -178,6 +178,8 @@ class Walk:
                     lambda: Place(f"an attribute of {name}", attributes.values, of_data_set, attributes.keys),
                 )  # fmt: skip
             yield from ((f"{name}.{key}", child) for key, child in attributes.items())
+        slots = slots_of(value)
+        yield from ((f"{name}.{key}", child) for key, child in zip(slots, slot_values(value, slots), strict=True))
         for method in ("__getitem__", "__call__", "forward"):
             function = getattr(type(value), method, None)
             if isinstance(function, types.FunctionType):
@@ -234,6 +236,23 @@ class Walk:
                 lambda: Place(f"a name of {module.__name__} used by {name}", read, keys=lambda: names),
             )  # fmt: skip
         yield from ((f"{module.__name__}.{key}", vars(module)[key]) for key in names)
+
+
+def slots_of(value: Any) -> list[str]:
+    """Attributes of an object that lie beside its `__dict__`, by the names under which they are read."""
+    return [key for kind in type(value).__mro__ for key in _slots(kind)]
+
+
+def _slots(kind: type) -> Iterator[str]:
+    slots = vars(kind).get("__slots__", ())
+    for key in (slots,) if isinstance(slots, str) else slots:
+        if key not in ("__dict__", "__weakref__"):
+            yield f"_{kind.__name__.lstrip('_')}{key}" if key.startswith("__") and not key.endswith("__") else key
+
+
+def slot_values(value: Any, slots: list[str]) -> list[Any]:
+    """What is there now; None for what is not set."""
+    return [getattr(value, key, None) for key in slots]
 
 
 def _values(names: dict[str, Any], keys: list[str]) -> list[Any]:

@@ -3,12 +3,17 @@
 What lies deeper is compared each epoch (`hotlap.data.checks.contents`).
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import partial
+from multiprocessing import current_process
+from operator import index
 from typing import Any, final
 
 import numpy as np
 import torch
+from torch.utils.data import Subset
 
 from hotlap.data.checks.checksums import ATOMS, entries_of
 from hotlap.data.checks.walk import Place, Walk, alike, children
@@ -17,6 +22,23 @@ from hotlap.data.checks.walk import Place, Walk, alike, children
 MAX_OBJECTS = 48
 MAX_CHILDREN = 32
 MAX_DEPTH = 8
+
+
+def _len(dataset: Any) -> int | None:
+    """Items in it; None if it does not say."""
+    try:
+        return len(dataset) if hasattr(type(dataset), "__len__") else None
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _differ(now: Any, then: Any, numbers: list[int]) -> bool:
+    """One of these entries is another one; of nested ones only which object it is."""
+    if len(now) != len(then):
+        return True
+    if isinstance(now, np.ndarray):
+        return bool(now[numbers].tobytes() != then[numbers].tobytes())
+    return not all(map(alike, map(now.__getitem__, numbers), map(then.__getitem__, numbers)))
 
 
 def _alike_or_opened(now: Any, then: Any) -> bool:
@@ -28,14 +50,26 @@ def _alike_or_opened(now: Any, then: Any) -> bool:
 class Watch(Walk):
     """What a data set consists of near its surface, and whether that has changed. Cheap: asked before every batch.
 
-    Sees attributes, short lists and dicts, transforms, closures, the globals that `__getitem__` uses, and what torch
-    itself counts of changes to tensors. What lies deeper is for `Contents`.
+    Sees attributes, short lists and dicts, transforms, closures, the globals that `__getitem__` uses, what torch itself
+    counts of changes to tensors, and of lists and arrays with an entry for each item (labels) those of a batch. What
+    lies deeper is for `Contents`.
     """
 
     def __init__(self, root: Any) -> None:
         super().__init__(root)
         self._tensors: list[tuple[str, torch.Tensor, int]] = []
-        self._length = self._len()
+        self._by_item: list[tuple[str, Any, Any]] = []
+        """(name, what has an entry for each item, a copy of it): labels, names of files."""
+        self._subsets: list[tuple[str, Any, Any]] = []
+        """The same of what maps items of a Subset to those of the data set inside."""
+        inside = root
+        while type(inside) is Subset:
+            self._subsets.append(("what a Subset picks", inside.indices, copy(inside.indices)))
+            inside = inside.dataset
+        # In a worker's copy only its own code could change them, and to copy a list takes up all that lies in it.
+        self._num_entries = None if current_process().daemon else _len(inside)
+        self._dtype = torch.get_default_dtype()
+        self._length = _len(root)
         self._go(MAX_DEPTH)
 
     @property
@@ -49,6 +83,20 @@ class Watch(Walk):
             if place.changed():
                 return place.what()
         return self._tensor_changed()
+
+    def entry_changed(self, indices: Sequence[Any]) -> str | None:
+        """What has an entry for each item, of which that of one of these items is another one now; None: nothing."""
+        if not indices or not (self._by_item or self._subsets):
+            return None
+        numbers = [*map(index, indices)]
+        try:
+            for name, now, then in self._subsets:
+                if _differ(now, then, numbers):
+                    return name
+                numbers = [*map(then.__getitem__, numbers)]
+            return next((name for name, now, then in self._by_item if _differ(now, then, numbers)), None)
+        except LookupError:  # the data set itself says what is wrong with such a number
+            return None
 
     def changed_by_item(self) -> str | None:
         """What an item just computed changed in the data set itself; what it changed elsewhere is taken as given."""
@@ -72,15 +120,9 @@ class Watch(Walk):
         for name, tensor, version in self._tensors:
             if tensor._version != version:
                 return name
-        return None if self._len() == self._length else "the number of items"
-
-    def _len(self) -> int | None:
-        if not hasattr(type(self.root), "__len__"):
-            return None
-        try:
-            return len(self.root)
-        except (TypeError, NotImplementedError):
-            return None
+        if torch.get_default_dtype() != self._dtype:
+            return "torch's default dtype, which makes the numbers"
+        return None if _len(self.root) == self._length else "the number of items"
 
     def _full(self) -> bool:
         return len(self.places) >= MAX_OBJECTS
@@ -88,10 +130,18 @@ class Watch(Walk):
     def _numbers(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, torch.Tensor) and not value.is_inference():  # those count no versions
             self._tensors.append((f"the tensor {name}", value, value._version))
+        elif isinstance(value, np.ndarray) and value.ndim == 1 and not value.dtype.hasobject:
+            self._note_entries(f"the array {name}", value)
         return iter(())
+
+    def _note_entries(self, name: str, value: Any) -> None:
+        if len(value) == self._num_entries:
+            self._by_item.append((name, value, copy(value)))
 
     def _container(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if len(value) > MAX_CHILDREN:
+            if type(value) in (list, dict, deque):
+                self._note_entries(name, value)
             return
         if not isinstance(value, tuple | frozenset):
             self._place("container", value, lambda: Place(name, partial(entries_of, value)))

@@ -7,7 +7,8 @@ memory that they share. All else each of them has for itself, as it was when it 
 import operator
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
+from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.key import Key
 from hotlap.data.checks.opened_files import reads_unnamed_files
@@ -94,7 +96,8 @@ class ItemCache(CacheFill):
         if self.num_asked >= len(self.present) > 0:
             self.begin_epoch()  # a script that goes through the items without a loader
         types = set(map(type, indices))
-        if self.in_doubt() or not types or not self.index_types.issuperset(types):
+        plain = bool(types) and self.index_types.issuperset(types)
+        if self.in_doubt(indices if plain else ()) or not plain:
             return None
         if self._pool is not None and not self._pool.alive:
             self._end_pool()
@@ -107,7 +110,7 @@ class ItemCache(CacheFill):
     def ready(self, indices: Sequence[Any]) -> Store | None:
         """The store if it holds all items, of which these (plain numbers) are wanted now, and is not in doubt."""
         self.used = True
-        served = not self.in_doubt() and self.full and int in self.index_types and self._may_be_served(indices)
+        served = not self.in_doubt(indices) and self.full and int in self.index_types and self._may_be_served(indices)
         return self.store if served else None
 
     def _may_be_served(self, indices: Sequence[Any]) -> bool:
@@ -257,16 +260,44 @@ class ItemCache(CacheFill):
             self.give_up(f"{self.name} does not say how many items it has, so none is kept")
             return
         rows = [row for row, index in enumerate(indices) if self.position(index) is not None][:NUM_FIRST_CHECKS]
-        started_s = perf_counter()
-        if not self.come_out_again([(indices[row], items[row]) for row in rows]):
+        computed = [(indices[row], items[row]) for row in rows]
+        try:
+            compared = self.compared(computed) if cannot_fork() else in_a_copy(lambda: self.compared(computed))
+        except NoAnswer as reason:
+            compared = f"{self.name} is not kept: {reason}"
+        if isinstance(compared, str):
+            self._refuse(compared)
             return
-        again_s = (perf_counter() - started_s) / len(rows)
+        self.own_memory, reads_unnamed, again_s = compared
         self.rechecks = Rechecks(again_s)
         self.index_types = {type(indices[rows[0]])}
         self.item_s = min(self.item_s, again_s)
-        if self.look_inside(length, lambda: reads_unnamed_files(lambda: self.again(indices[rows[0]]))):
+        if self.look_inside(length, reads_unnamed=reads_unnamed):
             self.open(items, length)
             self._begin_filling(items, length)
+
+    def compared(self, computed: Sequence[tuple[Any, Any]]) -> tuple[bool, bool, float] | str:
+        """IN A COPY, so that whatever an item counts, reads on or draws from stays where it was: compute these items,
+        (index, item), once more.
+
+        Returns:
+            Whether they share memory, whether they are read from what Python did not open, and seconds of one; a
+            sentence if they cannot be kept.
+        """
+        if self.in_copy:
+            torch.set_num_threads(1)  # the threads of its pool are not there
+        started_s = perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the script's own process says it
+            same_again = self.come_out_again(computed)
+        again_s = (perf_counter() - started_s) / len(computed)
+        if not same_again or self.inputs is None:
+            return str(self.note)
+        return (
+            self.own_memory,
+            reads_unnamed_files(lambda: self.again(computed[0][0])) and not self.inputs.files,
+            again_s,
+        )
 
     def come_out_again(self, computed: Iterable[tuple[Any, Any]]) -> bool:
         """Compute these items, (index, item), once more; False, and given up, if one is another one then."""
@@ -290,7 +321,7 @@ class ItemCache(CacheFill):
         elif self.store is not None and not self.whole and self._pays_to_share(length):
             self._fill(length)
 
-    def look_inside(self, length: int, reads_unnamed: Callable[[], bool]) -> bool:
+    def look_inside(self, length: int, *, reads_unnamed: bool) -> bool:
         """Note all that items are made from, to be compared when an epoch begins; False if that cannot be done."""
         assert self.inputs is not None  # they were noted before the first item
         self._key = Key() if self.disk is not False else None
@@ -300,13 +331,15 @@ class ItemCache(CacheFill):
             self.give_up(f"{self.name} is not kept: {reason}")
         return not self.given_up
 
-    def in_doubt(self) -> bool:
-        """True if kept items must not be handed out now: a process refused them, or the data set was changed."""
+    def in_doubt(self, indices: Sequence[Any] = ()) -> bool:
+        """True if kept items must not be handed out now: a process refused them, or the data set was changed (of what
+        has an entry for each item, those of these numbers)."""
         if self._arrived != os.getpid():
             self._arrive()
         if self.refused():
             return True
-        changed = self.inputs.watch.changed() if self.inputs is not None else None
+        watch = None if self.inputs is None else self.inputs.watch
+        changed = None if watch is None else watch.changed() or watch.entry_changed(indices)
         if changed is not None:
             self.drop(f"{changed} of the data set")
         return changed is not None
@@ -327,10 +360,14 @@ class ItemCache(CacheFill):
         """True if nothing is kept any more, be it another process that found why."""
         refusal = self.progress.refusal
         if refusal is not None and not self.given_up:
-            self.give_up(refusal)
-            if _DIFFERENT in refusal:
-                warn(refusal)
+            self._refuse(refusal)
         return self.given_up
+
+    def _refuse(self, reason: str) -> None:
+        """Give up, as another process found out."""
+        self.give_up(reason)
+        if _DIFFERENT in reason:
+            warn(reason)
 
     def _recheck(self, indices: Sequence[Any]) -> bool:
         """Compute one of these kept items again, if it is time to; False if it came out different."""

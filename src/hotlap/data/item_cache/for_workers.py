@@ -5,7 +5,6 @@ batches are gathered here in their place.
 """
 
 import random
-import warnings
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
@@ -15,7 +14,6 @@ import numpy as np
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.opened_files import reads_unnamed_files
 from hotlap.data.checks.rechecks import Rechecks
 from hotlap.data.item_cache.engine import NUM_FIRST_CHECKS, NUM_WARM_CHECKS, ItemCache
 from hotlap.data.item_cache.fill import spread
@@ -83,18 +81,17 @@ def _open(cache: ItemCache, role: Role) -> str | None:
         return f"items cannot be had by their places in a copy of this process ({reason})"
     if isinstance(seen, str):
         return seen
-    items, cache.own_memory, cache.item_s, reads_unnamed = seen
+    items, (cache.own_memory, reads_unnamed, cache.item_s) = seen
     cache.index_types, cache.rechecks = {int}, Rechecks(COPY_S + NUM_COPY_CHECKS * cache.item_s)
-    if cache.look_inside(length, lambda: reads_unnamed):
+    if cache.look_inside(length, reads_unnamed=reads_unnamed):
         cache.open(items, length, shared=True)
         if cache.warm and not _come_out_as_kept(cache, role, spread(length, NUM_WARM_CHECKS)):
             cache.leave_disk(items, length, shared=True)
     return None
 
 
-def _look(cache: ItemCache, indices: Sequence[int], role: Role) -> str | tuple[list[Any], bool, float, bool]:
-    """IN A COPY: these items, whether they share memory, seconds of one, and whether they are read from what Python did
-    not open; a sentence if they cannot be kept."""
+def _look(cache: ItemCache, indices: Sequence[int], role: Role) -> str | tuple[list[Any], tuple[bool, bool, float]]:
+    """IN A COPY: these items, and what `compared` says of them; a sentence if they cannot be kept."""
     inputs = cache.inputs
     assert inputs is not None
     role.play(0, cache.dataset)
@@ -103,16 +100,11 @@ def _look(cache: ItemCache, indices: Sequence[int], role: Role) -> str | tuple[l
         return f"worker_init_fn changes {changed} of the data set"
     cache.item(indices[0])
     inputs.note()  # a file that is opened with the very first item is no change, nor is a generator made then
-    started_s = perf_counter()
     found = [cache.again(index) for index in indices if not cache.given_up]
-    item_s = (perf_counter() - started_s) / len(indices)
     items = [item[0] for item in found if item is not None]
     role.tell(1, cache.dataset)  # another worker must get the same items
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # this process says it
-        same_again = not cache.given_up and cache.come_out_again(zip(indices, items, strict=True))
-    reads = same_again and reads_unnamed_files(lambda: cache.again(indices[0])) and not inputs.files
-    return (items, cache.own_memory, item_s, reads) if same_again else str(cache.note)
+    compared = str(cache.note) if cache.given_up else cache.compared([*zip(indices, items, strict=True)])
+    return compared if isinstance(compared, str) else (items, compared)
 
 
 def _check(cache: ItemCache, role: Role) -> bool:

@@ -6,9 +6,10 @@ from statistics import median
 from time import perf_counter, thread_time
 from typing import Any, ClassVar, final
 
+import torch
 from torch.utils.data import get_worker_info
 
-from hotlap.data.checks.forked import NoAnswer, in_a_copy
+from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.item.codec import pack, unpack
@@ -69,7 +70,7 @@ class HeadCache(ItemCache):
         pipelines, store = self.pipelines, self.store
         if pipelines is None or type(index) is not int or self.position(index) is None:
             return None
-        if store is not None and self.present[index] and self._may_be_served([index]):
+        if store is not None and self.present[index] and not self.in_doubt([index]) and self._may_be_served([index]):
             return pipelines, store.take([index])[0]
         try:
             dropped = self.given_up or self.pipelines is None  # just now, as it was changed
@@ -97,17 +98,22 @@ class HeadCache(ItemCache):
 
     def _cut(self, role: Role | None) -> None:
         self.inputs, self.pipelines = Inputs(self.dataset), Pipelines(self.dataset)
+        in_copy = role is not None or cannot_fork() is None
         try:
-            cut = self._survey() if role is None else in_a_copy(lambda: self._survey_as(role), timeout_s=role.timeout_s)
+            timeout_s = 0.0 if role is None else role.timeout_s
+            cut = in_a_copy(lambda: self._survey_as(role), timeout_s=timeout_s) if in_copy else self._survey()
         except (CannotSplit, Unsupported, NoAnswer) as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
         else:
             self.pipelines.heads, self._entry_bytes = cut  # a process may have found them that is no more
-            self._before_first = role is not None
+            self._before_first = in_copy
 
-    def _survey_as(self, role: Role) -> Cut:
-        """IN A COPY: as a worker."""
-        role.play(0, self.dataset)
+    def _survey_as(self, role: Role | None) -> Cut:
+        """IN A COPY, so that no transform counts, or draws from what nobody sees; `role`: as a worker."""
+        if role is None:
+            torch.set_num_threads(1)  # the threads of its pool are not there
+        else:
+            role.play(0, self.dataset)
         self._note()
         return self._survey()
 
