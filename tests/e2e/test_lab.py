@@ -115,12 +115,12 @@ def test_launch_floor(quick: Quick) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo as built for POSIX")
 def test_link() -> None:
     """Shorter than `--quick`. No step is over before its gradients are through."""
-    found = link.timed((1,), rounds=1, steps=2)
-    for step_s, busy_s in zip(found.step_s[0], found.busy_s[0], strict=True):
+    found = link.timed(1, rounds=1, steps=2)
+    for step_s, busy_s in zip(found.step_s, found.busy_s, strict=True):
         assert all(one >= busy_s for one in step_s)
-    assert found.busy_s[0][0] == 0.0
-    assert found.busy_s[0][1] == pytest.approx(1.05e6 / 1.25e8, rel=0.05)
-    assert len(link.tell((1,), [found]).tables[0].rows) == len(link.LINKS)
+    assert found.busy_s[0] == 0.0
+    assert found.busy_s[1] == pytest.approx(1.05e6 / 1.25e8, rel=0.05)
+    assert len(link.tell(1, found).tables[0].rows) == len(link.LINKS)
 
 
 @pytest.mark.slow

@@ -35,9 +35,9 @@ class Settings:
     words: tuple[str, ...] = ()
     """The user's script with its arguments."""
 
-    def tries_s(self, usual_s: float, *, quick_s: float = 5.0) -> float:
+    def tries_s(self, usual_s: float) -> float:
         """Seconds for what is tried."""
-        return self.budget_s or (quick_s if self.quick else usual_s)
+        return self.budget_s or (10.0 if self.quick else usual_s)
 
 
 def file_of(name: str) -> Any:

@@ -17,7 +17,7 @@ from hotlap.units import duration
 
 TAKES = ("gpu", "budget", "html", "script")
 
-BUDGET_S, QUICK_BUDGET_S = 180.0, 15.0
+BUDGET_S = 180.0
 
 DO = "do it"
 _BETTER_GPU = "A better GPU beats tricks"
@@ -82,9 +82,8 @@ def run(settings: Settings, doing: Doing) -> Result:
     if not settings.words:
         raise UserError("Which training? Give a script: `hotlap lab checklist train.py`.")
     another = gpus.names(settings)[0]
-    budget_s = settings.tries_s(BUDGET_S, quick_s=QUICK_BUDGET_S)
     with of_user(settings.words, Path(os.getcwd()), doing, levers=wanted_levers()) as bench:
-        study = bench.studied(quick=settings.quick, budget_s=budget_s)
+        study = bench.studied(quick=settings.quick, budget_s=settings.tries_s(BUDGET_S))
         title, better = bench.options.title, None
         with suppress(HotlapError):
             better = gpus.there(bench.traced(), another)

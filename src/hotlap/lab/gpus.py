@@ -19,20 +19,19 @@ class Gpu:
 
     name: str
     predicted: bool
-    notes: tuple[str, ...] = ()
-    """For the reader."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For the reader."""
+        note = f"Torch finds no GPU here, so figures of one are predictions for the {self.name} (--gpu NAME)."
+        return (note,) if self.predicted else ()
 
 
 def chosen(settings: Settings, here: Sequence[str]) -> Gpu:
     """The first of those that are `here`; else the first that the user names, or the usual one."""
     if here:
         return Gpu(name=here[0], predicted=False)
-    name = names(settings)[0]
-    note = (
-        "There is no GPU here that torch can use, so all figures of a GPU are predictions for the "
-        f"{name} (hotlap predict); --gpu NAME asks for another one."
-    )
-    return Gpu(name=name, predicted=True, notes=(note,))
+    return Gpu(name=names(settings)[0], predicted=True)
 
 
 def names(settings: Settings) -> tuple[str, ...]:

@@ -38,8 +38,7 @@ def tell(found: Products) -> Result:
     return Result(
         story=(
             f"On this machine a call that computes next to nothing (1 x 1) takes {floors}. The {found.gpu.name} takes "
-            f"{times[products.GPU][0]} for it, and {times[products.GRAPH][0]} inside a CUDA graph, where nobody has to "
-            "ask for each call: that is its floor, however little there is to do.",
+            f"{times[products.GPU][0]} for it: that is its floor, however little there is to do.",
             where,
             "A training step is many such calls: `hotlap lab lorenz` takes them out of one, and says what that brings.",
         ),

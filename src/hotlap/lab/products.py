@@ -12,13 +12,11 @@ from hotlap.predict import Kind, Operator, Workload, forecast
 from hotlap.record import Phase
 
 NUMPY, TORCH, SMALL = "NumPy", "torch, CPU", "hotlap.small"
-GPU, GRAPH, COPIES = "GPU", "GPU, CUDA graph", "GPU, copies each time"
+GPU, COPIES = "GPU", "GPU, copies each time"
 ON_CPU = (NUMPY, TORCH, SMALL)
 
 # A call costs the host this much on top of what dispatching costs on a CPU (hotlap.probe.watches.workload).
 LAUNCH_S = 5e-6
-# Within a CUDA graph the host has no part in a call. (0 would say that its part is not known.)
-_REPLAYED_S = 1e-9
 
 Shape = tuple[int, int, int]
 """(rows, inner, columns): a matrix (rows, inner) times one (inner, columns), or a vector where columns is 1."""
@@ -32,9 +30,6 @@ class Answer:
     """Name of the device that was used; None without one."""
     times: Mapping[str, tuple[tuple[float, ...], ...]]
     """Way -> shape -> one for each round."""
-    threads: int = 1
-    not_native: str = ""
-    """Why there is no native core here; empty where it is in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +76,10 @@ def told(shapes: Sequence[Shape], found: Sequence[Answer], settings: Settings) -
         # What the smallest call takes here is dispatching it.
         host_s = min(one.value for one in times[TORCH]) + LAUNCH_S
         times[GPU] = [predicted(shape, gpu.name, host_s=host_s) for shape in shapes]
-        if shapes[0][2] == 1:
-            times[GRAPH] = [predicted(shape, gpu.name, host_s=_REPLAYED_S) for shape in shapes]
-        else:
+        if shapes[0][2] > 1:
             times[COPIES] = [predicted(shape, gpu.name, host_s=host_s, copied=True) for shape in shapes]
-    notes = [*gpu.notes, f"float32; the CPU had {first.threads} threads; processes: {len(found)}."]
-    if first.not_native and shapes[0][2] == 1:
-        notes.append(f"There is no native core here: {first.not_native}")
-    return Products(shapes=tuple(shapes), times=times, gpu=gpu, notes=tuple(notes))
+    notes = (*gpu.notes, f"float32; processes: {len(found)}.")
+    return Products(shapes=tuple(shapes), times=times, gpu=gpu, notes=notes)
 
 
 def _typical(found: Sequence[Answer], way: str, shape: int) -> Quantity:

@@ -10,8 +10,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from hotlap.record import Interval, Machine, Study
-from hotlap.report import terminal
+from hotlap.report import document
 from hotlap.report.clean import clean, clean_line
+from hotlap.report.terminal import draw
 from hotlap.units import duration, factor
 
 # Version of the JSON. 1: with pictures. 2: with the study. 3: with the machine.
@@ -134,7 +135,8 @@ def sections(result: Result) -> Iterator[RenderableType]:
         below.append(f"{where}; took {duration(result.elapsed_s)}")
     yield Text("\n".join(map(clean_line, below)), style="dim")
     if result.study is not None:
-        yield from terminal.sections(result.study)
+        # Not its answer: the study is not kept, so there is nothing to apply.
+        yield from map(draw, document.sections(result.study))
 
 
 def _table(table: Table) -> RenderableType:

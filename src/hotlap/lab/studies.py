@@ -73,7 +73,7 @@ class Bench:
 
     def _log(self, budget_s: float, study: Study | None = None) -> StudyLog:
         begun = Study(
-            command=self.options.command[1:],
+            command=self.words,
             cwd=self.options.cwd,
             created=shelf.now().isoformat(timespec="seconds"),
             key="",

@@ -32,7 +32,7 @@ def transfer_answer(*, gpu: str | None = None) -> products.Answer:
             products.GPU: way(lambda n: 10e-6 + 2 * n**3 / 10e12),
             products.COPIES: way(lambda n: 50e-6 + 2 * n**3 / 10e12 + 12 * n**2 / 6e9),
         }
-    return products.Answer(gpu=gpu, times=times, threads=2)
+    return products.Answer(gpu=gpu, times=times)
 
 
 def floor_answer(*, gpu: str | None = None) -> products.Answer:
@@ -43,8 +43,8 @@ def floor_answer(*, gpu: str | None = None) -> products.Answer:
 
     times = {products.NUMPY: way(0.5e-6, 5e9), products.TORCH: way(1.5e-6, 6e9), products.SMALL: way(0.3e-6, 4e9)}
     if gpu is not None:
-        times |= {products.GPU: way(8e-6, 400e9), products.GRAPH: way(2e-6, 400e9)}
-    return products.Answer(gpu=gpu, times=times, threads=2)
+        times[products.GPU] = way(8e-6, 400e9)
+    return products.Answer(gpu=gpu, times=times)
 
 
 def workload(*, num_operators: int = 40, flop: float = 1e5, host_s: float | None = 5e-6) -> Workload:

@@ -1,10 +1,8 @@
-"""Steps of DDP on two processes over emulated links, which take turns: `links OUT ROUNDS STEPS MIB ...`."""
+"""Steps of DDP on two processes over emulated links, which take turns: `links OUT ROUNDS STEPS MIB`."""
 
-import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -25,44 +23,30 @@ _BATCH = 32
 _DISCARDED = 2
 
 
-def main(mib: Sequence[int], rounds: int, steps: int) -> Answer:
-    """Time them; this process is rank 0."""
-    with tempfile.TemporaryDirectory() as folder:
-        asked = (str(Path(folder) / "store"), mib, rounds, steps)
-        context = multiprocessing.get_context("spawn")
-        others = [context.Process(target=_train, args=(rank, *asked), daemon=True) for rank in range(1, RANKS)]
-        for other in others:
-            other.start()
-        found = _train(0, *asked)
-        for other in others:
-            other.join()
-    return found
-
-
-def _train(rank: int, store: str, mib: Sequence[int], rounds: int, steps: int) -> Answer:
-    """Over each link in turns; model -> link -> what an Answer has."""
+def train(rank: int, store: str, out: str, rounds: int, steps: int, mib: int) -> None:
+    """Over each link in turns; the first process writes what came out."""
     dist.init_process_group("gloo", store=FileStore(store, RANKS), rank=rank, world_size=RANKS)
     torch.set_num_threads(1)
     speeds = [None, *SPEEDS.values()]
     link = EmulatedLink(None)
-    step_s: list[list[list[float]]] = [[[] for _ in speeds] for _ in mib]
-    busy_s = [[0.0 for _ in speeds] for _ in mib]
-    for times, busy, layers in zip(step_s, busy_s, mib, strict=True):
-        layer = (nn.Linear(_WIDTH, _WIDTH) for _ in range(layers))
-        model = DistributedDataParallel(nn.Sequential(*layer), process_group=link)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        # The same order in all processes: they switch at the same step.
-        for each in islice(order.rounds(len(speeds), seed=layers), rounds):
-            for at in each:
-                link.speed = speeds[at]
-                _steps(model, optimizer, _DISCARDED)
-                before, begin = link.busy_s, time.perf_counter()
-                _steps(model, optimizer, steps)
-                times[at].append((time.perf_counter() - begin) / steps)
-                busy[at] = (link.busy_s - before) / steps
+    step_s: list[list[float]] = [[] for _ in speeds]
+    busy_s = [0.0 for _ in speeds]
+    layers = (nn.Linear(_WIDTH, _WIDTH) for _ in range(mib))
+    model = DistributedDataParallel(nn.Sequential(*layers), process_group=link)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    # The same order in all processes: they switch at the same step.
+    for each in islice(order.rounds(len(speeds), seed=mib), rounds):
+        for at in each:
+            link.speed = speeds[at]
+            _steps(model, optimizer, _DISCARDED)
+            before, begin = link.busy_s, time.perf_counter()
+            _steps(model, optimizer, steps)
+            step_s[at].append((time.perf_counter() - begin) / steps)
+            busy_s[at] = (link.busy_s - before) / steps
     dist.barrier()
     dist.destroy_process_group()
-    return Answer(step_s=step_s, busy_s=busy_s)
+    if rank == 0:
+        save(Answer(step_s=step_s, busy_s=busy_s), Path(out))
 
 
 def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
@@ -74,5 +58,5 @@ def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> N
 
 if __name__ == "__main__":
     out, *numbers = sys.argv[1:]
-    rounds, steps, *mib = map(int, numbers)
-    save(main(mib, rounds, steps), Path(out))
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(train, (f"{folder}/store", out, *map(int, numbers)), nprocs=RANKS)

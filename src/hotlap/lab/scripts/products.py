@@ -15,15 +15,12 @@ import torch
 from torch import nn
 from torch.utils.benchmark import Timer
 
-from hotlap.lab.products import COPIES, GPU, GRAPH, NUMPY, SMALL, TORCH, Answer, Shape
+from hotlap.lab.products import COPIES, GPU, NUMPY, SMALL, TORCH, Answer, Shape
 from hotlap.native import core
 from hotlap.record import order, save
 from hotlap.small.trace import trace_model
 
 Work = Callable[[], object]
-
-# Calls in one CUDA graph: launching the graph itself is spread over them.
-_IN_A_GRAPH = 100
 
 
 def main(shapes: Sequence[Shape], *, rounds: int, round_s: float) -> Answer:
@@ -33,14 +30,8 @@ def main(shapes: Sequence[Shape], *, rounds: int, round_s: float) -> Answer:
     for shape in shapes:
         works = _on_cpu(shape) | (_on_gpu(shape) if gpu else {})
         for way, seconds in _timed(works, rounds, round_s).items():
-            each = _IN_A_GRAPH if way == GRAPH else 1
-            found.setdefault(way, []).append(tuple(one / each for one in seconds))
-    return Answer(
-        gpu=gpu,
-        times={way: tuple(times) for way, times in found.items()},
-        threads=torch.get_num_threads(),
-        not_native=core().why_not,
-    )
+            found.setdefault(way, []).append(seconds)
+    return Answer(gpu=gpu, times={way: tuple(times) for way, times in found.items()})
 
 
 def _timed(works: Mapping[str, Work], rounds: int, round_s: float) -> dict[str, tuple[float, ...]]:
@@ -89,27 +80,12 @@ def _on_gpu(shape: Shape) -> dict[str, Work]:
     here = [torch.randn(rows, inner), torch.randn(inner if columns == 1 else (inner, columns))]
     x, y = (one.to("cuda") for one in here)
     if columns == 1:
-        return {GPU: lambda: x @ y, GRAPH: _replayed(lambda: x @ y)}
+        return {GPU: lambda: x @ y}
 
     def with_copies() -> None:
         (here[0].to("cuda") @ here[1].to("cuda")).cpu()
 
     return {GPU: lambda: x @ y, COPIES: with_copies}
-
-
-def _replayed(work: Work) -> Work:
-    new_stream: Any = torch.cuda.Stream
-    stream = new_stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(_IN_A_GRAPH):
-            work()
-    return graph.replay
 
 
 if __name__ == "__main__":
