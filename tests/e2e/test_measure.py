@@ -66,6 +66,7 @@ def test_of_a_training_that_was_killed_all_is_told_that_was_measured_until_then(
     told = "it was ended by SIGKILL after 60 training steps, in or after a backward pass; the system kills like that"
     assert f"killed.py failed: {told}" in done.stderr
     assert "Time per step" in done.stdout
+    assert (done.stdout + done.stderr).count("four thousand numbers") == 1
     run = study_in(folder).baseline[0]
     assert run.status is Status.KILLED
     assert run.step_index == tuple(range(20, 60)), "without the warm-up"

@@ -151,14 +151,19 @@ def test_a_folder_instead_of_a_script(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "src is a folder." in refused(["tune", "src"], capsys, cwd=tmp_path)
 
 
-@pytest.mark.parametrize(
-    "data", [b"#!/bin/bash\necho 'hello\n", b"\x7fELF\x02\x01\x01\x00\x00", b"def f(:\n", b"\xff\xfe\x00"]
-)
-def test_a_script_that_is_not_python(data: bytes, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_bytes(data)
-    sentence = refused(["tune", "train.py"], capsys, cwd=tmp_path)
-    assert sentence.startswith("train.py is not a Python script")
+@pytest.mark.parametrize("data", [b"#!/bin/bash\necho 'hello\n", b"\x7fELF\x02\x01\x01\x00\x00", b"\xff\xfe\x00"])
+def test_a_program_that_is_not_python(data: bytes, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "train").write_bytes(data)
+    sentence = refused(["tune", "train"], capsys, cwd=tmp_path)
+    assert sentence.startswith("train is not a script for Python")
     assert "hotlap tune -- COMMAND" in sentence
+
+
+def test_a_script_with_a_mistake_is_told_by_its_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\ndef f(:\n")
+    sentence = refused(["measure", "train.py"], capsys, cwd=tmp_path)
+    assert "line 2: invalid syntax." in sentence
+    assert "COMMAND" not in sentence
 
 
 def test_a_script_in_an_encoding_of_its_own_is_python(tmp_path: Path) -> None:

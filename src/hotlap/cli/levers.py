@@ -19,6 +19,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"{kind.name:20} {kind.numerics:12} {' '.join(first.split())}")
         if kind.name in said:
             print(f"{'':20} here: {clean_line(said[kind.name])}")
+    print(
+        "\nWhat stays of training: every bit (exact), all but the last bits (rounding), as much as under another seed\n"
+        "(statistical); recipe: it is another training, on request. `hotlap explain NAME` tells more."
+    )
     return 0
 
 

@@ -38,7 +38,7 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
         budget_s=_BUDGET_S,
         timeout_s=words.seconds(args.timeout or "120s", "--timeout"),
         seed=words.whole_number(args.seed or "0", "--seed"),
-        more_time="raise --timeout",
+        more_time="--timeout",
     )
     plan = replace(
         options.plan,
@@ -57,8 +57,10 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
             except KeyboardInterrupt:
                 bench.study = replace(bench.study, state=State.INTERRUPTED)
                 code = 130
-            except (ScriptFailed, NoSteps):
+            except (ScriptFailed, NoSteps) as error:
                 bench.finish()  # with what was measured until then
+                if bench.study.baseline and not args.quiet:
+                    error.output = ""  # it is in the report
                 raise
         bench.finish()
     return bench, code

@@ -76,7 +76,7 @@ def _apply(subparsers: Subparsers) -> None:
         "study",
         nargs="?",
         metavar="STUDY",
-        help="folder of a study, or its JSON file (default: the newest here that has a patch)",
+        help="name of a study (hotlap list), or its JSON file (default: the newest here that has a patch)",
     )
     parser.add_argument("--only", metavar="LEVERS", help="what these levers change, separated by commas")
     parser.add_argument(
@@ -134,7 +134,7 @@ def _levers(subparsers: Subparsers) -> None:
         "levers",
         description="Lists all levers: what each promises about numbers, and what it does. Where a study was made "
         "here, also what came of each in it, and why those that were not tried do not apply.",
-        examples=("hotlap levers", "hotlap levers .hotlap/train-20260504-093000"),
+        examples=("hotlap levers", "hotlap levers train-20260504-093000"),
     )
     parser.add_argument("study", nargs="?", metavar="STUDY", help=STUDY_HELP)
 
@@ -227,7 +227,7 @@ def _show(subparsers: Subparsers) -> None:
         description="Shows a study that was made here: the newest, or the one that is named. Nothing is run.",
         examples=(
             "hotlap show",
-            "hotlap show .hotlap/train-20260504-093000 --html report.html",
+            "hotlap show train-20260504-093000 --html report.html",
             "hotlap show --perfetto trace.json",
         ),
     )

@@ -153,14 +153,16 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def named(name: str) -> tuple[Path, Study]:
-    """A study by its folder or its JSON file, and that file.
+    """A study by its name (as `hotlap list` has it), its folder or its JSON file, and that file.
 
     Raises:
         UserError: there is none. RecordError: it cannot be read.
     """
+    kept = root(Path.cwd()) / name / "study.json"
     path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
+    path = path if path.is_file() or not kept.is_file() else kept
     if not path.is_file():
-        raise UserError(f"There is no study at {name}. Name its folder (.hotlap/...) or its JSON file.")
+        raise UserError(f"There is no study at {name}. Name it as `hotlap list` does, or its JSON file.")
     return path, load(path, Study)
 
 

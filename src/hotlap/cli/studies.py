@@ -15,8 +15,8 @@ def run(args: argparse.Namespace) -> int:
     found = list(shelf.known(here))
     if not found:
         print(f"There is no study {shelf.shown(here)}.", file=sys.stderr)
+    width = max((len(path.parent.name) for path, _ in found), default=0)
     for path, study in found:
-        folder = path.parent if path.parent.parent != shelf.root(here) else Path(path.parent.name)
         title, command = outcome.conclusion(study).title, clean_line(story.script(study))
-        print(f"{clean_line(str(folder))}  {study.purpose.value:7}  {title:24}  {command}")
+        print(f"{clean_line(path.parent.name):{width}}  {study.purpose.value:7}  {title:24}  {command}")
     return 0

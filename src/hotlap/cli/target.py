@@ -88,11 +88,10 @@ def check_script(script: Path, name: str, *, command: str = "tune") -> None:
     except OSError as error:
         raise UserError(f"{name} cannot be read: {error.strerror}.") from None
     except SyntaxError as error:
-        raise UserError(
-            f"{name} is not a Python script that {sys.version_info.major}.{sys.version_info.minor} understands "
-            f"(line {error.lineno}: {error.msg}). For another program use `hotlap {command} -- COMMAND ...`."
-        ) from None
+        version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+        hint = "" if name.endswith(".py") else f" For another program use `hotlap {command} -- COMMAND ...`."
+        raise UserError(f"{name} is not a script for {version}: line {error.lineno}: {error.msg}.{hint}") from None
     except (UnicodeDecodeError, ValueError) as error:
         raise UserError(
-            f"{name} is not a Python script ({error}). For another program use `hotlap {command} -- COMMAND ...`."
+            f"{name} is not a script for Python: {error}. For another program use `hotlap {command} -- COMMAND ...`."
         ) from None

@@ -14,7 +14,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 # Below it nothing could be done, and "8" was meant to be gigabytes.
 _LEAST_MEMORY_BYTES = 1_000_000
 
-STUDY_HELP = "folder of a study, or its JSON file (default: the newest that was made here)"
+STUDY_HELP = "name of a study (hotlap list), or its JSON file (default: the newest that was made here)"
 
 TIMEOUT_HELP = "give up a run that makes no step for so long (default: 120s)"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 
-from hotlap.record import Phase, Run, Study, Trial, Verdict
+from hotlap.record import LEAST_GAIN, Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
 from hotlap.report.clean import last_lines
 from hotlap.report.findings import change_lines, cost, next_commands, other_phases, ranked, remedy
@@ -131,13 +131,16 @@ def ceilings(study: Study) -> Section:
             f"{story.interval(one.speedup)}); {one.idealised}.",
         )
         for one in study.ceilings
+        if one.speedup.high >= LEAST_GAIN
     )
+    low = ", ".join(story.ideal(one) for one in study.ceilings if one.speedup.high < LEAST_GAIN)
+    notes = (f"Less than {factor(LEAST_GAIN)} if free: {low}.",) if low else ()
     run = story.timed(study)
     none = "Not measured."
     if run is not None and run.from_trace:
         few = len(run.step_s) < _FEWEST_BOUNDED
         none = "Fewer than three steps are too few for bounds." if few else "Nothing is found that would gain 1%."
-    return Section(name="ceilings", title="Upper bounds", lead="" if rows else none, rows=rows)
+    return Section(name="ceilings", title="Upper bounds", lead="" if rows or notes else none, rows=rows, notes=notes)
 
 
 def noise(study: Study) -> Section:

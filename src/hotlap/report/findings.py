@@ -73,8 +73,8 @@ _CAUSE_OF = {
 }
 
 
-# Without the finding less than half of so much can be Python.
-_MOSTLY_OPERATORS = 0.2
+# A phase that takes so much is a cause, or what a finding explains; but of `other` less than half can be Python here.
+_MUCH = 0.2
 
 
 def other_phases(study: Study) -> str | None:
@@ -88,13 +88,14 @@ def other_phases(study: Study) -> str | None:
         for part in phases(run)
         for share in (_of_step(run, part),)
         if part.mean_s is not None and _CAUSE_OF.get(part.phase, part.phase.value) not in {*codes, part.phase.value}
+        if share < _MUCH or part.phase is Phase.OTHER
     ]
     return f"Not found: {', '.join(shares)}." if shares else None
 
 
 def _why_not(part: PhasePart, share: float) -> str:
     """host-bound is found where a tenth of a step is the script's own Python."""
-    return ", most of it in operators" if part.phase is Phase.OTHER and share >= _MOSTLY_OPERATORS else ""
+    return ", most of it in operators" if part.phase is Phase.OTHER and share >= _MUCH else ""
 
 
 def _of_step(run: Run, part: PhasePart) -> float:

@@ -4,13 +4,14 @@ The page's policy forbids scripts and everything that would be fetched. Every te
 characters by `finalize` and then escaped by Jinja2, at each place where the template shows one.
 """
 
+import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from hotlap.record import LEAST_GAIN, Study
 from hotlap.report import charts, devices, diff, document, environment, lanes, outcome, series, story
@@ -52,6 +53,7 @@ def _page() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    jinja.filters["prose"] = _prose
     jinja.globals.update(
         outcome=outcome,
         story=story,
@@ -67,3 +69,13 @@ def _page() -> Template:
 def _cleaned(value: Any) -> Any:
     """What the template shows: texts without control characters; markup of the template itself as it is."""
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def _prose(text: str) -> Markup:
+    """A sentence: what stands in backticks is code, and a line does not end within the name of an option."""
+    kept = _OPTION.sub(r'<span class="option">\g<0></span>', str(escape(clean(text))))
+    return Markup(_CODE.sub(r"<code>\1</code>", kept))

@@ -1,6 +1,9 @@
 """The baseline, timed for the first time: is there anything to study, and where does a step's time go?"""
 
+import shlex
+import sys
 from dataclasses import replace
+from math import ceil
 from statistics import median
 
 from hotlap import rules
@@ -46,7 +49,7 @@ def first_look(log: StudyLog, plan: Plan) -> Run:
     try:
         run = _usable(run, options)
     except (ScriptFailed, NoSteps):
-        if run.step_s and log.study.purpose is Purpose.MEASURE:
+        if run.step_s and run.status is not Status.ENDED and log.study.purpose is Purpose.MEASURE:
             log.change("baseline", baseline=(run,))
             log.change("findings", findings=rules.check(run, log.machine))
         raise
@@ -67,30 +70,41 @@ def _usable(run: Run, options: Options) -> Run:
     made = len(run.first_steps_s) + len(run.step_s)
     title = options.title
     if run.status in (Status.CRASHED, Status.KILLED):
-        raise ScriptFailed(_crash_sentence(run, title, made), output=run.output)
+        raise ScriptFailed(_crash_sentence(run, options, made), output=run.output)
     if made == 0 or run.status is Status.HUNG:
         raise NoSteps(_no_step_sentence(run, options), output=run.output)
     if len(run.step_s) < FEWEST_STEPS:
-        took = duration(median([*run.first_steps_s, *run.step_s]))
+        took_s, needed = median([*run.first_steps_s, *run.step_s]), FEWEST_STEPS + _SHORT_WARMUP
+        advice = "Let it train longer."
+        if run.status is not Status.ENDED:
+            advice = _more_time(options, (run.setup_s or 0.0) + needed * took_s)
         raise NoSteps(
-            f"{title} made only {made} training steps, of {took} each; at least {FEWEST_STEPS + 2} are needed to "
-            f"measure one. Let it train longer, or {options.more_time} if its steps are long.",
+            f"{title} made only {plural(made, 'training step')}, of {duration(took_s)} each; at least {needed} are "
+            f"needed to measure one. {advice}",
             output=run.output,
         )
     return run
 
 
-def _crash_sentence(run: Run, title: str, made: int) -> str:
+def _more_time(options: Options, needed_s: float) -> str:
+    """What gives the first look so much time: `hotlap tune` lets it have a part of the budget."""
+    share = _SHARE if options.more_time == "--budget" else 1.0
+    return f"Raise {options.more_time} to {ceil(needed_s / share / 60)}m, or make its steps shorter."
+
+
+def _crash_sentence(run: Run, options: Options, made: int) -> str:
+    program, *words = options.command
+    command = shlex.join(["python" if program == sys.executable else program, *words])
     where = f" after {plural(made, 'training step')}" if made else " before its first training step"
     if run.status is Status.KILLED and (made or "training step" in (run.error or "")):
         where = ""  # the error says so, of steps that were looked at closely as well, and of those that left no record
-    sentence = f"{title} failed{where}: {(run.error or 'no reason recorded').rstrip('.')}."
+    sentence = f"{options.title} failed{where}: {(run.error or 'no reason recorded').rstrip('.')}."
     if "EOFError" in run.output:
         sentence += (
             " It reads standard input, and hotlap runs it several times: give it a file, as in "
-            "`hotlap tune train.py < answers.txt`."
+            f"`hotlap tune {options.title} < answers.txt`."
         )
-    return sentence + " Fix the script so that it runs by itself, then try again."
+    return f"{sentence} See that `{command}` runs by itself, then try again."
 
 
 def _no_step_sentence(run: Run, options: Options) -> str:
@@ -98,7 +112,7 @@ def _no_step_sentence(run: Run, options: Options) -> str:
     if run.status is Status.SILENT:
         return f"{title} ended without a training step: {run.error}."
     if run.status is Status.LAPSED:
-        return f"The steps of {title} are too long: {run.error}. Make them shorter, or {options.more_time}."
+        return f"The steps of {title} are too long: {run.error}. Make them shorter, or raise {options.more_time}."
     if run.status is Status.HUNG:
         waited = min(options.timeout_s, options.budget_s)
         return (

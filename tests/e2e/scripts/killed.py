@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 # Ends by SIGKILL in the backward pass of the step behind so many; steps are long enough to be looked at one by one.
 steps = int(sys.argv[1])
+print("four thousand numbers", flush=True)
 model = nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 loader = DataLoader(TensorDataset(torch.randn(4096, 8)), batch_size=4)

@@ -38,9 +38,19 @@ def test_the_newest_study_is_shown_and_written(two: Path, folder: Path, capsys: 
     assert (folder / "r.md").read_text().startswith("## 3.11x as fast")
 
 
-def test_a_study_is_shown_by_its_folder_and_as_json_alone(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["show", ".hotlap/train-0", "--json", "-"]) == 0
+@pytest.mark.parametrize("name", [".hotlap/train-0", "train-0", ".hotlap/train-0/study.json"])
+def test_a_study_is_shown_by_its_name_its_folder_or_its_file_and_as_json_alone(
+    name: str, two: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["show", name, "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["purpose"] == "measure"
+
+
+def test_names_of_any_length_are_listed_in_columns(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (two / "train-0").rename(two / "a-longer-name-0")
+    assert cli.main(["list"]) == 0
+    tuned, measured = capsys.readouterr().out.splitlines()
+    assert tuned.index("tune ") == measured.index("measure ")
 
 
 def test_steps_are_written_for_perfetto_as_they_went(two: Path, folder: Path) -> None:

@@ -111,3 +111,11 @@ def test_a_hostile_study_adds_no_tag_no_attribute_and_no_control_character() -> 
     assert "{{7*7}}" in hostile.words
     assert all(char in "\n\t" or char.isprintable() for char in source)
     assert source.count("</style>") == 1
+
+
+def test_code_in_a_sentence_is_code_and_no_line_ends_within_an_option() -> None:
+    hostile = "raise --total-steps <b> & see `hotlap levers --x` ` alone"
+    source = html.render(dataclasses.replace(samples.study_full(), warnings=(hostile,)))
+    told = source.split('<section id="warnings">')[1].split("</section>")[0]
+    assert 'raise <span class="option">--total-steps</span> &lt;b&gt; &amp; see <code>hotlap levers ' in told
+    assert "` alone" in told

@@ -33,7 +33,7 @@ WINDOW = OperatorWindow(
 def measure(
     world: World, *, steps: int = 200, warmup: int = 20, repeat: bool = True, observer: Silent | None = None
 ) -> Study:
-    options = options_for(world.path, more_time="raise --timeout")
+    options = options_for(world.path, more_time="--timeout")
     study = replace(new_study(options), purpose=Purpose.MEASURE)
     log = StudyLog(study, options, MACHINE, world, observer or Silent(), now=world.now)
     plan = replace(options.plan, steps=steps, warmup=warmup, watches=("operators",))
@@ -194,7 +194,12 @@ class Failing(World):
             "train.py failed: it was ended by SIGKILL after 220 training steps",
         ),
         (Run(status=Status.ENDED), NoSteps, "ended without a training step"),
-        (Run(status=Status.ENDED, step_s=(0.1,) * 3), NoSteps, "raise --timeout"),
+        (
+            Run(status=Status.ENDED, step_s=(0.1,)),
+            NoSteps,
+            r"only 1 training step, of 100 ms .* Let it train longer\.$",
+        ),
+        (Run(status=Status.LAPSED, step_s=(28.0,) * 4, setup_s=20.0), NoSteps, "Raise --timeout to 5m, or"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_with_a_reason(run: Run, error: type[Exception], says: str) -> None:
