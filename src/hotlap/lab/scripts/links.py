@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import FileStore
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from hotlap.lab.link import RANKS, Answer
@@ -59,4 +60,4 @@ def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> N
 if __name__ == "__main__":
     out, *numbers = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(train, (f"{folder}/store", out, *map(int, numbers)), nprocs=RANKS)
+        spawn(train, (f"{folder}/store", out, *map(int, numbers)), nprocs=RANKS)  # type: ignore[no-untyped-call]
