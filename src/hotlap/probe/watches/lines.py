@@ -34,6 +34,9 @@ _SHORT_S, _LONG_S = 0.001, 0.005
 # How long Python code may keep the sampler out, in this window (the default is 5 ms: steps may be shorter).
 _SWITCH_S = 0.00001
 
+# A stack that is deeper than can be walked before that is given up: its time is nobody's.
+_TRIES = 20
+
 # <linux/prctl.h>. By default a thread's wait may last 50 us longer than it should.
 _PR_SET_TIMERSLACK = 29
 
@@ -118,14 +121,24 @@ class Lines(Watch):
         while not self._over.is_set():
             mean_s = _SHORT_S if len(self._samples) < _ENOUGH else _LONG_S
             time.sleep(draw(0.5, 1.5) * mean_s)
+            where = self._look(thread)
+            now = time.perf_counter()
+            self._samples.append((now - last, where))
+            last = now
+
+    def _look(self, thread: int) -> "_Place | None":
+        """Once more where the thread went on meanwhile: a frame that is over tells the line of its return, and nothing
+        of what called it."""
+        for _ in range(_TRIES):
             frame = sys._current_frames().get(thread)
             if frame is None:
-                return
+                break
+            stood = frame.f_lasti
             phase = self.session.clock.phase()
-            now = time.perf_counter()
-            self._samples.append((now - last, place(frame, phase, self.session.clock.callers.get(phase))))
-            last = now
-            del frame
+            where = place(frame, phase, self.session.clock.callers.get(phase))
+            if sys._current_frames().get(thread) is frame and frame.f_lasti == stood:
+                return where
+        return None
 
 
 def place(frame: FrameType, phase: Phase, callers: Container[CodeType] | None = None) -> _Place | None:

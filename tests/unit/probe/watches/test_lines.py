@@ -6,11 +6,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import count
+from types import FrameType
 from typing import Any
 
+import pytest
 import torch
 
 from hotlap.probe import session
+from hotlap.probe.sites import users_frame
+from hotlap.probe.watches import lines
 from hotlap.probe.watches.lines import Lines, hot_lines, place
 from hotlap.probe.watches.lines import _Place as Place
 from hotlap.record import HotLine, Phase
@@ -158,3 +163,25 @@ def test_code_within_a_pass_is_told_from_the_line_that_calls_it() -> None:
     inside = {one.text.rpartition("# ")[2]: one.inside for one in found if one.text.startswith("time.sleep")}
     assert inside["within"] is True
     assert inside["calls"] is False
+
+
+def test_what_a_frame_tells_that_went_on_meanwhile_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is over tells the line of its return: of a third of all samples, on a busy machine."""
+    moments = count()
+
+    def found_slowly(frame: FrameType | None) -> FrameType | None:
+        found = users_frame(frame)
+        if next(moments) % 2:
+            time.sleep(0.02)  # the script goes on
+        return found
+
+    def work() -> float:
+        until = time.perf_counter() + 0.01
+        while time.perf_counter() < until:
+            sum(range(200))
+        return until  # over
+
+    monkeypatch.setattr(lines, "users_frame", found_slowly)
+    found = play(Lines(), work, num_steps=60)["hot_lines"]
+    assert found and not found[0].text.endswith("# over")
+    assert sum(one.step_s for one in found if one.text.endswith("# over")) < 0.1
