@@ -48,12 +48,11 @@ void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
             return map(x, y, n, [=](V v) {
                 return select<T>(v > zero, v, f0 * expm1_of_negative<T>(at_most<T>(v, zero)));
             });
-        case Op::neg: return map(x, y, n, [](V v) { return -v; });
         case Op::sin: return map(x, y, n, [](V v) { return lane_by_lane<T>(v, [](T s) { return std::sin(s); }); });
         case Op::cos: return map(x, y, n, [](V v) { return lane_by_lane<T>(v, [](T s) { return std::cos(s); }); });
         case Op::exp: return map(x, y, n, [](V v) { return exponential<T>(v); });
         case Op::log: return map(x, y, n, [](V v) { return logarithm<T>(v); });
-        case Op::sqrt: return map(x, y, n, [](V v) { return square_root(v); });
+        case Op::sqrt: return map(x, y, n, [](V v) { return square_root<T>(v); });
         case Op::abs: return map(x, y, n, [](V v) { return absolute<T>(v); });
         case Op::affine: return map(x, y, n, [=](V v) { return v * f0 + f1; });
         case Op::power: return map(x, y, n, [&](V v) { return raise<T>(v, node.f0); });
@@ -96,7 +95,6 @@ void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx,
         case Op::elu:
             return map_gradient(x, y, g, gx, n, acc,
                                 [=](V v, V e, V d) { return select<T>(v > zero, d, d * (e + f0)); });
-        case Op::neg: return map_gradient(x, y, g, gx, n, acc, [](V, V, V d) { return -d; });
         case Op::sin:
             return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) {
                 return d * lane_by_lane<T>(v, [](T s) { return std::cos(s); });
@@ -122,7 +120,7 @@ void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx,
 }
 
 // Whether the result may lie where the argument was: the way back needs only the result.
-inline bool overwrites(Op op) { return op == Op::tanh || op == Op::relu || op == Op::sigmoid || op == Op::neg; }
+inline bool overwrites(Op op) { return op == Op::tanh || op == Op::relu || op == Op::sigmoid; }
 
 // An operand as seen from (rows, cols): its row and its column may stand for all.
 template <class T>

@@ -33,8 +33,7 @@ struct TensorView {
     // Elements one after the other, in rows.
     bool dense() const {
         int64_t expected = 1;
-        for (int i = ndim - 1; i >= 0; i--) {
-            if (shape[i] == 0) return true;
+        for (int i = ndim - 1; i >= 0 && numel() > 0; i--) {
             if (shape[i] != 1 && strides && strides[i] != expected) return false;
             expected *= shape[i];
         }
@@ -97,8 +96,6 @@ class Guard {
     void entry(PyObject* dict, PyObject* key, PyObject* expected) { entries_.push_back({keep(dict), keep(key), keep(expected)}); }
     void size(PyObject* dict, int64_t expected) { sizes_.push_back({keep(dict), expected}); }
     void attribute(PyObject* o, PyObject* name, PyObject* expected) { attributes_.push_back({keep(o), keep(name), keep(expected)}); }
-    // A whole number compared by value, not identity.
-    void number(PyObject* o, PyObject* name, int64_t expected) { numbers_.push_back({keep(o), keep(name), expected}); }
     void rate(PyObject* group, PyObject* key) { rates_.push_back({keep(group), keep(key), nullptr}); }
 
     bool holds() const {
@@ -108,19 +105,13 @@ class Guard {
             if (PyDict_GetItem(e.object, e.key) != e.expected) return false;
         for (const auto& a : attributes_) {
             PyObject* now = PyObject_GetAttr(a.object, a.key);
+            const bool is_same = now && same_value(now, a.expected);
             Py_XDECREF(now);
             if (!now) PyErr_Clear();
-            if (now != a.expected) return false;
+            if (!is_same) return false;
         }
         for (const auto& t : tensors_)
             if (!same(t)) return false;
-        for (const auto& n : numbers_) {
-            PyObject* now = PyObject_GetAttr(n.object, n.key);
-            const int64_t value = now ? PyLong_AsLongLong(now) : -1;
-            Py_XDECREF(now);
-            if (PyErr_Occurred()) PyErr_Clear();
-            if (value != n.expected) return false;
-        }
         return true;
     }
 
@@ -129,8 +120,8 @@ class Guard {
     bool read_rates(Groups& groups) const {
         for (size_t i = 0; i < rates_.size(); i++) {
             PyObject* lr = PyDict_GetItem(rates_[i].object, rates_[i].key);
-            if (!lr || !PyFloat_Check(lr)) return false;
-            groups[i].lr = PyFloat_AS_DOUBLE(lr);
+            if (!lr || !(PyFloat_Check(lr) || PyLong_Check(lr))) return false;
+            groups[i].lr = PyFloat_AsDouble(lr);
         }
         return true;
     }
@@ -150,15 +141,16 @@ class Guard {
         int64_t expected;
     };
 
-    struct Number {
-        PyObject *object, *key;
-        int64_t expected;
-    };
-
     PyObject* keep(PyObject* o) {
         Py_INCREF(o);
         owned_.push_back(o);
         return o;
+    }
+
+    // Whole numbers by what they say, all else by identity.
+    static bool same_value(PyObject* now, PyObject* expected) {
+        if (now == expected || !PyLong_CheckExact(now) || !PyLong_CheckExact(expected)) return now == expected;
+        return PyObject_RichCompareBool(now, expected, Py_EQ) == 1;
     }
 
     bool same(const Tensor& t) const {
@@ -174,7 +166,6 @@ class Guard {
     std::vector<Tensor> tensors_;
     std::vector<Entry> entries_, attributes_, rates_;
     std::vector<Size> sizes_;
-    std::vector<Number> numbers_;
     const Exchange* exchange_ = nullptr;
 };
 

@@ -19,7 +19,7 @@ struct Criterion {
 template <class T>
 struct Prediction {
     const T* value;
-    T* gradient;  // null: only the loss is wanted
+    T* gradient;
     int64_t rows, cols, ld;
 
     // Part of a row of the gradient; in whole vectors where rows have them, because it may be loaded soon.
@@ -41,7 +41,7 @@ double elementwise_loss(const Prediction<T>& p, const T* target, T scale, F valu
             const int last = int(std::min<int64_t>(W, p.cols - c));
             const Vec<T> x = load_n<T>(p.value + r * p.ld + c, last), t = load_n<T>(target + r * p.cols + c, last);
             sum += from_bits<T>(bits<T>(value(x, t)) & first_lanes<T>(last));
-            if (p.gradient) p.put(r, c, slope(x, t) * splat<T>(scale));
+            p.put(r, c, slope(x, t) * splat<T>(scale));
         }
         total += double(sum_of<T>(sum));
     }
@@ -63,9 +63,9 @@ double cross_entropy(const Criterion& criterion, const Prediction<T>& p, const i
     };
     for (int64_t r = 0; r < p.rows; r++) {
         const T* x = p.value + r * p.ld;
-        T* g = p.gradient ? p.gradient + r * p.ld : nullptr;
+        T* g = p.gradient + r * p.ld;
         if (labels[r] == criterion.ignore_index) {
-            if (g) std::fill(g, g + p.ld, T(0));
+            std::fill(g, g + p.ld, T(0));
             continue;
         }
         Vec<T> high = lowest;
@@ -80,13 +80,12 @@ double cross_entropy(const Criterion& criterion, const Prediction<T>& p, const i
             const int last = int(std::min<int64_t>(W, p.cols - c));
             const Vec<T> e = exponential_of_negative<T>(load_n<T>(x + c, last) - splat<T>(top));
             s += from_bits<T>(bits<T>(e) & first_lanes<T>(last));
-            if (g) p.put(r, c, e);
+            p.put(r, c, e);
         }
         const T sum = sum_of<T>(s);
         sums[pending++] = sum;
         total += double(top - x[labels[r]]);
         if (pending == W) flush();
-        if (!g) continue;
         const Vec<T> k = splat<T>(scale / sum);
         for (int64_t c = 0; c < p.cols; c += W) p.put(r, c, load_n<T>(g + c, int(std::min<int64_t>(W, p.cols - c))) * k);
         g[labels[r]] -= scale;

@@ -128,7 +128,7 @@ void bind_step(nb::module_& m, const char* name) {
         .def("set_groups",
              [](P& self, const std::vector<std::vector<double>>& groups) { self.step.groups() = make_groups(groups); })
         .def("set_slots", [](P& self, const std::vector<SlotTuple>& slots) { self.step.set_slots(make_slots<T>(slots)); })
-        .def("set_clip", [](P& self, int clip, double limit) { self.step.set_clip(Clip(clip), limit); })
+        .def("set_clip", [](P& self, double limit) { self.step.set_clip(limit); })
         .def("set_guards",
              [](P& self, nb::object guard, nb::object settings) {
                  self.guard = nb::cast<Guard*>(guard);
@@ -144,14 +144,6 @@ void bind_step(nb::module_& m, const char* name) {
                      !self.read_batch(x.ptr(), y.ptr(), *exchange, labels, batch))
                      return nb::none();
                  return nb::float_(self.alone(batch.rows, [&] { return self.step.step(batch); }));
-             })
-        .def("step",
-             [](P& self, uintptr_t x, uintptr_t y, int64_t rows) {
-                 return self.alone(rows, [&] { return self.step.step({pointer<T>(x), pointer<void>(y), rows}); });
-             })
-        .def("evaluate",
-             [](P& self, uintptr_t x, uintptr_t y, int64_t rows) {
-                 return self.alone(rows, [&] { return self.step.evaluate({pointer<T>(x), pointer<void>(y), rows}); });
              })
         .def("epoch", [](P& self, uintptr_t x, uintptr_t y, int64_t num, uintptr_t order, int64_t size, bool drop_last) {
             Busy busy(self.busy);
@@ -240,7 +232,7 @@ void bind_ode(nb::module_& m, const char* name) {
              [](P* self, const ProgramTuple& program, int order, bool fsal, const std::vector<double>& a, const std::vector<double>& b,
                 const std::vector<double>& c, const std::vector<double>& e, const std::vector<double>& dense) {
                  const int stages = int(b.size());
-                 new (self) P(make_program(program), {stages, stages ? int(dense.size()) / stages : 0, a, b, c, e, dense, order, fsal});
+                 new (self) P(make_program(program), {stages, a, b, c, e, dense, order, fsal});
              })
         .def_prop_rw("asked", [](P& self) { return self.asked; }, [](P& self, nb::object asked) { self.asked = std::move(asked); },
                      nb::arg().none())
@@ -371,7 +363,6 @@ NB_MODULE(HOTLAP_MODULE, m) {
         .def("size", [](Guard& g, nb::handle d, int64_t n) { g.size(d.ptr(), n); })
         .def("attribute", [](Guard& g, nb::handle o, nb::str n, nb::handle v) { g.attribute(o.ptr(), n.ptr(), v.ptr()); },
              nb::arg(), nb::arg(), nb::arg().none())
-        .def("number", [](Guard& g, nb::handle o, nb::str n, int64_t v) { g.number(o.ptr(), n.ptr(), v); })
         .def("rate", [](Guard& g, nb::dict group, nb::str key) { g.rate(group.ptr(), key.ptr()); })
         .def("holds", &Guard::holds);
     bind_step<float>(m, "StepFloat32");

@@ -15,9 +15,11 @@
 
 namespace hotlap {
 
+constexpr int powers = 4;
+
 // y1 = y0 + h sum b k, error = h sum e k, y(theta) = y0 + h sum_p theta^p sum_i dense[i][p - 1] k_i.
 struct Tableau {
-    int stages, powers;
+    int stages;
     std::vector<double> a;  // (stages, stages), below the diagonal
     std::vector<double> b, c, e;
     std::vector<double> dense;  // (stages, powers)
@@ -39,12 +41,12 @@ template <class T>
 class Ode {
   public:
     static constexpr int W = Simd<T>::W;
-    static constexpr int max_stages = 8, max_powers = 4;
+    static constexpr int max_stages = 8;
 
     Ode(Program program, Tableau tableau) : exec_(std::move(program), true), tableau_(std::move(tableau)) {
-        const int s = tableau_.stages, p = tableau_.powers;
-        if (s < 1 || s > max_stages || (p != 1 && p != max_powers) || int(tableau_.a.size()) != s * s || int(tableau_.b.size()) != s ||
-            int(tableau_.c.size()) != s || int(tableau_.e.size()) != s || int(tableau_.dense.size()) != s * p)
+        const int s = tableau_.stages;
+        if (s < 1 || s > max_stages || int(tableau_.a.size()) != s * s || int(tableau_.b.size()) != s ||
+            int(tableau_.c.size()) != s || int(tableau_.e.size()) != s || int(tableau_.dense.size()) != s * powers)
             throw std::invalid_argument("the tableau's parts do not fit together");
         std::copy(tableau_.a.begin(), tableau_.a.end(), numbers_.a);
         std::copy(tableau_.b.begin(), tableau_.b.end(), numbers_.b);
@@ -89,7 +91,7 @@ class Ode {
     void backward(const T* gradient, T* to_y0) {
         exec_.begin_backward();
         carried_.grow(size_);
-        power_gradients_.grow(size_ * (tableau_.powers + 1));
+        power_gradients_.grow(size_ * (powers + 1));
         summed_ = used_;
         // What is summed up at once was just written, and is still in the first cache.
         at_once_ = std::max<int64_t>(16384 / std::max<int64_t>(exec_.bytes_read(), 1), 2 * tableau_.stages);
@@ -114,7 +116,7 @@ class Ode {
     };
     // A tableau's numbers in the type of the state.
     struct Numbers {
-        T a[max_stages * max_stages], b[max_stages], e[max_stages], dense[max_stages * max_powers];
+        T a[max_stages * max_stages], b[max_stages], e[max_stages], dense[max_stages * powers];
     };
 
     Exec<T> exec_;
@@ -319,7 +321,7 @@ class Ode {
     void accept(const Taken& s, int64_t row, T* out) {
         used_ += tableau_.stages - 1;
         steps_.push_back(s);
-        if (s.end > s.output) tableau_.powers == 1 ? write_outputs<1>(s, row, out) : write_outputs<max_powers>(s, row, out);
+        if (s.end > s.output) write_outputs(s, row, out);
         copy_vectors<T>(next_.data(), now_.data(), size_);
     }
 
@@ -350,8 +352,7 @@ class Ode {
         return to;
     }
 
-    // The coefficients of theta^p, p = 0 ... P, then the polynomial at each output.
-    template <int P>
+    // The coefficients of theta^p, then the polynomial at each output.
     void write_outputs(const Taken& s, int64_t row, T* out) {
         const T* k = stage(s.first);
         const int64_t stride = stages_.step;
@@ -360,15 +361,15 @@ class Ode {
         for (int64_t r = 0; r < rows_; r++)
             for (int64_t c = 0; c < cols(); c += W) {
                 const int64_t i = r * ld() + c;
-                Vec<T> q[P + 1];
+                Vec<T> q[powers + 1];
                 q[0] = load<T>(now_.data() + i);
 #pragma GCC unroll 4
-                for (int p = 0; p < P; p++) q[p + 1] = h * sum_stages(Vec<T>{}, numbers_.dense + p, P, k + i, stride, tableau_.stages);
+                for (int p = 0; p < powers; p++) q[p + 1] = h * sum_stages(Vec<T>{}, numbers_.dense + p, powers, k + i, stride, tableau_.stages);
                 for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto, auto put) {
                     const Vec<T> x = splat<T>(thetas[o]);
-                    Vec<T> v = q[P];
+                    Vec<T> v = q[powers];
 #pragma GCC unroll 4
-                    for (int p = P - 1; p >= 0; p--) v = fma(v, x, q[p]);
+                    for (int p = powers - 1; p >= 0; p--) v = fma(v, x, q[p]);
                     put(out + place, v);
                 });
             }
@@ -385,7 +386,6 @@ class Ode {
     Vec<T> gathered(const Taken& s, int i, bool outputs, Vec<T> start, int64_t at, int from, int top);
     void gather(const Taken& s, int i, bool outputs, int top, T* to);
     void add(const T* from, T* to);
-    template <int P>
     void read_outputs(const Taken& s, int64_t row, const T* gradient);
 };
 

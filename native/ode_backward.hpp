@@ -37,7 +37,7 @@ inline void Ode<T>::backward_step(const Taken& s, int64_t row, const T* gradient
     const int last = tableau_.stages - 1;
     const bool shared = tableau_.first_same_as_last, outputs = s.end > s.output;
     T *y = now_.data(), *carried = carried_.data();
-    if (outputs) tableau_.powers == 1 ? read_outputs<1>(s, row, gradient) : read_outputs<max_powers>(s, row, gradient);
+    if (outputs) read_outputs(s, row, gradient);
     if (exec_.in_one_pass()) return backward_step_in_registers(s, outputs);
     const int top = shared ? last - 1 : last;
     if (shared) {
@@ -88,7 +88,7 @@ inline void Ode<T>::backward_step_in_registers(const Taken& s, bool outputs) {
 // of these was found first. All of it is to be multiplied by h.
 template <class T>
 inline Vec<T> Ode<T>::gathered(const Taken& s, int i, bool outputs, Vec<T> start, int64_t at, int from, int top) {
-    const int powers = tableau_.powers, stages = tableau_.stages;
+    const int stages = tableau_.stages;
     if (outputs) start = sum_stages(start, numbers_.dense + i * powers, 1, power_gradients_.data() + size_ + at, size_, powers);
     return sum_stages(start, numbers_.a + top * stages + i, -stages, argument_gradient(s.first + top) + at, -argument_gradients_.step,
                       top - from);
@@ -113,25 +113,24 @@ inline void Ode<T>::add(const T* from, T* to) {
 
 // The gradient of the coefficient of theta^p: the sum over outputs of theta^p times theirs.
 template <class T>
-template <int P>
 inline void Ode<T>::read_outputs(const Taken& s, int64_t row, const T* gradient) {
     const T* thetas = find_thetas(s);
     for (int64_t r = 0; r < rows_; r++)
         for (int64_t c = 0; c < cols(); c += W) {
-            Vec<T> q[P + 1] = {};
+            Vec<T> q[powers + 1] = {};
             for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto get, auto) {
                 const Vec<T> x = splat<T>(thetas[o]);
                 Vec<T> v = get(gradient + place);
                 q[0] += v;
 #pragma GCC unroll 4
-                for (int p = 1; p <= P; p++) {
+                for (int p = 1; p <= powers; p++) {
                     v *= x;
                     q[p] += v;
                 }
             });
             const IVec<T> real = first_lanes<T>(int(std::min<int64_t>(W, cols() - c)));
 #pragma GCC unroll 5
-            for (int p = 0; p <= P; p++)
+            for (int p = 0; p <= powers; p++)
                 store<T>(power_gradients_.data() + p * size_ + r * ld() + c, from_bits<T>(bits<T>(q[p]) & real));
         }
 }

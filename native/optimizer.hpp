@@ -95,7 +95,7 @@ void all_rates(Method method, const std::vector<Group>& groups, std::vector<Slot
         rates[i] = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, i ? &rates[i - 1] : nullptr);
 }
 
-// a / (sqrt(v) * scale + eps). On AVX-512 float with the reciprocal estimates and one Newton step each, within 2 ulp
+// a / (sqrt(v) * scale + eps). On AVX-512 float with the reciprocal estimates and one Newton step each, within 3 ulp
 // (the divider and the root would take three times as long); where eps is too small to hide a tiny v, exactly.
 #if defined(HOTLAP_AVX512)
 template <class T>
@@ -116,10 +116,11 @@ HOTLAP_INLINE Vec<T> over_root(Vec<T> a, Vec<T> v, Vec<T> scale, Vec<T> eps) {
         const Vec<T> e = (Vec<T>)_mm512_rsqrt14_ps((__m512)x);
         const Vec<T> root = x * e, missing = (Vec<T>)_mm512_fnmadd_ps((__m512)root, (__m512)e, _mm512_set1_ps(1));
         const Vec<T> better = fma(splat<T>(0.5f) * root, missing, root);
-        return divide_normal<T>(a, fma(better, scale, eps));
+        const Vec<T> d = fma(better, scale, eps), r = (Vec<T>)_mm512_rcp14_ps((__m512)d);
+        return a * fma(r, splat<T>(1) - d * r, r);
     }
 #endif
-    return a / (square_root(v) * scale + eps);
+    return a / (square_root<T>(v) * scale + eps);
 }
 
 // All that is the same for every element is computed here, before the loop, into values of its own: a store through T*

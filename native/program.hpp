@@ -19,7 +19,6 @@ enum class Op : int {
     silu = 16,
     softplus = 17,
     elu = 18,
-    neg = 19,
     sin = 20,
     cos = 21,
     exp = 22,

@@ -34,7 +34,6 @@ template <>
 struct Simd<float> {
     typedef float V __attribute__((vector_size(HOTLAP_VECTOR_BYTES)));
     typedef int32_t I __attribute__((vector_size(HOTLAP_VECTOR_BYTES)));
-    typedef double D __attribute__((vector_size(2 * HOTLAP_VECTOR_BYTES)));  // as many doubles
     using Int = int32_t;
     using Unsigned = uint32_t;
     static constexpr int W = HOTLAP_VECTOR_BYTES / 4;
@@ -48,7 +47,6 @@ template <>
 struct Simd<double> {
     typedef double V __attribute__((vector_size(HOTLAP_VECTOR_BYTES)));
     typedef int64_t I __attribute__((vector_size(HOTLAP_VECTOR_BYTES)));
-    using D = V;
     using Int = int64_t;
     using Unsigned = uint64_t;
     static constexpr int W = HOTLAP_VECTOR_BYTES / 8;
@@ -152,26 +150,11 @@ HOTLAP_INLINE Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
 #endif
 }
 
-HOTLAP_INLINE Vec<float> square_root(Vec<float> a) {
-#if defined(HOTLAP_AVX512)
-    return (Vec<float>)_mm512_sqrt_ps((__m512)a);
-#elif defined(HOTLAP_AVX2)
-    return (Vec<float>)_mm256_sqrt_ps((__m256)a);
-#else
-    for (int i = 0; i < Simd<float>::W; i++) a[i] = __builtin_sqrtf(a[i]);
+// One instruction: the compiler sees that all lanes do the same.
+template <class T>
+HOTLAP_INLINE Vec<T> square_root(Vec<T> a) {
+    for (int i = 0; i < Simd<T>::W; i++) a[i] = std::sqrt(a[i]);
     return a;
-#endif
-}
-
-HOTLAP_INLINE Vec<double> square_root(Vec<double> a) {
-#if defined(HOTLAP_AVX512)
-    return (Vec<double>)_mm512_sqrt_pd((__m512d)a);
-#elif defined(HOTLAP_AVX2)
-    return (Vec<double>)_mm256_sqrt_pd((__m256d)a);
-#else
-    for (int i = 0; i < Simd<double>::W; i++) a[i] = __builtin_sqrt(a[i]);
-    return a;
-#endif
 }
 
 // Lane-wise integer view of the same bits, and back.
@@ -212,40 +195,6 @@ HOTLAP_INLINE Vec<T> at_least(Vec<T> v, Vec<T> limit) {
     return select<T>(v < limit, limit, v);
 }
 
-// a / b for a normal, finite, non-zero b: within 1 ulp, and much shorter than the divider on AVX-512 float.
-// `b_low` is what b lost when it was rounded, so that a / (b + b_low) is meant.
-template <class T>
-HOTLAP_INLINE Vec<T> divide_normal(Vec<T> a, Vec<T> b, Vec<T> b_low) {
-    if constexpr (sizeof(T) == 8) {
-        return a / b;  // nobody looks at the last bit of a double here
-    } else {
-#if defined(HOTLAP_AVX512)
-        const Vec<T> r0 = (Vec<T>)_mm512_rcp14_ps((__m512)b);
-        const Vec<T> r = fma(r0, splat<T>(1) - b * r0, r0);
-        const Vec<T> q = a * r;
-        return fma(r, fma(-q, b_low, (Vec<T>)_mm512_fnmadd_ps((__m512)q, (__m512)b, (__m512)a)), q);
-#elif defined(HOTLAP_AVX2)
-        const Vec<T> q = a / b;
-        return fma((Vec<T>)_mm256_rcp_ps((__m256)b), fma(-q, b_low, fma(-q, b, a)), q);
-#else
-        for (int i = 0; i < Simd<T>::W; i++) a[i] = T(double(a[i]) / (double(b[i]) + double(b_low[i])));
-        return a;
-#endif
-    }
-}
-
-template <class T>
-HOTLAP_INLINE Vec<T> divide_normal(Vec<T> a, Vec<T> b) {
-    return divide_normal<T>(a, b, Vec<T>{});
-}
-
-// a / (x + c), the sum taken as if it were exact; c is 1 or 2 and x not negative.
-template <class T>
-HOTLAP_INLINE Vec<T> divide_by_sum(Vec<T> a, Vec<T> x, Vec<T> c) {
-    const Vec<T> sum = x + c;
-    return divide_normal<T>(a, sum, x - (sum - c));
-}
-
 template <class T, int... I>
 HOTLAP_INLINE Vec<T> add_neighbours(Vec<T> a, Vec<T> b, std::integer_sequence<int, I...>) {
     return __builtin_shufflevector(a, b, (2 * I)...) + __builtin_shufflevector(a, b, (2 * I + 1)...);
@@ -256,24 +205,9 @@ HOTLAP_INLINE Vec<T> add_neighbours(Vec<T> a, Vec<T> b) {
     return add_neighbours<T>(a, b, std::make_integer_sequence<int, Simd<T>::W>{});
 }
 
-#if defined(HOTLAP_AVX512)
-// The sums of four vectors, in the four lanes of each quarter. Within a quarter a lane moves in one cycle, beyond it in
-// three, so the quarters are added up last.
-HOTLAP_INLINE Vec<float> sums_of_four(__m512 a, __m512 b, __m512 c, __m512 d) {
-    const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-    const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-    const __m512 s = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
-    const __m512 t = _mm512_add_ps(s, _mm512_shuffle_f32x4(s, s, 0x4e));
-    return (Vec<float>)_mm512_add_ps(t, _mm512_shuffle_f32x4(t, t, 0xb1));
-}
-#endif
-
 // Lane j of the result is the sum of all lanes of v[j]; N is a power of two up to W, other lanes are undefined.
 template <class T, int N>
 HOTLAP_INLINE Vec<T> sums_of(Vec<T> (&v)[N]) {
-#if defined(HOTLAP_AVX512)
-    if constexpr (sizeof(T) == 4 && N == 4) return sums_of_four((__m512)v[0], (__m512)v[1], (__m512)v[2], (__m512)v[3]);
-#endif
     int left = N;
 #pragma GCC unroll 5
     for (; left > 1; left /= 2) {
@@ -288,16 +222,8 @@ HOTLAP_INLINE Vec<T> sums_of(Vec<T> (&v)[N]) {
 
 template <class T>
 HOTLAP_INLINE T sum_of(Vec<T> v) {
-#if defined(HOTLAP_AVX512)
-    if constexpr (sizeof(T) == 4)
-        return _mm512_reduce_add_ps((__m512)v);
-    else
-        return _mm512_reduce_add_pd((__m512d)v);
-#else
-    T s = 0;
-    for (int i = 0; i < Simd<T>::W; i++) s += v[i];
-    return s;
-#endif
+    Vec<T> alone[] = {v};
+    return sums_of<T, 1>(alone)[0];
 }
 
 template <class T>

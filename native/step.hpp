@@ -1,6 +1,7 @@
 // Training steps of a small network: forward, loss, backward and update, on the user's own tensors.
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -9,8 +10,6 @@
 #include "optimizer.hpp"
 
 namespace hotlap {
-
-enum class Clip : int { none = 0, norm = 1, value = 2 };
 
 // A batch whose rows lie one after the other: x (rows, inputs), target (rows, outputs) or labels (rows).
 template <class T>
@@ -37,26 +36,22 @@ class Step {
         for (size_t i = 0; i < slots_.size(); i++) slot_of_[slots_[i].parameter] = int(i);
     }
 
-    void set_clip(Clip clip, double limit) {
-        clip_ = clip;
-        limit_ = limit;
-    }
+    // The largest norm of all gradients together.
+    void set_clip(double limit) { limit_ = limit; }
 
     double step(const Batch<T>& batch) {
-        const double loss = forward(batch, true);
+        const double loss = forward(batch);
         exec_.begin_backward();
         exec_.backward(0);
         exec_.finish_backward();
         const NoDenormals here(method_, groups_);
         all_rates<T>(method_, groups_, slots_, rates_);
-        if (clip_ == Clip::none)
-            update_as_they_come();
-        else
+        if (limit_)
             update_clipped();
+        else
+            update_as_they_come();
         return loss;
     }
-
-    double evaluate(const Batch<T>& batch) { return forward(batch, false); }
 
     // One pass over `num` samples in the given order (null: as they lie), `size` at a time. Returns the mean loss of its steps,
     // weighted by their rows.
@@ -83,14 +78,13 @@ class Step {
     std::vector<Slot<T>> slots_;
     std::vector<Rate<T>> rates_;
     std::vector<int> slot_of_;
-    Clip clip_ = Clip::none;
-    double limit_ = 0;
+    std::optional<double> limit_;
     Buffer<T> gathered_, targets_, block_;
     Buffer<int64_t> labels_;
 
     bool labelled() const { return criterion_.loss == Loss::cross_entropy; }
 
-    double forward(const Batch<T>& batch, bool gradient) {
+    double forward(const Batch<T>& batch) {
         const Program& program = exec_.program();
         exec_.reserve(1, batch.rows);
         exec_.take_input(batch.x);
@@ -99,7 +93,7 @@ class Step {
         const int out = program.output;
         if (labelled() && !labels_fit(criterion_, static_cast<const int64_t*>(batch.target), batch.rows, outputs()))
             throw std::out_of_range("a label names no column of the prediction");
-        const Prediction<T> p{exec_.value(out), gradient ? exec_.gradient(out) : nullptr, batch.rows, outputs(), exec_.ld(out)};
+        const Prediction<T> p{exec_.value(out), exec_.gradient(out), batch.rows, outputs(), exec_.ld(out)};
         return loss_and_gradient(criterion_, p, batch.target);
     }
 
@@ -172,35 +166,17 @@ class Step {
         update<T>(rates_[i], slot, exec_.parameter(slot.parameter), exec_.parameter_gradient(slot.parameter), scale, 0, slot.numel);
     }
 
+    // torch.nn.utils.clip_grad_norm_: all of them times limit / (norm + 1e-6), at most 1.
     void update_clipped() {
         exec_.linear_gradients(0, 1, false);
-        const double scale = clip_ == Clip::value ? 1 : clip_scale();
-        if (clip_ == Clip::value) clamp_gradients();
-        for (size_t i = 0; i < slots_.size(); i++) update_whole(i, T(scale));
-    }
-
-    template <class F>
-    void for_each_gradient(F f) {
         const Program& program = exec_.program();
-        for (size_t p = 0; p < program.parameters.size(); p++)
-            if (program.parameters[p].trained) f(exec_.parameter_gradient(int(p)), program.parameters[p].numel);
-    }
-
-    // torch.nn.utils.clip_grad_norm_: limit / (norm + 1e-6), at most 1.
-    double clip_scale() {
-        double norm = 0;
-        for_each_gradient([&](const T* g, int64_t n) {
-            for (int64_t i = 0; i < n; i++) norm += double(g[i]) * double(g[i]);
-        });
-        const double scale = limit_ / (std::sqrt(norm) + 1e-6);
-        return scale > 1 ? 1 : scale;
-    }
-
-    void clamp_gradients() {
-        const T limit = T(limit_);
-        for_each_gradient([&](T* g, int64_t n) {
-            for (int64_t i = 0; i < n; i++) g[i] = g[i] > limit ? limit : g[i] < -limit ? -limit : g[i];
-        });
+        double squares = 0;
+        for (size_t p = 0; p < program.parameters.size(); p++) {
+            const T* g = exec_.parameter_gradient(int(p));
+            for (int64_t i = 0; program.parameters[p].trained && i < program.parameters[p].numel; i++) squares += double(g[i]) * double(g[i]);
+        }
+        const double scale = *limit_ / (std::sqrt(squares) + 1e-6);
+        for (size_t i = 0; i < slots_.size(); i++) update_whole(i, T(scale > 1 ? 1 : scale));  // NaN stays NaN
     }
 };
 

@@ -106,7 +106,7 @@ HOTLAP_INLINE Vec<T> hyperbolic_tangent(Vec<T> x) {
     constexpr T saturated = sizeof(T) == 4 ? T(9.02) : T(19.07);
     const Vec<T> a = at_most<T>(absolute<T>(x), splat<T>(saturated));
     const Vec<T> e = expm1_moderate<T>(a + a);
-    return copy_sign<T>(divide_by_sum<T>(e, e, splat<T>(2)), x);
+    return copy_sign<T>(e / (e + splat<T>(2)), x);
 }
 
 template <class T>
@@ -114,7 +114,7 @@ HOTLAP_INLINE Vec<T> logistic(Vec<T> x) {
     const Vec<T> e = exponential_of_negative<T>(-absolute<T>(x));
     const Vec<T> top = select<T>(x < Vec<T>{}, e, splat<T>(1));
     // The comparison above is false for NaN, and e is NaN then: the quotient is too.
-    return divide_by_sum<T>(top, e, splat<T>(1));
+    return top / (e + splat<T>(1));
 }
 
 HOTLAP_INLINE Vec<float> log_tail(Vec<float> z) {  // fit on |1 + f| in [sqrt 1/2, sqrt 2], error 3.4e-11
@@ -187,7 +187,7 @@ HOTLAP_INLINE Vec<float> normal_cdf_of(Vec<float> x) {
     constexpr float c[] = {-2.353932155647677e-05f, 0.1002658810469178f,  0.09451853613833892f, 0.12296161896432559f, -0.024392772106178164f,
                            0.3119403085063112f,     -0.34243876122696854f, 0.4017479504376226f, -0.19905980300572984f, 0.03448057435065184f};
     const Vec<float> z = at_most<float>(absolute<float>(x), splat(14.0f)), one = splat(1.0f);
-    const Vec<float> t = divide_normal<float>(one, fma(z, splat(0.25f), one));
+    const Vec<float> t = one / fma(z, splat(0.25f), one);
     Vec<float> p = splat(c[9]);
 #pragma GCC unroll 9
     for (int i = 8; i >= 0; i--) p = fma(p, t, splat(c[i]));

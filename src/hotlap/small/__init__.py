@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     from hotlap.small.step import CompiledStep as CompiledStep
     from hotlap.small.step import compile_step as compile_step
 
-__all__ = [
-    "CompiledStep",
-    "NativeSolveSkipped",
-    "NeuralODE",
-    "SolveFailed",
-    "Unsupported",
-    "compile_step",
-    "native_odeint",
-    "native_steps",
-    "odeint",
-    "padded_recurrent",
-]
-
 _HOME = {
     "CompiledStep": "step",
     "NativeSolveSkipped": "solve",
@@ -40,6 +27,8 @@ _HOME = {
     "odeint": "solve",
     "padded_recurrent": "recurrent",
 }
+
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,9 +10,6 @@ from torch import nn
 from hotlap.errors import UserError
 from hotlap.small.lowering import name_of
 
-TIMES = ("t", "time", "ts", "times")
-"""Names of a first argument that is the time, where the second one may be left out."""
-
 
 class OfState(nn.Module):
     """A module of y alone as one of (t, y)."""
@@ -30,8 +27,7 @@ class OfState(nn.Module):
 def takes_time(func: Callable[..., Any]) -> bool:
     """True: called as func(t, y); False: as func(y).
 
-    An argument that may be left out is not one of the two, unless the first one is named as a time is: in
-    `lambda y, a=a: a @ y` the second is a constant.
+    An argument that may be left out is neither: in `lambda y, a=a: a @ y` the second is a constant.
 
     Raises:
         UserError: it takes neither, or its signature does not tell (*args, a builtin).
@@ -42,15 +38,12 @@ def takes_time(func: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):  # a builtin
         raise unclear from None
     parameters = signature.parameters.values()
-    if not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
-        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        num_required = sum(p.default is p.empty for p in positional)
-        if num_required == 2:
-            return True
-        if num_required <= 1 and any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            raise unclear
-        if positional and num_required <= 1:
-            return len(positional) > 1 and positional[0].name in TIMES
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    num_required = sum(p.default is p.empty for p in positional)
+    if num_required < 2 and any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        raise unclear
+    if num_required in (1, 2) and not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        return num_required == 2
     raise UserError(f"a right-hand side takes (t, y) or y alone, but {name_of(func)} takes {signature}.")
 
 

@@ -9,21 +9,7 @@ import torch
 from torch import nn, optim
 
 from hotlap.small import optimizers
-from hotlap.small.operations import MODULES
 from hotlap.small.trace import HOOKS
-
-PLAIN = (int, float, bool, str, type(None))
-"""Attributes that a forward may have read while it was traced; a change of one means tracing again."""
-
-LAYER_ATTRIBUTES = ("negative_slope", "approximate", "beta", "threshold", "alpha", "p", "eps")
-"""What is read of torch's own layers besides their parameters; `training` where there is a dropout."""
-
-STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "step")
-
-
-def version_of(tensor: torch.Tensor) -> int:
-    """How often it was changed in place, as autograd counts it; -1 where it does not (made in inference mode)."""
-    return -1 if tensor.is_inference() else tensor._version
 
 
 def watch_model(guard: Any, model: nn.Module, read: list[torch.Tensor]) -> None:
@@ -52,7 +38,7 @@ def watch_tensors(guard: Any, tensors: list[torch.Tensor]) -> None:
         if p.requires_grad:
             guard.attribute(p, "_backward_hooks", None)
         else:
-            guard.number(p, "_version", version_of(p))
+            _watch_version(guard, p)
 
 
 def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
@@ -66,9 +52,8 @@ def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
         guard.size(group["params"], len(group["params"]))
     guard.size(optimizer.state, len(optimizer.state))
     for state in optimizer.state.values():
-        for name in STATES:
-            if name in state:
-                guard.entry(state, name, state[name])
+        for name, value in state.items():
+            guard.entry(state, name, value)
 
 
 def watch_settings(guard: Any, optimizer: optim.Optimizer) -> Any:
@@ -86,25 +71,16 @@ def _watch_module(guard: Any, module: nn.Module, seen: set[int]) -> None:
     for hooks in HOOKS:
         guard.size(own[hooks], 0)
     guard.size(own, len(own))
-    known = type(module) in MODULES
-    _watch_tables(guard, own, known=known)
-    # Of torch's own layers these are read; of others anything may have been.
-    if isinstance(module, nn.Dropout) or not known:
-        guard.entry(own, "training", module.training)
-    for key in LAYER_ATTRIBUTES if known else own:
-        if key in own and not key.startswith("_"):
-            _watch_value(guard, own, key)
-    if not known:
-        _watch_methods(guard, type(module), seen)
-
-
-def _watch_tables(guard: Any, own: dict[str, Any], *, known: bool) -> None:
-    """Parameters, submodules and buffers; those of torch's own layers that are there."""
     for table in ("_parameters", "_modules", "_buffers"):
-        if own[table] or not known:
-            guard.size(own[table], len(own[table]))
+        guard.size(own[table], len(own[table]))
         for key in own[table]:
             _watch_value(guard, own[table], key)
+    # Of torch's own layers a dropout alone reads it.
+    unread = "training" if type(module).__module__.startswith("torch.") and type(module) is not nn.Dropout else ""
+    for key in own:
+        if not key.startswith("_") and key != unread:
+            _watch_value(guard, own, key)
+    _watch_methods(guard, type(module), seen)
 
 
 def _watch_methods(guard: Any, kind: type[nn.Module], seen: set[int]) -> None:
@@ -131,8 +107,14 @@ def _watch_value(guard: Any, table: dict[str, Any], key: str) -> None:
 def _watch_constant(guard: Any, value: Any) -> None:
     """A constant tensor may have been copied: its contents must not change."""
     if isinstance(value, torch.Tensor) and not value.requires_grad:
-        guard.number(value, "_version", version_of(value))
+        _watch_version(guard, value)
         guard.attribute(value, "requires_grad", False)
+
+
+def _watch_version(guard: Any, tensor: torch.Tensor) -> None:
+    """How often it was changed in place, as autograd counts it: not where it was made in inference mode."""
+    if not tensor.is_inference():
+        guard.attribute(tensor, "_version", tensor._version)
 
 
 def _watch_code(guard: Any, function: Any, seen: set[int]) -> Iterator[Any]:

@@ -1,8 +1,7 @@
 """A torch loss -> its number and settings for the native core, and the check of a target's form."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
@@ -28,17 +27,12 @@ KINDS: dict[type[nn.Module], int] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Criterion:
-    """A loss as the native core knows it."""
+class Criterion(NamedTuple):
+    """A loss as the native core knows it, in the order of native/loss.hpp."""
 
     kind: int
     mean: bool
     ignore_index: int = -100
-
-    def numbers(self) -> tuple[int, bool, int]:
-        """In the order of native/loss.hpp."""
-        return self.kind, self.mean, self.ignore_index
 
     @property
     def labels(self) -> bool:

@@ -7,6 +7,7 @@ column. What would line up rows with columns is refused.
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, cast
 
 import torch
@@ -70,19 +71,12 @@ class Lowering:
         if not isinstance(result, Sym):
             raise Unsupported(f"the forward returns a {type(result).__name__}; one tensor is expected.")
         if result.single and not self.program.values[self.program.input][1]:
-            result = self._spread(result)
+            raise Unsupported("the forward returns the same for every sample.")
         self.program.output = result.value
         self.program.output_squeezed = len(result.shape) == len(self.lead)
         if result.value == self.program.input:  # the loss and the solver need a value of its own
             cols = self.program.values[result.value][0]
             self.program.output = self.program.emit(Op.AFFINE, cols=cols, a=result.value, f0=1.0)
-
-    def _spread(self, s: Sym) -> Sym:
-        """A value with its own row for every sample: 0 * input + s."""
-        first = self.program.emit(Op.SELECT, cols=1, a=self.program.input)
-        zero = self.program.emit(Op.AFFINE, cols=1, a=first)
-        cols = self.program.values[s.value][0]
-        return Sym(self.program.emit(Op.ADD, cols=cols, a=zero, b=s.value), (*self.lead, cols))
 
     def _resolve(self, argument: Any) -> Any:
         return fx.node.map_arg(argument, lambda node: self.known[node])
@@ -268,42 +262,31 @@ class Lowering:
         return self.unary(Op.POWER, s, f0=float(exponent))
 
     def getitem(self, s: Any, index: Any) -> Any:
-        """y[..., i], y[:, i], y[..., i:j], and y[i] of a state of one dimension."""
+        """The same columns of all rows: y[..., i], y[:, i:j], and y[i] of a state of one dimension."""
         if not isinstance(s, Sym):
             return s[index]
-        index = index if isinstance(index, tuple) else (index,)
         s = self.tensor(s)
-        probe = torch.empty(s.shape, device="meta")[index]
-        last = index[-1]
-        full = slice(None)
-        others = index[:-1]
-        whole = all(i is Ellipsis or i == full for i in others)
-        reaches = Ellipsis in others or len(index) == len(s.shape)
-        if s.single or not whole or (not reaches and last not in (full, Ellipsis)):
-            return self._other_index(s, index, tuple(probe.shape))
-        if last is None or last is Ellipsis or last == full:
-            return self._other_index(s, index, tuple(probe.shape))
-        columns = range(self.cols(s))[last] if isinstance(last, int | slice) else None
-        if isinstance(columns, int):
-            return self._columns(s, columns, 1, tuple(probe.shape))
-        if columns is None or columns.step != 1 or not columns:
+        numbers = torch.arange(prod(s.shape), device="cpu").reshape(s.shape)
+        picked = numbers[index]
+        if s.single and picked.numel() == numbers.numel():
+            return self.reshape(s, tuple(picked.shape))
+        count = 1 if picked.shape == self.lead else picked.shape[-1] if picked.dim() else 0
+        shape = self.lead if picked.shape == self.lead else (*self.lead, count)
+        if s.single or not picked.numel() or picked.shape != shape:
             raise Unsupported(f"the index {index} of a shape {s.shape} is not known.")
-        return self._columns(s, columns[0], len(columns), tuple(probe.shape))
+        first = int(picked.flatten()[0])
+        if not torch.equal(picked.reshape(-1, count), numbers.reshape(-1, self.cols(s))[:, first : first + count]):
+            raise Unsupported(f"the index {index} of a shape {s.shape} is not known.")
+        return Sym(s.value, shape) if count == self.cols(s) else self._columns(s, first, count, shape)
 
     def _columns(self, s: Sym, first: int, count: int, shape: tuple[int, ...]) -> Sym:
         return Sym(self.program.emit(Op.SELECT, cols=count, a=s.value, i0=first), shape)
 
-    def _other_index(self, s: Sym, index: Any, shape: tuple[int, ...]) -> Sym:
-        if index[-1] is None and all(i is Ellipsis or i == slice(None) for i in index[:-1]) and self.cols(s) == 1:
-            return Sym(s.value, shape, s.single)  # a column gets its dimension back
-        if shape == s.shape:
-            return s
-        raise Unsupported(f"the index {index} of a shape {s.shape} is not known.")
-
     def reshape(self, s: Sym, shape: tuple[int, ...]) -> Sym:
         """Only changes that leave rows and columns as they are."""
-        same_rows = shape[:-1] == self.lead and shape[-1] == self.cols(s)
-        if shape == s.shape or (not s.single and (same_rows or (self.cols(s) == 1 and shape == self.lead))):
+        lead = () if s.single else self.lead
+        same = shape[:-1] == lead and shape[-1:] == (self.cols(s),)
+        if shape == s.shape or same or (self.cols(s) == 1 and shape == lead):
             return Sym(s.value, shape, s.single)
         raise Unsupported(f"a change of shape from {s.shape} to {shape} is not known.")
 

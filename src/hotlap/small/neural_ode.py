@@ -15,6 +15,9 @@ from hotlap.small.program import Unsupported
 from hotlap.small.solve import NativeSolveSkipped, SolveFailed, check_data, odeint
 from hotlap.small.solve_settings import read_settings
 
+Data = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""The state at the start, times, and the solution that is wanted there."""
+
 
 class NeuralODE:
     """dy/dt = func(t, y) or func(y), solved and trained with one method and tolerance.
@@ -82,7 +85,7 @@ class NeuralODE:
         span = iterations if after is None else every
         while len(history) < iterations:
             count = min(span, iterations - len(history))
-            asked = (y0, t, target, optimizer, loss == "mse", count)
+            asked = ((y0, t, target), optimizer, loss == "mse", count)
             try:
                 history += self._native(*asked)
                 self.why_torch = ""
@@ -100,15 +103,8 @@ class NeuralODE:
             warnings.warn(f"NeuralODE.fit runs in torch: {problem}", NativeSolveSkipped, stacklevel=3)
         self.why_torch = problem
 
-    def _native(
-        self,
-        y0: torch.Tensor,
-        t: torch.Tensor,
-        target: torch.Tensor,
-        optimizer: optim.Optimizer,
-        mean: bool,
-        iterations: int,
-    ) -> list[float]:
+    def _native(self, data: Data, optimizer: optim.Optimizer, mean: bool, iterations: int) -> list[float]:
+        y0, t, target = data
         if core().module is None:
             raise Unsupported(core().why_not)
         if y0.requires_grad or t.requires_grad:
@@ -134,15 +130,8 @@ class NeuralODE:
         torch._C._increment_version(compiled.program.parameters)  # autograd is to notice the change
         return losses.tolist()
 
-    def _in_torch(
-        self,
-        y0: torch.Tensor,
-        t: torch.Tensor,
-        target: torch.Tensor,
-        optimizer: optim.Optimizer,
-        mean: bool,
-        iterations: int,
-    ) -> list[float]:
+    def _in_torch(self, data: Data, optimizer: optim.Optimizer, mean: bool, iterations: int) -> list[float]:
+        y0, t, target = data
         if isinstance(optimizer, optim.LBFGS):
             raise UserError("fit cannot use LBFGS, which asks for a closure; write the loop with odeint instead.")
         history = []

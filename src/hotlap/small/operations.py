@@ -30,32 +30,19 @@ def _attribute_of(low: Lowering, s: Sym, name: str) -> Any:
     raise Unsupported(f"the attribute .{name} of a tensor is not known.")
 
 
-def _view(low: Lowering, s: Sym, *shape: Any) -> Sym:
-    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").reshape(sizes).shape))
+def _reshaped(name: str) -> Callable[..., Sym]:
+    """One of torch's functions that change a shape alone."""
 
+    def function(low: Lowering, s: Sym, *args: Any, **kwargs: Any) -> Sym:
+        return low.reshape(s, tuple(getattr(torch.empty(s.shape, device="meta"), name)(*args, **kwargs).shape))
 
-def _flatten(low: Lowering, s: Sym, start_dim: int = 0, end_dim: int = -1) -> Sym:
-    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").flatten(start_dim, end_dim).shape))
+    return function
 
 
 def _squeeze(low: Lowering, s: Sym, dim: int | None = None) -> Sym:
     if dim not in (-1, len(s.shape) - 1):
         raise Unsupported("squeeze is known for the last dimension only; name it.")
-    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").squeeze(dim).shape))
-
-
-def _unsqueeze(low: Lowering, s: Sym, dim: int) -> Sym:
-    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").unsqueeze(dim).shape))
-
-
-def _affine_sum(sign: float) -> Callable[..., Sym]:
-    def add(low: Lowering, a: Any, b: Any, *, alpha: float = 1.0) -> Sym:
-        if alpha != 1 and isinstance(b, Sym):
-            b = low.unary(Op.AFFINE, b, f0=float(alpha))
-        return low.binary(Op.ADD if sign > 0 else Op.SUB, a, b)
-
-    return add
+    return _reshaped("squeeze")(low, s, dim)
 
 
 def _unary(op: Op) -> Callable[..., Sym]:
@@ -86,15 +73,15 @@ def _stack(low: Lowering, tensors: Any, dim: int = 0) -> Sym:
 
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "add": _affine_sum(1.0),
-    "sub": _affine_sum(-1.0),
+    "add": lambda low, a, b: low.binary(Op.ADD, a, b),
+    "sub": lambda low, a, b: low.binary(Op.SUB, a, b),
     "mul": lambda low, a, b: low.binary(Op.MUL, a, b),
     "div": lambda low, a, b: low.binary(Op.DIV, a, b),
     "truediv": lambda low, a, b: low.binary(Op.DIV, a, b),
     "pow": lambda low, a, b: low.power(a, b),
     "matmul": lambda low, a, b: low.matmul(a, b),
     "mm": lambda low, a, b: low.matmul(a, b),
-    "neg": _unary(Op.NEG),
+    "neg": lambda low, s: low.unary(Op.AFFINE, s, f0=-1.0),
     "getitem": lambda low, a, i: low.getitem(a, i),
 }
 
@@ -109,16 +96,16 @@ _SHARED: dict[str, Callable[..., Any]] = {
     },
     "square": lambda low, s: low.unary(Op.POWER, s, f0=2.0),
     "reciprocal": lambda low, s: low.unary(Op.POWER, s, f0=-1.0),
-    "flatten": _flatten,
+    "flatten": _reshaped("flatten"),
+    "reshape": _reshaped("reshape"),
+    "unsqueeze": _reshaped("unsqueeze"),
     "squeeze": _squeeze,
-    "unsqueeze": _unsqueeze,
     "unbind": lambda low, s, dim=0: low.unbind(s, dim),
 }  # fmt: skip
 
 METHODS: dict[str, Callable[..., Any]] = {
     **_SHARED,
-    "view": _view,
-    "reshape": _view,
+    "view": _reshaped("reshape"),
     "size": _shape_of,
     "dim": lambda low, s: len(s.shape),
     "contiguous": lambda low, s, *_: s,
@@ -131,7 +118,6 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.cat: _cat,
     torch.concat: _cat,
     torch.stack: _stack,
-    torch.reshape: _view,
     F.relu: _unary(Op.RELU),
     F.tanh: _unary(Op.TANH),
     F.sigmoid: _unary(Op.SIGMOID),
@@ -160,5 +146,5 @@ MODULES: dict[type[nn.Module], Callable[..., Any]] = {
     nn.Dropout: lambda low, m, s: low.dropout(s, m.p, m.training),
     nn.LayerNorm: lambda low, m, s: low.layer_norm(s, m.normalized_shape, m.weight, m.bias, m.eps),
     nn.Identity: lambda low, m, s: s,
-    nn.Flatten: lambda low, m, s: _flatten(low, s, m.start_dim, m.end_dim),
+    nn.Flatten: lambda low, m, s: _reshaped("flatten")(low, s, m.start_dim, m.end_dim),
 }

@@ -27,7 +27,6 @@ class Op(IntEnum):
     SILU = 16
     SOFTPLUS = 17
     ELU = 18
-    NEG = 19
     SIN = 20
     COS = 21
     EXP = 22

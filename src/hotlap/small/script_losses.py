@@ -34,7 +34,6 @@ class NativeLoss:
             raise Unsupported(core().why_not)
         check_plain(module)
         self._criterion = losses.recognise(module)
-        self._labels, self._numbers = self._criterion.labels, self._criterion.numbers()
         self.eager = eager
         self._guard = core().module.Guard()
         guards.watch_model(self._guard, module, [])
@@ -51,7 +50,7 @@ class NativeLoss:
             return False
         if not prediction.is_cpu or not target.is_cpu or not 0 < prediction.numel() <= MAX_NUMBERS:
             return False
-        if self._labels:
+        if self._criterion.labels:
             return target.dtype is torch.int64 and target.shape == prediction.shape[:1]
         return target.dtype is prediction.dtype and target.shape == prediction.shape
 
@@ -66,7 +65,7 @@ class NativeLoss:
         rows, cols = prediction.shape
         native = getattr(core_for(WORK * rows * cols).module, NAMES[prediction.dtype])
         where = prediction.data_ptr(), target.data_ptr(), rows, cols, gradient.data_ptr(), out.data_ptr()
-        native(self._numbers, *where)
+        native(self._criterion, *where)
 
 
 class Loss(torch.autograd.Function):

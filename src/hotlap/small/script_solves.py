@@ -15,11 +15,9 @@ from hotlap.small.program import Unsupported
 from hotlap.small.script_steps import native_steps
 from hotlap.small.solve import solve_natively
 from hotlap.small.solve_settings import read_settings
+from hotlap.small.tableau import METHODS
 
 Around = Callable[[Any, Any, Any, Callable[[], Any]], Any]
-
-METHODS = (None, "dopri5", "bosh3", "tsit5", "rk4", "euler")
-"""torchdiffeq's names; each is the same method there and here."""
 
 
 def native_odeint() -> None:
@@ -139,7 +137,7 @@ def _native(
         raise Unsupported(f"it is given {', '.join(unknown)}.")
     if event_fn is not None:
         raise Unsupported("it stops at an event.")
-    if method not in METHODS:
+    if method is not None and method not in METHODS:  # of one name are the same methods there and here
         raise Unsupported(f"the method {method!r} is not known.")
     if type(y0) not in (torch.Tensor, torch.nn.Parameter) or type(t) is not torch.Tensor:
         raise Unsupported("its state is no single tensor.")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache, partial, wraps
 from itertools import chain
 from threading import get_ident, main_thread
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
 import torch
 from torch import nn, optim
@@ -185,23 +185,15 @@ class NativeSteps:
         def step(optimizer: optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
             if args or kwargs or type(optimizer) is not kind or not self.installed or not _is_plain_update(optimizer):
                 return original(optimizer, *args, **kwargs)
-            before, after = optimizer_module._global_optimizer_pre_hooks, optimizer_module._global_optimizer_post_hooks
-            hooks: Any = optimizer
-            if (
-                not before
-                and not after
-                and not hooks._optimizer_step_pre_hooks
-                and not hooks._optimizer_step_post_hooks
-            ):
-                return None if self._update(optimizer) else original(optimizer)
             if self._update_of(optimizer) is None:
                 return original(optimizer)
+            of_all, hooks = optimizer_module, cast(Any, optimizer)
             given: tuple[Any, Any] = (optimizer,), {}
-            for hook in chain(before.values(), hooks._optimizer_step_pre_hooks.values()):
+            for hook in chain(of_all._global_optimizer_pre_hooks.values(), hooks._optimizer_step_pre_hooks.values()):
                 given = hook(optimizer, *given) or given
             if given != ((optimizer,), {}) or not self._update(optimizer):
-                _inner(original)(*given[0], **given[1])
-            for hook in chain(hooks._optimizer_step_post_hooks.values(), after.values()):
+                cast(Any, original).__wrapped__(*given[0], **given[1])  # torch's own, which runs no hooks
+            for hook in chain(hooks._optimizer_step_post_hooks.values(), of_all._global_optimizer_post_hooks.values()):
                 hook(optimizer, *given)
             return None
 
@@ -304,8 +296,3 @@ def _is_plain_update(optimizer: optim.Optimizer) -> bool:
     """No profiler that wants to see it, and no gradient scale of a fused optimizer."""
     own = vars(optimizer)
     return "grad_scale" not in own and "found_inf" not in own and not torch._C._autograd._profiler_enabled()
-
-
-def _inner(step: Any) -> Any:
-    """torch's own step without the wrapper that runs the hooks."""
-    return step.__wrapped__

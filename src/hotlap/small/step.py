@@ -29,12 +29,12 @@ class CompiledStep:
         loss: Loss,
         optimizer: optim.Optimizer,
         *,
-        clip: tuple[str, float] | None = None,
+        clip_grad_norm: float | None = None,
     ) -> None:
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
-        self._clip = clip
+        self._clip = clip_grad_norm
         self._native: Any = None
         self._guard: Any = None
         self._settings: Any = None
@@ -50,19 +50,10 @@ class CompiledStep:
         if self._native is None:
             return self._torch_step(x, y)
         loss = self._native.call(x, y, self._criterion.labels)
-        if loss is not None:
-            return float(loss)
-        self._revalidate()
-        x, y = self._check(x, y)
-        return float(self._native.step(x.data_ptr(), y.data_ptr(), x.shape[0]))
-
-    def evaluate(self, x: torch.Tensor, y: torch.Tensor) -> float:
-        """The loss without an update."""
-        if self._native is None:
-            return self._torch_evaluate(x, y)
-        self._revalidate()
-        x, y = self._check(x, y)
-        return float(self._native.evaluate(x.data_ptr(), y.data_ptr(), x.shape[0]))
+        if loss is None:
+            self._revalidate()
+            loss = self._native.call(*self._check(x, y), self._criterion.labels)
+        return float(loss)
 
     def fit(
         self,
@@ -113,11 +104,11 @@ class CompiledStep:
         if core().module is None:
             return
         name = "StepFloat32" if self._program.dtype == torch.float32 else "StepFloat64"
-        native = getattr(core().module, name)(self._program.description(), self._criterion.numbers(), method)
+        native = getattr(core().module, name)(self._program.description(), self._criterion, method)
         native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
         native.set_slots(optimizers.slots(self.optimizer, method, self._program.parameters))
-        kind, limit = self._clip or ("none", 0.0)
-        native.set_clip({"none": 0, "norm": 1, "value": 2}[kind], limit)
+        if self._clip is not None:
+            native.set_clip(self._clip)
         self._native = native
         self._watch()
         # A scheduler warns where it believes that the optimizer has not stepped.
@@ -171,23 +162,10 @@ class CompiledStep:
         self.optimizer.zero_grad()
         loss = self.loss(self.model(x), y)
         loss.backward()
-        trained = [p for p in self.model.parameters() if p.grad is not None]
-        kind, limit = self._clip or ("none", 0.0)
-        if kind == "value":
-            nn.utils.clip_grad_value_(trained, limit)
-        elif kind != "none":
-            nn.utils.clip_grad_norm_(trained, limit)
+        if self._clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self._clip)
         self.optimizer.step()
         return float(loss.detach())
-
-    def _torch_evaluate(self, x: torch.Tensor, y: torch.Tensor) -> float:
-        modes = [(module, module.training) for module in self.model.modules()]
-        self.model.eval()
-        with torch.no_grad():
-            loss = float(self.loss(self.model(x), y))
-        for module, mode in modes:
-            module.training = mode
-        return loss
 
     def _torch_epoch(
         self, x: torch.Tensor, y: torch.Tensor, order: torch.Tensor | None, size: int, drop_last: bool
@@ -209,7 +187,6 @@ def compile_step(
     optimizer: optim.Optimizer,
     *,
     clip_grad_norm: float | None = None,
-    clip_grad_value: float | None = None,
 ) -> CompiledStep:
     """A training step for a small network, run natively on the CPU; Unsupported names what is not recognised.
 
@@ -219,13 +196,5 @@ def compile_step(
         loss: a loss of torch.nn, or of torch.nn.functional with its defaults.
         optimizer: SGD, Adam, AdamW or RMSprop over (some of) the model's parameters.
         clip_grad_norm: as torch.nn.utils.clip_grad_norm_ between backward and update.
-        clip_grad_value: as torch.nn.utils.clip_grad_value_.
     """
-    if clip_grad_norm is not None and clip_grad_value is not None:
-        raise UserError("clip_grad_norm and clip_grad_value exclude each other.")
-    clip = None
-    if clip_grad_norm is not None:
-        clip = ("norm", float(clip_grad_norm))
-    elif clip_grad_value is not None:
-        clip = ("value", float(clip_grad_value))
-    return CompiledStep(model, loss, optimizer, clip=clip)
+    return CompiledStep(model, loss, optimizer, clip_grad_norm=clip_grad_norm)

@@ -45,24 +45,12 @@ def _quartic(b: Sequence[float], middle: Sequence[float]) -> tuple[tuple[float, 
     return tuple(rows)
 
 
-def _from_factors(scale: float, p: float, q: float) -> tuple[float, ...]:
-    """scale * x^2 (x^2 - p x + q) as coefficients of x, x^2, x^3, x^4."""
-    return (0.0, scale * q, -scale * p, scale)
-
-
-def _product(scale: float, r: float, s: float) -> tuple[float, ...]:
-    """scale * x^2 (x - r) (x - s)."""
-    return _from_factors(scale, r + s, r * s)
-
-
-def _first_of_tsit5() -> tuple[float, ...]:
-    """scale * x (x - r) (x^2 - p x + q)."""
-    scale, r, p, q = -1.0530884977290216, 1.3299890189751412, 1.4364028541716351, 0.7139816917074209
-    return (-scale * r * q, scale * (q + r * p), -scale * (p + r), scale)
-
+_TSIT5_B = (
+    0.09646076681806523, 0.01, 0.4798896504144996, 1.379008574103742, -3.290069515436081, 2.324710524099774, 0.0
+)  # fmt: skip
 
 # Ch. Tsitouras, Runge-Kutta pairs of order 5(4) satisfying only the first column simplifying assumption,
-# Computers & Mathematics with Applications 62 (2011), 770-775.
+# Computers & Mathematics with Applications 62 (2011), 770-775; the middle is that of its interpolant.
 TSIT5 = Tableau(
     order=5,
     a=(
@@ -72,16 +60,9 @@ TSIT5 = Tableau(
         (2.8971530571054935, -6.359448489975075, 4.3622954328695815),
         (5.325864828439257, -11.748883564062828, 7.4955393428898365, -0.09249506636175525),
         (5.86145544294642, -12.92096931784711, 8.159367898576159, -0.071584973281401, -0.028269050394068383),
-        (
-            0.09646076681806523,
-            0.01,
-            0.4798896504144996,
-            1.379008574103742,
-            -3.290069515436081,
-            2.324710524099774,
-        ),
+        _TSIT5_B[:-1],
     ),
-    b=(0.09646076681806523, 0.01, 0.4798896504144996, 1.379008574103742, -3.290069515436081, 2.324710524099774, 0.0),
+    b=_TSIT5_B,
     c=(0.0, 0.161, 0.327, 0.9, 0.9800255409045097, 1.0, 1.0),
     e=(
         -0.00178001105222577714,
@@ -92,14 +73,17 @@ TSIT5 = Tableau(
         -0.45808210592918697,
         1 / 66,
     ),
-    dense=(
-        _first_of_tsit5(),
-        _from_factors(0.1017, 2.1966568338249754, 1.2949852507374631),
-        _from_factors(2.490627285651252793, 2.38535645472061657, 1.57803468208092486),
-        _product(-16.54810288924490272, 1.21712927295533244, 0.61620406037800089),
-        _product(47.37952196281928122, 1.203071208372362603, 0.658047292653547382),
-        _product(-34.87065786149660974, 1.2, 2 / 3),
-        _product(2.5, 1.0, 0.6),
+    dense=_quartic(
+        _TSIT5_B,
+        (
+            0.10741235230096867,
+            0.01135625,
+            0.395609030560453,
+            -0.3447521435259353,
+            1.316185364958165,
+            -1.01706085429365,
+            0.03125,
+        ),
     ),
 )
 
@@ -161,9 +145,9 @@ RK4 = Tableau(
     b=(1 / 8, 3 / 8, 3 / 8, 1 / 8),
     c=(0.0, 1 / 3, 2 / 3, 1.0),
     e=None,
-    dense=((1 / 8,), (3 / 8,), (3 / 8,), (1 / 8,)),
+    dense=tuple((weight, 0.0, 0.0, 0.0) for weight in (1 / 8, 3 / 8, 3 / 8, 1 / 8)),
 )
 
-EULER = Tableau(order=1, a=((),), b=(1.0,), c=(0.0,), e=None, dense=((1.0,),))
+EULER = Tableau(order=1, a=((),), b=(1.0,), c=(0.0,), e=None, dense=((1.0, 0.0, 0.0, 0.0),))
 
 METHODS = {"tsit5": TSIT5, "dopri5": DOPRI5, "bosh3": BOSH3, "rk4": RK4, "euler": EULER}

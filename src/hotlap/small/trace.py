@@ -21,10 +21,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 class _Tracer(fx.Tracer):
-    """Looks into every module but torch's own layers, and into functions that use modules from outside."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return super().is_leaf_module(m, module_qualified_name)
+    """Looks into functions that use modules from outside as well."""
 
     def path_of_module(self, mod: nn.Module) -> str:
         """A function's modules are outside of its root; they get a name inside it."""

@@ -36,13 +36,13 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], float, float]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_float32_is_within_two_units_in_the_last_place(name: str) -> None:
+def test_float32_is_within_two_and_a_half_units_in_the_last_place(name: str) -> None:
     exact, low, high = FUNCTIONS[name]
     wide = torch.linspace(low, high, 200_003)
     near_zero = torch.linspace(max(low, -1.0), min(high, 1.0), 100_003)
     small = torch.logspace(-30, 0, 20_001) * (1.0 if high > 0 else -1.0)
     x = torch.cat([wide, near_zero, small])
-    assert ulps(native(name, x), exact(x.numpy().astype(np.float64))) <= (2.0 if name != "softplus" else 3.0)
+    assert ulps(native(name, x), exact(x.numpy().astype(np.float64))) <= 2.5
 
 
 def test_the_normal_distribution_is_right_in_its_tail_too() -> None:
