@@ -68,7 +68,7 @@ HOTLAP_INLINE void map_gradient(const T* x, const T* y, const T* g, T* gx, int64
     }
 }
 
-// gx (+)= g * dop/dx, given x and y = op(x). Those that may run in place (`overwrites`) do not look at x.
+// gx (+)= g * dop/dx, given x and y = op(x).
 template <class T>
 void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx, int64_t n, bool acc) {
     using V = Vec<T>;
@@ -118,9 +118,6 @@ void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx,
         default: __builtin_unreachable();
     }
 }
-
-// Whether the result may lie where the argument was: the way back needs only the result.
-inline bool overwrites(Op op) { return op == Op::tanh || op == Op::relu || op == Op::sigmoid; }
 
 // An operand as seen from (rows, cols): its row and its column may stand for all.
 template <class T>

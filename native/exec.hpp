@@ -34,7 +34,6 @@ class Exec {
     T* parameter(int p) { return static_cast<T*>(program_.parameters[p].data); }
     T* parameter_gradient(int p) { return elsewhere_[p] ? elsewhere_[p] : gradients_[p].data(); }
     bool trained(int p) const { return p >= 0 && program_.parameters[p].trained; }
-    int uses(int p) const { return uses_[p]; }
     bool needed(int v) const { return v >= 0 && values_[v].needed; }
 
     // Where the gradient of a parameter is to be written, densely, from now on; null: to memory of this object's.
@@ -82,7 +81,7 @@ class Exec {
     }
     Vec<T> one_backward(int64_t e, Vec<T> g) {
         const Node* n = program_.nodes.data();
-        const Vec<T> to = one_pass_back_(linear_[0].thin, linear_[2].thin, value(n[1].out, e), g, gradient(n[1].out, e));
+        const Vec<T> to = one_pass_back_(linear_[0].thin, linear_[2].thin, value(n[1].out, e), g, gradient(n[0].out, e));
         store<T>(gradient(n[0].a, e), to);
         return to;
     }
@@ -97,17 +96,6 @@ class Exec {
             if (program_.nodes[i].op == Op::linear) linear_gradient(i, first, count, more);
     }
 
-    void linear_gradient(size_t node, int64_t first, int64_t count, bool more);
-
-    // Of a linear layer's bias alone.
-    void bias_gradient(const Node& n, int64_t first, int64_t count) {
-        sum_rows<T>(gradient(n.out, first), ld(n.out), rows_ * count, cols(n.out), parameter_gradient(n.bias), written_[n.bias]);
-        written_[n.bias] = 1;
-    }
-
-    // Rows [from, from + num) of the gradient of a linear layer's weight into `to` (num, in).
-    void weight_gradient(const Node& n, int64_t first, int64_t count, int64_t from, int64_t num, T* to, bool accumulate);
-
     // Bytes that linear_gradients() reads for one evaluation.
     int64_t bytes_read() const {
         int64_t numbers = 0;
@@ -118,7 +106,6 @@ class Exec {
 
   private:
     struct State {
-        int home = 0;         // the value whose buffers it shares: itself, unless computed in place
         bool needed = false;  // has a gradient
         bool kept = false;    // the gradients of all evaluations are kept: for the weights, or for the caller
         bool fixed = false;   // the same in all evaluations: a parameter's row
@@ -147,7 +134,6 @@ class Exec {
     std::vector<Buffer<T>> gradients_;
     std::vector<T*> elsewhere_;
     std::vector<char> written_;
-    std::vector<int> uses_;
     std::vector<Adds> adds_;
     Buffer<T> zeros_;
     decltype(&through_tanh<T, 1>) one_pass_ = nullptr;
@@ -187,12 +173,12 @@ class Exec {
     }
     const T* start_of(const Node& n, const Linear& l) const { return n.bias >= 0 ? l.bias.data() : zeros_.data(); }
 
-    void find_storage();
     void find_gradients(bool input_gradient);
     void prepare(const Node& n, Linear& l);
     void forward_node(size_t i, int64_t e);
     void backward_node(size_t i, int64_t e);
     void linear_forward(const Node& n, const Linear& l, int64_t e);
+    void linear_gradient(size_t node, int64_t first, int64_t count, bool more);
     void linear_backward(const Node& n, const Linear& l, int64_t e, bool add);
     void norm_forward(size_t i, const Node& n, int64_t e);
     void norm_backward(size_t i, const Node& n, int64_t e, bool add);
@@ -209,48 +195,25 @@ Exec<T>::Exec(Program program, bool input_gradient)
       gradients_(program_.parameters.size()),
       elsewhere_(program_.parameters.size(), nullptr),
       written_(program_.parameters.size(), 0),
-      uses_(program_.parameters.size(), 0),
       adds_(program_.nodes.size()) {
-    for (const Node& n : program_.nodes)
-        for (int p : {n.weight, n.bias})
-            if (p >= 0) uses_[p]++;
     for (size_t p = 0; p < gradients_.size(); p++)
         if (program_.parameters[p].trained) gradients_[p].grow(round_up<T>(program_.parameters[p].numel));
     int64_t widest = 0;
     for (size_t v = 0; v < values_.size(); v++) widest = std::max(widest, ld(int(v)));
     zeros_.grow(widest);
-    find_storage();
     find_gradients(input_gradient);
-}
-
-template <class T>
-void Exec<T>::find_storage() {
-    std::vector<int> consumers(values_.size(), 0);
-    std::vector<char> from_linear(values_.size(), 0);
-    consumers[program_.output]++;
-    for (const Node& n : program_.nodes) {
-        if (n.a >= 0) consumers[n.a]++;
-        if (n.b >= 0) consumers[n.b]++;
-        if (n.op == Op::linear) from_linear[n.out] = 1;
-    }
-    for (size_t v = 0; v < values_.size(); v++) values_[v].home = int(v);
-    for (const Node& n : program_.nodes) {
-        values_[n.out].fixed = n.op == Op::parameter;
-        // A linear layer's way back does not look at its result, so what follows it may be computed in its place.
-        if (overwrites(n.op) && from_linear[n.a] && consumers[n.a] == 1) values_[n.out].home = n.a;
-    }
 }
 
 template <class T>
 void Exec<T>::find_gradients(bool input_gradient) {
     values_[program_.input].needed = values_[program_.input].kept = input_gradient;
     for (const Node& n : program_.nodes) {
+        values_[n.out].fixed = n.op == Op::parameter;
         const bool through = needed(n.a) || needed(n.b) || trained(n.weight) || trained(n.bias);
         values_[n.out].needed = values_[n.out].needed || through;
         if (n.op == Op::linear && trained(n.weight)) values_[n.out].kept = true;
         if (n.op == Op::linear && trained(n.bias)) values_[n.out].kept = true;
     }
-    for (State& s : values_) values_[s.home].needed = values_[s.home].needed || s.needed;
     std::vector<char> set(values_.size(), 0);
     set[program_.output] = 1;
     for (size_t v = 0; v < values_.size(); v++)
@@ -277,18 +240,14 @@ void Exec<T>::reserve(int64_t evaluations, int64_t rows) {
     rows_ = rows;
     evaluations_ = evaluations;
     for (size_t i = 0; i < values_.size(); i++) {
-        const int v = int(i);
-        if (values_[v].home != v) continue;
-        const int64_t each = rows_of(v) * ld(v);
-        values_[v].forward.grow(each * (values_[v].fixed ? 1 : evaluations));
-        if (values_[v].needed) values_[v].backward.grow(each * (values_[v].kept ? evaluations : 1));
-    }
-    for (size_t i = 0; i < values_.size(); i++) {
-        State &s = values_[i], &home = values_[s.home];
-        s.value = home.forward.data();
-        s.gradient = home.backward.data();
-        s.step = s.fixed ? 0 : rows_of(int(i)) * ld(int(i));
-        s.gradient_step = home.kept ? s.step : 0;
+        State& s = values_[i];
+        const int64_t each = rows_of(int(i)) * ld(int(i));
+        s.forward.grow(each * (s.fixed ? 1 : evaluations));
+        if (s.needed) s.backward.grow(each * (s.kept ? evaluations : 1));
+        s.value = s.forward.data();
+        s.gradient = s.backward.data();
+        s.step = s.fixed ? 0 : each;
+        s.gradient_step = s.kept ? s.step : 0;
     }
     for (size_t i = 0; i < program_.nodes.size(); i++) {
         const Node& n = program_.nodes[i];
@@ -326,12 +285,12 @@ void Exec<T>::prepare(const Node& n, Linear& l) {
     }
     if (l.form == Form::large) return;
     if (l.row_forward) {
-        l.thin = {parameter(n.weight), in, in, false};
+        l.thin = {parameter(n.weight), in, in};
         return;
     }
     l.transposed.grow(in * wide);
     transpose<T>(parameter(n.weight), in, out, in, l.transposed.data(), wide);
-    l.thin = {l.transposed.data(), wide, out, true};
+    l.thin = {l.transposed.data(), wide, out};
 }
 
 template <class T>

@@ -31,63 +31,32 @@ struct BroadcastArgs {
     int64_t ldc;
     const T* start;  // added to each row (a bias), or null
     bool accumulate;
-    // The last vectors of rows of m (and start) may be read whole; those of c may be written whole. A vector that was
-    // written under a mask is not handed on to the next load before it has reached the cache.
-    bool whole_m, whole_c;
+    // The last vectors of rows of c may be written whole. One that was written under a mask is not handed on to the next
+    // load before it has reached the cache.
+    bool whole_c;
 };
 
-template <class T, int R, int N, int U, bool Partial>
-HOTLAP_INLINE void broadcast_sum(const BroadcastArgs<T>& g, const T* a, const T* m, int last, Vec<T> (&acc)[R][N]) {
-    constexpr int W = Simd<T>::W;
-    Vec<T> part[U][R][N] = {};
-    int64_t k = 0;
-    for (; k + U <= g.K; k += U) {
-#pragma GCC unroll 4
-        for (int u = 0; u < U; u++) {
-            const T* row = m + (k + u) * g.ldm;
-            Vec<T> v[N];
-#pragma GCC unroll 4
-            for (int n = 0; n < N; n++) v[n] = Partial && n == N - 1 ? load_n<T>(row + n * W, last) : load<T>(row + n * W);
-#pragma GCC unroll 8
-            for (int r = 0; r < R; r++) {
-                const Vec<T> s = splat<T>(a[r * g.row_stride + (k + u) * g.k_stride]);
-#pragma GCC unroll 4
-                for (int n = 0; n < N; n++) part[u][r][n] = fma(s, v[n], part[u][r][n]);
-            }
-        }
-    }
-    for (; k < g.K; k++) {
-        const T* row = m + k * g.ldm;
-#pragma GCC unroll 4
-        for (int n = 0; n < N; n++) {
-            const Vec<T> v = Partial && n == N - 1 ? load_n<T>(row + n * W, last) : load<T>(row + n * W);
-#pragma GCC unroll 8
-            for (int r = 0; r < R; r++)
-                part[0][r][n] = fma(splat<T>(a[r * g.row_stride + k * g.k_stride]), v, part[0][r][n]);
-        }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-        for (int n = 0; n < N; n++) {
-            Vec<T> s = part[0][r][n];
-#pragma GCC unroll 4
-            for (int u = 1; u < U; u++) s += part[u][r][n];
-            acc[r][n] = s;
-        }
-}
-
-template <class T, int R, int N, bool Partial>
+template <class T, int R, int N>
 void broadcast_tile(const BroadcastArgs<T>& g, int64_t r0, int64_t n0, int last) {
     constexpr int W = Simd<T>::W;
-    constexpr int U = R * N >= 6 ? 1 : R * N >= 3 ? 2 : 4;  // enough chains to hide the latency of a product
-    Vec<T> acc[R][N];
-    broadcast_sum<T, R, N, U, Partial>(g, g.a + r0 * g.row_stride, g.m + n0, last, acc);
+    const T *a = g.a + r0 * g.row_stride, *m = g.m + n0;
+    Vec<T> acc[R][N] = {};
+    for (int64_t k = 0; k < g.K; k++, a += g.k_stride, m += g.ldm) {
+        Vec<T> v[N];
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++) v[n] = n == N - 1 ? load_n<T>(m + n * W, last) : load<T>(m + n * W);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+            const Vec<T> s = splat<T>(a[r * g.row_stride]);
+#pragma GCC unroll 4
+            for (int n = 0; n < N; n++) acc[r][n] = fma(s, v[n], acc[r][n]);
+        }
+    }
     const bool cut = last != W && !g.whole_c;
 #pragma GCC unroll 4
     for (int n = 0; n < N; n++) {
         Vec<T> bias{};
-        if (g.start) bias = Partial && n == N - 1 ? load_n<T>(g.start + n0 + n * W, last) : load<T>(g.start + n0 + n * W);
+        if (g.start) bias = n == N - 1 ? load_n<T>(g.start + n0 + n * W, last) : load<T>(g.start + n0 + n * W);
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
             T* c = g.c + (r0 + r) * g.ldc + n0 + n * W;
@@ -105,11 +74,9 @@ void broadcast_tile(const BroadcastArgs<T>& g, int64_t r0, int64_t n0, int last)
 
 template <class T, int R>
 HOTLAP_INLINE void broadcast_row_block(const BroadcastArgs<T>& g, int64_t r0, int64_t n0, int vectors, int last) {
-    const bool partial = last != Simd<T>::W && !g.whole_m;
-    if (vectors == 1) return partial ? broadcast_tile<T, R, 1, true>(g, r0, n0, last) : broadcast_tile<T, R, 1, false>(g, r0, n0, last);
-    if (vectors == 2) return partial ? broadcast_tile<T, R, 2, true>(g, r0, n0, last) : broadcast_tile<T, R, 2, false>(g, r0, n0, last);
-    if constexpr (tile_vectors >= 3)
-        return partial ? broadcast_tile<T, R, 3, true>(g, r0, n0, last) : broadcast_tile<T, R, 3, false>(g, r0, n0, last);
+    if (vectors == 1) return broadcast_tile<T, R, 1>(g, r0, n0, last);
+    if (vectors == 2) return broadcast_tile<T, R, 2>(g, r0, n0, last);
+    if constexpr (tile_vectors >= 3) return broadcast_tile<T, R, 3>(g, r0, n0, last);
 }
 
 template <class T>

@@ -6,36 +6,33 @@
 namespace hotlap {
 
 template <class T>
-void Exec<T>::weight_gradient(const Node& n, int64_t first, int64_t count, int64_t from, int64_t num, T* to, bool accumulate) {
-    const int64_t in = cols(n.a);
-    if (is_large<T>(rows_ * count, in, num))
-        return multiply_large<T>({gradient(n.out, first) + from, ld(n.out), true}, {value(n.a, first), ld(n.a), false}, num, in,
-                                 rows_ * count, to, in, accumulate);
-    const BroadcastArgs<T> args{gradient(n.out, first) + from, 1, ld(n.out), value(n.a, first), ld(n.a), rows_ * count,
-                                to, in, nullptr, accumulate, true, false};
-    multiply_broadcast<T>(args, num, in);
-}
-
-template <class T>
 void Exec<T>::linear_gradient(size_t node, int64_t first, int64_t count, bool more) {
     const Node& n = program_.nodes[node];
     Linear& l = linear_[node];
     const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
-    if (trained(n.bias)) bias_gradient(n, first, count);
+    const int64_t rows = rows_ * count;
+    const T *x = value(n.a, first), *g = gradient(n.out, first);
+    if (trained(n.bias)) {
+        sum_rows<T>(g, ld(n.out), rows, out, parameter_gradient(n.bias), written_[n.bias]);
+        written_[n.bias] = 1;
+    }
     if (!trained(n.weight)) return;
     T* to = parameter_gradient(n.weight);
+    const bool large = is_large<T>(rows, in, out), add = written_[n.weight];
     // Vectors along the wider side: a layer 3 -> 100 would fill 3 of 16 lanes the other way.
-    if (2 * out * round_up<T>(in) <= 3 * in * wide || (!l.summing && is_large<T>(rows_ * count, in, out))) {
-        weight_gradient(n, first, count, 0, out, to, written_[n.weight]);
+    if (2 * out * round_up<T>(in) <= 3 * in * wide || (!l.summing && large)) {
+        if (large)
+            multiply_large<T>({g, ld(n.out), true}, {x, ld(n.a), false}, out, in, rows, to, in, add);
+        else
+            multiply_broadcast<T>({g, 1, ld(n.out), x, ld(n.a), rows, to, in, nullptr, add, false}, out, in);
         written_[n.weight] = 1;
         return;
     }
     l.sum.grow(in * wide);
-    multiply_broadcast<T>({value(n.a, first), 1, ld(n.a), gradient(n.out, first), wide, rows_ * count, l.sum.data(), wide, nullptr, l.summing,
-                 true, true}, in, out);
+    multiply_broadcast<T>({x, 1, ld(n.a), g, wide, rows, l.sum.data(), wide, nullptr, l.summing, true}, in, out);
     l.summing = more;
     if (more) return;
-    add_transposed<T>(l.sum.data(), wide, out, in, to, written_[n.weight]);
+    add_transposed<T>(l.sum.data(), wide, out, in, to, add);
     written_[n.weight] = 1;
 }
 
@@ -102,7 +99,7 @@ void Exec<T>::linear_forward(const Node& n, const Linear& l, int64_t e) {
     } else {
         const T* bias = n.bias >= 0 ? l.bias.data() : nullptr;
         const int64_t wide = round_up<T>(out);
-        multiply_broadcast<T>({x, ld(n.a), 1, l.transposed.data(), wide, in, y, ld(n.out), bias, false, true, true}, rows, out);
+        multiply_broadcast<T>({x, ld(n.a), 1, l.transposed.data(), wide, in, y, ld(n.out), bias, false, true}, rows, out);
     }
 }
 
@@ -120,7 +117,7 @@ void Exec<T>::linear_backward(const Node& n, const Linear& l, int64_t e, bool ad
     if (l.form == Form::large)
         multiply_large<T>({from, ld(n.out), false}, {parameter(n.weight), in, false}, rows, in, out, to, ld(n.a), add);
     else
-        multiply_broadcast<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, false, true}, rows, in);
+        multiply_broadcast<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, true}, rows, in);
 }
 
 template <class T>

@@ -24,7 +24,9 @@ class TanhTable {
     alignas(64) float coefficient[degree + 1][pieces];
 
     TanhTable() {
-        fit_odd(edge(1));
+        // Around 0 the relative error counts: its series, whose next term is below 2e-8 of it.
+        constexpr double series[] = {0, 1, 0, -1.0 / 3, 0, 2.0 / 15};
+        put(0, 0, series);
         for (int k = 1; k < pieces; k++) fit(k, edge(k), edge(k + 1));
     }
 
@@ -36,30 +38,14 @@ class TanhTable {
         return double(x);
     }
 
-    // Around 0 the relative error counts, so there it is x + c3 x^3 + c5 x^5.
-    void fit_odd(double end) {
-        const double u[2] = {end * end * 0.1464466094067262, end * end * 0.8535533905932738};  // Chebyshev's nodes
-        double slope[2];
-        for (int i = 0; i < 2; i++) slope[i] = (std::tanh(std::sqrt(u[i])) / std::sqrt(u[i]) - 1) / u[i];
-        const double c5 = (slope[1] - slope[0]) / (u[1] - u[0]);
-        const double c[] = {0, 1, 0, slope[0] - c5 * u[0], 0, c5};
-        put(0, 0, c);
-    }
-
-    // Newton's interpolation at Chebyshev's nodes. The centre is a number in the middle whose tanh is very nearly a float
-    // (Gal's accurate tables), so that the rounding of the constant term costs nothing.
+    // Newton's interpolation at Chebyshev's nodes, around a centre that is a float.
     void fit(int k, double begin, double end) {
         constexpr int n = degree + 1;
-        float c = float((begin + end) / 2), best = c;
-        double least = 1;
-        for (int tries = 0; tries < 64; tries++, c = std::nextafter(c, 1e9f)) {
-            const double exact = std::tanh(double(c)), off = std::fabs(double(float(exact)) - exact);
-            if (off < least) least = off, best = c;
-        }
+        const float centre = float((begin + end) / 2);
         double z[n], d[n], p[n] = {};
         for (int i = 0; i < n; i++) {
-            z[i] = (begin + end) / 2 + (end - begin) / 2 * std::cos(M_PI * (i + 0.5) / n) - double(best);
-            d[i] = std::tanh(double(best) + z[i]);
+            z[i] = (begin + end) / 2 + (end - begin) / 2 * std::cos(M_PI * (i + 0.5) / n) - double(centre);
+            d[i] = std::tanh(double(centre) + z[i]);
         }
         for (int j = 1; j < n; j++)
             for (int i = n - 1; i >= j; i--) d[i] = (d[i] - d[i - 1]) / (z[i] - z[i - j]);
@@ -67,8 +53,7 @@ class TanhTable {
             for (int j = n - 1; j > 0; j--) p[j] = p[j - 1] - z[i] * p[j];
             p[0] = d[i] - z[i] * p[0];
         }
-        p[0] = std::tanh(double(best));
-        put(k, best, p);
+        put(k, centre, p);
     }
 
     void put(int k, float at, const double* polynomial) {
