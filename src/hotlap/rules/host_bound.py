@@ -58,6 +58,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s > outside_s else ())]
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
+    called_s = min(outside_s, _called_s(run))
+    where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
     told = f"Each step spends {spent(run, cost_s, ' of it')} in {_whose(run)}{where}{_checks(run)}"
     line = at_line(hottest(run, *phases), cost_s)
     return finding(run, cost_s, f"{_idled(run, cost_s) or told}{line}.")
@@ -115,6 +117,12 @@ def _outside(run: Run) -> float:
     idled_s = device_s(run, Phase.OTHER)
     outside_s = run.mean_phase_s(Phase.OTHER) or 0.0
     return outside_s if idled_s is None else min(outside_s, idled_s)
+
+
+def _called_s(run: Run) -> float:
+    """Operators that are the script's own, not the model's: metrics, statistics of weights."""
+    seen = None if run.calls is None else run.calls.phases.get(Phase.OTHER)
+    return 0.0 if seen is None else longer_than_seen(run, Phase.OTHER) * (seen.arithmetic_s - seen.graph_s)
 
 
 def _inside(run: Run) -> float:

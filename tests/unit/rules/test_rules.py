@@ -275,6 +275,17 @@ def test_host_bound_leaves_a_loss_that_is_written_as_functions_to_the_model() ->
     assert host_bound.check(replace(run, calls=replace(seen, phases={**seen.phases, Phase.OTHER: loss}))) is None
 
 
+def test_host_bound_tells_operators_that_are_not_the_models() -> None:
+    run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.4, Phase.OTHER: 0.2})
+    seen = calls(step_s=0.01)
+    metrics = replace(seen.phases[Phase.FORWARD], graph_s=0.0, graph_calls=0, arithmetic_s=0.0015)
+    finding = host_bound.check(replace(run, calls=replace(seen, phases={**seen.phases, Phase.OTHER: metrics})))
+    assert finding is not None
+    assert (
+        "2.00 ms (20% of it) in the script's own Python, 1.50 ms of it in operators that it calls." in finding.evidence
+    )
+
+
 def test_host_bound_leaves_operators_out_of_its_lines() -> None:
     """A loss of large temporaries: its operators, and giving their memory back, are most of its line."""
     run = run_of_shares({Phase.FORWARD: 0.3, Phase.BACKWARD: 0.2, Phase.OTHER: 0.5})
