@@ -280,6 +280,8 @@ class PhaseCalls:
     """Of `arithmetic_s`, in these."""
     streaming_s: float = 0.0
     """Of `arithmetic_s`, in operators that move large tensors through memory and compute little on each number."""
+    double_s: float = 0.0
+    """Of `arithmetic_s`, the model's that makes float64."""
     inside_s: float = 0.0
     """Seconds within operators as they were seen, whatever they went into: a core that others use, too."""
     lines: Mapping[str, float] = field(default_factory=dict)

@@ -120,6 +120,8 @@ class SightingKind(StrEnum):
     """A backward pass averages gradients over the processes although more will be added to them before the update."""
     REPEATED = "repeated"
     """Operators compute the same from the same in each step."""
+    PROMOTED = "promoted"
+    """An operator of the model is given float32 and float64, and makes float64."""
 
 
 class IdleReason(StrEnum):

@@ -1,9 +1,11 @@
-"""double-precision: parameters are float64, and so is all that is computed with them.
+"""double-precision: the model computes in float64: all of it, for its parameters are, or what meets a float64 tensor.
 
-What it says: half of the arithmetic of a step, which is what float32 saves at most on a CPU; on a GPU it is often more.
+What it says: half of that arithmetic, which is what float32 saves at most on a CPU; on a GPU it is often more. Where
+parameters are float32, the line in which one meets the other (looked for on the CPU).
 Why it is bad: each number is eight bytes, and a vector unit holds half as many of them; GPUs for games compute 32 or 64
 times fewer float64 operations a second (NVIDIA's CUDA programming guide, "arithmetic instructions").
-Example: `model.double()`, because NumPy's arrays are float64 and the products did not fit.
+Example: `model.double()`, because NumPy's arrays are float64 and the products did not fit; a loss that is divided by an
+array of NumPy's.
 Risk: float32 has 7 digits, not 16: differential equations and second derivatives may need more.
 
 Before:
@@ -19,28 +21,34 @@ After:
 
 import ast
 
-from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.advice import readable, replaced
-from hotlap.rules.step import Change, arithmetic_s, finding, share_of, spent
+from hotlap.record import Finding, Machine, Phase, Run, SightingKind
+from hotlap.rules.advice import at_line, readable, replaced
+from hotlap.rules.step import Change, arithmetic_s, at_sighting, finding, longer_than_seen, share_of, sightings, spent
 
 # Ours: what float32 saves is a half at most, so at a fifth of the step in such arithmetic a tenth is to be had.
 MIN_SHARE = 0.10
 
 
+EXPLAINS = frozenset({"memory-bound"})
+
+
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
-    """Every optimizer has float64 parameters alone."""
-    if not run.optimizers or any(optimizer.dtypes != ("float64",) for optimizer in run.optimizers):
-        return None
-    cost_s = 0.5 * arithmetic_s(run, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+    """Every optimizer has float64 parameters alone; or none has any, and operators of the model make float64."""
+    dtypes = {dtype for optimizer in run.optimizers for dtype in optimizer.dtypes}
+    if dtypes == {"float64"}:
+        cost_s = 0.5 * arithmetic_s(run, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+        told = "All parameters are float64: a step could be up to"
+        rest, change = "if they, and all that the model is given, were float32", _change(run)
+    else:
+        seen = {} if run.calls is None or "float64" in dtypes else run.calls.phases
+        cost_s = 0.5 * sum(longer_than_seen(run, phase) * seen[phase].double_s for phase in seen)
+        where = next(iter(sightings(run, SightingKind.PROMOTED)), None)
+        told = "Operators of the model compute in float64 although no parameter does: a step could be up to"
+        rest = "in float32" + (f"; both meet{at_sighting(where)}: {where.text}" if where is not None else "")
+        change = at_line(where, "")
     if share_of(run, cost_s) < MIN_SHARE:
         return None
-    return finding(
-        run,
-        cost_s,
-        f"All parameters are float64: a step could be up to {spent(run, cost_s)} shorter if they, and all that the "
-        "model is given, were float32.",
-        change=_change(run),
-    )
+    return finding(run, cost_s, f"{told} {spent(run, cost_s)} shorter {rest}.", change=change)
 
 
 def _change(run: Run) -> Change | None:

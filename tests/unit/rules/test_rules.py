@@ -567,6 +567,22 @@ def test_constant_work_is_that_of_all_lines_at_the_pace_of_the_recorded_steps() 
     assert finding is not None and finding.cost_s == pytest.approx(0.006)
 
 
+def test_double_precision_tells_where_it_creeps_in() -> None:
+    run = healthy()
+    assert run.calls is not None
+    loss = replace(run.calls.phases[Phase.FORWARD], double_s=0.004)
+    crept = replace(run, calls=replace(run.calls, phases={Phase.OTHER: loss}))
+    finding = double_precision.check(replace(crept, sightings=(sighting(SightingKind.PROMOTED, cost_s=0.001),)))
+    assert finding is not None
+    assert finding.cost_s == pytest.approx(0.002), "half of it"
+    assert finding.evidence.endswith("shorter in float32; both meet in line 12 of digits.py: y = model(x).")
+    unknown = double_precision.check(crept)
+    assert unknown is not None and unknown.evidence.endswith("shorter in float32.")
+    mixed = replace(run.optimizers[0], dtypes=("float32", "float64"))
+    assert double_precision.check(replace(crept, optimizers=(mixed,))) is None, "somebody chose so"
+    assert double_precision.check(run) is None
+
+
 def test_wasted_forward_tells_a_validation_from_a_result_that_is_not_used() -> None:
     assert said("wasted-forward") == (
         "Forward passes whose result no gradient ever reaches, take 2.00 ms a step (20%): Net in line 12 of digits.py."

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import torch
 
 from hotlap.probe.clock import PHASES
-from hotlap.probe.modes import ObserverMode
+from hotlap.probe.modes import ObserverMode, name_of
 from hotlap.probe.repeats import Repeats
-from hotlap.probe.tally import Spot, here
+from hotlap.probe.tally import Spot, Tally, here
 from hotlap.probe.watches.operators import dispatch_s
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting
+from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
 
 # Operators that compute much for each number they read: matrix products, convolutions, recurrent layers, attention.
 _DENSE = ("mm", "addmm", "bmm", "baddbmm", "addbmm", "dot", "mv", "convolution", "conv", "linear", "rnn", "lstm", "gru",
@@ -63,6 +63,7 @@ class _Calls:
     kind: str
     graph: bool
     num_bytes: int
+    double: bool
     seconds: list[float] = field(default_factory=list)
 
 
@@ -116,7 +117,7 @@ class Calls(Watch):
         failures = self._prices.failures
         notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
         facts = replace(self._prices.facts(self._looked_at), plain_s=_medians(self._plain))
-        return {"calls": facts, "notes": notes, "sightings": self._prices.repeated(self._looked_at)}
+        return {"calls": facts, "notes": notes, "sightings": self._prices.sightings(self._looked_at)}
 
 
 def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
@@ -133,9 +134,10 @@ class _Prices(ObserverMode):
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
-        self._seen: dict[tuple[Phase, Any, bool, int], _Calls] = {}
+        self._seen: dict[tuple[Phase, Any, bool, int, bool], _Calls] = {}
         self._operators: dict[Any, _Operator] = {}
         self.repeats = Repeats()
+        self.promoted = Tally()
         self._lines: dict[tuple[Phase, Spot, Any, int], list[float]] = {}
         self._price_s = median(self._own_price() for _ in range(5))
 
@@ -163,22 +165,26 @@ class _Prices(ObserverMode):
         moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
         graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(operator, result)
         phase = self._phase()
-        key = phase, func, graph, moved.bit_length()
+        double = isinstance(result, torch.Tensor) and result.dtype is torch.float64
+        key = phase, func, graph, moved.bit_length(), double
         calls = self._seen.get(key)
         if calls is None:
-            calls = self._seen[key] = _Calls(operator.kind, graph, moved)
+            calls = self._seen[key] = _Calls(operator.kind, graph, moved, double)
         calls.seconds.append(seconds)
         if phase in (Phase.FORWARD, Phase.OTHER):
             line = phase, here()
             if graph or phase is Phase.FORWARD:
                 # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
                 self._lines.setdefault((*line, func, 2 if moved >= _LARGE_BYTES else 1), []).append(seconds)
+            if double and graph and any(one.dtype is torch.float32 for one in tensors):
+                self.promoted.add(SightingKind.PROMOTED, name_of(func), line[1], cost_s=seconds)
             if not operator.changes:
                 self.repeats.saw(func, line, tensors, result, seconds)
 
-    def repeated(self, num_steps: int) -> tuple[Sighting, ...]:
-        """What is the same in each step."""
-        return self.repeats.sightings(num_steps, self._arithmetic_s)
+    def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
+        """What is the same in each step, and what becomes float64 in one."""
+        self.promoted.step = num_steps
+        return self.repeats.sightings(num_steps, self._arithmetic_s) + self.promoted.sightings()
 
     def facts(self, num_steps: int) -> CallFacts:
         """Each operator counts with the median of its calls: those during which the core was taken away do not."""
@@ -190,6 +196,8 @@ class _Prices(ObserverMode):
             total["calls"] += number
             total["inside_s"] += sum(calls.seconds) / num_steps
             total["arithmetic_s"] += arithmetic_s
+            if calls.double and (calls.graph or phase is not Phase.OTHER):
+                total["double_s"] += arithmetic_s
             if calls.graph:
                 total["graph_calls"] += number
                 total["graph_s"] += arithmetic_s
@@ -216,7 +224,7 @@ class _Prices(ObserverMode):
         return calls.kind == "gather" or calls.num_bytes / seconds >= _NEAR * self._bytes_per_s
 
 
-_FIELDS = ("calls", "arithmetic_s", "graph_calls", "graph_s", "streaming_s", "inside_s")
+_FIELDS = ("calls", "arithmetic_s", "graph_calls", "graph_s", "streaming_s", "double_s", "inside_s")
 
 
 def _belongs_to_graph(operator: _Operator, result: Any) -> bool:

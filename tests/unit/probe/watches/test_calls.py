@@ -3,7 +3,7 @@
 import torch
 
 from hotlap.probe.watches.calls import Calls
-from hotlap.record import CallFacts, Phase
+from hotlap.record import CallFacts, Phase, SightingKind
 from tests.unit.probe.watches.stage import Stage, play
 
 WEIGHT = torch.ones(4, requires_grad=True)
@@ -83,3 +83,18 @@ def test_lines_know_what_their_operators_take_and_that_of_metrics_is_the_scripts
     assert set(lines(Phase.FORWARD)) == {loss, metric}
     assert lines(Phase.BACKWARD) == {}
     assert lines(Phase.FORWARD)[metric] > 0
+
+
+def test_float64_that_creeps_into_a_model_is_told_with_its_line() -> None:
+    large, scale = torch.ones(600, 600, requires_grad=True), torch.full((600,), 2.0, dtype=torch.float64)
+
+    def step() -> None:
+        scaled = large / scale  # here
+        scaled.exp()
+        large.detach() / scale  # a metric
+
+    found = play(Calls(), step, num_steps=Calls.num_steps)
+    (one,) = (one for one in found["sightings"] if one.kind is SightingKind.PROMOTED)
+    assert (one.text, one.what, one.per_step) == ("scaled = large / scale  # here", "aten::div", 1.0)
+    calls = found["calls"].phases[Phase.OTHER]
+    assert 0 < calls.double_s == calls.graph_s
