@@ -131,6 +131,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
     batches = data if numerics == "statistical" else _other_batches
     checks: tuple[tuple[Sequence[Run], Differing], ...] = (
         *((baseline, field.differing) for field in FIELDS),
+        (baseline, _other_draws),
         *([(same_seed, batches)] if len(same_seed) > 1 else []),
         (baseline, _other_end),
         (baseline, _other_skips),
@@ -185,6 +186,27 @@ def _other_skips(a: Run, b: Run) -> dict[str, str]:
     if mine == other or a.step_index != b.step_index:
         return {}
     return {"": f"{other} updates were skipped because gradients overflowed; in the baseline {mine}."}
+
+
+def _other_draws(a: Run, b: Run) -> dict[str, str]:
+    """Forward passes draw random numbers, or none, where in the baseline it is always the other way: a dropout that is
+    lost, or left on. What the script draws elsewhere instead was moved."""
+    found = {}
+    both = [(step, a.draws[i], b.draws[j]) for step, i, j in Pair(a, b).steps()] if a.draws and b.draws else []
+    for k, passes in enumerate(("with", "without")):
+        known = [(step, mine, other) for step, mine, other in both if None not in (mine[k], other[k])]
+        if len({mine[k] for _, mine, _ in known}) != 1:
+            continue
+        for step, mine, other in known:
+            moved = any(bool(x) != bool(y) == bool(mine[k]) for x, y in zip(mine, other, strict=True))
+            if mine[k] != other[k] and not moved:
+                draw, did = ("draw no", "do") if mine[k] else ("draw", "do not")
+                found[passes] = (
+                    f"Forward passes {passes} gradients {draw} random numbers at step {step}; in the baseline they "
+                    f"{did}."
+                )
+                break
+    return found
 
 
 def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:

@@ -135,6 +135,32 @@ def _holds(grad: torch.Tensor | None) -> bool:
     return grad is not None and grad.layout == torch.strided and bool(grad.any())
 
 
+ELSEWHERE = 2
+
+
+class Draws:
+    """Tells where torch's random numbers are drawn within a step (`Run.draws`)."""
+
+    def __init__(self) -> None:
+        self._state = _generators()
+        self._found: list[bool | None] = [None, None, False]
+
+    def look(self, place: int) -> None:
+        """What was drawn since the last look was drawn in that place."""
+        before, self._state = self._state, _generators()
+        self._found[place] = bool(self._found[place]) or before != self._state
+
+    def take(self) -> tuple[bool | None, ...]:
+        """(3,) of the step that is over."""
+        self.look(ELSEWHERE)
+        found, self._found = tuple(self._found), [None, None, False]
+        return found
+
+
+def _generators() -> bytes:
+    return b"".join(_bytes(state.cpu()) for state in (torch.get_rng_state(), *accelerator.random_states()))
+
+
 def samples(inputs: Any) -> Iterator[bytes]:
     """Digests of the rows of the first tensor that a model is called with, where it is data: without a gradient."""
     first = next((leaf for leaf in leaves(inputs) if isinstance(leaf, torch.Tensor)), None)
@@ -182,15 +208,13 @@ def _is_plain(value: Any) -> bool:
 def rng_digest() -> str:
     """Digest of the states of the three global generators, and of the devices' where they are in use."""
     state = hashlib.blake2b(digest_size=12)
-    state.update(_bytes(torch.get_rng_state()))
+    state.update(_generators())
     state.update(str(random.getstate()).encode())
     if "numpy" in sys.modules:
         import numpy as np
 
         legacy: Any = np.random.get_state(legacy=False)
         state.update(legacy["state"]["key"].tobytes() + repr((legacy["state"]["pos"], legacy["gauss"])).encode())
-    for device_state in accelerator.random_states():
-        state.update(_bytes(device_state.cpu()))
     return state.hexdigest()
 
 

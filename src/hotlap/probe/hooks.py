@@ -64,6 +64,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     clock, script, words = session.clock, session.script, session.words
     now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
+    begins = script.forward_begins if session.plan.evidence else None
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
         # Within a backward pass it is a recomputation (checkpointing), a part of that, as on a device, where another
@@ -80,6 +81,8 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
             return call(self, *args, **kwargs)
         session.in_forward = True
         words[REACHED] = _FORWARD
+        if begins is not None:
+            begins()
         before = clock.where
         clock.where = what = TRAIN if self.training and is_grad_enabled() else LOOK
         begin = now()

@@ -46,6 +46,7 @@ class Ledger:
         self.fresh_samples: list[float | None] = []
         self.fresh_batches: list[float | None] = []
         self.stale_updates: list[int] = []
+        self.draws: list[tuple[bool | None, ...]] = []
         self.rng_digest: list[str] = []
         self.settings_digest: list[str] = []
         self.learning_rates: list[tuple[float, ...]] = []
@@ -68,6 +69,7 @@ class Ledger:
         self,
         batches: tuple[str | None, float | None, float | None],
         num_stale: int,
+        draws: tuple[bool | None, ...],
         trained: list[Trained],
     ) -> None:
         """What the gate compares, at the end of a recorded step."""
@@ -76,6 +78,7 @@ class Ledger:
         self.fresh_samples.append(samples)
         self.fresh_batches.append(tensors)
         self.stale_updates.append(num_stale)
+        self.draws.append(draws)
         self.rng_digest.append(rng_digest())
         self.settings_digest.append(settings_digest(trained))
         self.learning_rates.append(learning_rates(trained))
@@ -117,6 +120,7 @@ class Ledger:
                 "fresh_samples": tuple(self.fresh_samples),
                 "fresh_batches": tuple(self.fresh_batches),
                 "stale_updates": tuple(self.stale_updates),
+                "draws": tuple(self.draws),
                 "rng_digest": tuple(self.rng_digest),
                 "settings_digest": tuple(self.settings_digest),
                 "learning_rates": tuple(self.learning_rates),

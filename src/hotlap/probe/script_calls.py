@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe.evidence import Clearings, Digest, Fresh, Updates, samples
+from hotlap.probe.evidence import ELSEWHERE, Clearings, Digest, Draws, Fresh, Updates, samples
 from hotlap.probe.replay import Replay
 
 if TYPE_CHECKING:
@@ -47,12 +47,18 @@ class ScriptCalls:
         self.replay = Replay()
         self.updates = Updates()
         self.clearings = Clearings()
+        self.draws = Draws()
         self._batches, self._inputs, self._samples = Digest(), Digest(), Fresh()
         self._drawn_from: list[int | None] = []
         for name, what in _REPORTS.items():
             setattr(self, name, session.guard(getattr(self, name), what, off=session.must_be_there))
 
     # Reports of the hooks
+
+    def forward_begins(self) -> None:
+        """An outermost module call begins. Only called where evidence is wanted."""
+        if not self._session.graphs.capturing:
+            self._session.own(lambda: self.draws.look(ELSEWHERE))
 
     def forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         """The outermost module call is over (a loss module counts as one). Only called while `attentive`."""
@@ -64,7 +70,7 @@ class ScriptCalls:
             facts.compiled |= type(module).__name__ == "OptimizedModule"
         if session.collectives.active and module.training and torch.is_grad_enabled():
             self._gave(args, kwargs)
-        if self._evidence and torch.is_grad_enabled() and not session.graphs.capturing:
+        if self._evidence and not session.graphs.capturing:
             session.own(lambda: self._given(module, (args, kwargs)))
         for told in self.on_forward:
             told(module, args, kwargs, result)
@@ -112,8 +118,11 @@ class ScriptCalls:
         return lambda iterator: self.replay.next(iterator, draw)
 
     def _given(self, module: torch.nn.Module, inputs: Any) -> None:
-        self._inputs.add(inputs)
-        if module.training:
+        trains = torch.is_grad_enabled()
+        self.draws.look(0 if trains else 1)
+        if trains:
+            self._inputs.add(inputs)
+        if trains and module.training:
             self._samples.add(samples(inputs))
 
     # What the session takes at the end of a step

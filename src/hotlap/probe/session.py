@@ -339,7 +339,8 @@ class Session:
         )
         if self.plan.evidence:
             trained = self.script.updates.in_order(self.facts.optimizers())
-            self.ledger.note_evidence(self.script.batches(), self.script.clearings.take(), trained)
+            draws = self.script.draws.take()
+            self.ledger.note_evidence(self.script.batches(), self.script.clearings.take(), draws, trained)
             self.script.updates.after(self._read)
             self.states.step_ended(self._read, epoch_started=lap.epoch_started)
 

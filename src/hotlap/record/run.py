@@ -138,6 +138,9 @@ class Run:
     this one, in [0, 1]; None where they were given none."""
     fresh_batches: tuple[float | None, ...] | None = None
     """(S,) the same of the tensors of which batches are made, each as a whole."""
+    draws: tuple[tuple[bool | None, ...], ...] | None = None
+    """(S, 3) whether torch's random numbers were drawn in forward passes with gradients, in those without, and
+    elsewhere; None where there was no such pass."""
     rng_digest: tuple[str, ...] | None = None
     """(S,) digest of the states of Python's, NumPy's and torch's generators at the end of the step."""
     settings_digest: tuple[str, ...] | None = None

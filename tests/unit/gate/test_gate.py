@@ -196,6 +196,37 @@ def test_other_bookkeeping_is_harm_under_every_contract(contract: str, change: d
     assert said in ruling.why
 
 
+DROPOUT = ((True, False, False),) * NUM_STEPS
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(
+    ("from_step_40", "said"),
+    [
+        ((False, False, False), "passes with gradients draw no random numbers at step 40; in the baseline they do."),
+        ((True, True, False), "passes without gradients draw random numbers at step 40; in the baseline they do not"),
+        ((False, False, True), None),
+        ((None, None, False), None),
+        ((True, False, True), None),
+    ],
+    ids=["lost", "left on", "moved", "other passes", "more elsewhere"],
+)
+def test_passes_that_draw_no_numbers_any_more_or_some_at_last_are_harm(
+    contract: str, from_step_40: tuple[bool | None, ...], said: str | None
+) -> None:
+    change = {"draws": (*DROPOUT[:40], *(from_step_40,) * (NUM_STEPS - 40))}
+    ruling = judge(contract, with_lever_run(change, everywhere({"draws": DROPOUT})))
+    assert ruling.verdict is (Verdict.UNHARMED if said is None else Verdict.HARMED)
+    assert (said or "") in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_passes_that_draw_at_some_steps_in_the_baseline_may_do_so_at_others(contract: str) -> None:
+    baseline = everywhere({"draws": (*DROPOUT[:-1], (False, False, False))})
+    ruling = judge(contract, with_lever_run({"draws": ((False, False, False), *DROPOUT[1:])}, baseline))
+    assert ruling.verdict is Verdict.UNHARMED
+
+
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_learning_rates_that_react_to_chance_are_no_harm_of_the_levers(contract: str) -> None:
     e = same()

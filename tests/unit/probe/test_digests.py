@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.evidence import Clearings, Digest, Fresh, samples
+from hotlap.probe.evidence import ELSEWHERE, Clearings, Digest, Draws, Fresh, samples
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
 LENGTHS = torch.tensor([3, 2, 4])
@@ -69,6 +69,19 @@ def test_padding_makes_no_new_sample() -> None:
 @pytest.mark.parametrize("given", [torch.ones(3, 2, requires_grad=True), torch.tensor(1.0), torch.empty(0, 2), None])
 def test_what_is_no_data_is_no_sample(given: object) -> None:
     assert not list(samples(((given,), {})))
+
+
+def test_draws_are_told_by_their_place_and_of_each_step() -> None:
+    draws = Draws()
+    draws.look(ELSEWHERE)
+    torch.rand(1)
+    draws.look(0)
+    draws.look(1)
+    draws.look(0)
+    assert draws.take() == (True, False, False)
+    draws.look(0)
+    torch.rand(1)
+    assert draws.take() == (False, None, True)
 
 
 def test_updates_by_gradients_that_were_not_cleared_are_counted() -> None:
