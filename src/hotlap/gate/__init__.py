@@ -24,7 +24,7 @@ def judge(numerics: str, evidence: Evidence) -> Ruling:
     unknown = ranks.missing(evidence)
     if unknown is not None:
         return unknown
-    first, *others = ranks.of_each(evidence)
+    first, *others = (one.in_one_order() for one in ranks.of_each(evidence))
     if not others:
         return _judge(numerics, first)
     held_to = _bookkeeping if numerics == "statistical" else _judge

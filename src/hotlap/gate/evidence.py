@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.record import Number, Run, Verdict, as_float
+from hotlap.record import Number, Run, Update, Verdict, as_float
 
 # Below this nothing is said. TraceML asks as many steps before it calls a verdict sure; a window of 20 also is the
 # least in which the thirds and tenths that the contracts look at hold more than a step or two.
@@ -69,6 +69,15 @@ class Evidence:
     """Of the baseline, other seeds."""
     lever_seeds: tuple[Run, ...] = ()
     """With the lever, the seeds of `base_seeds`."""
+
+    def in_one_order(self) -> "Evidence":
+        """With parameters, and what else is followed, in the order of the first baseline run, where names are the
+        same: a model that holds its layers in another order is the same model."""
+        if not self.base:
+            return self
+        first = self.base[0]
+        ordered = {one.name: tuple(_ordered(run, first) for run in getattr(self, one.name)) for one in fields(self)}
+        return Evidence(**ordered)
 
     def same_seed_pairs(self) -> tuple[Pair, ...]:
         """The first baseline run beside each run with the lever."""
@@ -149,6 +158,36 @@ def extent(num_steps: int, runs: Iterable[Run]) -> str:
 def _finite_losses(run: Run) -> dict[int, float]:
     values = ((step, as_float(number)) for step, number in zip(run.step_index, run.loss, strict=False))
     return {step: value for step, value in values if value is not None and math.isfinite(value)}
+
+
+def _ordered(run: Run, first: Run) -> Run:
+    """With its tensors in the order of `first`."""
+    params, others = _places(run.trained, first.trained), _places(run.untrained, first.untrained)
+    if [*params, *others] == [*range(len(params)), *range(len(others))]:
+        return run
+    both = [*params, *(len(params) + k for k in others)]
+    places = dict.fromkeys(_OF_PARAMETERS, params) | {"buffers": others, "directions": both}
+
+    def picked(update: Update) -> Update:
+        found = ((name, getattr(update, name), at) for name, at in places.items())
+        moved: dict[str, Any] = {
+            name: tuple(old[k] for k in at) for name, old, at in found if len(old or ()) == len(at)
+        }
+        return replace(update, **moved)
+
+    return replace(run, updates=tuple(map(picked, run.updates or ())))
+
+
+_OF_PARAMETERS = ("norms", "changed", "gradients", "filled", "residues", "departures")
+
+
+def _places(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Where in `names` each of `wanted` is, the first of equal ones first; where other names are, as they stand."""
+    if sorted(names) != sorted(wanted):
+        return [*range(len(names))]
+    mine, theirs = (sorted(range(len(some)), key=some.__getitem__) for some in (names, wanted))
+    found = dict(zip(theirs, mine, strict=True))
+    return [found[k] for k in range(len(wanted))]
 
 
 def _distinct(runs: Iterable[Run]) -> tuple[Run, ...]:

@@ -31,7 +31,7 @@ class StepField:
     of_optimizer: bool = False
     """A script without an optimizer has none of it."""
     of_loader: bool = False
-    """Who draws its batches by hand has none of it, and is not compared by it."""
+    """Who draws its batches by hand has none of it, but for a validation's, and is not compared by it."""
     article: str = "other"
     """With the name it makes "step 7 has another loss than the baseline"."""
 
@@ -40,7 +40,7 @@ class StepField:
         mine, others = self.values(a), self.values(b)
         if mine is None or others is None or (mine == others and a.step_index == b.step_index):
             return None
-        if self.of_loader and not (any(mine) and any(others)):
+        if self.of_loader and not (any(a.num_samples) and any(b.num_samples)):
             return None
         for step, i, j in Pair(a, b).steps():
             if not _same(mine[i], others[j]):

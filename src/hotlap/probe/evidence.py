@@ -292,11 +292,11 @@ class Updates:
         return tuple(self._labels.get(id(p), f"parameter {k}") for k, p in enumerate(self._params))
 
     def in_order(self, optimizers: Iterable[torch.optim.Optimizer]) -> list[Trained]:
-        """(P,) in the order in which models hold them, once an update was seen; what came later is last."""
+        """(P,) by shape, and then as models hold them, once an update was seen; what came later is last."""
         ranks = {address: rank for rank, address in enumerate(self._labels)}
         found = (Trained(p, one, group) for one in optimizers for group in one.param_groups for p in group["params"])
         training = (each for each in found if each.param.requires_grad)
-        return sorted(training, key=lambda each: ranks.get(id(each.param), len(ranks)))
+        return sorted(training, key=lambda each: (tuple(each.param.shape), ranks.get(id(each.param), len(ranks))))
 
     def before(self, optimizers: list[torch.optim.Optimizer], optimizer: torch.optim.Optimizer | None) -> None:
         """`optimizer`, one of them, is about to step. None: what it does cannot be foreseen."""

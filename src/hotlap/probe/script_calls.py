@@ -17,6 +17,7 @@ LOADERS_SEEN_BY = 50
 
 # What the hooks call, and what a record lacks where that has failed.
 _REPORTS = {
+    "forward_begins": "where random numbers are drawn",
     "forward_made": "what modules are called with",
     "optimizer_constructed": "the optimizers",
     "update_begins": "the updates of optimizers",

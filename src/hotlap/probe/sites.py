@@ -14,6 +14,9 @@ from types import FrameType
 
 from hotlap.record import CallSite, Scalar
 
+# Compared with each module that is loaded, thousands of them: sysconfig takes up to a millisecond each time.
+_STDLIB = sysconfig.get_path("stdlib")
+
 _OURS = str(Path(__file__).resolve().parents[1])
 
 # Also those of another environment, whose packages this one reaches through PYTHONPATH or a .pth file.
@@ -43,7 +46,7 @@ def is_users(filename: str) -> bool:
 
 def is_distributions(filename: str) -> bool:
     """It stands in Python's own folder, wherever a link leads: Debian keeps its `sitecustomize` under /etc."""
-    return os.path.dirname(filename) == sysconfig.get_path("stdlib")
+    return os.path.dirname(filename) == _STDLIB
 
 
 @cache

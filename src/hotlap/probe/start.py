@@ -1,6 +1,7 @@
 """Torch has just been imported: a session begins, with its seeds, levers, hooks and watches."""
 
 import atexit
+import gc
 import multiprocessing
 import os
 import sys
@@ -47,6 +48,9 @@ def start(plan: Plan) -> Session:
         show(kind, error, without_ours(error))
 
     sys.excepthook = excepthook
+    if plan.evidence:
+        # What is looked for among all objects that are alive is made from here on; there are a million of others.
+        gc.freeze()
     return session
 
 

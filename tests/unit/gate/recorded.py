@@ -57,4 +57,6 @@ def recorded(
         settings_digest=tuple(settings),
         learning_rates=tuple(rates),
         updates=tuple(updates.seen),
+        trained=updates.trained,
+        untrained=updates.untrained,
     )

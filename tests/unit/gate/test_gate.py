@@ -214,7 +214,7 @@ DROPOUT = ((True, False, False),) * NUM_STEPS
 def test_passes_that_draw_no_numbers_any_more_or_some_at_last_are_harm(
     contract: str, from_step_40: tuple[bool | None, ...], said: str | None
 ) -> None:
-    change = {"draws": (*DROPOUT[:40], *(from_step_40,) * (NUM_STEPS - 40))}
+    change: dict[str, object] = {"draws": (*DROPOUT[:40], *(from_step_40,) * (NUM_STEPS - 40))}
     ruling = judge(contract, with_lever_run(change, everywhere({"draws": DROPOUT})))
     assert ruling.verdict is (Verdict.UNHARMED if said is None else Verdict.HARMED)
     assert (said or "") in ruling.why
@@ -521,8 +521,9 @@ def test_batches_that_are_scaled_later_are_the_same_where_they_make_the_same_los
 
 
 def test_batches_that_are_drawn_by_hand_are_compared_by_what_the_model_is_given() -> None:
-    by_hand: dict[str, object] = {"num_samples": (None,) * NUM_STEPS, "epoch_starts": ()}
-    assert judge("statistical", with_lever_run(by_hand)).verdict is Verdict.UNHARMED
+    for of_validation in ((), (NUM_STEPS // 2,)):  # which has a loader still, or not
+        by_hand: dict[str, object] = {"num_samples": (None,) * NUM_STEPS, "epoch_starts": of_validation}
+        assert judge("statistical", with_lever_run(by_hand)).verdict is Verdict.UNHARMED
 
 
 def test_what_a_generator_makes_is_other_data_only_where_rounding_is_known_to_leave_it_alone() -> None:

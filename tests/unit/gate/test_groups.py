@@ -30,21 +30,25 @@ def each(settings: Callable[[int], dict[str, Any]]) -> Groups:
 
 
 @cache
-def run(groups: Groups) -> Run:
+def run(groups: Groups, order: str = "abcd") -> Run:
+    """`order`: in which the model holds its layers."""
     torch.manual_seed(3)
-    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
+    layers = {"a": nn.Linear(6, 8), "b": nn.Linear(8, 8), "c": nn.Linear(8, 8), "d": nn.Linear(8, 3)}
+    model = nn.ModuleDict({name: layers[name] for name in order})
     optimizer = torch.optim.AdamW(groups(model), lr=3e-3, weight_decay=0.1)
     draws = torch.Generator().manual_seed(3)
 
     def loss_of() -> torch.Tensor:
-        x = torch.randn(16, 6, generator=draws)
-        return nn.functional.cross_entropy(model(x), x[:, :3].argmax(1))
+        x = scores = torch.randn(16, 6, generator=draws)
+        for name in "abcd":
+            scores = layers[name](scores.tanh())
+        return nn.functional.cross_entropy(scores, x[:, :3].argmax(1))
 
     return recorded(loss_of, list(model.parameters()), optimizer, num_steps=NUM_STEPS, num_samples=16, seed=3)
 
 
-def ruling(base: Groups, lever: Groups) -> tuple[Verdict, str]:
-    found = judge("exact", Evidence(base=(run(base), run(base)), lever=(run(lever),)))
+def ruling(base: Groups, lever: Groups, **order: str) -> tuple[Verdict, str]:
+    found = judge("exact", Evidence(base=(run(base), run(base)), lever=(run(lever, **order),)))
     return found.verdict, found.why
 
 
@@ -64,6 +68,10 @@ DECAYED = split(WEIGHTS, BIASES)
 )
 def test_another_grouping_is_the_same_training(base: Groups, lever: Groups) -> None:
     assert ruling(base, lever)[0] is Verdict.UNHARMED
+
+
+def test_layers_that_a_model_holds_in_another_order_are_the_same_layers() -> None:
+    assert ruling(DECAYED, DECAYED, order="dcba")[0] is Verdict.UNHARMED
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,6 @@ def test_what_a_distribution_keeps_elsewhere_is_pythons_own(tmp_path: Path, monk
     kept.write_text("")
     stdlib.mkdir()
     (stdlib / "sitecustomize.py").symlink_to(kept)
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(stdlib))
+    monkeypatch.setattr(sites, "_STDLIB", str(stdlib))
     assert not sites.is_users(str(stdlib / "sitecustomize.py"))
     assert sites.is_users(str(kept))
