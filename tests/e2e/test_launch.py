@@ -104,6 +104,7 @@ def test_a_step_that_the_scaler_skips_is_no_step(forks: Forks) -> None:
 
 
 def test_a_closure_belongs_to_its_step(forks: Forks) -> None:
+    assert set(forks("lbfgs.py", evidence=True, warmup=0).stale_updates or ()) == {0}, "it clears gradients"
     found = watched(forks, "lbfgs.py")
     assert len(found.step_s) == 60
     assert found.optimizers[0].closure

@@ -68,6 +68,7 @@ FIELDS = (
     StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
 )
 STALE = StepField("updates by gradients that were not cleared", lambda run: run.stale_updates)
+FORGETFUL = StepField("updates without what the optimizer had kept", lambda run: run.forgetful_updates)
 BATCH = StepField("batch", lambda run: run.batch_digest, article="another")
 """Of another seed it is another one."""
 RANDOM_STATE = StepField("random state", lambda run: run.rng_digest, article="another")
@@ -136,6 +137,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
         (baseline, _other_end),
         (baseline, _other_skips),
         (baseline, STALE.differing),
+        (baseline, FORGETFUL.differing),
     )
     return (
         next((ruling for runs, differing in checks if (ruling := other_than(pairs, runs, differing))), None)

@@ -25,6 +25,8 @@ CHANGED_FLOOR = 0.01
 GRADIENT_FLOOR = 0.05
 # One element in a hundred: float16 under a scaler that works loses fewer of a gradient.
 FILLED_FLOOR = 0.01
+# bfloat16 leaves a loss in which thousands of terms are summed to a thousandth; other masks of a dropout do not.
+SAME_LOSS = 1e-3
 BUFFER_FLOOR = 0.05
 # An angle of 17 degrees: bfloat16 turns a gradient by a hundredth, in deep nets by a few hundredths of a radian.
 ANGLE_FLOOR = 0.3
@@ -47,6 +49,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     checks: tuple[Callable[[], Ruling | None], ...] = (
         lambda: _against_formula(evidence, pairs),
         lambda: _no_gradient(pairs),
+        lambda: _other_first_gradient(_alike(pairs)),
         lambda: sides.harm(_filled(pairs)),
         lambda: sides.harm(_gradients(pairs, rounding)),
         lambda: alike.harm_at_first(_directions(pairs, rounding)),
@@ -101,6 +104,32 @@ def _no_gradient(pairs: Sequence[Pair]) -> Ruling | None:
                     which = _trained(pairs, p)
                     return harmed(f"At step {mine.step} {which} has no gradient; in the baseline it has one.")
     return None
+
+
+def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
+    """At its first update a run has its partner's weights, and where it had the same draws and found the same loss, its
+    gradient. Of a parameter's rounding may leave little; of all together, bfloat16 leaves 99%."""
+    for pair in alike:
+        losses = [as_float(run.loss[0]) for run in (pair.base, pair.lever) if run.loss]
+        mine, other = next(common_updates(pair), (None, None))
+        if mine is None or other is None or len(losses) < 2 or None in losses:
+            continue
+        a, b = (loss or 0.0 for loss in losses)
+        is_first = mine.step == pair.base.step_index[0] == pair.lever.step_index[0]
+        if is_first and abs(a - b) <= SAME_LOSS * abs(a):
+            ratio = _whole(other, mine) / (_whole(mine, other) or math.nan)
+            if 0 < ratio < math.inf and abs(math.log(ratio)) > GRADIENT_FLOOR:
+                return harmed(
+                    f"The first gradient, of all parameters together, is {ratio:.3g} times as large as in the "
+                    "baseline, with the same batch, random numbers and loss."
+                )
+    return None
+
+
+def _whole(update: Update, beside: Update) -> float:
+    """Size of the gradient of all parameters that have one in both."""
+    both = zip(update.gradients or (), beside.gradients or (), strict=False)
+    return math.hypot(*(as_float(a) or 0.0 for a, b in both if None not in (a, b)))
 
 
 def _gradients(pairs: Sequence[Pair], rounding: frozenset[int]) -> Trait:

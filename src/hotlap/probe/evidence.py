@@ -3,6 +3,7 @@
 import hashlib
 import random
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -120,8 +121,8 @@ class Clearings:
                 if not any(_holds(param.grad) for param in params):
                     self._cleared.add(id(optimizer))
 
-    def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer is about to step."""
+    def updated(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer has stepped: in a closure backward passes come within its step."""
         self._num_stale += id(optimizer) not in self._cleared
         self._cleared.discard(id(optimizer))
 
@@ -129,6 +130,35 @@ class Clearings:
         """Such updates since the last call."""
         num_stale, self._num_stale = self._num_stale, 0
         return num_stale
+
+
+class Memories:
+    """Counts updates of parameters of which the optimizer has lost what it kept, or another one before it: averages,
+    momentum."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._num_lost = 0
+
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step."""
+        params = [param for group in optimizer.param_groups for param in group["params"]]
+        lost = (param for param in params if id(param) in self._kept and not _keeps(optimizer.state.get(param)))
+        # Another tensor may lie where one was that is gone.
+        self._num_lost += any(self._kept[id(param)]() is param for param in lost)
+
+    def updated(self, optimizer: torch.optim.Optimizer) -> None:
+        """It has stepped."""
+        self._kept |= {id(param): weakref.ref(param) for param, state in optimizer.state.items() if _keeps(state)}
+
+    def take(self) -> int:
+        """Such updates since the last call."""
+        num_lost, self._num_lost = self._num_lost, 0
+        return num_lost
+
+
+def _keeps(state: Mapping[str, Any] | None) -> bool:
+    return any(isinstance(value, torch.Tensor) for value in (state or {}).values())
 
 
 def _holds(grad: torch.Tensor | None) -> bool:
@@ -309,10 +339,12 @@ class Updates:
             self._before = [sampled(p).clone() for p in params]
         if optimizer is None:
             return
+        # Fused kernels leave gradients scaled until they read them.
+        scale = float(getattr(optimizer, "grad_scale", None) or 1.0)
         for group in optimizer.param_groups:
             for param in group["params"]:
                 if param.grad is not None and param.grad.layout == torch.strided:
-                    gradient = sampled(param.grad)
+                    gradient = sampled(param.grad) / scale
                     self._gradients[id(param)] = _norm(gradient), *_filled(gradient), direction(param.grad)
         self._formula = Formula(optimizer)
 

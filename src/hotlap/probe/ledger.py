@@ -1,12 +1,12 @@
 """The arrays of a Run, filled step by step."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotlap.probe import clock as phases
 from hotlap.probe.aside import Stretch, validations
 from hotlap.probe.clock import PHASES
-from hotlap.probe.evidence import Trained, learning_rates, rng_digest, settings_digest
 from hotlap.probe.losses import Loss, known, value
 from hotlap.record import Number, Phase, as_number
 
@@ -42,14 +42,7 @@ class Ledger:
 
     def __init__(self, thinning: "Thinning | None" = None) -> None:
         self.first_steps_s: list[float] = []
-        self.batch_digest: list[str | None] = []
-        self.fresh_samples: list[float | None] = []
-        self.fresh_batches: list[float | None] = []
-        self.stale_updates: list[int] = []
-        self.draws: list[tuple[bool | None, ...]] = []
-        self.rng_digest: list[str] = []
-        self.settings_digest: list[str] = []
-        self.learning_rates: list[tuple[float, ...]] = []
+        self._evidence: defaultdict[str, list[Any]] = defaultdict(list)
         self._rows: list[Row] = []
         self._thinning = thinning
         self.add: Callable[[Row], None] = self._rows.append if thinning is None else thinning.add
@@ -65,23 +58,10 @@ class Ledger:
         for row in self._rows[-num_steps:] if num_steps else ():
             row.spent[phases.SYNC] += seconds / num_steps
 
-    def note_evidence(
-        self,
-        batches: tuple[str | None, float | None, float | None],
-        num_stale: int,
-        draws: tuple[bool | None, ...],
-        trained: list[Trained],
-    ) -> None:
-        """What the gate compares, at the end of a recorded step."""
-        digest, samples, tensors = batches
-        self.batch_digest.append(digest)
-        self.fresh_samples.append(samples)
-        self.fresh_batches.append(tensors)
-        self.stale_updates.append(num_stale)
-        self.draws.append(draws)
-        self.rng_digest.append(rng_digest())
-        self.settings_digest.append(settings_digest(trained))
-        self.learning_rates.append(learning_rates(trained))
+    def note_evidence(self, seen: Mapping[str, Any]) -> None:
+        """What the gate compares, at the end of a recorded step, by the field of a Run."""
+        for name, one in seen.items():
+            self._evidence[name].append(one)
 
     def phase_s(self) -> list[float]:
         """Mean seconds by phase of the recorded steps; zeros without one."""
@@ -90,7 +70,7 @@ class Ledger:
         rows = self._thinning.rows() if self._thinning is not None else _set_aside(self._rows)[0]
         return [sum(row.spent[i] for row in rows) / max(1, len(rows)) for i in range(len(PHASES))]
 
-    def columns(self, *, measured: frozenset[int], evidence: bool) -> Mapping[str, Any]:
+    def columns(self, *, measured: frozenset[int]) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""
         if self._thinning is None:
             rows, validations = _set_aside(self._rows)
@@ -111,20 +91,10 @@ class Ledger:
             "num_forwards": tuple(row.num_forwards for row in rows),
             "num_validations": len(validations),
             "validation_s": sum(validations),
+            **{name: tuple(steps) for name, steps in self._evidence.items()},
         }
         if self._thinning is not None:
             fields |= self._thinning.fields()
-        if evidence:
-            fields |= {
-                "batch_digest": tuple(self.batch_digest),
-                "fresh_samples": tuple(self.fresh_samples),
-                "fresh_batches": tuple(self.fresh_batches),
-                "stale_updates": tuple(self.stale_updates),
-                "draws": tuple(self.draws),
-                "rng_digest": tuple(self.rng_digest),
-                "settings_digest": tuple(self.settings_digest),
-                "learning_rates": tuple(self.learning_rates),
-            }
         return fields
 
 

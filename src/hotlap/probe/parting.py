@@ -90,7 +90,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         unreached=edited.unreached(plan.replaced, sources),
         notes=tuple(dict.fromkeys(notes)),
         excerpt=excerpt(session.ring.steps()) if last and session.ring is not None else None,
-        **session.ledger.columns(measured=session.measured, evidence=plan.evidence),
+        **session.ledger.columns(measured=session.measured),
         **seen,
     )
 

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe.evidence import ELSEWHERE, Clearings, Digest, Draws, Fresh, Updates, samples
+from hotlap.probe.evidence import (
+    ELSEWHERE,
+    Clearings,
+    Digest,
+    Draws,
+    Fresh,
+    Memories,
+    Updates,
+    learning_rates,
+    rng_digest,
+    samples,
+    settings_digest,
+)
 from hotlap.probe.replay import Replay
 
 if TYPE_CHECKING:
@@ -48,6 +60,7 @@ class ScriptCalls:
         self.replay = Replay()
         self.updates = Updates()
         self.clearings = Clearings()
+        self.memories = Memories()
         self.draws = Draws()
         self._batches, self._inputs, self._samples = Digest(), Digest(), Fresh()
         self._drawn_from: list[int | None] = []
@@ -93,9 +106,15 @@ class ScriptCalls:
             self._facts.used_closure(optimizer)
         if not self._evidence or session.graphs.capturing:
             return
-        self.clearings.update(optimizer)
+        self.memories.update(optimizer)
         if Updates.wanted(session.steps):
             session.own(lambda: self.updates.before(self._facts.optimizers(), None if closure else optimizer))
+
+    def updated(self, optimizer: torch.optim.Optimizer) -> None:
+        """That optimizer has stepped. Only called where evidence is wanted."""
+        self.clearings.updated(optimizer)
+        self.memories.updated(optimizer)
+        self.updates.stepped()
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""
@@ -133,12 +152,23 @@ class ScriptCalls:
         drawn_from, self._drawn_from = self._drawn_from, []
         return drawn_from
 
-    def batches(self) -> tuple[str | None, float | None, float | None]:
-        """Of the batches since the last call (of what modules were called with, where there were none): digest, part of
-        the samples that is new, part of the tensors that is new."""
+    def evidence(self) -> dict[str, Any]:
+        """Fields of a Run, of the step that is over. The batches are what modules were called with, where no loader
+        gave any."""
         drawn, given = ((one.take(), one.fresh.take()) for one in (self._batches, self._inputs))
         digest, fresh = drawn if drawn[0] else given
-        return digest, self._samples.take(), fresh
+        trained = self.updates.in_order(self._facts.optimizers())
+        return {
+            "batch_digest": digest,
+            "fresh_samples": self._samples.take(),
+            "fresh_batches": fresh,
+            "stale_updates": self.clearings.take(),
+            "forgetful_updates": self.memories.take(),
+            "draws": self.draws.take(),
+            "rng_digest": rng_digest(),
+            "settings_digest": settings_digest(trained),
+            "learning_rates": learning_rates(trained),
+        }
 
 
 def _length(loader: Any) -> int | None:

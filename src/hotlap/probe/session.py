@@ -155,7 +155,7 @@ class Session:
             return
         self.updates_made += 1
         if self.plan.evidence:
-            self.own(self.script.updates.stepped)
+            self.own(lambda: self.script.updated(optimizer))
             end = self.clock.now()
         self.facts.made_optimizer(optimizer)  # one that was made before we came
         if self.marker.stepped(id(optimizer)):
@@ -338,9 +338,7 @@ class Session:
             )
         )
         if self.plan.evidence:
-            trained = self.script.updates.in_order(self.facts.optimizers())
-            draws = self.script.draws.take()
-            self.ledger.note_evidence(self.script.batches(), self.script.clearings.take(), draws, trained)
+            self.ledger.note_evidence(self.script.evidence())
             self.script.updates.after(self._read)
             self.states.step_ended(self._read, epoch_started=lap.epoch_started)
 

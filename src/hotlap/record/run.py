@@ -133,6 +133,8 @@ class Run:
     """(S,) digest of the bytes of all batches drawn, or of what the model was called with when there is no loader."""
     stale_updates: tuple[int, ...] | None = None
     """(S,) of `num_updates`, those by gradients that were never cleared since the update before."""
+    forgetful_updates: tuple[int, ...] | None = None
+    """(S,) of `num_updates`, those by an optimizer that had lost what it kept (averages, momentum)."""
     fresh_samples: tuple[float | None, ...] | None = None
     """(S,) part of the samples that models were given to train on that had not come in an earlier step, nor twice in
     this one, in [0, 1]; None where they were given none."""

@@ -181,6 +181,10 @@ RATES = train(PLAIN).learning_rates or ()
         ({"epoch_starts": (0, 60)}, "starts of a loader"),
         ({"skipped_updates": 2}, "2 updates were skipped"),
         (
+            {"forgetful_updates": (0,) * 9 + (1,) + (0,) * (NUM_STEPS - 10)},
+            "Step 9 has other updates without what the optimizer had kept",
+        ),
+        (
             {"stale_updates": (0,) * 9 + (1,) * (NUM_STEPS - 9)},
             "Step 9 has other updates by gradients that were not clear",
         ),
@@ -191,7 +195,10 @@ RATES = train(PLAIN).learning_rates or ()
     ],
 )
 def test_other_bookkeeping_is_harm_under_every_contract(contract: str, change: dict[str, object], said: str) -> None:
-    ruling = judge(contract, with_lever_run(change, everywhere({"stale_updates": (0,) * NUM_STEPS})))
+    ruling = judge(
+        contract,
+        with_lever_run(change, everywhere(dict.fromkeys(("stale_updates", "forgetful_updates"), (0,) * NUM_STEPS))),
+    )
     assert ruling.verdict is Verdict.HARMED
     assert said in ruling.why
 
@@ -448,6 +455,19 @@ def test_gradients_of_another_size_are_harm_though_adam_hides_it(contract: str) 
     assert ruling.verdict is Verdict.HARMED
     assert "gradients of parameter 3 are 0.5 times" in ruling.why
     assert judge(contract, scaled_gradients(1.01)).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("change", [{"rng_digest": ("other",) * NUM_STEPS}, {"loss": (7.0,) * NUM_STEPS}])
+def test_the_first_gradient_of_one_run_is_told_where_all_else_is_the_same(change: dict[str, object]) -> None:
+    """One pair is enough for it, and no other seed; other draws make another gradient, and may make another loss."""
+    e = with_updates(
+        lambda update: replace(update, gradients=tuple(0.9 * float(g or 0) for g in update.gradients or ()))
+    )
+    certain = judge("statistical", replace(e, lever_seeds=()))
+    assert certain.verdict is Verdict.HARMED and not certain.by_chance
+    assert "first gradient, of all parameters together, is 0.9 times" in certain.why
+    other = judge("statistical", replace(with_lever_run(change, e), lever_seeds=()))
+    assert "with the same batch, random numbers and loss" not in other.why
 
 
 @pytest.mark.parametrize(("by_nudging", "verdict"), [(1.3, Verdict.UNHARMED), (1.001, Verdict.HARMED)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.evidence import ELSEWHERE, Clearings, Digest, Draws, Fresh, samples
+from hotlap.probe.evidence import ELSEWHERE, Clearings, Digest, Draws, Fresh, Memories, samples
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
 LENGTHS = torch.tensor([3, 2, 4])
@@ -66,6 +66,26 @@ def test_padding_makes_no_new_sample() -> None:
     assert list(samples({"ids": shorter})) == list(samples(longer))[:2]
 
 
+@pytest.mark.parametrize("momentum", [0.9, 0.0])
+def test_updates_by_an_optimizer_that_has_lost_its_momentum_are_counted(momentum: float) -> None:
+    params = [torch.ones(2, requires_grad=True) for _ in range(2)]
+    optimizer = torch.optim.SGD(params, momentum=momentum)
+    memories = Memories()
+    found = []
+    for step in range(5):
+        if step == 2:
+            optimizer.state.clear()
+        if step == 3:
+            optimizer = torch.optim.SGD([*params, torch.ones(2, requires_grad=True)], momentum=momentum)
+        for param in params:
+            param.grad = torch.ones(2)
+        memories.update(optimizer)
+        optimizer.step()
+        memories.updated(optimizer)
+        found.append(memories.take())
+    assert found == [0, 0, bool(momentum), bool(momentum), 0]
+
+
 @pytest.mark.parametrize("given", [torch.ones(3, 2, requires_grad=True), torch.tensor(1.0), torch.empty(0, 2), None])
 def test_what_is_no_data_is_no_sample(given: object) -> None:
     assert not list(samples(((given,), {})))
@@ -96,6 +116,6 @@ def test_updates_by_gradients_that_were_not_cleared_are_counted() -> None:
             for _ in range(2):  # accumulated: the second pass finds what the first one left
                 clearings.look(both)
                 (param.sum()).backward()  # type: ignore[no-untyped-call]
-            clearings.update(optimizer)
+            clearings.updated(optimizer)
         found.append(clearings.take())
     assert found == [0, 0, 1, 0]

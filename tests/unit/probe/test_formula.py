@@ -77,8 +77,12 @@ def test_gradients_that_are_still_scaled_are_unscaled_first() -> None:
     for p in params:
         p.grad = 1024 * torch.randn_like(p)
     optimizer.grad_scale, optimizer.found_inf = torch.tensor(1024.0), torch.tensor(0.0)
-    formula = Formula(optimizer)
+    formula, updates = Formula(optimizer), Updates()
+    updates.before([optimizer], optimizer)
     optimizer.step()
+    updates.after(0)
+    norms = [float(p.grad.norm()) for p in params if p.grad is not None]  # the kernel has unscaled them
+    assert sorted(map(float, updates.seen[0].gradients or ())) == pytest.approx(sorted(norms))  # type: ignore[arg-type]
     # A parameter of 1 that moves by 1e-3 is rounded to 3e-5 of that.
     assert max(formula.departures().values()) < 1e-4
 
@@ -109,8 +113,8 @@ def test_an_update_is_recorded_with_its_gradients_and_the_statistics_of_the_mode
         updates.after(step)
     first, second = updates.seen
     assert first.gradients is not None and first.departures is not None and second.buffers is not None
-    norms = [p.grad.norm().item() for p in model.parameters() if p.grad is not None]
-    assert second.gradients == pytest.approx(norms)
+    norms = {f"Sequential.{name}": p.grad.norm().item() for name, p in model.named_parameters() if p.grad is not None}
+    assert dict(zip(updates.trained, second.gradients or (), strict=True)) == pytest.approx(norms)
     assert max(x for x in first.departures if isinstance(x, float)) < 1e-4
     moved = {name for name, x in zip(updates.untrained, second.buffers, strict=True) if isinstance(x, float) and x > 0}
     # A count of batches is no statistic.

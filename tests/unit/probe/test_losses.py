@@ -44,7 +44,7 @@ class Training:
         ledger = Ledger()
         for i, lap in enumerate(self.clock.read()):
             ledger.add(Row(lap.spent, None, 0, 0, i, lap.losses, None, 1, False))
-        return list(ledger.columns(measured=frozenset(), evidence=False)["loss"])
+        return list(ledger.columns(measured=frozenset())["loss"])
 
 
 def loss(value: float) -> Tensor:

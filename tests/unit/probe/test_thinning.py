@@ -35,7 +35,7 @@ def ledger_of(rows: Iterator[Row]) -> Ledger:
 
 
 def run_of(ledger: Ledger) -> Run:
-    return Run(status=Status.ENDED, **ledger.columns(measured=MEASURED, evidence=False))
+    return Run(status=Status.ENDED, **ledger.columns(measured=MEASURED))
 
 
 def long_of(rows: Iterator[Row]) -> tuple[Run, LongRun]:

@@ -164,13 +164,13 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _not_worth_long_steps(session: "Session") -> bool:
-    columns = session.ledger.columns(measured=session.clock.entered, evidence=False)
+    columns = session.ledger.columns(measured=session.clock.entered)
     steps, whole_s = len(columns["step_s"]), sum(columns["step_s"])
     input_s = sum(columns["phase_s"].get(Phase.INPUT) or ())
     return bool(whole_s > _LONG_STEP_S * steps and input_s < _MIN_SHARE * whole_s)
 
 
 def _recorded_input_s(session: "Session") -> tuple[float, int]:
-    columns = session.ledger.columns(measured=session.clock.entered, evidence=False)
+    columns = session.ledger.columns(measured=session.clock.entered)
     values = columns["phase_s"].get(Phase.INPUT)
     return (sum(values) / len(values), len(values)) if values else (0.0, 0)

@@ -159,7 +159,7 @@ class WorkloadWatch(Watch):
 
     def _python_s(self) -> float:
         """Of a recorded step: what lies between the phases, without the operators there and what each step needs."""
-        columns = self.session.ledger.columns(measured=self.session.clock.entered, evidence=False)
+        columns = self.session.ledger.columns(measured=self.session.clock.entered)
         between_s = columns["phase_s"].get(Phase.OTHER)
         known_s = self._outside_s + STEP_OPERATORS * (self._host_s or 0.0)
         return max(0.0, median(between_s) - known_s) if between_s else 0.0
