@@ -13,6 +13,7 @@ import sys
 from dataclasses import replace
 from math import log
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch import nn
 
 from hotlap.cli.predict import host_of
 from hotlap.predict import Workload, forecast, trace, workload
-from hotlap.record import Checkup, Interval, decode
+from hotlap.record import Checkup, Interval, Study, decode
 
 HERE = Path(__file__).parent
 RECORDED = HERE.parents[1] / "tests" / "recorded" / "nvidia-h200" / "machine.json.gz"
@@ -36,17 +37,36 @@ def row(step: Interval, truth_s: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def taken() -> dict[str, float]:
+    """Training -> seconds of its step on that H200."""
+    measured = json.loads((HERE.parent / "results" / "gpu-nvidia-h200.json").read_text())["commands"]
+    return {one["name"].removeprefix("measure "): one["saw"]["step_s"] for one in measured if "saw" in one}
+
+
 def again(host_s: float) -> dict[str, dict[str, Any]]:
     """The six trainings: without and with what a call costs that host."""
-    measured = json.loads((HERE.parent / "results" / "gpu-nvidia-h200.json").read_text())["commands"]
-    steps_s = {one["name"].removeprefix("measure "): one["saw"]["step_s"] for one in measured if "saw" in one}
     found = {}
     for path in sorted((HERE / "traced").glob("*.json")):
-        work, truth_s = workload.load(path), steps_s[path.stem]
+        work, truth_s = workload.load(path), taken()[path.stem]
         found[f"{path.stem}, from the traced step"] = row(forecast(work, target=GPU).step_s, truth_s)
         found[f"{path.stem}, and that machine's record"] = row(
             forecast(work, target=GPU, host_s=host_s).step_s, truth_s
         )
+    return found
+
+
+def from_another() -> dict[str, dict[str, Any]]:
+    """What an H100 of ours took for the same trainings, carried here; another machine, so another host."""
+    found = {}
+    for name in ("gpt-10m", "mnist"):
+        study = decode(
+            gzip.decompress((RECORDED.parents[1] / "nvidia-h100" / f"tune-{name}.json.gz").read_bytes()), Study
+        )
+        work, here_s = workload.load(HERE / "traced" / f"{name}.json"), median(study.baseline[0].step_s)
+        step = forecast(
+            replace(work, host_s=None), target=GPU, measured_on="H100 SXM5 80GB", measured_step_s=here_s
+        ).step_s
+        found[f"{name}, from an H100's step"] = row(step, taken()[name])
     return found
 
 
@@ -85,7 +105,7 @@ def halves(host_s: float) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     (host_s,) = host_of(decode(gzip.decompress(RECORDED.read_bytes()), Checkup)).values()
-    found = again(host_s) | halves(host_s)
+    found = again(host_s) | from_another() | halves(host_s)
     RESULTS.write_text(json.dumps({"host_s": host_s, "rows": found}, indent=1) + "\n")
     for name, one in found.items():
         print(

@@ -49,6 +49,11 @@ class Shown:
     precision: str | None = None
     """That the predicted step computes in; None: the script's own."""
 
+    @property
+    def holding(self) -> tuple[Row, ...]:
+        """Those whose memory holds the batch, as far as that is known; all, if there is none."""
+        return tuple(row for row in self.rows if row.prediction.fits is not False) or self.rows
+
     def device(self, row: Row) -> Device:
         """That it is predicted for."""
         return resolve(row.prediction.device, extra=self.known.devices).device
@@ -138,9 +143,10 @@ def why(shown: Shown) -> tuple[str, str, str]:
     """What bounds the step here; which is fastest, and from what; and which takes the least energy and money."""
     known = shown.known
     title = known.work.name or "The step"
-    fastest = min(shown.rows, key=lambda row: row.today_s)
+    fastest = min(shown.holding, key=lambda row: row.today_s)
     one = fastest.prediction
-    there = f"Fastest is {one.title}{_gain(shown, fastest)}; there it is bound by {_BOUND[one.bound_by]}."
+    said = "None holds this batch (--fill: one that it does); fastest would be" if one.fits is False else "Fastest is"
+    there = f"{said} {one.title}{_gain(shown, fastest)}; there it is bound by {_BOUND[one.bound_by]}."
     if known.device is None or known.step_s is None:
         return f"{title} was not timed on any device.", there, _least(shown)
     measured = forecast(
@@ -177,10 +183,10 @@ def computed_in(work: Workload, asked: str | None = None) -> Precision:
 
 def _least(shown: Shown) -> str:
     """Least energy, and least money where prices are known."""
-    joules = {row: _joules(shown, row) for row in shown.rows}
-    least = min(shown.rows, key=lambda row: joules[row])
+    joules = {row: _joules(shown, row) for row in shown.holding}
+    least = min(joules, key=lambda row: joules[row])
     said = f"Least energy takes {least.prediction.title}: {joules[least]:.3g} J for the batch of a step"
-    priced = {row: row.per_hour * row.today_s / 3600 for row in shown.rows if row.per_hour is not None}
+    priced = {row: row.per_hour * row.today_s / 3600 for row in joules if row.per_hour is not None}
     if not priced:
         return f"{said}."
     cheapest = min(priced, key=lambda row: priced[row])
@@ -188,7 +194,7 @@ def _least(shown: Shown) -> str:
 
 
 def _joules(shown: Shown, row: Row) -> float:
-    """Energy of today's batch, on all its GPUs."""
+    """Energy of today's batch, on all its GPUs: as of busy boards, too much for those that wait for the host."""
     return POWER_SHARE * shown.device(row).power_w * row.prediction.count * row.today_s
 
 
@@ -211,9 +217,7 @@ def _size(num_bytes: float | None) -> str:
 def _batch(today: int | None, times: float | None) -> str:
     if times is None:
         return "-"
-    if today is None or today * times < 1:
-        return factor(times)
-    return str(int(today * times))
+    return factor(times) if today is None else str(int(today * times) or "none")
 
 
 def _costs(shown: Shown) -> Iterator[Column]:

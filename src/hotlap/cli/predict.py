@@ -96,15 +96,17 @@ def _known(args: argparse.Namespace, extra: tuple[Device, ...], *, counts: tuple
     """The step that everything is predicted from."""
     measured_s = _asked_together(args, counts)
     if args.workload:
-        work = workload.load(Path(args.workload))
-        return traced.Traced(work=work, device=args.measured_on, step_s=measured_s, devices=extra)
-    if args.trace:
+        found = traced.Traced(work=workload.load(Path(args.workload)), device=None, step_s=None, devices=extra)
+    elif args.trace:
         found = traced.recorded(args.trace, parameters=args.parameters, devices=extra)
     else:
         found = traced.trace(args.tail, timeout_s=words.seconds(args.timeout, "--timeout"), devices=extra)
     if args.save_workload:
         workbench.write(Path(args.save_workload), lambda path: save(found.work, path))
-    return replace(found, device=args.measured_on, step_s=measured_s) if measured_s is not None else found
+    if measured_s is None:
+        return found
+    # A host that was timed beside the script is not the one of a step that was measured elsewhere.
+    return replace(found, work=replace(found.work, host_s=None), device=args.measured_on, step_s=measured_s)
 
 
 def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float | None:
@@ -170,7 +172,9 @@ def _batch_factor(args: argparse.Namespace, known: Traced, name: str) -> float:
     factor = memory.largest_batch_factor(known.work, resolve(name, extra=known.devices).device, precision=precision)
     if factor is None:
         raise UserError("--fill needs a traced script: this step does not say how much memory it takes.")
-    return factor or 1.0  # what does not fit at all is said by the forecast
+    today = known.work.batch_size
+    # Whole samples; that one does not fit is said by the forecast.
+    return max(1, int(today * factor)) / today if today else factor or 1.0
 
 
 def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:

@@ -154,6 +154,34 @@ def test_each_gpu_is_given_the_batch_that_fills_it(tmp_path: Path, capsys: pytes
         call("--workload", saved(tmp_path), *options, "--fill")
 
 
+@pytest.fixture
+def large(tmp_path: Path) -> list[str]:
+    """Four samples of 20 GB each."""
+    work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8, batch_size=4)
+    save(replace(work, activation_bytes=80e9), tmp_path / "large.json")
+    return ["--workload", str(tmp_path / "large.json"), "--measured-on", "H100", "--measured-step", "1"]
+
+
+def test_what_does_not_hold_the_batch_is_not_the_fastest(large: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*large, "--gpu", "RTX 5090,H200 SXM 141GB,T4", "--price", "RTX 5090=0.1", "--price", "H200=9") == 0
+    *_, fastest, least = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("  assumed")]
+    assert fastest.startswith("Fastest is H200 SXM 141GB")
+    assert "takes H200 SXM 141GB" in least and "least money H200 SXM 141GB" in least
+    assert call(*large, "--gpu", "RTX 5090") == 0
+    shown = capsys.readouterr().out
+    assert "None holds this batch" in shown
+    assert "fastest would be RTX 5090" in shown
+
+
+def test_a_batch_that_fills_a_gpu_has_whole_samples(large: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*large, "--gpu", "RTX 5090,T4", "--fill", "--json", "-") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["fits"] for one in found] == [True, False]
+    assert call(*large, "--gpu", "RTX 5090,T4", "--fill") == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if " GiB " in line]
+    assert [row.split(" GiB ")[1].split()[0] for row in rows] == ["1", "none"]
+
+
 def test_half_precision_has_room_for_a_larger_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "work.json"
     work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8, precision="fp32")
@@ -182,6 +210,19 @@ def test_a_record_of_the_targets_machine_tells_its_host(tmp_path: Path, capsys: 
     (h200, a100), (h200_known, a100_still) = found
     assert h200_known < h200
     assert a100_still == a100, "the record is of another machine"
+
+
+def test_the_host_beside_a_step_that_was_measured_elsewhere_is_not_the_one_that_was_timed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step, machine = tmp_path / "step.json", tmp_path / "machine.json"
+    tiny = Workload.from_totals(flop=1e7, memory_bytes=1e6, num_kernels=400, parameter_bytes=1e5)
+    save(replace(tiny, host_s=2e-6), step)  # of a fast processor, which never saw that H100
+    machine.write_bytes(gzip.decompress(RECORDED.read_bytes()))
+    words = ["--workload", str(step), "--measured-on", "H100", "--measured-step", "6ms", "--machine", str(machine)]
+    assert call(*words, "--gpu", "H200", "--json", "-") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert 0.003 < found["step_s"]["mid"] < 0.012  # not seven times the 6 ms
 
 
 def test_a_record_without_a_gpu_is_refused(tmp_path: Path) -> None:
