@@ -160,11 +160,7 @@ def _assumed(question: _Question) -> Iterator[str]:
 
 def _halves(question: _Question, best: float) -> tuple[float, float]:
     """Half of the 80% interval of the logarithm of the step, below and above its `best` guess: what each that is not
-    known moves it by alone; causes that know nothing of each other add up in squares.
-
-    A measured step does not narrow it: what explains that step best is no nearer to the truth on another device, and
-    farther where nobody says whether TF32 is used (0.131 / 0.405 beside 0.108 / 0.305).
-    """
+    known moves it by alone; causes that know nothing of each other add up in squares."""
     ends = [
         [math.log(_step(question, Off(**{one.name: side}))[-1]) - best for side in (-HALF, HALF)] for one in fields(Off)
     ]

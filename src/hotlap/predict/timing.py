@@ -44,8 +44,7 @@ FP64_SHARE = 0.75
 MIXED_CONVOLUTIONS = 0.8
 # Bytes that operators read and write for each of FP32: under mixed precision norms, losses, parameters and their
 # updates stay in FP32.
-MIXED_BYTES = 0.62
-BYTES_COUNTED = {Precision.FP16: MIXED_BYTES, Precision.BF16: MIXED_BYTES, Precision.FP64: 2.0}
+BYTES_COUNTED = {Precision.FP16: 0.62, Precision.BF16: 0.62, Precision.FP64: 2.0}
 # Conversions that autocast adds for each product of the forward or backward pass: a linear layer converts its input,
 # its weight and its bias, and backward their gradients: six for three products.
 CASTS_A_PRODUCT = 2.0
@@ -140,7 +139,7 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
     if precision is Precision.FP64:
         return FP64_SHARE * device.fp64
     vector = device.fp32 * device.fp32_share * sustained(device)
-    if not kind.on_matrix_units:
+    if kind is Kind.VECTOR:
         return vector
     if peak := matrix_units(device, precision, tf32=tf32):
         reached = _on_matrix_units(device, peak, operand_bytes=2 if precision.mixed else 4)
@@ -173,7 +172,7 @@ def step(workload: Workload, device: Device, *, precision: Precision, host_s: fl
     """Seconds of one step on `device`, computed in `precision`, with `host_s` of host time for each operator."""
     work, num_operators = workload.operators, workload.num_kernels
     if precision.mixed and not workload.precision.mixed and not workload.totals_only:
-        num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind.on_matrix_units)
+        num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind is not Kind.VECTOR)
     # More for the host than the device has, as the loop around a training step takes time too.
     trains = any(one.stage in (Phase.BACKWARD, Phase.OPTIMIZER) for one in work)
     num_dispatched = num_operators + (STEP_OPERATORS if trains else 0)

@@ -37,11 +37,8 @@ _NO_KERNEL = frozenset([
 ])  # fmt: skip
 # By aten's names; all else runs on lanes.
 _KINDS = {
-    Kind.ATTENTION: r"attention",
-    Kind.RECURRENT: r"rnn|lstm|gru",
-    Kind.OPTIMIZER: r"fused_(ad|sgd)",
+    Kind.MATMUL: r"attention|rnn|lstm|gru|mm$|mv$|^(dot|linear|matmul)$",
     Kind.CONV: r"(?<!depthwise_)conv(?!ert|_depthwise)",
-    Kind.MATMUL: r"mm$|mv$|^(dot|linear|matmul)$",
 }
 _COPIES = frozenset({"_to_copy", "copy_"})
 # Layers that run as one operator over all time steps; where its weights are among its arguments.
@@ -291,20 +288,14 @@ def _mapped(counts: Mapping[Operator, int]) -> Iterable[Operator]:
     """What was seen -> what a GPU runs."""
     updates: dict[tuple[str, str], list[tuple[Operator, int]]] = {}
     for one, count in counts.items():
-        if one.stage is Phase.OPTIMIZER and one.kind is Kind.VECTOR:
+        if one.stage is Phase.OPTIMIZER and one.kind is Kind.VECTOR and "fused" not in one.name:
             updates.setdefault((one.name, one.dtype), []).append((one, count))
         else:
             yield replace(one, count=float(count))
-    for (name, dtype), members in updates.items():
+    for members in updates.values():
         kernels = math.ceil(sum(count for _, count in members) / TENSORS_A_KERNEL)
-        yield Operator(
-            kind=Kind.OPTIMIZER,
-            name=name,
-            stage=Phase.OPTIMIZER,
-            dtype=dtype,
-            moved_bytes=math.fsum(one.moved_bytes * count for one, count in members) / kernels,
-            count=float(kernels),
-        )
+        moved_bytes = math.fsum(one.moved_bytes * count for one, count in members) / kernels
+        yield replace(members[0][0], moved_bytes=moved_bytes, count=float(kernels))
 
 
 def _seen_precision(operators: Iterable[Operator]) -> Precision:

@@ -23,18 +23,11 @@ class Kind(StrEnum):
     """What an operator does, as far as its speed depends on it."""
 
     MATMUL = "matmul"
+    """Products, also those in attention and in recurrent layers: on matrix units where the precision has one."""
     CONV = "conv"
-    """But for grouped convolution with few channels a group: no matrix unit helps that."""
-    ATTENTION = "attention"
-    RECURRENT = "recurrent"
+    """The same; but for grouped convolution with few channels a group: no matrix unit helps that."""
     VECTOR = "vector"
-    """All that runs on lanes: elementwise, norms, reductions, gathers, copies."""
-    OPTIMIZER = "optimizer"
-
-    @property
-    def on_matrix_units(self) -> bool:
-        """Runs on tensor cores where the precision has one."""
-        return self in (Kind.MATMUL, Kind.CONV, Kind.ATTENTION, Kind.RECURRENT)
+    """All that runs on lanes: elementwise, norms, reductions, gathers, copies, updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +137,7 @@ class Workload:
         operators = [Operator(kind=kind, flop=flop / num_others, moved_bytes=moved_bytes, count=num_others)]
         if num_updates:
             of_one, stage = fixed_bytes / num_updates, Phase.OPTIMIZER
-            operators.append(Operator(kind=Kind.OPTIMIZER, stage=stage, moved_bytes=of_one, count=num_updates))
+            operators.append(Operator(kind=Kind.VECTOR, stage=stage, moved_bytes=of_one, count=num_updates))
         return cls(
             operators=tuple(operators),
             precision=Precision.FP32 if precision is None else parse(precision),

@@ -23,11 +23,10 @@ from hotlap.trace.table import Kind as What
 
 # All others run on lanes.
 _KINDS = {
-    Work.ATTENTION: Kind.ATTENTION,
+    Work.ATTENTION: Kind.MATMUL,
     Work.CONVOLUTION: Kind.CONV,
     Work.MATRIX: Kind.MATMUL,
-    Work.RECURRENT: Kind.RECURRENT,
-    Work.UPDATE: Kind.OPTIMIZER,
+    Work.RECURRENT: Kind.MATMUL,
 }
 _TO_DEVICE = r"Memcpy HtoD|CopyHostToDevice"
 # Usual parts of the peaks. A forecast is brought to the step that was measured, so they move only the balance.
@@ -119,7 +118,7 @@ def _operator(one: Reading, key: _Key, group: _Group, device: Device, precision:
     each_s = group.seconds / count
     given = arguments.read(one.trace.arguments[inputs]) if inputs >= 0 else arguments.Arguments((), "", ())
     flop, moved = 0.0, 0.0
-    if kind.on_matrix_units:
+    if kind is not Kind.VECTOR:
         told = arguments.flop(name, given)
         flop = each_s * _OF_PEAK * matrix_rate(device, precision, tf32=precision is Precision.TF32)
         flop = flop if told is None else told

@@ -134,7 +134,7 @@ def test_operations_of_fused_recurrent_layers_are_those_of_their_products() -> N
     together = trace.record(step, parameters=net.parameters())
     # The first time step has no gradient to hand on; the fused layer is counted as if it had.
     assert together.flop == pytest.approx(apart.flop, rel=0.05)
-    layers = [one for one in together.operators if one.kind is Kind.RECURRENT and one.stage is Phase.FORWARD]
+    layers = [one for one in together.operators if "rnn" in one.name and one.stage is Phase.FORWARD]
     assert sum(one.count for one in layers) == 2 * 7, "a kernel for each of seven time steps, in each layer"
 
 
@@ -147,7 +147,7 @@ def test_attention_with_dropout_is_one_fused_operator_as_on_a_gpu() -> None:
     ]
     found = [trace.record(step) for step in steps]
     for work in found:
-        assert Kind.ATTENTION in {one.kind for one in work.operators}
+        assert any("attention" in one.name for one in work.operators)
         assert not any("softmax" in one.name for one in work.operators)
     assert len({work.flop for work in found}) == 1
 
@@ -171,7 +171,7 @@ def test_a_closure_inside_the_optimizers_step_is_no_update() -> None:
         ]
         assert products[0] == products[1] > 0
     updates = [one for one in work.operators if one.stage is Phase.OPTIMIZER]
-    assert updates and all(one.kind is Kind.OPTIMIZER for one in updates)
+    assert updates and all(one.kind is Kind.VECTOR for one in updates)
 
 
 def test_a_step_has_three_stages_and_knows_its_parameters() -> None:
@@ -252,8 +252,8 @@ def test_models_without_data_can_be_traced() -> None:
     ("name", "kind"),
     [("addmm", Kind.MATMUL), ("_grouped_mm", Kind.MATMUL), ("igamma", Kind.VECTOR), ("convolution", Kind.CONV),
      ("_conv_depthwise2d", Kind.VECTOR), ("native_layer_norm", Kind.VECTOR), ("relu", Kind.VECTOR),
-     ("_scaled_dot_product_flash_attention_for_cpu", Kind.ATTENTION), ("_fused_adamw_", Kind.OPTIMIZER),
-     ("embedding", Kind.VECTOR), ("mkldnn_rnn_layer", Kind.RECURRENT)],
+     ("_scaled_dot_product_flash_attention_for_cpu", Kind.MATMUL), ("_fused_adamw_", Kind.VECTOR),
+     ("embedding", Kind.VECTOR), ("mkldnn_rnn_layer", Kind.MATMUL)],
 )  # fmt: skip
 def test_operators_are_told_apart_by_name(name: str, kind: Kind) -> None:
     assert kind_of(name) is kind

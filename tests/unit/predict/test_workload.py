@@ -69,7 +69,7 @@ def test_a_larger_batch_leaves_the_optimizer_alone() -> None:
     work = Workload(
         operators=(
             Operator(kind=Kind.MATMUL, flop=10.0, moved_bytes=4.0),
-            Operator(kind=Kind.OPTIMIZER, stage=Phase.OPTIMIZER, moved_bytes=7.0),
+            Operator(kind=Kind.VECTOR, stage=Phase.OPTIMIZER, moved_bytes=7.0),
         ),
         batch_bytes=3.0,
         batch_size=8,
