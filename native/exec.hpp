@@ -89,19 +89,10 @@ class Exec {
     // After the last backward(): every gradient of a parameter, but not those of linear layers, is in its place.
     void finish_backward();
 
-    // The same for the linear layers, over evaluations [first, first + count). Several calls add up; before the last of
-    // them (`more`) the gradients need not be in their places yet.
-    void linear_gradients(int64_t first, int64_t count, bool more) {
+    // The same for the linear layers, over the first `count` evaluations.
+    void linear_gradients(int64_t count) {
         for (size_t i = 0; i < program_.nodes.size(); i++)
-            if (program_.nodes[i].op == Op::linear) linear_gradient(i, first, count, more);
-    }
-
-    // Bytes that linear_gradients() reads for one evaluation.
-    int64_t bytes_read() const {
-        int64_t numbers = 0;
-        for (const Node& n : program_.nodes)
-            if (n.op == Op::linear) numbers += rows_ * (ld(n.a) + ld(n.out));
-        return numbers * int64_t(sizeof(T));
+            if (program_.nodes[i].op == Op::linear) linear_gradient(i, count);
     }
 
   private:
@@ -120,8 +111,7 @@ class Exec {
         Thin<T> thin{};
         Buffer<T> transposed;  // (in, round_up(out))
         Buffer<T> bias;        // round_up(out), so that its last vector may be read whole
-        Buffer<T> sum;         // (in, round_up(out)): the weight's gradient, transposed, until the last call
-        bool summing = false;
+        Buffer<T> sum;         // (in, round_up(out)): the weight's gradient, transposed
     };
     struct Adds {
         bool a = false, b = false;  // whether an operand's gradient is added to what another consumer wrote
@@ -178,7 +168,7 @@ class Exec {
     void forward_node(size_t i, int64_t e);
     void backward_node(size_t i, int64_t e);
     void linear_forward(const Node& n, const Linear& l, int64_t e);
-    void linear_gradient(size_t node, int64_t first, int64_t count, bool more);
+    void linear_gradient(size_t node, int64_t count);
     void linear_backward(const Node& n, const Linear& l, int64_t e, bool add);
     void norm_forward(size_t i, const Node& n, int64_t e);
     void norm_backward(size_t i, const Node& n, int64_t e, bool add);
@@ -296,7 +286,6 @@ void Exec<T>::prepare(const Node& n, Linear& l) {
 template <class T>
 void Exec<T>::begin_backward() {
     std::fill(written_.begin(), written_.end(), 0);
-    for (Linear& l : linear_) l.summing = false;
     for (size_t v = 0; v < values_.size(); v++)
         if (values_[v].fixed && values_[v].needed) std::memset(gradient(int(v)), 0, sizeof(T) * ld(int(v)));
     for (size_t p = 0; p < gradients_.size(); p++) {

@@ -21,13 +21,6 @@ struct Prediction {
     const T* value;
     T* gradient;
     int64_t rows, cols, ld;
-
-    // Part of a row of the gradient; in whole vectors where rows have them, because it may be loaded soon.
-    HOTLAP_INLINE void put(int64_t r, int64_t c, Vec<T> v) const {
-        constexpr int W = Simd<T>::W;
-        T* to = gradient + r * ld + c;
-        ld % W ? store_n<T>(to, v, int(std::min<int64_t>(W, cols - c))) : store<T>(to, v);
-    }
 };
 
 // Sum over elements of value(p, t); `slope` is its derivative by p.
@@ -41,26 +34,18 @@ double elementwise_loss(const Prediction<T>& p, const T* target, T scale, F valu
             const int last = int(std::min<int64_t>(W, p.cols - c));
             const Vec<T> x = load_n<T>(p.value + r * p.ld + c, last), t = load_n<T>(target + r * p.cols + c, last);
             sum += from_bits<T>(bits<T>(value(x, t)) & first_lanes<T>(last));
-            p.put(r, c, slope(x, t) * splat<T>(scale));
+            store_n<T>(p.gradient + r * p.ld + c, slope(x, t) * splat<T>(scale), last);
         }
         total += double(sum_of<T>(sum));
     }
     return total;
 }
 
-// The rows of a narrow prediction lie one vector each; one column is summed over rows instead of lane by lane.
 template <class T>
 double cross_entropy(const Criterion& criterion, const Prediction<T>& p, const int64_t* labels, T scale) {
     constexpr int W = Simd<T>::W;
     double total = 0;
     const Vec<T> lowest = splat<T>(-std::numeric_limits<T>::infinity());
-    Vec<T> sums = splat<T>(1);
-    int pending = 0;
-    const auto flush = [&] {
-        total += double(sum_of<T>(logarithm<T>(sums)));
-        sums = splat<T>(1);
-        pending = 0;
-    };
     for (int64_t r = 0; r < p.rows; r++) {
         const T* x = p.value + r * p.ld;
         T* g = p.gradient + r * p.ld;
@@ -80,17 +65,17 @@ double cross_entropy(const Criterion& criterion, const Prediction<T>& p, const i
             const int last = int(std::min<int64_t>(W, p.cols - c));
             const Vec<T> e = exponential_of_negative<T>(load_n<T>(x + c, last) - splat<T>(top));
             s += from_bits<T>(bits<T>(e) & first_lanes<T>(last));
-            p.put(r, c, e);
+            store_n<T>(g + c, e, last);
         }
         const T sum = sum_of<T>(s);
-        sums[pending++] = sum;
-        total += double(top - x[labels[r]]);
-        if (pending == W) flush();
+        total += std::log(double(sum)) + double(top - x[labels[r]]);
         const Vec<T> k = splat<T>(scale / sum);
-        for (int64_t c = 0; c < p.cols; c += W) p.put(r, c, load_n<T>(g + c, int(std::min<int64_t>(W, p.cols - c))) * k);
+        for (int64_t c = 0; c < p.cols; c += W) {
+            const int last = int(std::min<int64_t>(W, p.cols - c));
+            store_n<T>(g + c, load_n<T>(g + c, last) * k, last);
+        }
         g[labels[r]] -= scale;
     }
-    flush();
     return total;
 }
 

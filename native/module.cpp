@@ -211,17 +211,9 @@ void bind_update(nb::module_& m, const char* name) {
 }
 
 template <class T>
-struct PyOde {
-    Ode<T> ode;
-    OdeFit<T> fit;
-    Control control{};
-    std::vector<double> t, grid;
-    double sign = 1;
-    int64_t rows = 0;
-    bool each = false;
+struct PyOde : OdeFit<T> {
+    using OdeFit<T>::OdeFit;
     nb::object asked = nb::none();  // what the caller has set, in its own terms
-
-    PyOde(Program program, Tableau tableau) : ode(std::move(program), std::move(tableau)), fit(ode) {}
 };
 
 template <class T>
@@ -243,40 +235,35 @@ void bind_ode(nb::module_& m, const char* name) {
              })
         .def("set_times",
              [](P& self, std::vector<double> t, std::vector<double> grid, double sign, int64_t rows, bool each) {
-                 self.t = std::move(t);
-                 self.grid = std::move(grid);
-                 self.sign = sign;
-                 self.rows = rows;
-                 self.each = each;
+                 self.times = {std::move(t), std::move(grid), sign, rows, each};
              })
         .def("solve",
              [](P& self, uintptr_t y0, uintptr_t out) {
                  nb::gil_scoped_release release;
-                 self.ode.solve(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(out));
+                 self.solve(pointer<T>(y0), pointer<T>(out));
              })
         .def("backward",
              // `to`: where the gradients of the parameters with these `numbers` go.
              [](P& self, uintptr_t gradient, uintptr_t to_y0, const std::vector<int>& numbers, const std::vector<uintptr_t>& to) {
                  nb::gil_scoped_release release;
-                 Exec<T>& exec = self.ode.exec();
+                 Exec<T>& exec = self.exec();
                  for (size_t i = 0; i < numbers.size(); i++) exec.redirect_gradient(numbers[i], pointer<T>(to.at(i)));
-                 self.ode.backward(pointer<T>(gradient), pointer<T>(to_y0));
+                 self.backward(pointer<T>(gradient), pointer<T>(to_y0));
                  for (int number : numbers) exec.redirect_gradient(number, nullptr);
              })
         .def("set_optimizer",
              [](P& self, int method, const std::vector<std::vector<double>>& groups, const std::vector<SlotTuple>& slots) {
-                 self.fit.method = Method(method);
-                 self.fit.groups = make_groups(groups);
-                 self.fit.slots = make_slots<T>(slots);
+                 self.method = Method(method);
+                 self.groups = make_groups(groups);
+                 self.slots = make_slots<T>(slots);
              })
         .def("fit",
              [](P& self, uintptr_t y0, uintptr_t target, bool mean, int64_t iterations, uintptr_t losses) {
                  nb::gil_scoped_release release;
-                 self.fit.run(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(target),
-                              mean, iterations, pointer<double>(losses));
+                 self.fit(pointer<T>(y0), pointer<T>(target), mean, iterations, pointer<double>(losses));
              })
-        .def_prop_ro("num_steps", [](P& self) { return self.ode.num_steps(); })
-        .def_prop_ro("num_evaluations", [](P& self) { return self.ode.num_evaluations(); });
+        .def_prop_ro("num_steps", [](P& self) { return self.num_steps(); })
+        .def_prop_ro("num_evaluations", [](P& self) { return self.num_evaluations(); });
 }
 
 // A function of vector_math.hpp over n numbers, for the tests of its accuracy.

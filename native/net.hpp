@@ -30,7 +30,7 @@ class Net {
         copy_rows(gradient, outputs(), exec_.gradient(program.output), exec_.ld(program.output), outputs());
         exec_.backward(0);
         exec_.finish_backward();
-        exec_.linear_gradients(0, 1, false);
+        exec_.linear_gradients(1);
         if (to_x) copy_rows(exec_.gradient(program.input), exec_.ld(program.input), to_x, inputs(), inputs());
     }
 

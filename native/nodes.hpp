@@ -6,34 +6,27 @@
 namespace hotlap {
 
 template <class T>
-void Exec<T>::linear_gradient(size_t node, int64_t first, int64_t count, bool more) {
+void Exec<T>::linear_gradient(size_t node, int64_t count) {
     const Node& n = program_.nodes[node];
     Linear& l = linear_[node];
-    const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
-    const int64_t rows = rows_ * count;
-    const T *x = value(n.a, first), *g = gradient(n.out, first);
+    const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out), rows = rows_ * count;
+    const T *x = value(n.a), *g = gradient(n.out);
     if (trained(n.bias)) {
         sum_rows<T>(g, ld(n.out), rows, out, parameter_gradient(n.bias), written_[n.bias]);
         written_[n.bias] = 1;
     }
     if (!trained(n.weight)) return;
     T* to = parameter_gradient(n.weight);
-    const bool large = is_large<T>(rows, in, out), add = written_[n.weight];
-    // Vectors along the wider side: a layer 3 -> 100 would fill 3 of 16 lanes the other way.
-    if (2 * out * round_up<T>(in) <= 3 * in * wide || (!l.summing && large)) {
-        if (large)
-            multiply_large<T>({g, ld(n.out), true}, {x, ld(n.a), false}, out, in, rows, to, in, add);
-        else
-            multiply_broadcast<T>({g, 1, ld(n.out), x, ld(n.a), rows, to, in, nullptr, add, false}, out, in);
-        written_[n.weight] = 1;
-        return;
-    }
-    l.sum.grow(in * wide);
-    multiply_broadcast<T>({x, 1, ld(n.a), g, wide, rows, l.sum.data(), wide, nullptr, l.summing, true}, in, out);
-    l.summing = more;
-    if (more) return;
-    add_transposed<T>(l.sum.data(), wide, out, in, to, add);
+    const bool add = written_[n.weight];
     written_[n.weight] = 1;
+    if (is_large<T>(rows, in, out))
+        return multiply_large<T>({g, ld(n.out), true}, {x, ld(n.a), false}, out, in, rows, to, in, add);
+    // Vectors along the wider side: a layer 3 -> 100 would fill 3 of 16 lanes the other way.
+    if (2 * out * round_up<T>(in) <= 3 * in * wide)
+        return multiply_broadcast<T>({g, 1, ld(n.out), x, ld(n.a), rows, to, in, nullptr, add, false}, out, in);
+    l.sum.grow(in * wide);
+    multiply_broadcast<T>({x, 1, ld(n.a), g, wide, rows, l.sum.data(), wide, nullptr, false, true}, in, out);
+    add_transposed<T>(l.sum.data(), wide, out, in, to, add);
 }
 
 template <class T>

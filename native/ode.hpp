@@ -32,6 +32,14 @@ struct Control {
     int64_t max_steps;    // between two output times, as in torchdiffeq
 };
 
+// What a solve is asked for: times that increase after `sign`, and so many trajectories.
+struct Times {
+    std::vector<double> t, grid;  // grid not empty: fixed steps between these times
+    double sign = 1;
+    int64_t rows = 0;
+    bool each = false;  // every trajectory has steps of its own
+};
+
 class SolveError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -54,19 +62,17 @@ class Ode {
         std::copy(tableau_.dense.begin(), tableau_.dense.end(), numbers_.dense);
     }
 
+    Control control{};
+    Times times;
+
     Exec<T>& exec() { return exec_; }
     int64_t cols() const { return exec_.cols(exec_.program().input); }
     int64_t num_steps() const { return int64_t(steps_.size()); }
     int64_t num_evaluations() const { return asked_; }
 
-    // `rows` trajectories (rows, cols) from y0 at times t (num_times), increasing after `sign`; out (num_times, rows, cols).
-    // With `each`, every trajectory has steps of its own. `grid` not empty: fixed steps between these times.
-    void solve(const T* y0, const std::vector<double>& t, double sign, int64_t rows, bool each, const Control& control,
-               const std::vector<double>& grid, T* out) {
-        sign_ = sign;
-        total_rows_ = rows;
-        rows_ = each ? 1 : rows;
-        t_ = &t;
+    // From y0 (rows, cols) to the state at all times, out (num_times, rows, cols).
+    void solve(const T* y0, T* out) {
+        rows_ = times.each ? 1 : times.rows;
         steps_.clear();
         trajectories_.clear();
         used_ = 0;
@@ -76,15 +82,15 @@ class Ode {
         exec_.refresh();
         now_.grow(size_);
         next_.grow(size_);
-        thetas_.grow(int64_t(t.size()));
-        for (int64_t first = 0; first < rows; first += rows_) {
+        thetas_.grow(int64_t(times.t.size()));
+        for (int64_t first = 0; first < times.rows; first += rows_) {
             trajectories_.push_back({first, steps_.size()});
             for (int64_t r = 0; r < rows_; r++) std::memcpy(now_.data() + r * ld(), y0 + (first + r) * cols(), sizeof(T) * cols());
             write_output(now_.data(), 0, first, out);
-            if (t.size() > 1) grid.empty() ? adaptive(t, control, first, out) : fixed(t, grid, first, out);
+            if (times.t.size() > 1) times.grid.empty() ? adaptive(first, out) : fixed(first, out);
             if (rows_ == 0) break;
         }
-        trajectories_.push_back({rows, steps_.size()});
+        trajectories_.push_back({times.rows, steps_.size()});
     }
 
     // From the gradient of `out` to those of y0 (rows, cols), which may be null, and of the parameters.
@@ -92,11 +98,8 @@ class Ode {
         exec_.begin_backward();
         carried_.grow(size_);
         power_gradients_.grow(size_ * (powers + 1));
-        summed_ = used_;
-        // What is summed up at once was just written, and is still in the first cache.
-        at_once_ = std::max<int64_t>(16384 / std::max<int64_t>(exec_.bytes_read(), 1), 2 * tableau_.stages);
         for (size_t k = trajectories_.size() - 1; k-- > 0;) backward_trajectory(k, gradient, to_y0);
-        exec_.linear_gradients(0, summed_, false);
+        exec_.linear_gradients(used_);
         exec_.finish_backward();
     }
 
@@ -121,11 +124,8 @@ class Ode {
 
     Exec<T> exec_;
     Tableau tableau_;
-    double sign_ = 1;
-    int64_t total_rows_ = 0, rows_ = 0, size_ = 0, used_ = 0, asked_ = 0;
-    int64_t summed_ = 0, at_once_ = 0;  // evaluations from summed_ on are in the gradients of the linear layers
+    int64_t rows_ = 0, size_ = 0, used_ = 0, asked_ = 0;
     std::vector<Taken> steps_;
-    const std::vector<double>* t_ = nullptr;  // the caller's, until the way back
     Series stages_{}, arguments_{}, slope_gradients_{}, argument_gradients_{};
     Numbers numbers_;
     Buffer<T> thetas_;
@@ -153,13 +153,13 @@ class Ode {
     }
 
     void evaluate(double t, int64_t e) {
-        if (exec_.program().time >= 0) exec_.value(exec_.program().time, e)[0] = T(sign_ * t);
+        if (exec_.program().time >= 0) exec_.value(exec_.program().time, e)[0] = T(times.sign * t);
         exec_.forward(e);
         asked_++;
     }
 
     // A step's size as its numbers are multiplied with.
-    Vec<T> size_of(const Taken& s) const { return splat<T>(T(sign_ * s.h)); }
+    Vec<T> size_of(const Taken& s) const { return splat<T>(T(times.sign * s.h)); }
 
     // start + sum_j weight[j] k_j at element i of the state, over `count` stages from k on, `stride` apart.
     static HOTLAP_INLINE Vec<T> sum_stages(Vec<T> start, const T* weight, int step, const T* k, int64_t stride, int count) {
@@ -212,7 +212,7 @@ class Ode {
 
     // sqrt(mean((numerator / (atol + rtol max(|y|, |z|)))^2)).
     template <class F>
-    double scaled_norm(const Control& control, const T* y, const T* z, F numerator) const {
+    double scaled_norm(const T* y, const T* z, F numerator) const {
         const Vec<T> atol = splat<T>(T(control.atol)), rtol = splat<T>(T(control.rtol));
         double total = 0;
         const int64_t n = cols(), step = ld();
@@ -230,27 +230,27 @@ class Ode {
         return std::sqrt(total * share);
     }
 
-    double error_of(const Control& control, const Taken& s) {
+    double error_of(const Taken& s) {
         const T* k = stage(s.first);
         const int64_t stride = stages_.step;
         const Vec<T> h = size_of(s);
-        return scaled_norm(control, now_.data(), next_.data(), [&](int64_t i) {
+        return scaled_norm(now_.data(), next_.data(), [&](int64_t i) {
             return h * sum_stages(Vec<T>{}, numbers_.e, 1, k + i, stride, tableau_.stages);
         });
     }
 
     // Hairer, Norsett, Wanner, Solving Ordinary Differential Equations I, section II.4; f0 is at evaluation used_ - 1.
-    double initial_step(double t, const Control& control) {
+    double initial_step(double t) {
         const T *f0 = stage(used_ - 1), *y = now_.data();
-        const double d0 = scaled_norm(control, y, y, [&](int64_t i) { return load<T>(y + i); });
-        const double d1 = scaled_norm(control, y, y, [&](int64_t i) { return load<T>(f0 + i); });
+        const double d0 = scaled_norm(y, y, [&](int64_t i) { return load<T>(y + i); });
+        const double d1 = scaled_norm(y, y, [&](int64_t i) { return load<T>(f0 + i); });
         const double h0 = d0 < 1e-5 || d1 < 1e-5 ? 1e-6 : 0.01 * d0 / d1;
         T* y1 = argument(used_);
-        const Vec<T> h = splat<T>(T(sign_ * h0));
+        const Vec<T> h = splat<T>(T(times.sign * h0));
         for (int64_t i = 0; i < size_; i += W) store<T>(y1 + i, fma(h, load<T>(f0 + i), load<T>(y + i)));
         evaluate(t + h0, used_);
         const T* f1 = stage(used_);
-        const double d2 = scaled_norm(control, y, y, [&](int64_t i) { return load<T>(f1 + i) - load<T>(f0 + i); }) / h0;
+        const double d2 = scaled_norm(y, y, [&](int64_t i) { return load<T>(f1 + i) - load<T>(f0 + i); }) / h0;
         const double most = std::max(d1, d2);
         const double h1 = d1 <= 1e-15 && d2 <= 1e-15 ? std::max(1e-6, h0 * 1e-3) : std::pow(0.01 / most, 1.0 / tableau_.order);
         return std::min(100 * h0, h1);
@@ -262,16 +262,17 @@ class Ode {
         return text;
     }
     [[noreturn]] void fail(const char* what, double t, double h) const {
-        throw SolveError(std::string(what) + " at t = " + number(sign_ * t) + ", step size " + number(h));
+        throw SolveError(std::string(what) + " at t = " + number(times.sign * t) + ", step size " + number(h));
     }
 
-    void adaptive(const std::vector<double>& t, const Control& control, int64_t row, T* out) {
+    void adaptive(int64_t row, T* out) {
+        const std::vector<double>& t = times.t;
         double now = t[0];
         reserve_more(used_ + 2);  // the first slope, and the one that the first step is chosen by
         copy_vectors<T>(now_.data(), argument(used_), size_);
         evaluate(now, used_);
         used_++;
-        double h = control.first_step > 0 ? control.first_step : initial_step(now, control);
+        double h = control.first_step > 0 ? control.first_step : initial_step(now);
         size_t wanted = 1;
         for (int64_t tries = 0; wanted < t.size();) {
             if (!std::isfinite(h)) fail("the state or its slope is not finite", now, h);
@@ -281,7 +282,7 @@ class Ode {
             reserve_more(used_ + tableau_.stages);
             Taken step{now, h, used_ - 1, int64_t(wanted), int64_t(wanted)};
             attempt(step);
-            const double error = error_of(control, step);
+            const double error = error_of(step);
             if (std::isnan(error)) fail("the state or its slope is not finite", now, h);
             const bool accepted = h > control.max_step ? false : h <= control.min_step || error <= 1;
             if (accepted) {
@@ -290,18 +291,19 @@ class Ode {
                 step.end = int64_t(wanted);
                 accept(step, row, out);
             }
-            h *= factor(control, error);
+            h *= factor(error);
         }
     }
 
-    double factor(const Control& control, double error) const {
+    double factor(double error) const {
         if (error == 0) return control.grow;
         // Only as exact as the error is: the next step waits for it.
         const double f = control.safety * double(std::pow(T(error), T(-1.0 / tableau_.order)));
         return std::min(control.grow, std::max(f, error < 1 ? 1 : control.shrink));
     }
 
-    void fixed(const std::vector<double>& t, const std::vector<double>& grid, int64_t row, T* out) {
+    void fixed(int64_t row, T* out) {
+        const auto &t = times.t, &grid = times.grid;
         size_t wanted = 1;
         for (size_t i = 0; i + 1 < grid.size(); i++) {
             reserve_more(used_ + tableau_.stages);
@@ -325,30 +327,21 @@ class Ode {
         copy_vectors<T>(next_.data(), now_.data(), size_);
     }
 
-    int64_t place_of(int64_t output, int64_t row) const { return (output * total_rows_ + row) * cols(); }
+    int64_t place_of(int64_t output, int64_t row) const { return (output * times.rows + row) * cols(); }
 
-    // Outputs of one short row follow each other: before this one whole vectors may be read, and written in turn, without
-    // leaving the memory of all outputs.
-    int64_t end_of_whole() const {
-        const int64_t all = place_of(int64_t(t_->size()), 0);
-        return total_rows_ == 1 && cols() <= W && all >= W ? (all - W) / cols() + 1 : 0;
-    }
-
+    // f(output, where its element c of a row lies) for the outputs in a step.
     template <class F>
     HOTLAP_INLINE void for_outputs(const Taken& s, int64_t row, int64_t c, F f) {
-        const int64_t step = total_rows_ * cols(), whole = std::min(s.end, end_of_whole());
-        const int width = int(std::min<int64_t>(W, cols() - c));
-        int64_t place = place_of(s.output, row) + c, o = s.output;
-        for (; o < whole; o++, place += step) f(o, place, [](const T* p) { return load<T>(p); }, [](T* p, Vec<T> v) { store<T>(p, v); });
-        for (; o < s.end; o++, place += step)
-            f(o, place, [=](const T* p) { return load_n<T>(p, width); }, [=](T* p, Vec<T> v) { store_n<T>(p, v, width); });
+        const int64_t step = times.rows * cols();
+        int64_t place = place_of(s.output, row) + c;
+        for (int64_t o = s.output; o < s.end; o++, place += step) f(o, place);
     }
 
     // theta of each output of a step, at the output's number.
     const T* find_thetas(const Taken& s) {
-        const double *times = t_->data(), inverse = 1 / s.h;
+        const double inverse = 1 / s.h;
         T* to = thetas_.data();
-        for (int64_t o = s.output; o < s.end; o++) to[o] = T((times[o] - s.t) * inverse);
+        for (int64_t o = s.output; o < s.end; o++) to[o] = T((times.t[o] - s.t) * inverse);
         return to;
     }
 
@@ -365,19 +358,20 @@ class Ode {
                 q[0] = load<T>(now_.data() + i);
 #pragma GCC unroll 4
                 for (int p = 0; p < powers; p++) q[p + 1] = h * sum_stages(Vec<T>{}, numbers_.dense + p, powers, k + i, stride, tableau_.stages);
-                for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto, auto put) {
+                const int width = int(std::min<int64_t>(W, cols() - c));
+                for_outputs(s, row + r, c, [&](int64_t o, int64_t place) {
                     const Vec<T> x = splat<T>(thetas[o]);
                     Vec<T> v = q[powers];
 #pragma GCC unroll 4
                     for (int p = powers - 1; p >= 0; p--) v = fma(v, x, q[p]);
-                    put(out + place, v);
+                    store_n<T>(out + place, v, width);
                 });
             }
     }
 
     void write_output(const T* y, int64_t index, int64_t row, T* out) {
         for (int64_t r = 0; r < rows_; r++)
-            std::memcpy(out + (index * total_rows_ + row + r) * cols(), y + r * ld(), sizeof(T) * cols());
+            std::memcpy(out + (index * times.rows + row + r) * cols(), y + r * ld(), sizeof(T) * cols());
     }
 
     void backward_trajectory(size_t k, const T* gradient, T* to_y0);

@@ -11,13 +11,7 @@ inline void Ode<T>::backward_trajectory(size_t k, const T* gradient, T* to_y0) {
     T *y = now_.data(), *carried = carried_.data();
     std::memset(y, 0, sizeof(T) * size_);
     std::memset(carried, 0, sizeof(T) * size_);
-    for (size_t n = until.step; n-- > from.step;) {
-        backward_step(steps_[n], from.row, gradient);
-        const int64_t done = steps_[n].first + (tableau_.first_same_as_last ? 1 : 0);
-        if (summed_ - done < at_once_) continue;
-        exec_.linear_gradients(done, summed_ - done, true);
-        summed_ = done;
-    }
+    for (size_t n = until.step; n-- > from.step;) backward_step(steps_[n], from.row, gradient);
     if (until.step > from.step && tableau_.first_same_as_last) {
         const int64_t first = steps_[from.step].first;
         copy_vectors<T>(carried, slope_gradient(first), size_);
@@ -118,9 +112,10 @@ inline void Ode<T>::read_outputs(const Taken& s, int64_t row, const T* gradient)
     for (int64_t r = 0; r < rows_; r++)
         for (int64_t c = 0; c < cols(); c += W) {
             Vec<T> q[powers + 1] = {};
-            for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto get, auto) {
+            const int width = int(std::min<int64_t>(W, cols() - c));
+            for_outputs(s, row + r, c, [&](int64_t o, int64_t place) {
                 const Vec<T> x = splat<T>(thetas[o]);
-                Vec<T> v = get(gradient + place);
+                Vec<T> v = load_n<T>(gradient + place, width);
                 q[0] += v;
 #pragma GCC unroll 4
                 for (int p = 1; p <= powers; p++) {
@@ -128,10 +123,8 @@ inline void Ode<T>::read_outputs(const Taken& s, int64_t row, const T* gradient)
                     q[p] += v;
                 }
             });
-            const IVec<T> real = first_lanes<T>(int(std::min<int64_t>(W, cols() - c)));
 #pragma GCC unroll 5
-            for (int p = 0; p <= powers; p++)
-                store<T>(power_gradients_.data() + p * size_ + r * ld() + c, from_bits<T>(bits<T>(q[p]) & real));
+            for (int p = 0; p <= powers; p++) store<T>(power_gradients_.data() + p * size_ + r * ld() + c, q[p]);
         }
 }
 

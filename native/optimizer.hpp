@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "vector_math.hpp"
@@ -88,13 +89,6 @@ Rate<T> rate_of(Method method, const Group& group, Slot<T>& slot, const Slot<T>*
     return r;
 }
 
-template <class T>
-void all_rates(Method method, const std::vector<Group>& groups, std::vector<Slot<T>>& slots, std::vector<Rate<T>>& rates) {
-    rates.resize(slots.size());
-    for (size_t i = 0; i < slots.size(); i++)
-        rates[i] = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, i ? &rates[i - 1] : nullptr);
-}
-
 // a / (sqrt(v) * scale + eps). On AVX-512 float with the reciprocal estimates and one Newton step each, within 3 ulp
 // (the divider and the root would take three times as long); where eps is too small to hide a tiny v, exactly.
 #if defined(HOTLAP_AVX512)
@@ -174,12 +168,10 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T f
     }
 }
 
-// n elements from `offset` on of one parameter, given their gradient, which is multiplied by `scale`.
+// One parameter, given its gradient, which is multiplied by `scale`.
 template <class T>
-void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g, T scale, int64_t offset, int64_t n) {
-    T* s[2];
-    for (int k = 0; k < 2; k++) s[k] = slot.states[k] ? slot.states[k] + offset : nullptr;
-    const auto run = [&](auto span) { span(rate, p + offset, g, s[0], s[1], scale, n); };
+void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g, T scale) {
+    const auto run = [&](auto span) { span(rate, p, g, slot.states[0], slot.states[1], scale, slot.numel); };
     const auto with_root = [&]<Method method>() {
         if constexpr (can_estimate<T>)
             if (rate.group.eps >= HIDING_EPS) return run(update_span<T, method, true>);
@@ -189,6 +181,18 @@ void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g, T scale,
         case Method::sgd: return run(update_span<T, Method::sgd, false>);
         case Method::rmsprop: return with_root.template operator()<Method::rmsprop>();
         default: return with_root.template operator()<Method::adam>();
+    }
+}
+
+// All parameters of an optimizer: the i-th slot's lies at(i).first, its gradient at(i).second.
+template <class T, class At>
+void update_all(Method method, const std::vector<Group>& groups, std::vector<Slot<T>>& slots, T scale, At at) {
+    const NoDenormals here(method, groups);
+    Rate<T> rate{};
+    for (size_t i = 0; i < slots.size(); i++) {
+        rate = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, &rate);
+        const auto [p, g] = at(i);
+        update<T>(rate, slots[i], p, g, scale);
     }
 }
 

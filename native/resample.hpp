@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "simd.hpp"
+#include "transpose.hpp"
 
 namespace hotlap {
 
@@ -129,19 +129,6 @@ inline Bytes weighted(const uint8_t* from, int64_t step, const Weights::Span& sp
 #endif
 }
 
-// 16 rows of 16 bytes: four perfect shuffles are a transposition.
-inline void transpose(Bytes (&rows)[LANES]) {
-    for (int step = 0; step < 4; step++) {
-        Bytes next[LANES];
-        for (int i = 0; i < LANES / 2; i++) {
-            const Bytes a = rows[i], b = rows[i + LANES / 2];
-            next[2 * i] = __builtin_shuffle(a, b, Bytes{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23});
-            next[2 * i + 1] = __builtin_shuffle(a, b, Bytes{8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
-        }
-        std::copy(next, next + LANES, rows);
-    }
-}
-
 class Resampler {
   public:
     void run(const Resample& job) {
@@ -181,7 +168,7 @@ class Resampler {
             for (int64_t x = 0; x < in_bytes; x += LANES) {
                 Bytes rows[LANES]{};
                 for (int i = 0; i < num_rows; i++) rows[i] = load_bytes(from + (row + i) * stride + x, in_bytes - x);
-                transpose(rows);
+                transpose_block(rows);
                 std::memcpy(&wide_[x * LANES], rows, sizeof rows);
             }
             uint8_t* made = narrow_.data();
@@ -191,7 +178,7 @@ class Resampler {
             for (int64_t x = 0; x < out_bytes; x += LANES) {
                 Bytes rows[LANES];
                 std::memcpy(rows, &narrow_[x * LANES], sizeof rows);
-                transpose(rows);
+                transpose_block(rows);
                 for (int i = 0; i < num_rows; i++) store_bytes(to + (row + i) * out_bytes + x, rows[i], out_bytes - x);
             }
         }

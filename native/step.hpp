@@ -38,14 +38,12 @@ class Step {
         exec_.begin_backward();
         exec_.backward(0);
         exec_.finish_backward();
-        exec_.linear_gradients(0, 1, false);
+        exec_.linear_gradients(1);
         const T scale = limit_ ? T(clip_scale()) : T(1);
-        const NoDenormals here(method_, groups_);
-        all_rates<T>(method_, groups_, slots_, rates_);
-        for (size_t i = 0; i < slots_.size(); i++) {
-            const Slot<T>& slot = slots_[i];
-            update<T>(rates_[i], slot, exec_.parameter(slot.parameter), exec_.parameter_gradient(slot.parameter), scale, 0, slot.numel);
-        }
+        update_all<T>(method_, groups_, slots_, scale, [this](size_t i) {
+            const int p = slots_[i].parameter;
+            return std::pair(exec_.parameter(p), exec_.parameter_gradient(p));
+        });
         return loss;
     }
 
@@ -72,10 +70,9 @@ class Step {
     Method method_;
     std::vector<Group> groups_;
     std::vector<Slot<T>> slots_;
-    std::vector<Rate<T>> rates_;
     std::optional<double> limit_;
-    Buffer<T> gathered_, targets_;
-    Buffer<int64_t> labels_;
+    Buffer<T> gathered_;
+    Buffer<char> targets_;
 
     bool labelled() const { return criterion_.loss == Loss::cross_entropy; }
 
@@ -92,24 +89,22 @@ class Step {
         return loss_and_gradient(criterion_, p, batch.target);
     }
 
+    // Of the target of one row.
+    int64_t target_bytes() const { return labelled() ? int64_t(sizeof(int64_t)) : outputs() * int64_t(sizeof(T)); }
+
     Batch<T> slice(const Batch<T>& all, int64_t first, int64_t rows) const {
-        const void* target = labelled() ? static_cast<const void*>(static_cast<const int64_t*>(all.target) + first)
-                                        : static_cast<const T*>(all.target) + first * outputs();
-        return {all.x + first * inputs(), target, rows};
+        return {all.x + first * inputs(), static_cast<const char*>(all.target) + first * target_bytes(), rows};
     }
 
     Batch<T> gather(const Batch<T>& all, const int64_t* order, int64_t rows) {
-        const int64_t in = inputs(), out = outputs();
+        const int64_t in = inputs(), bytes = target_bytes();
         gathered_.grow(rows * in);
-        for (int64_t r = 0; r < rows; r++) std::memcpy(gathered_.data() + r * in, all.x + order[r] * in, sizeof(T) * in);
-        if (labelled()) {
-            labels_.grow(rows);
-            for (int64_t r = 0; r < rows; r++) labels_.data()[r] = static_cast<const int64_t*>(all.target)[order[r]];
-            return {gathered_.data(), labels_.data(), rows};
+        targets_.grow(rows * bytes);
+        for (int64_t r = 0; r < rows; r++) {
+            const Batch<T> one = slice(all, order[r], 1);
+            std::memcpy(gathered_.data() + r * in, one.x, sizeof(T) * in);
+            std::memcpy(targets_.data() + r * bytes, one.target, bytes);
         }
-        targets_.grow(rows * out);
-        for (int64_t r = 0; r < rows; r++)
-            std::memcpy(targets_.data() + r * out, static_cast<const T*>(all.target) + order[r] * out, sizeof(T) * out);
         return {gathered_.data(), targets_.data(), rows};
     }
 

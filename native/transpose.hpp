@@ -7,23 +7,22 @@
 
 namespace hotlap {
 
-template <class T, int From, int... I>
-HOTLAP_INLINE Vec<T> interleave(Vec<T> a, Vec<T> b, std::integer_sequence<int, I...>) {
-    return __builtin_shufflevector(a, b, (From + I / 2 + I % 2 * Simd<T>::W)...);
+template <int From, class V, int... I>
+HOTLAP_INLINE V interleave(V a, V b, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(a, b, (From + I / 2 + I % 2 * int(sizeof...(I)))...);
 }
 
 // W rows of W numbers, transposed. Each round turns the bits of (row, column), read as one number, around by one.
-template <class T>
-HOTLAP_INLINE void transpose_block(Vec<T> (&v)[Simd<T>::W]) {
-    constexpr int W = Simd<T>::W;
+template <class V, int W>
+HOTLAP_INLINE void transpose_block(V (&v)[W]) {
     using Lanes = std::make_integer_sequence<int, W>;
 #pragma GCC unroll 4
     for (int round = 1; round < W; round *= 2) {
-        Vec<T> next[W];
+        V next[W];
 #pragma GCC unroll 8
         for (int i = 0; i < W / 2; i++) {
-            next[2 * i] = interleave<T, 0>(v[i], v[i + W / 2], Lanes{});
-            next[2 * i + 1] = interleave<T, W / 2>(v[i], v[i + W / 2], Lanes{});
+            next[2 * i] = interleave<0>(v[i], v[i + W / 2], Lanes{});
+            next[2 * i + 1] = interleave<W / 2>(v[i], v[i + W / 2], Lanes{});
         }
 #pragma GCC unroll 16
         for (int i = 0; i < W; i++) v[i] = next[i];
@@ -40,7 +39,7 @@ void transpose(const T* in, int64_t ldi, int64_t rows, int64_t cols, T* out, int
             const int height = int(std::min<int64_t>(W, rows - r0));
             Vec<T> v[W] = {};
             for (int r = 0; r < height; r++) v[r] = load_n<T>(in + (r0 + r) * ldi + c0, width);
-            transpose_block<T>(v);
+            transpose_block(v);
             for (int c = 0; c < width; c++) store<T>(out + (c0 + c) * ldo + r0, v[c]);
         }
     }

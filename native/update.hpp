@@ -55,9 +55,7 @@ class Update {
 
     // Update all parameters; needs no lock of the interpreter's.
     void run() {
-        const NoDenormals here(method_, groups);
-        all_rates<T>(method_, groups, slots_, rates_);
-        for (size_t i = 0; i < slots_.size(); i++) update<T>(rates_[i], slots_[i], data_[i], gradients_[i], T(1), 0, slots_[i].numel);
+        update_all<T>(method_, groups, slots_, T(1), [this](size_t i) { return std::pair(data_[i], gradients_[i]); });
     }
 
     bool drop() {
@@ -73,7 +71,6 @@ class Update {
     std::vector<T*> data_;
     std::vector<PyObject*> parameters_, kept_;
     std::vector<const T*> gradients_;
-    std::vector<Rate<T>> rates_;
     PyObject* grad_;
 };
 

@@ -32,8 +32,7 @@ HOTLAP_INLINE Vec<double> expm1_tail(Vec<double> r) {
 
 template <class T>
 struct Reduced {
-    Vec<T> n;     // the integer, as a number
-    IVec<T> raw;  // the same integer in the low bits, above garbage
+    IVec<T> raw;  // the integer in the low bits, above garbage
     Vec<T> r;
 };
 
@@ -46,7 +45,7 @@ HOTLAP_INLINE Reduced<T> reduce(Vec<T> x) {
     const Vec<T> shifted = fma(x, splat<T>(T(1.4426950408889634)), magic);
     const Vec<T> n = shifted - magic;
     const Vec<T> r = fma(n, splat<T>(-low), fma(n, splat<T>(-high), x));
-    return {n, bits<T>(shifted), r};
+    return {bits<T>(shifted), r};
 }
 
 // 2^n for n in the range of normal numbers; `raw` as in Reduced.

@@ -37,13 +37,8 @@ void evaluate(int64_t forward, int64_t reverse, int64_t times) {
         Vec<float> slope{}, gradient{};
         for (int64_t e = 0; e < forward; e++) slope = field->one_forward(e, from(slope, field->value(0, e)));
         field->begin_backward();
-        const int64_t at_once = 16384 / field->bytes_read();  // what was just written is still in the first cache
-        for (int64_t e = reverse, summed = reverse; e-- > 0;) {
-            gradient = field->one_backward(e, from(gradient, field->gradient(3, e)));
-            if (summed - e < at_once && e > 0) continue;
-            field->linear_gradients(e, summed - e, e > 0);
-            summed = e;
-        }
+        for (int64_t e = reverse; e-- > 0;) gradient = field->one_backward(e, from(gradient, field->gradient(3, e)));
+        field->linear_gradients(reverse);
     }
 }
 

@@ -11,13 +11,6 @@ from typing import Any, NamedTuple
 VARIANTS = ("avx512", "avx2", "neon", "portable")
 """Best first; each is its own extension, compiled from the same source, where CMakeLists.txt builds it."""
 
-SHORT = 200_000
-"""Multiplications of a forward pass up to which a call is short beside the Python and torch code around it.
-
-Measured on an Intel Xeon at 2.5 GHz: a training iteration in a script was 8 to 10% shorter without 512-bit vectors up
-to 70,000, the same at 300,000 and 8% longer at 550,000.
-"""
-
 
 class Core(NamedTuple):
     """The extension in use, or why there is none."""
@@ -53,22 +46,6 @@ def core() -> Core:
 
 
 _TOO_OLD = "This torch (before 2.10) does not show its tensors to the native core; the same work is done with torch."
-
-
-def core_for(multiplications: int) -> Core:
-    """The best extension for one call of so many multiplications, made from Python again and again.
-
-    Many processors run slower for about a millisecond after 512-bit arithmetic, whatever they do then. Work that stays
-    in the core gains more than it loses; a short call slows down all that comes after it, and saves little.
-    """
-    return _narrow() if multiplications <= SHORT else core()
-
-
-@cache
-def _narrow() -> Core:
-    best = core()
-    module = load("avx2") if best.variant == "avx512" and not os.environ.get("HOTLAP_NATIVE") else None
-    return Core(module, "avx2", "") if module is not None and _set_exchange(module) else best
 
 
 def _missing() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hotlap.native import Core, core, core_for
+from hotlap.native import core
 from hotlap.small import guards
 from hotlap.small.node import Lease
 from hotlap.small.program import Program
@@ -17,9 +17,6 @@ from hotlap.small.tableau import METHODS
 from hotlap.small.trace import trace_field
 
 Field = Callable[..., Any]
-
-EVALUATIONS = 30
-"""So many a solve is taken to ask for, before it is made, when the extension for it is chosen."""
 
 
 class Compiled:
@@ -38,23 +35,21 @@ class Compiled:
         self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
         self.trained = [self.program.parameters[n] for n in self.numbers]
         self._tableau = METHODS[method]
-        asked = EVALUATIONS * self.program.multiplications(self.rows)
-        self._free: dict[bool, tuple[Core, list[Any]]] = {False: (core_for(asked), []), True: (core(), [])}
+        self._free: list[Any] = []
 
     def versions(self) -> list[int]:
         """Of the tensors that must not change between a solve and its way back."""
         return [p._version for p in self.program.parameters]
 
-    def lease(self, *, loop: bool = False) -> Lease:
-        """A solver that nobody uses: for one solve, or for a loop of them that stays in the core."""
-        of, free = self._free[loop]
-        return Lease(free, lambda: self._make(of))
+    def lease(self) -> Lease:
+        """A solver that nobody uses."""
+        return Lease(self._free, self._make)
 
-    def _make(self, of: Core) -> Any:
+    def _make(self) -> Any:
         tableau, s = self._tableau, len(self._tableau.b)
         a = [row[j] if j < len(row) else 0.0 for row in tableau.a for j in range(s)]
         name = "OdeFloat32" if self.program.dtype == torch.float32 else "OdeFloat64"
-        return getattr(of.module, name)(
+        return getattr(core().module, name)(
             self.program.description(),
             tableau.order,
             tableau.first_same_as_last,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hotlap.native import core, core_for
+from hotlap.native import core
 from hotlap.small import guards
 from hotlap.small.node import Lease, direct, is_plain
 from hotlap.small.program import Op, Program, Unsupported
@@ -46,8 +46,7 @@ class Network:
         self._guard = core().module.Guard()
         guards.watch_model(self._guard, model, self.program.parameters)
         self._read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
-        self._free: dict[tuple[str, bool], list[Any]] = {}
-        self._row = self.program.multiplications(1)
+        self._free: dict[bool, list[Any]] = {False: [], True: []}
         self._kind = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
 
     @property
@@ -80,11 +79,10 @@ class Network:
         """The parameters that must not change before the backward pass."""
         return self._read[input_gradient]
 
-    def lease(self, rows: int, input_gradient: bool) -> Lease:
+    def lease(self, input_gradient: bool) -> Lease:
         """A native pass that nobody uses."""
-        of = core_for(rows * self._row)
-        free = self._free.setdefault((of.variant, input_gradient), [])
-        return Lease(free, lambda: getattr(of.module, self._kind)(self.program.description(), input_gradient))
+        made = getattr(core().module, self._kind)
+        return Lease(self._free[input_gradient], lambda: made(self.program.description(), input_gradient))
 
 
 def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.Tensor]:
@@ -110,7 +108,7 @@ class Pass(torch.autograd.Function):
         wanted = ctx.needs_input_grad[1]
         dense = x if x.is_contiguous() else x.contiguous()
         rows = dense.shape[0]
-        lease = network.lease(rows, wanted)
+        lease = network.lease(wanted)
         out = torch.empty((rows, network.outputs), dtype=x.dtype)
         lease.native.forward(dense.data_ptr(), rows, out.data_ptr())
         ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense

@@ -114,7 +114,7 @@ class NeuralODE:
         compiled = compiled_for(self._field, y0, self.settings.method)
         method = optimizers.check_known(optimizer)
         y0, target = y0.detach().contiguous(), target.detach().contiguous()
-        lease = compiled.lease(loop=True)
+        lease = compiled.lease()
         solver = lease.native
         try:
             prepare(solver, t, compiled.rows, self.settings)

@@ -101,10 +101,6 @@ class Program:
         self.parameters.append(tensor)
         return len(self.parameters) - 1
 
-    def multiplications(self, rows: int) -> int:
-        """Of one pass over so many rows; what is done element by element counts for one."""
-        return rows * sum(self.values[n.out][0] * (self.values[n.a][0] if n.op is Op.LINEAR else 1) for n in self.nodes)
-
     def description(self) -> tuple[Any, ...]:
         """What the native classes are made from."""
         nodes = [(int(n.op), n.a, n.b, n.out, n.weight, n.bias, n.i0, n.f0, n.f1) for n in self.nodes]

@@ -6,16 +6,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from hotlap.native import core, core_for
+from hotlap.native import core
 from hotlap.small import guards, losses
 from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Unsupported
 from hotlap.small.trace import check_plain
 
 NAMES = {torch.float32: "loss_float32", torch.float64: "loss_float64"}
-
-WORK = 10
-"""Multiplications that one number's exponential counts for."""
 
 MAX_NUMBERS = 65_536
 """Beyond this the sums are the work, in which torch has several threads."""
@@ -63,7 +60,7 @@ class NativeLoss:
     def fill(self, prediction: torch.Tensor, target: torch.Tensor, gradient: torch.Tensor, out: torch.Tensor) -> None:
         """Write the loss to `out` and its gradient to `gradient`."""
         rows, cols = prediction.shape
-        native = getattr(core_for(WORK * rows * cols).module, NAMES[prediction.dtype])
+        native = getattr(core().module, NAMES[prediction.dtype])
         where = prediction.data_ptr(), target.data_ptr(), rows, cols, gradient.data_ptr(), out.data_ptr()
         native(self._criterion, *where)
 

@@ -3,12 +3,9 @@
 import torch
 from torch import optim
 
-from hotlap.native import core, core_for
+from hotlap.native import core
 from hotlap.small import guards, optimizers
 from hotlap.small.program import Unsupported
-
-WORK = 10
-"""Multiplications that the update of one number counts for: Adam's, with its root and its quotient."""
 
 
 class NativeUpdate:
@@ -25,15 +22,14 @@ class NativeUpdate:
         self._parameters = trained
         self._form = optimizers.form(optimizer)
         name = "UpdateFloat32" if trained[0].dtype == torch.float32 else "UpdateFloat64"
-        self._core = core_for(WORK * sum(p.numel() for p in trained))
-        self._native = getattr(self._core.module, name)(
+        self._native = getattr(core().module, name)(
             self._method,
             [optimizers.settings(group) for group in optimizer.param_groups],
             optimizers.slots(optimizer, self._method, trained),
             [p.data_ptr() for p in trained],
             trained,
         )
-        self._guard = self._core.module.Guard()
+        self._guard = core().module.Guard()
         guards.watch_optimizer(self._guard, optimizer)
         for p in trained:
             self._guard.tensor(p)
@@ -42,7 +38,7 @@ class NativeUpdate:
             for p in group["params"]:
                 if p.grad is None:
                     self._guard.attribute(p, "grad", None)
-        self._settings = guards.watch_settings(self._core.module.Guard(), optimizer)
+        self._settings = guards.watch_settings(core().module.Guard(), optimizer)
 
     def step(self, optimizer: optim.Optimizer) -> bool:
         """Update all parameters; False, with nothing done, where something is not as it was."""
@@ -56,7 +52,7 @@ class NativeUpdate:
         if optimizers.form(optimizer) != self._form:
             return False
         self._native.set_groups([optimizers.settings(group) for group in optimizer.param_groups])
-        self._settings = guards.watch_settings(self._core.module.Guard(), optimizer)
+        self._settings = guards.watch_settings(core().module.Guard(), optimizer)
         return bool(self._native.step(self._guard, self._settings))
 
 

@@ -4,7 +4,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -167,18 +167,19 @@ def test_gradients_to_times_are_taken_by_torchdiffeq_and_said() -> None:
     assert torch.equal(*found)
 
 
-SHORT = [pytest.param(native.SHORT, id="as a short call"), pytest.param(-1, id="as a long one")]
-"""Which extension solves, where the machine runs several."""
+@pytest.fixture(params=[variant for variant in native.VARIANTS if native.load(variant) is not None])
+def each_variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solves run in each of the extensions that this machine runs."""
+    module = native.load(request.param)
+    native._set_exchange(cast(Any, module))
+    monkeypatch.setattr("hotlap.small.fields.core", lambda: Core(module, request.param, ""))
 
 
 @needs_core
-@pytest.mark.parametrize("short", SHORT)
+@pytest.mark.usefixtures("each_variant")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("backwards", [False, True])
-def test_the_native_and_the_torch_solver_are_the_same(
-    method: str, backwards: bool, short: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(native, "SHORT", short)
+def test_the_native_and_the_torch_solver_are_the_same(method: str, backwards: bool) -> None:
     field = Field().double()
     found = []
     for solver in (odeint, torch_solver.odeint):
@@ -358,7 +359,7 @@ class Short(nn.Module):
 
 # In float32 with fixed steps only: rounding decides how long an adaptive step is, and with it the result's last digits.
 @needs_core
-@pytest.mark.parametrize("short", SHORT)
+@pytest.mark.usefixtures("each_variant")
 @pytest.mark.parametrize(
     ("method", "dtype"),
     [
@@ -374,9 +375,8 @@ class Short(nn.Module):
     [(1, 1, True), (1, 40, False), (2, 16, True), (3, 100, True), (4, 5, False), (5, 33, True)],
 )
 def test_one_row_alone_is_solved_as_two_that_are_the_same(
-    width: int, hidden: int, bias: bool, method: str, dtype: torch.dtype, short: int, monkeypatch: pytest.MonkeyPatch
+    width: int, hidden: int, bias: bool, method: str, dtype: torch.dtype
 ) -> None:
-    monkeypatch.setattr(native, "SHORT", short)
     field = Short(width, hidden, bias=bias).to(dtype)
     t = torch.linspace(0, 1, 9, dtype=dtype)
     found = []
