@@ -7,6 +7,7 @@ does not say so fails its case, and so does one that is at work where it should 
 import inspect
 import itertools
 import multiprocessing
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -317,6 +318,15 @@ class Slotted:
         return self.draws.randrange(9)
 
 
+_SOURCE = os.open(__file__, os.O_RDONLY)
+
+
+def reads_on() -> Callable[[], int]:
+    """The next byte of an open file, whichever item is asked for."""
+    os.lseek(_SOURCE, 1, os.SEEK_SET)
+    return lambda: os.read(_SOURCE, 1)[0]
+
+
 def counted() -> Callable[[], int]:
     made = 0
 
@@ -401,6 +411,7 @@ OTHERS: Mapping[str, Other] = {
     "collates at random": (Computed, whole, {**_SHUFFLED, "collate_fn": at_random}, _KEEPS),
     "no batches": (Computed, whole, {"batch_size": None, "shuffle": True}, _KEEPS),
     "reads an iterator": (lambda: Hidden(itertools.count().__next__), whole, _SHUFFLED, _DIFFERS),
+    "reads a file on": (lambda: Hidden(reads_on()), whole, _SHUFFLED, _DIFFERS),
     "counts in a closure": (lambda: Hidden(counted()), whole, _SHUFFLED, _DIFFERS),
     "draws from a slot": (lambda: Hidden(Slotted()), whole, _SHUFFLED, _DRAWS),
     "new labels, list": (lambda: Labelled([*range(40)]), relabels, _SHUFFLED, _KEEPS),

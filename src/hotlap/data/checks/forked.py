@@ -6,7 +6,7 @@ import pickle
 import stat
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import current_process, get_context
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
     limit_s = min(LIMIT_S, timeout_s or LIMIT_S)
     context = get_context("fork")
     here, there = context.Pipe(duplex=False)
+    positions = {number: at for number, at, _ in _read_files() if at is not None}
     with warnings.catch_warnings():
         # "This process is multi-threaded, use of fork() may lead to deadlocks": true of every DataLoader's workers.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -49,6 +50,8 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
         process.join()
         process.close()
         here.close()
+        for number, at in positions.items():  # the copy has read on for both
+            os.lseek(number, at, os.SEEK_SET)
     if failed:
         raise NoAnswer(answer)
     return answer
@@ -63,33 +66,33 @@ def _answer(action: Callable[[], Any], there: Any) -> None:
     there.send_bytes(data)
 
 
-def cannot_fork(*, shares_files: bool = False) -> str | None:
+def cannot_fork(*, shares_files: bool = False, waits: bool = False) -> str | None:
     """Why items should not be computed in copies of this process; None if they may.
 
-    `shares_files`: the script's own workers are such copies, with whatever is open.
+    Arguments:
+        shares_files: the script's own workers are such copies, with whatever is open.
+        waits: for `in_a_copy`, which puts back what was read on.
     """
     if sys.platform != "linux":
         return "fillers are used on Linux only"
     if current_process().daemon:
         return "this is a worker process itself"
-    name = None if shares_files else _shared_file()
+    # A file whose position is still 0 was never read, or is mapped, or is read in a way that no position matters to.
+    shared = (name for _, at, name in _read_files() if at is None or (at > 0 and not waits))
+    name = None if shares_files else next(shared, None)
     return f"{name} is open for reading, and copies of this process would share its position" if name else None
 
 
-def _shared_file() -> str | None:
-    """A file or socket that this process reads from: reading it in two processes at once mixes up both.
-
-    A file whose position is still 0 was never read, or is mapped, or is read in a way that no position matters to.
-    """
+def _read_files() -> Iterator[tuple[int, int | None, str]]:
+    """(descriptor, position, name) of files that this process reads from, and of sockets, which have no position."""
     for entry in Path("/proc/self/fd").iterdir():
         number = int(entry.name)
         try:
             mode = os.fstat(number).st_mode
             read = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
-            read = read and (stat.S_ISSOCK(mode) or (stat.S_ISREG(mode) and os.lseek(number, 0, os.SEEK_CUR) > 0))
+            at = os.lseek(number, 0, os.SEEK_CUR) if stat.S_ISREG(mode) else None
             name = os.readlink(entry)
         except OSError:
             continue  # closed since the folder was read
-        if read and number > 2 and not name.endswith(" (deleted)"):
-            return name
-    return None
+        if read and number > 2 and (at is not None or stat.S_ISSOCK(mode)) and not name.endswith(" (deleted)"):
+            yield number, at, name

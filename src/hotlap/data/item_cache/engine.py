@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
@@ -179,9 +180,9 @@ class ItemCache(CacheFill):
         if self.in_doubt():
             return False
         self._ahead, self.index_types = True, {int}
-        wanted = [position for position in positions if not self.present[position]]
-        if wanted:
-            self.compute(wanted)
+        absent = np.flatnonzero(~self.present[positions.start : positions.stop])
+        if len(absent):
+            self.compute((absent + positions.start).tolist())
         return not self.given_up
 
     def drop(self, reason: str) -> None:
@@ -203,7 +204,7 @@ class ItemCache(CacheFill):
         """(items, rows of them that were computed just now, and may be kept): kept ones from the store, in order."""
         if single or self.whole or not len(indices):
             items = self.plain(indices, single=single)
-            rows = [] if self._note_first() else list(range(len(indices)))
+            rows = [] if self._before_first and self._note_first() else list(range(len(indices)))
             return ([items] if single else items), rows
         kept = [row for row, index in enumerate(indices) if self.exact_items and not self._ahead and self._has(index)]
         items = [None] * len(indices)
@@ -214,15 +215,13 @@ class ItemCache(CacheFill):
         rows = sorted(set(range(len(indices))).difference(kept))
         for row in tuple(rows):
             items[row] = self.item(indices[row])
-            if self._note_first():
+            if self._before_first and self._note_first():
                 rows.remove(row)
         self._count(len(indices))
         return items, rows
 
     def _note_first(self) -> bool:
-        """True for the very first item, unless it changed nothing: a file that is opened with it is no change."""
-        if not self._before_first:
-            return False
+        """Behind the very first item: True unless it changed nothing. A file that is opened with it is no change."""
         # In a copy more is known: items were tried before it was made.
         changes_nothing = self.in_copy and self.inputs is not None and self.inputs.watch.opened() is None
         self._before_first = False
@@ -262,7 +261,8 @@ class ItemCache(CacheFill):
         rows = [row for row, index in enumerate(indices) if self.position(index) is not None][:NUM_FIRST_CHECKS]
         computed = [(indices[row], items[row]) for row in rows]
         try:
-            compared = self.compared(computed) if cannot_fork() else in_a_copy(lambda: self.compared(computed))
+            in_process = cannot_fork(waits=True) is not None
+            compared = self.compared(computed) if in_process else in_a_copy(lambda: self.compared(computed))
         except NoAnswer as reason:
             compared = f"{self.name} is not kept: {reason}"
         if isinstance(compared, str):

@@ -4,7 +4,7 @@ import operator
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -201,22 +201,28 @@ class CacheFill(ABC):
             self.say(reason)
 
     def _put(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> None:
-        new: dict[int, Any] = {}
-        for row in rows:
-            position = self.position(indices[row])
-            if position is None:
-                continue
-            if type(indices[row]) not in self.index_types:
-                self._try_index_type(indices[row], position, items[row])
-            elif not self.present[position]:
-                new[position] = items[row]
         try:
+            new = dict(self._absent(indices, items, rows))
             if new:
                 self._put_new(list(new), list(new.values()))
         except Unsupported as unsupported:
             self.give_up(f"{self.name} is not kept: {unsupported}")
         except (MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
             self.give_up(f"{self.name} is not kept: {error}")
+
+    def _absent(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """(place, item) of what is not kept yet."""
+        for row in rows:
+            if self._ahead:  # it asks for such alone
+                yield indices[row], items[row]
+                continue
+            position = self.position(indices[row])
+            if position is None:
+                continue
+            if type(indices[row]) not in self.index_types:
+                self._try_index_type(indices[row], position, items[row])
+            elif not self.present[position]:
+                yield position, items[row]
 
     def _put_new(self, positions: list[int], items: list[Any]) -> None:
         store = self.store

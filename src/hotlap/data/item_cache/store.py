@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any, final
 
 import torch
@@ -56,6 +57,7 @@ class ColumnStore(Store):
     ) -> None:
         """Arguments as of `column_for`."""
         leaves, self._structure = flatten(sample)
+        self._is_flat = type(sample) is tuple and len(leaves) == len(sample) > 0 and all(map(is_, leaves, sample))
         self._columns = [
             column_for(leaf, num_items, allocate, as_bytes=as_bytes, limit_bytes=limit_bytes) for leaf in leaves
         ]
@@ -84,11 +86,23 @@ class ColumnStore(Store):
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
         """Keep copies of all; `Varies` for an item that does not fit."""
-        rows = [self._leaves(item) for item in items]
         index = torch.tensor(positions, dtype=torch.int64, device="cpu")
-        for column, values in zip(self._columns, zip(*rows, strict=True), strict=True):
-            column.put(index, list(values))
+        for column, values in zip(self._columns, self._values(items), strict=True):
+            column.put(index, values)
         return positions
+
+    def _values(self, items: Sequence[Any]) -> list[list[Any]]:
+        """(B,) of each column; `Varies` if an item is built otherwise."""
+        if self._is_flat and set(map(type, items)) == {tuple} and set(map(len, items)) == {len(self._columns)}:
+            values = [*map(list, zip(*items, strict=True))]  # leaves by their kind, as a column accepts no container
+        else:
+            rows = [flatten(item) for item in items]
+            if not all(structure == self._structure for _, structure in rows):
+                raise Varies
+            values = [*map(list, zip(*(leaves for leaves, _ in rows), strict=True))]
+        if not all(all(map(column.accepts, some)) for column, some in zip(self._columns, values, strict=True)):
+            raise Varies
+        return values
 
     def take(self, positions: Sequence[int]) -> list[Any]:
         """Independent items, as they were put in."""
@@ -137,20 +151,10 @@ class ColumnStore(Store):
                 return None
         return (structure,)
 
-    def _leaves(self, item: Any) -> list[Any]:
-        """In the order of the columns; `Varies` if the item is built otherwise."""
-        leaves, structure = flatten(item)
-        if structure != self._structure or not all(
-            column.accepts(leaf) for column, leaf in zip(self._columns, leaves, strict=True)
-        ):
-            raise Varies
-        return leaves
-
     def fits(self, items: Sequence[Any]) -> bool:
         """All are built as the first one."""
         try:
-            for item in items:
-                self._leaves(item)
+            self._values(items)
         except Varies:
             return False
         return True
@@ -158,10 +162,10 @@ class ColumnStore(Store):
     def holds(self, position: int, item: Any) -> bool:
         """True if the kept item has the same types and bytes."""
         try:
-            leaves = self._leaves(item)
+            values = self._values([item])
         except Varies:
             return False
-        return all(column.holds(position, leaf) for column, leaf in zip(self._columns, leaves, strict=True))
+        return all(column.holds(position, leaf) for column, (leaf,) in zip(self._columns, values, strict=True))
 
 
 @final

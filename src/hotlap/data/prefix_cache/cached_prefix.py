@@ -98,7 +98,7 @@ class HeadCache(ItemCache):
 
     def _cut(self, role: Role | None) -> None:
         self.inputs, self.pipelines = Inputs(self.dataset), Pipelines(self.dataset)
-        in_copy = role is not None or cannot_fork() is None
+        in_copy = role is not None or cannot_fork(waits=True) is None
         try:
             timeout_s = 0.0 if role is None else role.timeout_s
             cut = in_a_copy(lambda: self._survey_as(role), timeout_s=timeout_s) if in_copy else self._survey()
