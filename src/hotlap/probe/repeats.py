@@ -29,6 +29,8 @@ class Repeats:
         self._known: dict[Any, Any] = {}
         """Prints of what was given and made, by call."""
         self._varying: set[Any] = set()
+        self._mixed: set[tuple[Phase, Spot]] = set()
+        """Lines at which something else is computed as well."""
         self._seconds: dict[Any, list[float]] = {}
 
     def step_ended(self) -> None:
@@ -39,15 +41,19 @@ class Repeats:
         self, func: Any, line: tuple[Phase, Spot], given: Sequence[torch.Tensor], made: Any, seconds: float
     ) -> None:
         """One that writes into nothing was called."""
-        if is_view(func) or any(one.requires_grad for one in given):
+        if is_view(func) or not given:
+            return
+        if any(one.requires_grad for one in given):
+            self._mixed.add(line)
             return
         self._nth[func, line] += 1
         call = func, line, self._nth[func, line]
         if call in self._varying:
             return
-        prints = _prints([*given, *(made if isinstance(made, tuple | list) else (made,))]) if given else None
+        prints = _prints([*given, *(made if isinstance(made, tuple | list) else (made,))])
         if prints is None or self._known.setdefault(call, prints) != prints:
             self._varying.add(call)
+            self._mixed.add(line)
             return
         self._seconds.setdefault(call, []).append(seconds)
 
@@ -69,7 +75,7 @@ class Repeats:
                 spot,
                 per_step=1.0,
                 cost_s=sum(line.values()),
-                detail={"phase": phase.value},
+                detail={"phase": phase.value, "alone": (phase, spot) not in self._mixed},
             )
             for (phase, spot), line in found.items()
         )

@@ -48,5 +48,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 
 def _cost_s(run: Run, seen: Sighting) -> float:
-    """At the pace of the recorded steps."""
-    return longer_than_seen(run, Phase(str(seen.detail["phase"]))) * (seen.cost_s or 0.0)
+    """At the pace of the recorded steps; a line that does nothing else whole, with the memory that it gives back."""
+    phase = Phase(str(seen.detail["phase"]))
+    place = phase, seen.path, seen.line
+    whole_s = (line.step_s for line in run.hot_lines if (line.phase, line.path, line.line) == place)
+    cost_s = longer_than_seen(run, phase) * (seen.cost_s or 0.0)
+    return max(cost_s, *whole_s, 0.0) if seen.detail.get("alone") else cost_s

@@ -42,6 +42,16 @@ def test_what_is_made_of_constants_only_is_constant_as_well_sparse_or_not() -> N
     assert {one.line for one in seen(step)} == {step.__code__.co_firstlineno + 1, step.__code__.co_firstlineno + 2}
 
 
+def test_a_line_that_computes_something_else_as_well_is_known() -> None:
+    def step() -> None:
+        torch.mm(TABLE, TABLE).neg()
+        torch.mm(torch.mm(TABLE, TABLE), WEIGHT)
+        torch.mm(torch.mm(TABLE, TABLE), TABLE * next(STEP))
+
+    alone = {one.line: one.detail["alone"] for one in seen(step)}
+    assert [alone[step.__code__.co_firstlineno + line] for line in (1, 2, 3)] == [True, False, False]
+
+
 def _noise() -> object:
     return torch.mm(torch.rand(500, 500), TABLE)
 

@@ -567,6 +567,18 @@ def test_constant_work_is_that_of_all_lines_at_the_pace_of_the_recorded_steps() 
     assert finding is not None and finding.cost_s == pytest.approx(0.006)
 
 
+def test_constant_work_is_all_that_a_line_takes_which_does_nothing_else() -> None:
+    """Giving back the memory of large results is in no operator."""
+    run = firing("constant-work")
+    (one,) = run.sightings
+    line = HotLine(path=SCRIPT, line=12, function="f", text="y", phase=Phase.FORWARD, step_s=0.003)
+    run = replace(run, hot_lines=(line, replace(line, phase=Phase.BACKWARD, step_s=0.005)))
+    mixed = constant_work.check(run)
+    alone = constant_work.check(replace(run, sightings=(replace(one, detail={**one.detail, "alone": True}),)))
+    assert mixed is not None and mixed.cost_s == pytest.approx(0.002)
+    assert alone is not None and alone.cost_s == pytest.approx(0.003)
+
+
 def test_double_precision_tells_where_it_creeps_in() -> None:
     run = healthy()
     assert run.calls is not None
