@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, IdleReason, Machine, OperatorWindow, Phase, Run
-from hotlap.rules.step import Parts, finding, launch_s, model_levers, on_cpu, parts, share_of, spent
+from hotlap.rules.step import Parts, at_line, finding, launch_s, model_levers, on_cpu, parts, share_of, spent
 from hotlap.units import duration, percent
 
 # On a GPU, XProf calls kernel launch a problem from 15% of the step on (3% is a note).
@@ -53,11 +53,13 @@ def _on_cpu(run: Run) -> Finding | None:
         return None
     seen = [run.calls.phases[phase] for phase in (Phase.FORWARD, Phase.BACKWARD) if phase in run.calls.phases]
     calls = sum(phase.calls for phase in seen)
+    lines = (line for line in run.hot_lines if line.phase is Phase.FORWARD and line.inside)
+    line = max(lines, key=lambda line: line.step_s, default=None)
     return finding(
         run,
         cost_s,
         f"Each step makes {calls:,.0f} calls of operators in the model, which cost {duration(cost_s)} "
-        f"({percent(share)} of it) beside {duration(arithmetic_s)} of arithmetic.",
+        f"({percent(share)} of it) beside {duration(arithmetic_s)} of arithmetic{at_line(line, cost_s)}.",
         levers=model_levers(run),
     )
 

@@ -579,6 +579,14 @@ def test_constant_work_is_all_that_a_line_takes_which_does_nothing_else() -> Non
     assert alone is not None and alone.cost_s == pytest.approx(0.003)
 
 
+def test_launch_bound_names_the_line_of_the_forward_pass_that_takes_longest() -> None:
+    line = HotLine(path=SCRIPT, line=12, function="f", text="y", phase=Phase.FORWARD, step_s=0.002)
+    outside = replace(line, line=3, phase=Phase.OTHER, step_s=0.005)
+    called = replace(line, line=5, inside=False, step_s=0.004)
+    found = launch_bound.check(replace(firing("launch-bound"), hot_lines=(called, outside, line)))
+    assert found is not None and "2.00 ms of that in line 12 of digits.py, f: y." in found.evidence
+
+
 def test_double_precision_tells_where_it_creeps_in() -> None:
     run = healthy()
     assert run.calls is not None
