@@ -49,7 +49,8 @@ class CompiledStep:
         """One forward, backward and update; returns the loss before the update."""
         if self._native is None:
             return self._torch_step(x, y)
-        loss = self._native.call(x, y, self._criterion.labels)
+        wants_gradient = x.requires_grad or y.requires_grad  # which _check refuses
+        loss = None if wants_gradient else self._native.call(x, y, self._criterion.labels)
         if loss is None:
             self._revalidate()
             loss = self._native.call(*self._check(x, y), self._criterion.labels)
@@ -141,7 +142,7 @@ class CompiledStep:
         features = program.values[program.input][0]
         if x.dtype != program.dtype or x.device.type != "cpu":
             raise Unsupported(f"the batch is {x.dtype} on {x.device}; the model takes {program.dtype} on the CPU.")
-        if x.requires_grad:
+        if x.requires_grad or y.requires_grad:
             raise Unsupported("the batch requires a gradient; compile_step gives gradients to parameters only.")
         if x.dim() > 2:
             reason = self._samples.why_not(self.model, tuple(x.shape[1:]))

@@ -356,6 +356,18 @@ def test_a_hook_between_calls_is_refused() -> None:
         step.step(x, y)
 
 
+@needs_core
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_batch_that_wants_a_gradient_is_refused_at_any_step(which: int) -> None:
+    model = network()
+    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+    batch = [torch.randn(4, 5), torch.randn(4, 3)]
+    step.step(*batch)
+    batch[which].requires_grad_()
+    with pytest.raises(Unsupported, match="the batch requires a gradient"):
+        step.step(*batch)
+
+
 def test_without_the_core_the_same_training_runs_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hotlap.small.step.core", lambda: Core(None, "", "there is none."))
     ours, theirs = network(), network()
