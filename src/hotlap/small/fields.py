@@ -92,14 +92,13 @@ def compiled_for(func: Field, y: torch.Tensor, method: str) -> Compiled:
 
 def prepare(solver: Any, t: torch.Tensor, rows: int, settings: Settings) -> None:
     """Tell a solver the times and the control, if they are not those that it knows already."""
-    times = times_of(t)
+    sign, numbers = times = times_of(t)
     asked = (times, rows, settings)
     if solver.asked == asked:
         return
     solver.asked = None
-    grid = fixed_times(times.sign * t.detach(), settings)
-    c = settings.control
-    numbers = [settings.rtol, settings.atol, c["first_step"], c["min_step"], c["max_step"], c["safety"], c["ifactor"]]
-    solver.set_control([*numbers, c["dfactor"]], int(c["max_num_steps"]))
-    solver.set_times(times.numbers, [] if grid is None else grid.double().tolist(), times.sign, rows, settings.each)
+    grid = fixed_times(sign * t.detach(), settings)
+    *control, max_num_steps = settings.control.values()
+    solver.set_control([settings.rtol, settings.atol, *control], int(max_num_steps))
+    solver.set_times(numbers, [] if grid is None else grid.double().tolist(), sign, rows, settings.each)
     solver.asked = asked

@@ -9,9 +9,6 @@ from torch import nn
 
 from hotlap.small.program import Unsupported
 
-MSE, L1, CROSS_ENTROPY, BCE_WITH_LOGITS = range(4)
-"""The numbers are shared with native/loss.hpp."""
-
 FUNCTIONS: dict[Callable[..., Any], type[nn.Module]] = {
     F.mse_loss: nn.MSELoss,
     F.l1_loss: nn.L1Loss,
@@ -19,12 +16,8 @@ FUNCTIONS: dict[Callable[..., Any], type[nn.Module]] = {
     F.binary_cross_entropy_with_logits: nn.BCEWithLogitsLoss,
 }
 
-KINDS: dict[type[nn.Module], int] = {
-    nn.MSELoss: MSE,
-    nn.L1Loss: L1,
-    nn.CrossEntropyLoss: CROSS_ENTROPY,
-    nn.BCEWithLogitsLoss: BCE_WITH_LOGITS,
-}
+KINDS = {nn.MSELoss: 0, nn.L1Loss: 1, nn.CrossEntropyLoss: 2, nn.BCEWithLogitsLoss: 3}
+"""The numbers are shared with native/loss.hpp."""
 
 
 class Criterion(NamedTuple):
@@ -37,7 +30,7 @@ class Criterion(NamedTuple):
     @property
     def labels(self) -> bool:
         """Whether the target is a class number for each row."""
-        return self.kind == CROSS_ENTROPY
+        return self.kind == KINDS[nn.CrossEntropyLoss]
 
 
 def recognise(loss: nn.Module | Callable[..., Any]) -> Criterion:

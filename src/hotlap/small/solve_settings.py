@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 
 from hotlap.errors import UserError
-from hotlap.small.tableau import METHODS, Tableau
+from hotlap.small.tableau import METHODS
 
 CONTROL: dict[str, float] = {
     "first_step": 0.0,
@@ -22,7 +22,10 @@ CONTROL: dict[str, float] = {
     "dfactor": 0.2,
     "max_num_steps": 2**31 - 1,
 }
-"""torchdiffeq's options of adaptive methods, with its defaults; a first step of 0 is Hairer's rule."""
+"""torchdiffeq's options of adaptive methods, with its defaults, in the order of native/ode.hpp's Control.
+
+A first step of 0 is Hairer's rule.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +39,6 @@ class Settings:
     step_size: float | None
     each: bool
     """Whether every trajectory (row) has steps of its own."""
-
-    @property
-    def tableau(self) -> Tableau:
-        """The method's coefficients."""
-        return METHODS[self.method]
 
 
 def read_settings(method: str | None, rtol: Any, atol: Any, options: Mapping[str, Any] | None) -> Settings:
@@ -80,13 +78,8 @@ def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """The times of a solve in plain numbers, increasing after `sign`."""
-
-    sign: float
-    numbers: list[float]
-
+Times = tuple[float, list[float]]
+"""A sign, and the times of a solve after it: increasing."""
 
 last_times: list[Any] = [None, -1, None]
 """(tensor, its version, its times) of the last call: a training loop asks for the same times again and again."""
@@ -102,14 +95,14 @@ def times_of(t: torch.Tensor) -> Times:
     numbers = [sign * value for value in values]
     if not all(a < b for a, b in pairwise(numbers)):
         raise UserError("t has to be strictly increasing or strictly decreasing.")
-    times = Times(sign, numbers)
+    times = sign, numbers
     last_times[:] = weakref.ref(t), t._version, times
     return times
 
 
 def fixed_times(t: torch.Tensor, settings: Settings) -> torch.Tensor | None:
     """The times of fixed steps, for increasing t; None for an adaptive method."""
-    if settings.tableau.adaptive:
+    if METHODS[settings.method].adaptive:
         return None
     if settings.step_size is None:
         return t

@@ -9,7 +9,7 @@ import torch
 
 from hotlap.small.solve import SolveFailed
 from hotlap.small.solve_settings import fixed_times, read_settings
-from hotlap.small.tableau import Tableau
+from hotlap.small.tableau import METHODS, Tableau
 
 Field = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -29,7 +29,7 @@ def odeint(
     sign = -1.0 if t[1] < t[0] else 1.0
     solver = _Solver(
         lambda now, y: sign * func(sign * now, y),
-        settings.tableau,
+        METHODS[settings.method],
         {**settings.control, "rtol": rtol, "atol": atol},
     )
     grid = fixed_times(sign * t, settings)
