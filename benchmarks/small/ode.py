@@ -114,7 +114,7 @@ def ours(method: str) -> Callable[[], Counts]:
         found = Counts()
         for _ in range(ITERATIONS):
             ode.fit(job.y0, job.t, job.target, optimizer=job.optimizer)
-            solver = compiled_for(ode._field, job.y0, method).lease(loop=True).native
+            solver = compiled_for(ode._field, job.y0, method).lease().native
             # Six new ones a try; before the first, two to choose its size, of which one is its first stage.
             tried = (solver.num_evaluations - 1) // 6
             found.add(solver.num_steps, tried - solver.num_steps, solver.num_evaluations)
