@@ -8,7 +8,7 @@ import hashlib
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import torch
@@ -170,9 +170,14 @@ def _order(module: nn.Module, trained: Mapping[int, int]) -> tuple[bool, str, st
 
 def _content(thing: Any) -> Any:
     if isinstance(thing, torch.optim.Optimizer):
-        return list(thing.state.values())
+        # In whatever order it holds its parameters.
+        return sorted(thing.state.values(), key=lambda state: _digest(0, "", state).digest)
     try:
-        return thing.state_dict()
+        state = thing.state_dict()
+        if not isinstance(thing, torch.optim.lr_scheduler.LRScheduler):
+            return state
+        # A number for each group: of equal ones one tells of all.
+        return {key: [one for one, _ in groupby(of)] if isinstance(of, list) else of for key, of in state.items()}
     except Exception:  # the user's code, which may not be ready to be saved
         return None
 

@@ -59,7 +59,8 @@ class Checked:
 def checked(
     log: StudyLog, texts: Mapping[str, str], *, weakest: Numerics = Numerics.STATISTICAL, limit: float = 0.02
 ) -> Checked:
-    """Look at the first version, hold the second to it, and time both in turns: another training is not timed.
+    """Look at the first version, hold the second to it, and time both in turns in what is left of the budget: another
+    training is not timed.
 
     Arguments:
         texts: path of a source file of the first version -> its text in the second.
@@ -75,7 +76,7 @@ def checked(
     executor = log.executor(Sizes.of(run, log.machine))
     gate = GateRuns(log, executor)
     contracts = CONTRACTS[: CONTRACTS.index(weakest) + 1]
-    effect, harm, why = None, None, ""
+    harm, why = None, ""
     for contract in contracts:
         if why and not log.budget.affords(gate.estimate_s((), contract)):
             why = f"The budget was over before it could be held to less ({contract}): raise --budget. {why}"
@@ -85,13 +86,12 @@ def checked(
         ruling = gate.judge((), replaced=texts, numerics=contract)
         _refuse(next(filter(None, map(failed, gate.found)), None) if not why else None)
         if ruling.verdict is Verdict.HARMED:
-            # Of what is harm whatever was promised no later contract thinks better, and it is not timed.
+            # Of what is harm whatever was promised no later contract thinks better.
             harm = ruling if contract is contracts[-1] else gate.harm_by_any()
-        if harm is None and effect is None:
-            effect = _timed(log, executor, texts, limit)
         if harm is not None or ruling.verdict is Verdict.UNHARMED:
             break
         why = ruling.why
+    effect = _timed(log, executor, texts, limit) if harm is None else None
     pairs = () if effect is None else effect.pairs
     return Checked(
         verdict=ruling.verdict,

@@ -96,6 +96,21 @@ def test_a_digest_tells_counters_from_other_content() -> None:
     assert before[1] == moved[1] != counted[1]
 
 
+def test_an_optimizer_and_its_schedule_are_the_same_in_one_group_and_in_two() -> None:
+    def digests(*, num_groups: int) -> list[tuple[str, str]]:
+        params = [torch.full((k + 1,), 1.0 + k, requires_grad=True) for k in range(4)]
+        groups = [{"params": params[k::num_groups]} for k in range(num_groups)]
+        optimizer = torch.optim.RMSprop(groups, lr=0.1)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: 1 / (1 + k))
+        for p in params:
+            p.grad = torch.full_like(p, float(len(p)))
+        optimizer.step()
+        schedule.step()
+        return [digest("RMSprop"), digest("LambdaLR")]
+
+    assert digests(num_groups=1) == digests(num_groups=2)
+
+
 def test_a_scheduler_that_is_stepped_counts() -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
     schedule = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda _: 1.0)

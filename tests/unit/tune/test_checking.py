@@ -87,6 +87,24 @@ def test_another_training_by_its_bookkeeping_fails_at_once() -> None:
     assert all(plan.evidence for plan in skipping.plans[1:]), "nor are times"
 
 
+def test_the_budget_is_first_for_the_training_and_then_for_times() -> None:
+    class Rounded(World):
+        """The second version rounds otherwise, so that it takes more runs to pass it."""
+
+        def run(self, plan: Plan) -> Run:
+            run = super().run(plan)
+            if not (plan.replaced and plan.evidence):
+                return run
+            return replace(run, loss=tuple(float(loss or 0) * (1 + 1e-9) for loss in run.loss))
+
+    rounded = Rounded(path="/train.py", sha256="0" * 64)
+    found = check(rounded)
+    assert (found.verdict, found.contract) == (Verdict.UNHARMED, "rounding")
+    for_training = [plan.evidence for plan in rounded.plans[1:]]
+    assert for_training == sorted(for_training, reverse=True)
+    assert not all(for_training)
+
+
 def test_the_second_text_runs_in_the_place_of_the_first() -> None:
     seen = world()
     check(seen)
