@@ -6,15 +6,20 @@ import re
 # "8GB" is 8e9 bytes, "8GiB" and "8G" are 8 * 2**30 (as docker and cgroups read them); bytes without a unit.
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?B)?|B)?", re.IGNORECASE)
 
+# Seconds of a unit, and of the one that its rest is told in.
+_LONG = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
 
 def duration(seconds: float) -> str:
-    """`seconds` with three digits and the unit that fits: "2.31 ms", "41 us", "3 min 20 s"."""
+    """`seconds` with three digits and the unit that fits: "2.31 ms", "41 us", "3 min 20 s", "13 h 7 min"."""
     size = abs(seconds)
     if not math.isfinite(seconds):
         return "unknown"
-    if size >= 60:
-        minutes, rest = divmod(round(seconds), 60)
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    for unit_s, unit, rest_s, rest_unit in _LONG:
+        number, rest = divmod(round(size / rest_s), unit_s // rest_s)
+        if number:
+            text = f"{number} {unit} {rest} {rest_unit}" if rest else f"{number} {unit}"
+            return f"-{text}" if seconds < 0 else text
     if size >= 1:
         return f"{_digits(seconds)} s"
     if size >= 1e-3:
