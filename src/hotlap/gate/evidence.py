@@ -124,6 +124,16 @@ def other_than(pairs: Sequence[Pair], baseline: Sequence[Run], differing: Differ
     return next((harmed(why) for key, why in found if key not in own), None)
 
 
+def first_certain(rulings: Iterable[Ruling | None]) -> Ruling | None:
+    """The first that is no matter of chance, else the first: chance must be looked for again, with other seeds."""
+    by_chance = None
+    for ruling in filter(None, rulings):
+        if not ruling.by_chance:
+            return ruling
+        by_chance = by_chance or ruling
+    return by_chance
+
+
 def quantile(freedom: int, probability: float) -> float:
     """Of Student's t."""
     from scipy.special import stdtrit

@@ -9,7 +9,18 @@ from itertools import combinations
 import numpy as np
 
 from hotlap.gate import updates
-from hotlap.gate.evidence import MIN_STEPS, Differing, Evidence, Pair, Ruling, harmed, is_finite, other_than, undecided
+from hotlap.gate.evidence import (
+    MIN_STEPS,
+    Differing,
+    Evidence,
+    Pair,
+    Ruling,
+    first_certain,
+    harmed,
+    is_finite,
+    other_than,
+    undecided,
+)
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
 from hotlap.record import Number, Run, StateDigest, Status, as_float
 
@@ -139,12 +150,13 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
         (baseline, STALE.differing),
         (baseline, FORGETFUL.differing),
     )
-    return (
-        next((ruling for runs, differing in checks if (ruling := other_than(pairs, runs, differing))), None)
-        or _coming_again(evidence, pairs)
-        or updates.harm(evidence, pairs)
-        or other_than(pairs, baseline, other_counts)
+    looks: tuple[Callable[[], Ruling | None], ...] = (
+        *(partial(other_than, pairs, runs, differing) for runs, differing in checks),
+        lambda: _coming_again(evidence, pairs),
+        lambda: updates.harm(evidence, pairs),
+        lambda: other_than(pairs, baseline, other_counts),
     )
+    return first_certain(look() for look in looks)
 
 
 def _other_batches(a: Run, b: Run) -> dict[str, str]:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 
-from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed, quantile
+from hotlap.gate.evidence import Evidence, Pair, Ruling, first_certain, harmed, quantile
 from hotlap.gate.standing_out import Measure, Sides, Trait, common_updates, log_ratios
 from hotlap.record import Number, Run, Update, as_float
 
@@ -61,7 +61,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
         lambda: sides.harm(_untouched(pairs)),
         lambda: sides.harm(_sizes(pairs, rounding, rooms)),
     )
-    return next((ruling for check in checks if (ruling := check()) is not None), None)
+    return first_certain(check() for check in checks)
 
 
 def _against_formula(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:

@@ -470,6 +470,19 @@ def test_the_first_gradient_of_one_run_is_told_where_all_else_is_the_same(change
     assert "with the same batch, random numbers and loss" not in other.why
 
 
+def test_harm_that_is_certain_is_told_before_harm_by_chance() -> None:
+    def state(counts: str) -> tuple[StateDigest, ...]:
+        return (StateDigest(step=3, name="Net.norm (BatchNorm1d)", digest="", counts=counts),)
+
+    by_chance = scaled_gradients(0.5)
+    assert judge("statistical", by_chance).by_chance
+    base, lever = (dict[str, object](states=state(counts)) for counts in ("momentum 0.1", "momentum 0.2"))
+    all_base = [tuple(replace(run, **base) for run in runs) for runs in (by_chance.base, by_chance.base_seeds)]  # type: ignore[arg-type]
+    both = replace(with_lever_run(lever, by_chance), base=all_base[0], base_seeds=all_base[1])
+    ruling = judge("statistical", both)
+    assert "BatchNorm1d) has other settings" in ruling.why and not ruling.by_chance
+
+
 @pytest.mark.parametrize(("by_nudging", "verdict"), [(1.3, Verdict.UNHARMED), (1.001, Verdict.HARMED)])
 def test_a_gradient_that_is_nothing_but_rounding_may_have_any_size(by_nudging: float, verdict: Verdict) -> None:
     def perturbed(update: Update) -> Update:
