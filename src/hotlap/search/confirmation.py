@@ -98,7 +98,9 @@ class Confirmation:
                 f"{factor(speedup.mid)} as fast a step, but a whole training of {self._num_steps:,} steps came out at "
                 f"{factor(total.mid)} ({_between(total)}), which cannot be told from none: nothing is changed."
             )
-            self._log.change("result", result=unchanged(why, Verdict.UNHARMED))
+            # Where it looks like a gain all the same, more time may tell.
+            verdict = Verdict.UNDECIDED if total.mid > LEAST_GAIN else Verdict.UNHARMED
+            self._log.change("result", result=unchanged(why, verdict))
             return
         compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
         if compiles and total is not None and self._num_steps is not None:

@@ -18,7 +18,7 @@ from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.device_resident import DeviceResident
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
-from hotlap.report.outcome import conclusion
+from hotlap.report.outcome import again_commands, conclusion
 from hotlap.tune import Options, StudyLog, tuned
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
 
@@ -288,6 +288,16 @@ def test_a_faster_step_that_leaves_the_whole_training_as_long_changes_nothing(sc
     assert accepted(study) == []
     assert study.result is not None
     assert "a whole training of 30 steps" in study.result.why
+    assert conclusion(study).title == "No gain"
+
+
+def test_a_whole_training_that_may_gain_is_to_be_asked_about_again(script: Path) -> None:
+    study = tune(world_of(script, costs={"cached-dataset": 0.5}), levers=("cached-dataset",), total_steps=80)
+    assert accepted(study) == [] and study.patch is None
+    assert study.result is not None and "which cannot be told from none" in study.result.why
+    assert conclusion(study).title == "Accepted, not confirmed"
+    ((command, _),) = again_commands(study)
+    assert command.startswith("hotlap tune --budget")
 
 
 def test_what_costs_nothing_once_has_no_break_even_step(script: Path) -> None:
