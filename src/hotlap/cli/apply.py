@@ -8,7 +8,7 @@ from hotlap.cli import shelf, words
 from hotlap.errors import RecordError, UserError
 from hotlap.record import State, Study, load
 from hotlap.report.clean import clean
-from hotlap.report.outcome import runs_on, start_commands
+from hotlap.report.outcome import accepted, conclusion, patch_missing, runs_on, start_commands
 from hotlap.source.disk import PatchFiles
 from hotlap.source.file import shown
 from hotlap.tune.part import part
@@ -124,11 +124,14 @@ def _roots(path: Path, study: Study) -> list[Path]:
 def _no_patch(path: Path, study: Study) -> str:
     """Why there is nothing to apply."""
     if study.state is not State.COMPLETE:
-        return f"The study in {path.parent} is not complete, so it has no patch yet. Run the same `hotlap tune` again."
+        return f"The study {path.parent.name} is not complete, so it has no patch yet: run `hotlap tune` again."
     start = _start_lines(study)
     if start:
-        return f"The study in {path.parent} has no patch. {' '.join(start)}"
-    return f"The study in {path.parent} has no patch: it found no change to the source that is worth it."
+        return f"The study {path.parent.name} has no patch. {' '.join(start)}"
+    if accepted(study):
+        return f"The study {path.parent.name}: {patch_missing(study)}"
+    found = conclusion(study)
+    return f"The study {path.parent.name} has no patch. {found.title}: {clean(found.sentence)}"
 
 
 def _start_lines(study: Study) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def _step(found: Checked) -> str:
     if found.step is None:
         why = "another training is not timed" if found.verdict is Verdict.HARMED else "too few steps were timed"
         return f"{found.speed.value:13} {why}"
-    judged = "" if found.speed is Speed.FASTER else f"; judged by more than {percent(found.limit)}"
+    judged = "" if found.speed is Speed.FASTER else f"; slower is by more than {percent(found.limit)}"
     return f"{found.speed.value:13} {factor(found.step.mid)} ({interval(found.step)}), 95% interval{judged}"
 
 

@@ -19,5 +19,6 @@ def run(args: argparse.Namespace) -> int:
         gone += 1
         if not args.check:
             shutil.rmtree(path.parent, ignore_errors=True)
-    print(f"{gone} {'study' if gone == 1 else 'studies'} {'would be' if args.check else 'were'} deleted.")
+    done = "would be" if args.check else "was" if gone == 1 else "were"
+    print(f"{gone} {'study' if gone == 1 else 'studies'} {done} deleted.")
     return 0

@@ -2,27 +2,26 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from hotlap import levers
-from hotlap.errors import HotlapError, UserError
-from hotlap.lab import Doing, Settings, gpus
+from hotlap.errors import UserError
+from hotlap.lab import Doing, Settings
 from hotlap.lab.result import Cell, Quantity, Result, Table
 from hotlap.lab.studies import of_user
 from hotlap.machine.checkup import checkup
-from hotlap.record import Checkup, Prediction, Study, Trial, Verdict
+from hotlap.record import Checkup, Study, Trial, Verdict
 from hotlap.units import duration
 
-TAKES = ("gpu", "budget", "html", "script")
+TAKES = ("budget", "html", "script")
 
 BUDGET_S = 180.0
 
 DO = "do it"
-_BETTER_GPU = "A better GPU beats tricks"
 
 RECOMMENDATIONS: Mapping[str, tuple[str, ...]] = {
+    "A better GPU beats tricks": (),
     "Measure before you improve": (),
     "Check that training does not fall apart": (),
     "NVIDIA's container: fitting CUDA, busy tensor cores": (
@@ -54,6 +53,11 @@ Said = tuple[str, str, Quantity | None]
 """One recommendation on this script: the verdict, why, and what it brings."""
 
 _NOT_MEASURED: Mapping[str, Said] = {
+    "A better GPU beats tricks": (
+        "ask",
+        "`hotlap predict` with the same script says what a step would take on it, with an interval.",
+        None,
+    ),
     "Measure before you improve": ("done", "Where the time of a step goes stands below this table.", None),
     "Check that training does not fall apart": (
         "done",
@@ -81,14 +85,10 @@ def run(settings: Settings, doing: Doing) -> Result:
     """
     if not settings.words:
         raise UserError("Which training? Give a script: `hotlap lab checklist train.py`.")
-    another = gpus.names(settings)[0]
     with of_user(settings.words, Path(os.getcwd()), doing, levers=wanted_levers()) as bench:
         study = bench.studied(quick=settings.quick, budget_s=settings.tries_s(BUDGET_S))
-        title, better = bench.options.title, None
-        with suppress(HotlapError):
-            better = gpus.there(bench.traced(), another)
     doing("looking at the machine")
-    return tell(study, checkup(quick=True, doing=doing), better, title=title)
+    return tell(study, checkup(quick=True, doing=doing), title=bench.options.title)
 
 
 def wanted_levers() -> tuple[str, ...]:
@@ -97,9 +97,9 @@ def wanted_levers() -> tuple[str, ...]:
     return tuple(name for names in RECOMMENDATIONS.values() for name in names if name in known)
 
 
-def tell(study: Study, here: Checkup, better: Prediction | None, *, title: str) -> Result:
-    """The recommendations, one a row. `better`: a step on another GPU; None where none could be traced."""
-    said = {_BETTER_GPU: _better_gpu(study, better)} | {one: judged(one, study, here) for one in RECOMMENDATIONS}
+def tell(study: Study, here: Checkup, *, title: str) -> Result:
+    """The recommendations, one a row."""
+    said = {one: judged(one, study, here) for one in RECOMMENDATIONS}
     rows: list[tuple[Cell, ...]] = [(advice, effect, verdict, why) for advice, (verdict, why, effect) in said.items()]
     helps = [f"{advice.lower()}: {effect}" for advice, (verdict, _, effect) in said.items() if verdict == DO and effect]
     first = f"A step of {title} takes {duration(study.baseline[0].median_step_s())} here. "
@@ -111,14 +111,6 @@ def tell(study: Study, here: Checkup, better: Prediction | None, *, title: str) 
     columns = ("recommendation", "as fast", "verdict", "why")
     table = Table(title=f"{title}, recommendation by recommendation", columns=columns, rows=tuple(rows))
     return Result(story=(first,), tables=(table,), study=study)
-
-
-def _better_gpu(study: Study, found: Prediction | None) -> Said:
-    if found is None:
-        return "unknown", "No step of the script could be traced.", None
-    there = Quantity.of(found.step_s, predicted=True)
-    worth = "worth a thought" if found.step_s.high < study.baseline[0].median_step_s() else "not sure to help"
-    return worth, f"On the {found.device} a step would take {there}, bound by {found.bound_by}.", None
 
 
 def judged(advice: str, study: Study, here: Checkup) -> Said:

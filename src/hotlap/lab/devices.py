@@ -70,5 +70,5 @@ def tell(sizes: Sequence[Size], *, gpu: gpus.Gpu) -> Result:
         f"Of the sizes tried the GPU is ahead of this CPU {ahead}, by the intervals. Below that its step is made of "
         "waiting for the batch, and of calls that cost more than what they compute (`hotlap lab launch-floor`).",
     )
-    counted = f"Ten epochs are {NUM_STEPS:,} steps of {BATCH_SIZE} images, counted from the median of some steps."
+    counted = f"Ten epochs are {NUM_STEPS:,} steps of {BATCH_SIZE} images, each as long as the median of some."
     return Result(story=story, tables=(table,), notes=(*gpu.notes, PATTERNS, counted))

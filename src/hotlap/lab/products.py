@@ -1,4 +1,4 @@
-"""Products of several sizes in NumPy, torch and the native core, timed; on a GPU timed or predicted."""
+"""Products of several sizes in NumPy and torch, timed; on a GPU timed or predicted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from hotlap.machine.in_child import measured
 from hotlap.predict import Kind, Operator, Workload, forecast
 from hotlap.record import Phase
 
-NUMPY, TORCH, SMALL = "NumPy", "torch, CPU", "hotlap.small"
+NUMPY, TORCH = "NumPy", "torch, CPU"
 GPU, COPIES = "GPU", "GPU, copies each time"
-ON_CPU = (NUMPY, TORCH, SMALL)
+ON_CPU = (NUMPY, TORCH)
 
 # A call costs the host this much on top of what dispatching costs on a CPU (hotlap.probe.watches.workload).
 LAUNCH_S = 5e-6
@@ -45,7 +45,7 @@ class Products:
 
     def ahead(self, way: str) -> int | None:
         """Numbers in the matrix from which on this way takes less time than the fastest of the CPU; None: at none."""
-        here = zip(*(self.times[one] for one in ON_CPU if one in self.times), strict=True)
+        here = zip(*(self.times[one] for one in ON_CPU), strict=True)
         fastest = [min(times, key=lambda one: one.value) for times in here]
         return ahead_from([rows * inner for rows, inner, _ in self.shapes], fastest, self.times[way])
 

@@ -125,15 +125,9 @@ def sections(result: Result) -> Iterator[RenderableType]:
     """For a terminal: the tables, what came out, what to know about it, then the study's own report."""
     quick = " --quick" if result.quick else ""
     yield Text.assemble((f"hotlap lab {clean_line(result.name)}{quick}", "bold"), "  ", clean_line(result.asks))
-    for table in result.tables:
-        yield _table(table)
-    for paragraph in result.story:
-        yield Text(clean(paragraph))
-    below, here = [f"- {note}" for note in result.notes], result.machine
-    if here is not None:
-        where = f"{here.processor or 'unknown processor'}, {here.num_cores} cores, {', '.join(here.gpus) or 'no GPU'}"
-        below.append(f"{where}; took {duration(result.elapsed_s)}")
-    yield Text("\n".join(map(clean_line, below)), style="dim")
+    yield from map(_table, result.tables)
+    yield from (Text(clean(paragraph)) for paragraph in result.story)
+    yield Text("\n".join(f"- {clean_line(note)}" for note in result.notes), style="dim")
     if result.study is not None:
         # Not its answer: the study is not kept, so there is nothing to apply.
         yield from map(draw, document.sections(result.study))

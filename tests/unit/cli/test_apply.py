@@ -242,8 +242,13 @@ def test_without_a_study_says_what_to_run(project: Path) -> None:
 def test_a_study_without_a_patch_says_why(project: Path, files: list[Path]) -> None:
     folder = written(project, files, patch=None, changes=())
     for words in ((), (str(folder),), (str(folder / "study.json"),)):
-        with pytest.raises(UserError, match="has no patch: it found no change to the source"):
+        with pytest.raises(UserError, match=r"has no patch\. No gain: No lever was worth a trial here\."):
             hotlap(*words)
+    sure = Interval(low=2, mid=2, high=2)
+    taken = Result(levers=({"name": "threads"},), speedup=sure, verdict=Verdict.UNHARMED, why="Equal.")
+    written(project, files, patch=None, changes=(), result=taken)
+    with pytest.raises(UserError, match=r"No patch: the accepted levers could not be written into the source\."):
+        hotlap()
     written(project, files, patch=None, changes=(), state=State.INTERRUPTED)
     with pytest.raises(UserError, match="is not complete"):
         hotlap()

@@ -36,12 +36,12 @@ def transfer_answer(*, gpu: str | None = None) -> products.Answer:
 
 
 def floor_answer(*, gpu: str | None = None) -> products.Answer:
-    """Calls with floors of 0.5, 1.5 and 0.3 us."""
+    """Calls with floors of 0.5 and 1.5 us."""
 
     def way(floor_s: float, rate: float) -> tuple[tuple[float, ...], ...]:
         return tuple(spread(floor_s + 2 * rows * columns / rate) for rows, columns, _ in launch_floor.SHAPES)
 
-    times = {products.NUMPY: way(0.5e-6, 5e9), products.TORCH: way(1.5e-6, 6e9), products.SMALL: way(0.3e-6, 4e9)}
+    times = {products.NUMPY: way(0.5e-6, 5e9), products.TORCH: way(1.5e-6, 6e9)}
     if gpu is not None:
         times[products.GPU] = way(8e-6, 400e9)
     return products.Answer(gpu=gpu, times=times)

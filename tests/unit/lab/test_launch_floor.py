@@ -1,7 +1,5 @@
 """launch-floor: the floor of a call, and what it means for a network of tiny layers."""
 
-from dataclasses import replace
-
 from hotlap.lab import Settings, launch_floor, products
 from hotlap.lab.result import Quantity, Result
 from tests.unit.lab import samples
@@ -42,11 +40,3 @@ def test_a_gpu_that_is_not_here_is_predicted_at_every_size() -> None:
     assert len(cells) == len(launch_floor.SHAPES)
     assert all(cell.predicted for cell in cells)
     assert not any(cell.predicted for cell in column(result, products.TORCH))
-
-
-def test_without_a_native_core_its_column_is_left_out() -> None:
-    answer = samples.floor_answer()
-    times = {way: times for way, times in answer.times.items() if way != products.SMALL}
-    without = replace(answer, times=times)
-    result = launch_floor.tell(products.told(launch_floor.SHAPES, [without], Settings()))
-    assert products.SMALL not in result.tables[0].columns

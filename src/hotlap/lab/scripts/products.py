@@ -1,4 +1,4 @@
-"""`python -m hotlap.lab.scripts.products OUT PACE R,I,C ...`: products in NumPy, torch, the native core and on the GPU.
+"""`python -m hotlap.lab.scripts.products OUT PACE R,I,C ...`: products in NumPy, in torch and on the GPU.
 
 Asked by `hotlap.lab.products`. PACE: quick or thorough; each R,I,C is a shape.
 """
@@ -8,17 +8,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.utils.benchmark import Timer
 
-from hotlap.lab.products import COPIES, GPU, NUMPY, SMALL, TORCH, Answer, Shape
-from hotlap.native import core
+from hotlap.lab.products import COPIES, GPU, NUMPY, TORCH, Answer, Shape
 from hotlap.record import order, save
-from hotlap.small.trace import trace_model
 
 Work = Callable[[], object]
 
@@ -52,27 +48,7 @@ def _on_cpu(shape: Shape) -> dict[str, Work]:
     a = rng.standard_normal((rows, inner), dtype=np.float32)
     b = rng.standard_normal(inner if columns == 1 else (inner, columns), dtype=np.float32)
     x, y = torch.from_numpy(a), torch.from_numpy(b)
-    works: dict[str, Work] = {NUMPY: lambda: a @ b, TORCH: lambda: x @ y}
-    native = _native(x, y) if columns == 1 else None
-    return works | ({SMALL: native} if native is not None else {})
-
-
-def _native(a: torch.Tensor, x: torch.Tensor) -> Work | None:
-    """The same as a layer without bias, run by the native core; None without one."""
-    if core().module is None:
-        return None
-    layer = nn.Linear(a.shape[1], a.shape[0], bias=False)
-    with torch.no_grad():
-        layer.weight.copy_(a)
-    net = core().module.NetFloat32(trace_model(layer).description(), False)
-    out = torch.empty(a.shape[0])
-    held = (layer, x, out)  # the core knows addresses only
-    from_, to = x.data_ptr(), out.data_ptr()
-
-    def call(_held: Any = held) -> None:
-        net.forward(from_, 1, to)
-
-    return call
+    return {NUMPY: lambda: a @ b, TORCH: lambda: x @ y}
 
 
 def _on_gpu(shape: Shape) -> dict[str, Work]:
