@@ -71,7 +71,6 @@ _NOT_MEASURED: Mapping[str, Said] = {
     ),
 }
 
-
 _NO_GPU: Said = ("does not apply", "It is about a GPU, and this training runs on the CPU.", None)
 _UNTRIED: Said = ("not tried", "The time was over before it could be tried; --budget gives more.", None)
 _UNSEEN: Said = ("nothing to do", "Nothing of the kind was seen.", None)

@@ -16,8 +16,7 @@ NUM_EPOCHS = 10
 NUM_STEPS = NUM_EPOCHS * -(-MNIST_ITEMS // BATCH_SIZE)
 HIDDEN = (32, 128, 512, 2048, 8192)
 QUICK_HIDDEN = (32, 512)
-# The article's "simple net".
-BASE = 128
+BASE = 128  # the article's "simple net"
 
 Size = tuple[int, Quantity, Quantity, Quantity, Quantity]
 """Hidden units; a step on the CPU; of it, the wait for the batch; a step on the GPU, and there without such waits."""
