@@ -349,6 +349,14 @@ class Labelled(Computed):
         return super().__getitem__(index)[0], self.labels[index]
 
 
+class Named(Labelled):
+    """Finds nothing under the number of an item in the first that has as many entries as there are items."""
+
+    def __init__(self) -> None:
+        self.places = {f"item {place}": place for place in range(40)}
+        super().__init__([*range(40)])
+
+
 def relabels(make: Make) -> Iterator[Any]:
     """Gives items new labels in the middle of an epoch, as a training on labels of its own does."""
     loader = make()
@@ -417,6 +425,7 @@ OTHERS: Mapping[str, Other] = {
     "new labels, list": (lambda: Labelled([*range(40)]), relabels, _SHUFFLED, _KEEPS),
     "new labels, array": (lambda: Labelled(np.arange(40)), relabels, _SHUFFLED, _KEEPS),
     "new labels, dict": (lambda: Labelled(dict(enumerate(range(40)))), relabels, _SHUFFLED, _KEEPS),
+    "new labels, names": (Named, relabels, _SHUFFLED, _KEEPS),
     "new labels, subset": (lambda: Subset(Labelled([*range(40)]), [*range(39, 2, -1)]), relabels, _SHUFFLED, _KEEPS),
     "default dtype": (Computed, makes_doubles, _SHUFFLED, _KEEPS),
 }  # fmt: skip

@@ -36,9 +36,12 @@ def _differ(now: Any, then: Any, numbers: list[int]) -> bool:
     """One of these entries is another one; of nested ones only which object it is."""
     if len(now) != len(then):
         return True
-    if isinstance(now, np.ndarray):
-        return bool(now[numbers].tobytes() != then[numbers].tobytes())
-    return not all(map(alike, map(now.__getitem__, numbers), map(then.__getitem__, numbers)))
+    try:
+        if isinstance(now, np.ndarray):
+            return bool(now[numbers].tobytes() != then[numbers].tobytes())
+        return not all(map(alike, map(now.__getitem__, numbers), map(then.__getitem__, numbers)))
+    except LookupError:  # its keys are no numbers of items
+        return False
 
 
 def _alike_or_opened(now: Any, then: Any) -> bool:
@@ -88,15 +91,15 @@ class Watch(Walk):
         """What has an entry for each item, of which that of one of these items is another one now; None: nothing."""
         if not indices or not (self._by_item or self._subsets):
             return None
-        numbers = [*map(index, indices)]
         try:
+            numbers = [*map(index, indices)]
             for name, now, then in self._subsets:
                 if _differ(now, then, numbers):
                     return name
                 numbers = [*map(then.__getitem__, numbers)]
-            return next((name for name, now, then in self._by_item if _differ(now, then, numbers)), None)
-        except LookupError:  # the data set itself says what is wrong with such a number
+        except (LookupError, TypeError):  # no number of one item: the data set itself says what becomes of it
             return None
+        return next((name for name, now, then in self._by_item if _differ(now, then, numbers)), None)
 
     def changed_by_item(self) -> str | None:
         """What an item just computed changed in the data set itself; what it changed elsewhere is taken as given."""

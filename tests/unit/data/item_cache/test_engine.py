@@ -270,3 +270,22 @@ def test_an_item_that_can_be_had_only_once_is_handed_out() -> None:
     kept = cached(Pictures(50, stock.pop))
     assert sorted(torch.cat([batch for batch, _ in epochs(kept, num_epochs=1)]).tolist()) == list(map(float, range(50)))
     assert kept.note is not None and "could not be computed twice (KeyError" in kept.note
+
+
+class Rows(Pictures):
+    """Asked for by tensors: of one number, or of several."""
+
+    def __init__(self) -> None:
+        super().__init__(50, float)
+        self.labels = [*range(len(self))]
+
+    def __getitem__(self, index: Any) -> Any:
+        return torch.as_tensor(self.labels)[index]
+
+
+def test_an_index_that_asks_for_several_items_is_left_to_the_data_set() -> None:
+    rows = cached(Rows())
+    for _ in range(2):
+        for number in range(len(rows)):
+            assert rows[torch.tensor(number)] == number
+    assert rows[torch.tensor([1, 2])].tolist() == [1, 2]
