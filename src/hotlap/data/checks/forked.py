@@ -1,5 +1,6 @@
 """Something done in a copy of this process, of which only the answer comes back: it leaves no trace here."""
 
+import contextlib
 import fcntl
 import os
 import pickle
@@ -9,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing import current_process, get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # What the copy computes are a few items; if that takes longer than this, the script's own workers do it.
 LIMIT_S = 60.0
@@ -32,7 +33,7 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
     limit_s = min(LIMIT_S, timeout_s or LIMIT_S)
     context = get_context("fork")
     here, there = context.Pipe(duplex=False)
-    positions = {number: at for number, at, _ in _read_files() if at is not None}
+    read = [(file.number, file.at) for file in _read_files() if file.at is not None and not file.written]
     with warnings.catch_warnings():
         # "This process is multi-threaded, use of fork() may lead to deadlocks": true of every DataLoader's workers.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -50,8 +51,9 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
         process.join()
         process.close()
         here.close()
-        for number, at in positions.items():  # the copy has read on for both
-            os.lseek(number, at, os.SEEK_SET)
+        for number, at in read:  # the copy has read on for both
+            with contextlib.suppress(OSError):  # another thread has closed it meanwhile
+                os.lseek(number, at, os.SEEK_SET)
     if failed:
         raise NoAnswer(answer)
     return answer
@@ -71,28 +73,38 @@ def cannot_fork(*, shares_files: bool = False, waits: bool = False) -> str | Non
 
     Arguments:
         shares_files: the script's own workers are such copies, with whatever is open.
-        waits: for `in_a_copy`, which puts back what was read on.
+        waits: for `in_a_copy`, which puts back what was read on; not in a file that is written to as well, by
+            another thread perhaps.
     """
     if sys.platform != "linux":
         return "fillers are used on Linux only"
     if current_process().daemon:
         return "this is a worker process itself"
     # A file whose position is still 0 was never read, or is mapped, or is read in a way that no position matters to.
-    shared = (name for _, at, name in _read_files() if at is None or (at > 0 and not waits))
+    shared = (file.name for file in _read_files() if file.at is None or (file.at > 0 and (file.written or not waits)))
     name = None if shares_files else next(shared, None)
     return f"{name} is open for reading, and copies of this process would share its position" if name else None
 
 
-def _read_files() -> Iterator[tuple[int, int | None, str]]:
-    """(descriptor, position, name) of files that this process reads from, and of sockets, which have no position."""
+class _File(NamedTuple):
+    number: int
+    at: int | None
+    """Its position; None: a socket, which has none."""
+    name: str
+    written: bool
+
+
+def _read_files() -> Iterator[_File]:
+    """What this process reads from."""
     for entry in Path("/proc/self/fd").iterdir():
         number = int(entry.name)
         try:
             mode = os.fstat(number).st_mode
-            read = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+            access = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
             at = os.lseek(number, 0, os.SEEK_CUR) if stat.S_ISREG(mode) else None
             name = os.readlink(entry)
         except OSError:
             continue  # closed since the folder was read
-        if read and number > 2 and (at is not None or stat.S_ISSOCK(mode)) and not name.endswith(" (deleted)"):
-            yield number, at, name
+        read = access != os.O_WRONLY and (at is not None or stat.S_ISSOCK(mode))
+        if read and number > 2 and not name.endswith(" (deleted)"):
+            yield _File(number, at, name, written=access == os.O_RDWR)
