@@ -53,7 +53,7 @@ def test_what_cannot_be_tuned_gets_a_sentence_and_a_code(
     [
         (["missing.py"], "There is no file missing.py"),
         (["."], "is a folder"),
-        (["data.csv"], "not a Python script"),
+        (["data.csv"], "is not a script for Python"),
         (["broken.py"], "line 1"),
         ([], "Which training"),
         (["-m"], "needs the name of a module"),
