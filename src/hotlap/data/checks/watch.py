@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import partial
 from multiprocessing import current_process
-from operator import index
+from operator import index, is_
 from typing import Any, final
 
 import numpy as np
@@ -39,9 +39,10 @@ def _differ(now: Any, then: Any, numbers: list[int]) -> bool:
     try:
         if isinstance(now, np.ndarray):
             return bool(now[numbers].tobytes() != then[numbers].tobytes())
-        return not all(map(alike, map(now.__getitem__, numbers), map(then.__getitem__, numbers)))
+        mine, others = [*map(now.__getitem__, numbers)], [*map(then.__getitem__, numbers)]
     except LookupError:  # its keys are no numbers of items
         return False
+    return not (all(map(is_, mine, others)) or all(map(alike, mine, others)))
 
 
 def _alike_or_opened(now: Any, then: Any) -> bool:
