@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.levers import Patch
 from hotlap.predict import trace
-from hotlap.probe import evidence, hooks, parting, script_calls
+from hotlap.probe import digests, hooks, parting, script_calls
 from hotlap.probe import session as session_module
 from hotlap.probe.aside import Aside
 from hotlap.probe.clock import Clock, _Reader
@@ -259,7 +259,7 @@ def test_a_trial_that_cannot_be_measured_ends_and_says_why(
 
     monkeypatch.setattr(Ending, "leave", leave)
     # What the gate compares must be there: else a difference might go unseen.
-    fail(monkeypatch, *((evidence.Digest, "add") if settings else (Clock, "read")))
+    fail(monkeypatch, *((digests.Digest, "add") if settings else (Clock, "read")))
     with pytest.raises(Left):
         trained(tmp_path, whole=False, **settings)
     run = load(next(tmp_path.glob("*-*.json")), Run)

@@ -9,7 +9,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator
-from hotlap.probe.evidence import leaves
+from hotlap.probe.digests import leaves
 from hotlap.probe.modes import ObserverMode, is_view, non_blocking
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from hotlap.predict.trace import bytes_of, flop_of, is_free
-from hotlap.probe.evidence import leaves
+from hotlap.probe.digests import leaves
 from hotlap.probe.modes import ObserverMode, name_of
 from hotlap.record import Operator
 

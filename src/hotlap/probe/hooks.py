@@ -21,7 +21,7 @@ from hotlap.probe.clock import (
     SAMPLES,
     TRAIN,
 )
-from hotlap.probe.evidence import num_samples
+from hotlap.probe.digests import num_samples
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import Phase

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hotlap.probe.evidence import Digest, leaves, rng_digest
+from hotlap.probe.digests import Digest, leaves, rng_digest
 
 # So many items, for so long at most.
 _SAMPLE_ITEMS = 12

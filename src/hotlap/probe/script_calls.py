@@ -6,19 +6,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe.evidence import (
-    ELSEWHERE,
-    Clearings,
-    Digest,
-    Draws,
-    Fresh,
-    Memories,
-    Updates,
-    learning_rates,
-    rng_digest,
-    samples,
-    settings_digest,
-)
+from hotlap.probe.digests import ELSEWHERE, Digest, Draws, Fresh, rng_digest, samples
+from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
 from hotlap.probe.replay import Replay
 
 if TYPE_CHECKING:

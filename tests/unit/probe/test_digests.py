@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.evidence import ELSEWHERE, Clearings, Digest, Draws, Fresh, Memories, samples
+from hotlap.probe.digests import ELSEWHERE, Digest, Draws, Fresh, samples
+from hotlap.probe.evidence import Clearings, Memories
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
 LENGTHS = torch.tensor([3, 2, 4])

@@ -11,7 +11,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.evidence import leaves
+from hotlap.probe.digests import leaves
 from hotlap.probe.guard import Function
 from hotlap.probe.tally import Spot, here, sighting
 from hotlap.probe.watches.watch import Watch
