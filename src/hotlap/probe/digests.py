@@ -88,7 +88,7 @@ class Fresh:
         return share
 
 
-ELSEWHERE = 2
+WITH_GRADIENTS, WITHOUT, ELSEWHERE = range(3)
 
 
 class Draws:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe.digests import ELSEWHERE, Digest, Draws, Fresh, rng_digest, samples
+from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, rng_digest, samples
 from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
 from hotlap.probe.replay import Replay
 
@@ -128,7 +128,7 @@ class ScriptCalls:
 
     def _given(self, module: torch.nn.Module, inputs: Any) -> None:
         trains = torch.is_grad_enabled()
-        self.draws.look(0 if trains else 1)
+        self.draws.look(WITH_GRADIENTS if trains else WITHOUT)
         if trains:
             self._inputs.add(inputs)
         if trains and module.training:

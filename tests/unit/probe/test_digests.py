@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.digests import ELSEWHERE, Digest, Draws, Fresh, samples
+from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, samples
 from hotlap.probe.evidence import Clearings, Memories
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
@@ -96,11 +96,11 @@ def test_draws_are_told_by_their_place_and_of_each_step() -> None:
     draws = Draws()
     draws.look(ELSEWHERE)
     torch.rand(1)
-    draws.look(0)
-    draws.look(1)
-    draws.look(0)
+    draws.look(WITH_GRADIENTS)
+    draws.look(WITHOUT)
+    draws.look(WITH_GRADIENTS)
     assert draws.take() == (True, False, False)
-    draws.look(0)
+    draws.look(WITH_GRADIENTS)
     torch.rand(1)
     assert draws.take() == (False, None, True)
 
