@@ -71,19 +71,25 @@ class Compilation:
         return self._asked - self._last >= _SETTLED_STEPS
 
     def why_idle(self) -> str | None:
-        """Nothing was compiled."""
-        return None if _counted("stats").get("unique_graphs") else "no model was compiled"
+        """Nothing was compiled, and what Dynamo says of it."""
+        if _counted("stats").get("unique_graphs"):
+            return None
+        reasons = _counted("unimplemented") or _counted("graph_break")
+        return f"no model was compiled, first because: {_first(reasons)}" if reasons else "no model was compiled"
 
     def notes(self) -> Sequence[str]:
         """A model in pieces, or compiled again and again, gains less than it could."""
         breaks, graphs = _counted("graph_break"), _counted("stats").get("unique_graphs", 0)
         found = []
         if breaks:
-            reason = next(iter(breaks)).strip().splitlines()[0][:200]
-            found.append(f"The model leaves the compiled code at {len(breaks)} places, first because: {reason}")
+            found.append(f"The model leaves the compiled code at {len(breaks)} places, first because: {_first(breaks)}")
         if graphs > _MANY_GRAPHS * (len(breaks) + 1):
             found.append(f"{graphs} graphs were compiled; sizes or settings that change have it done again.")
         return [f"torch.compile: {note}" for note in found]
+
+
+def _first(reasons: Mapping[str, int]) -> str:
+    return next(iter(reasons)).strip().splitlines()[0][:200]
 
 
 def _counted(what: str) -> Mapping[str, int]:

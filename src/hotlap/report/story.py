@@ -232,8 +232,8 @@ _COMPARED = {"step": "inside one process, step by step", "process": "between pro
 
 
 def least_gain(noise: Noise) -> str:
-    """ "1.034x"; a digit more than speed-ups have, since it is close to 1."""
-    return f"{noise.smallest_gain:.3f}x"
+    """ "1.034x"; a digit more than speed-ups have where it is close to 1."""
+    return f"{noise.smallest_gain:.3f}x" if noise.smallest_gain < 1.1 else factor(noise.smallest_gain)
 
 
 def begun(study: Study) -> tuple[Trial, ...]:

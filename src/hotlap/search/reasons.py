@@ -45,7 +45,7 @@ def why_not_judged(effect: Effect, late: str | None) -> str:
     if effect.gained and late is not None:
         return f"Faster, but {late}; so training was not compared."
     if effect.failure is not None:
-        return f"It could not be tried: {effect.failure.why}."
+        return f"It could not be tried: {effect.failure.why.removeprefix(f'{_title(effect.arm.levers)}: ')}."
     processes = plural(len(effect.log_ratios), "process")
     if effect.progress is Progress.NO_GAIN:
         return f"No gain of {factor(LEAST_GAIN)} in {processes}, so training was not compared."

@@ -192,6 +192,12 @@ def test_the_layers_of_a_module_of_torchs_own_become_one_graph(counters: dict[st
     assert compilation.notes() == []
 
 
+def test_why_nothing_was_compiled_is_told_as_dynamo_says_it(counters: dict[str, Counter[str]]) -> None:
+    counters["unimplemented"]["Attempted to wrap RNN, GRU, or LSTM\n  Explanation: ..."] += 1
+    why = "no model was compiled, first because: Attempted to wrap RNN, GRU, or LSTM"
+    assert Compilation().why_idle() == why
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")  # torch 2.14 on
 def test_what_is_written_in_torch_itself_is_told_from_what_is_not() -> None:

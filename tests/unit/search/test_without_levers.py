@@ -3,9 +3,11 @@
 import math
 from dataclasses import replace
 
-from hotlap.record import Interval, LeverSpec, Noise, Plan, Trial, Verdict
+from hotlap.experiment import Arm, Effect
+from hotlap.experiment.failure import Failed
+from hotlap.record import Failure, Interval, LeverSpec, Noise, Plan, Trial, Verdict
 from hotlap.search import StudyLog
-from hotlap.search.reasons import is_decided, sighting
+from hotlap.search.reasons import is_decided, sighting, why_not_judged
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
 CACHED: LeverSpec = {"name": "cached-dataset"}
@@ -58,3 +60,9 @@ def test_what_seemed_to_gain_and_was_decided_since_is_told_no_more() -> None:
     assert seen(alone, trial(CACHED, WORKERS, saw=slower)) is None
     run = World(path="/home/ada/train.py", sha256="0" * 64).run(PLAN)
     assert seen(replace(alone, runs=(run,), verdict=Verdict.HARMED)) is None
+
+
+def test_a_lever_that_could_not_be_tried_is_named_once() -> None:
+    why = Failed(Failure.NOT_INSTALLED, "compile mode=default: no model was compiled")
+    effect = Effect(Arm(levers=({"name": "compile", "mode": "default"},)), failure=why)
+    assert why_not_judged(effect, None) == "It could not be tried: no model was compiled."
