@@ -2,7 +2,7 @@
 
 from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.effects import Comparison, Effect, compare
-from hotlap.experiment.executor import Executor, Heat, Pace
+from hotlap.experiment.executor import Executor, Group, Heat, Pace
 from hotlap.experiment.runs import Runs
 from hotlap.experiment.statistics import PLANNED, Rule
 
@@ -14,6 +14,7 @@ __all__ = [
     "EditedScript",
     "Effect",
     "Executor",
+    "Group",
     "Heat",
     "Pace",
     "Rule",

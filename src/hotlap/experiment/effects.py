@@ -10,7 +10,7 @@ from hotlap.experiment import statistics
 from hotlap.experiment.design import Arm, Design
 from hotlap.experiment.executor import Executor, Heat
 from hotlap.experiment.failure import Failed
-from hotlap.experiment.statistics import Pool, Progress, Rule
+from hotlap.experiment.statistics import FEWEST_SHOWN, Pool, Progress, Rule
 from hotlap.experiment.total import break_even_step, one_time_s
 from hotlap.record import Failure, Interval, Run, of_arm
 
@@ -53,7 +53,7 @@ class Effect:
 
     def speedup(self, pooled: Pool | None) -> Interval | None:
         """Over the base; None where too few processes were timed to show an interval."""
-        if len(self.log_ratios) < statistics.FEWEST_SHOWN:
+        if len(self.log_ratios) < FEWEST_SHOWN:
             return None
         return statistics.interval(self.log_ratios, pooled_variance=pooled)
 
@@ -148,16 +148,19 @@ class Comparison:
 
 
 def compare(executor: Executor, *comparisons: Comparison) -> None:
-    """On one node one comparison after the other; on several as many as there are nodes, which they share. What cannot
-    be written needs no heat."""
+    """On one node one comparison after the other; on several as many as there are nodes, which they share: up to three
+    heats of each, which decide most, leave the others to what is likely to come next. What cannot be written needs no
+    heat."""
     for one in comparisons:
         base_failure = executor.unwritten(one.design, one.design.arms[0])
         for effect in one.effects:
             effect.failure = executor.unwritten(one.design, effect.arm) or base_failure
     while going_on := [one for one in comparisons if one.num_left]:
         now = going_on[: executor.nodes]
-        share = executor.nodes // len(now)
-        counts = [min(share, one.num_left) for one in now]
+        share, rest = divmod(executor.nodes, len(now))
+        # What was begun ahead may be enough.
+        ahead = [executor.num_ahead(one.next_design()) for one in now]
+        counts = [min(ahead[k] or min(FEWEST_SHOWN, share + (k < rest)), one.num_left) for k, one in enumerate(now)]
         designs = [one.next_design() for one, count in zip(now, counts, strict=True) for _ in range(count)]
         heats = iter(executor.heats(designs))
         for one, count in zip(now, counts, strict=True):

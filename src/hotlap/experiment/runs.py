@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from hotlap.record import Plan, Run, Status
 
@@ -26,6 +26,14 @@ class Runs(Protocol):
         ...
 
 
+class Job(Protocol):
+    """A heat under way."""
+
+    def is_over(self) -> bool:
+        """It holds its node no longer."""
+        ...
+
+
 @runtime_checkable
 class Nodes(Protocol):
     """Runs whole heats, each on a node of its own: what is compared shares one."""
@@ -35,15 +43,23 @@ class Nodes(Protocol):
         """Heats that may run at the same time."""
         ...
 
-    def many(self, heats: Sequence[Heat], *, limit_s: float) -> list[list[Run]]:
-        """One Run per plan of each heat, which is asked to end after `limit_s`."""
+    def begin(self, heat: Heat, *, limit_s: float) -> Any:
+        """Place it, and return its `Job`; it is asked to end after `limit_s`."""
+        ...
+
+    def finish(self, jobs: Sequence[Any]) -> list[list[Run]]:
+        """Wait for these: one Run per plan of each."""
+        ...
+
+    def drop(self, job: Any) -> None:
+        """Nobody will wait for it."""
         ...
 
 
 def run_heats(runs: Runs, heats: Sequence[Heat], *, limit_s: float) -> list[list[Run]]:
-    """As `Nodes.many`, wherever `runs` are made."""
+    """One Run per plan of each heat, wherever they are made."""
     if isinstance(runs, Nodes):
-        return runs.many(heats, limit_s=limit_s)
+        return runs.finish([runs.begin(plans, limit_s=limit_s) for plans in heats])
     return [_here(runs, plans, limit_s) for plans in heats]
 
 

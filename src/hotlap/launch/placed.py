@@ -4,7 +4,7 @@ import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -118,6 +118,7 @@ class Placed:
         self._sleep = sleep
         self._waited_s = 0.0
         self._count = 0
+        self._jobs: list[_Job] = []
         self._machine: Machine | None = None
         self.not_enclosed: str | None = None
         for left in folder.glob(f"*/{JOB}"):
@@ -128,6 +129,8 @@ class Placed:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for job in self._jobs:
+            job.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -155,41 +158,49 @@ class Placed:
         return self.many([plans], limit_s=limit_s)[0]
 
     def many(self, heats: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
+        """One Run per plan of each heat."""
+        return self.finish([self.begin(plans, limit_s=limit_s) for plans in heats])
+
+    def begin(self, heat: Sequence[Plan], *, limit_s: float) -> "_Job":
+        """As `hotlap.experiment.runs.Nodes`.
+
+        Raises:
+            UserError: it is refused, and none was taken before.
+        """
+        self._count += 1
+        order = replace(self._order, plans=tuple(heat), limit_s=limit_s)
+        job = _Job(self._backend, self._folder / f"{self._count:04d}", order)
+        self._jobs.append(job)
+        if self._machine is None:
+            job.submit()  # what is refused now would be later
+        return job
+
+    def finish(self, jobs: "Sequence[_Job]") -> list[list[Run]]:
         """As `hotlap.experiment.runs.Nodes`. What a job that failed by itself was to run counts as killed.
 
         Raises:
-            UserError: a job is refused, or the first of all brought nothing; or the nodes differ; or the scheduler has
-                been silent for long.
+            UserError: the first of all brought nothing; or the nodes differ; or the scheduler has been silent for long.
             KeyboardInterrupt: the user has interrupted.
         """
-        with self._jobs(heats, limit_s) as jobs:
-            asked = -_ASK_S
-            while not all([job.is_over() for job in jobs]):
-                if self._interrupted():
-                    raise KeyboardInterrupt
-                if self._now() - asked >= _ASK_S:
-                    asked = self._now()
-                    for job in jobs:
-                        job.ask(asked)
-                self._sleep(_LOOK_S)
-                if not any(job.has_begun() for job in jobs):
-                    self._waited_s += _LOOK_S
-            return [self._noted(job) for job in jobs]
+        asked = -_ASK_S
+        while not all([job.is_over() for job in jobs]):
+            if self._interrupted():
+                raise KeyboardInterrupt
+            if self._now() - asked >= _ASK_S:
+                asked = self._now()
+                for job in self._jobs:
+                    job.ask(asked)
+            self._sleep(_LOOK_S)
+            if not any(job.has_begun() for job in jobs):
+                self._waited_s += _LOOK_S
+        for job in jobs:
+            self.drop(job)
+        return [self._noted(job) for job in jobs]
 
-    @contextlib.contextmanager
-    def _jobs(self, heats: Sequence[Sequence[Plan]], limit_s: float) -> "Iterator[list[_Job]]":
-        jobs: list[_Job] = []
-        try:
-            for plans in heats:
-                self._count += 1
-                order = replace(self._order, plans=tuple(plans), limit_s=limit_s)
-                jobs.append(_Job(self._backend, self._folder / f"{self._count:04d}", order))
-                if self._machine is None:
-                    jobs[-1].submit()  # what is refused now would be later
-            yield jobs
-        finally:
-            for job in jobs:
-                job.close()
+    def drop(self, job: "_Job") -> None:
+        """As `hotlap.experiment.runs.Nodes`."""
+        job.close()
+        self._jobs.remove(job)
 
     def _noted(self, job: "_Job") -> list[Run]:
         brought = job.brought

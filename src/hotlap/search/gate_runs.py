@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hotlap import levers
 from hotlap.errors import UserError
-from hotlap.experiment import Executor, Pace, Sizes, Stack
+from hotlap.experiment import Executor, Group, Pace, Sizes, Stack
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
 from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Verdict
 from hotlap.search.study_log import StudyLog
@@ -60,7 +60,7 @@ class GateRuns:
         """One run of the baseline, with evidence: it also tells what levers must know of its loaders."""
         if self._baseline():
             return
-        plan = self._plan()
+        plan = self.plan()
         (run,) = self._in_pairs([plan])
         if not plan.whole_epoch:
             note = (
@@ -69,6 +69,21 @@ class GateRuns:
             )
             run = replace(run, notes=(*run.notes, note))
         self._keep([run])
+
+    def first_plans(self, stack: Stack) -> list[Plan]:
+        """Of the runs with which `judge` begins, where they are all made at once.
+
+        Raises:
+            UserError: the levers cannot be written.
+        """
+        numerics = numerics_of(stack)
+        seeds = _seeds(numerics)
+        missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)
+        without = [self.plan(seed, nudge) for seed, nudge in missing]
+        return [*without, *self._with(stack, dict(self._log.script.texts(stack)), seeds)]
+
+    def _with(self, stack: Stack, replaced: dict[str, str], seeds: Sequence[int]) -> list[Plan]:
+        return [replace(self.plan(seed), always=stack, replaced=replaced) for seed in seeds]
 
     def judge(
         self, stack: Stack, *, replaced: Mapping[str, str] | None = None, numerics: levers.Numerics | None = None
@@ -105,7 +120,7 @@ class GateRuns:
         self, stack: Stack, replaced: dict[str, str], numerics: levers.Numerics, seeds: Sequence[int]
     ) -> Ruling:
         """`seeds`: what is added to the script's own seed in the runs with the lever."""
-        plans = [replace(self._plan(seed), always=stack, replaced=replaced) for seed in seeds]
+        plans = self._with(stack, replaced, seeds)
         exact = numerics is levers.Numerics.EXACT
         missing = [] if exact else self._missing(numerics, seeds)
         if missing and self._executor.nodes == 1:
@@ -129,7 +144,7 @@ class GateRuns:
 
     def _make(self, starts: Sequence[Start], plans: Sequence[Plan] = ()) -> list[Run]:
         """Runs of the baseline, which are kept, and of these plans, which are the answer."""
-        made = self._in_pairs([*(self._plan(seed, nudge) for seed, nudge in starts), *plans])
+        made = self._in_pairs([*(self.plan(seed, nudge) for seed, nudge in starts), *plans])
         if starts:
             self._keep(made[: len(starts)])
         return made[len(starts) :]
@@ -168,7 +183,7 @@ class GateRuns:
     def _expect_s(self, numerics: levers.Numerics, seeds: Sequence[int]) -> float:
         missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)
         starts = [*((seed, 0) for seed in seeds), *missing]
-        return self._pace.factor * sum(self._expected_s(self._plan(*start)) for start in starts)
+        return self._pace.factor * sum(self._expected_s(self.plan(*start)) for start in starts)
 
     def _expected_s(self, plan: Plan) -> float:
         """What such a run takes on a quiet machine; how far it is to an epoch's end is known once one was made."""
@@ -181,21 +196,27 @@ class GateRuns:
 
     def _in_pairs(self, plans: Sequence[Plan]) -> list[Run]:
         """Of which each shares a node, and its cores."""
-        nodes = self._executor.nodes
-        size = 2 if self._sizes.together >= 2 and len(plans) > nodes else 1
-        pairs = [plans[start : start + size] for start in range(0, len(plans), size)]
+        nodes, groups = self._executor.nodes, self.groups(plans)
         found: list[Run] = []
-        for start in range(0, len(pairs), nodes):
-            groups = pairs[start : start + nodes]
+        for start in range(0, len(groups), nodes):
             begun = self._log.now()
-            limit_s = max(sum(4 * self._expected_s(plan) + 10 for plan in pair) for pair in groups)
-            brought = self._executor.together(groups, turn=_TURN_STEPS, limit_s=limit_s)
+            brought = self._executor.together(groups[start : start + nodes])
             expected_s = max(sum(self._sizes.evidence_s(len(run.step_index)) for run in runs) for runs in brought)
-            self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
+            if not self._executor.foreseen:
+                self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
             found += [run for runs in brought for run in runs]
         return found
 
-    def _plan(self, reseed: int = 0, nudge: int = 0) -> Plan:
+    def groups(self, plans: Sequence[Plan]) -> list[Group]:
+        """Each of one node: pairs where there are more runs than nodes."""
+        size = 2 if self._sizes.together >= 2 and len(plans) > self._executor.nodes else 1
+        pairs = [plans[start : start + size] for start in range(0, len(plans), size)]
+        return [
+            Group(pair, turn=_TURN_STEPS, limit_s=sum(4 * self._expected_s(plan) + 10 for plan in pair))
+            for pair in pairs
+        ]
+
+    def plan(self, reseed: int = 0, nudge: int = 0) -> Plan:
         """Of a run that begins like that."""
         plan = replace(
             self._log.options.plan,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from hotlap.experiment import Arm, Comparison, Design, Effect, Rule, Sizes, compare, statistics
+from hotlap.experiment import Arm, Comparison, Design, Effect, Group, Rule, Sizes, compare, statistics
 from hotlap.experiment.failure import failed
 from hotlap.experiment.statistics import Progress
 from hotlap.levers import BatchSize
@@ -163,7 +163,7 @@ class Recipes:
         plans = [replace(common, steps=num_steps), replace(common, steps=fewer, arms=((self._spec(size),),))]
         sizes = self._executor.sizes
         limit_s = 2 * (2 * sizes.setup_s + (1 + _MORE_SAMPLES) * num_steps * sizes.step_s) + 30.0
-        ((base, larger),) = self._executor.together([plans], turn=_LONG_TURN, limit_s=limit_s)
+        ((base, larger),) = self._executor.together([Group(plans, turn=_LONG_TURN, limit_s=limit_s)])
         for name, run in (("the baseline", base), (f"batches of {size}", larger)):
             fell = failed(run)
             if fell is not None:

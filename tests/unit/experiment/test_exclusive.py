@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment import Executor
+from hotlap.experiment import Executor, Group
 from hotlap.record import Plan, Run, Status
 from tests.replayed_launcher import ReplayedLauncher
 from tests.sample_runs import run_with
@@ -27,7 +27,7 @@ def test_two_jobs_that_both_failed_over_one_port_are_started_one_after_the_other
     plan = Plan(command=("torchrun",), cwd="/", out="")
     sizes = replace(SIZES, num_ranks=1 + several)
     executor = Executor(runs, plan, sizes, script=AnyScript(), warn=told.append)
-    (found,) = executor.together([[plan, plan]], turn=11, limit_s=10.0)
+    (found,) = executor.together([Group([plan, plan], turn=11, limit_s=10.0)])
     assert [run.status for run in found] == [Status.COMPLETE if several else Status.CRASHED] * 2
     assert len(told) == several
     assert executor.sizes.together == (1 if several else SIZES.together), "estimates know it"

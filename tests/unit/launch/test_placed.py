@@ -105,6 +105,22 @@ def test_ctrl_c_cancels_the_jobs_of_this_study(tmp_path: Path) -> None:
     assert cluster.cancelled == ["1", "2"]
 
 
+def test_what_was_begun_and_nobody_waits_for_goes_on_and_is_cancelled_where_it_is_dropped_or_the_study_ends(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster()
+    with placed(cluster, tmp_path) as runs:
+        runs.machine()
+        first, kept, dropped, left = (runs.begin([replace(PLAN, order_seed=k)], limit_s=10.0) for k in range(4))
+        cluster.fate = lambda number: "done" if number in (1, 2, 3) else "running"
+        assert runs.finish([first])[0][0].order_seed == 0
+        assert len(cluster.jobs) == 5, "all were placed"
+        runs.drop(dropped)
+        assert cluster.cancelled == ["4"]
+        assert runs.finish([kept])[0][0].order_seed == 1 and not left.is_over()
+    assert cluster.cancelled == ["4", "5"]
+
+
 def test_jobs_of_a_hotlap_that_was_killed_are_cancelled_by_the_next(tmp_path: Path) -> None:
     left = tmp_path / "jobs" / "0001"
     left.mkdir(parents=True)

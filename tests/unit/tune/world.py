@@ -86,17 +86,22 @@ class World:
         """One machine."""
         return 1
 
-    def many(self, heats: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
-        """Heats of as many nodes, at the same time."""
-        begun, ends, found = self.clock, [], []
-        for plans in heats:
-            self.clock = begun
-            alone = any(plan.turn is None for plan in plans)
-            parts = [[plan] for plan in plans] if alone else [plans]
-            found.append([run for part in parts for run in self(part, limit_s=limit_s)])
-            ends.append(self.clock)
-        self.clock = max(ends)
-        return found
+    def begin(self, heat: Sequence[Plan], *, limit_s: float) -> "Made":
+        """On a node of its own."""
+        begun = self.clock
+        alone = any(plan.turn is None for plan in heat)
+        parts = [[plan] for plan in heat] if alone else [heat]
+        runs = [run for part in parts for run in self(part, limit_s=limit_s)]
+        ends, self.clock = self.clock, begun
+        return Made(self, runs, ends)
+
+    def finish(self, jobs: "Sequence[Made]") -> list[list[Run]]:
+        """At the same time."""
+        self.clock = max(self.clock, *(job.ends for job in jobs))
+        return [job.runs for job in jobs]
+
+    def drop(self, job: "Made") -> None:
+        """It may go on."""
 
     def now(self) -> float:
         """Time passes only where runs take it."""
@@ -210,6 +215,19 @@ class World:
                 ("torch.optim.Adam", 3, 7, 20, "optimizer"),
             )
         )
+
+
+@dataclass(frozen=True)
+class Made:
+    """A heat, made at once, that is over later."""
+
+    world: World
+    runs: list[Run]
+    ends: float
+
+    def is_over(self) -> bool:
+        """By the world's clock."""
+        return self.world.clock >= self.ends
 
 
 class AnyScript(EditedScript):
