@@ -8,6 +8,7 @@ import pytest
 
 from hotlap.experiment import Sizes
 from hotlap.launch import Launcher
+from hotlap.levers import Numerics
 from hotlap.record import Verdict, as_float
 from hotlap.search import GateRuns
 from hotlap.tune import Options, StudyLog
@@ -90,5 +91,12 @@ def test_what_no_training_loss_shows_is_refused_and_another_text_is_not(launcher
         ruling = saving.judge((), replaced={str(SAVED): text.replace(old, new)})
         assert ruling.verdict is Verdict.HARMED, name
         assert said in ruling.why, name
+    # Its losses are bit-equal, so that less than bits would do.
+    for old, new, said in (
+        ("step(held_out)", "step(loss)", "the script gives"),
+        ("Plateau(optimizer)", "Plateau(optimizer, factor=0.2)", "ReduceLROnPlateau has other settings"),
+    ):
+        ruling = saving.judge((), replaced={str(SAVED): text.replace(old, new)}, numerics=Numerics.ROUNDING)
+        assert ruling.verdict is Verdict.HARMED and said in ruling.why, ruling.why
     same = saving.judge((), replaced={str(SAVED): f"{text}# nothing changed\n"})
     assert same.verdict is Verdict.UNHARMED

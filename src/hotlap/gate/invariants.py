@@ -160,8 +160,12 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
 
 
 def _other_batches(a: Run, b: Run) -> dict[str, str]:
-    """Batches of which each is another one, and which make the same loss before the first update, are the same in
-    another form (not scaled yet, in another type): what comes of them later is compared, they are not."""
+    """The same samples in another order, or in other parts of a step, are no other batches.
+
+    Batches of which each is another one, and which make the same loss before the first update, are the same in another
+    form (not scaled yet, in another type): what comes of them later is compared, they are not."""
+    if _same_rows(a, b):
+        return {}
     bytes_of = [run.batch_digest or () for run in (a, b)]
     losses = [as_float(run.loss[0]) for run in (a, b)]
     if None not in losses and not any(bytes_of[0][i] == bytes_of[1][j] for _, i, j in Pair(a, b).steps()):
@@ -169,6 +173,14 @@ def _other_batches(a: Run, b: Run) -> dict[str, str]:
         if a.step_index[0] == b.step_index[0] == 0 and abs(mine - other) <= FLOOR_ULPS * FLOAT32_ULP * abs(mine):
             return {}
     return BATCH.differing(a, b)
+
+
+def _same_rows(a: Run, b: Run) -> bool:
+    """Wherever batches are others, they hold the same samples."""
+    if not (a.batch_digest and b.batch_digest and a.rows_digest and b.rows_digest):
+        return False
+    other = [(i, j) for _, i, j in Pair(a, b).steps() if a.batch_digest[i] != b.batch_digest[j]]
+    return all(a.rows_digest[i] == b.rows_digest[j] is not None for i, j in other)
 
 
 def _other_data(a: Run, b: Run, *, nudged: bool) -> dict[str, str]:
@@ -228,6 +240,8 @@ def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     for what, values in _FRESH.items():
         usual = max((_new(a, b, values)[0] for a, b in combinations(evidence.baseline(), 2)), default=0.0)
         for pair in pairs:
+            if what == "batches" and _same_rows(pair.base, pair.lever):
+                continue  # few labels come again sooner where they are sorted
             gap, step, mine, other = _new(pair.base, pair.lever, values)
             if gap > usual + MAX_REPEATED:
                 again = f"{1 - other:.0%} had come before; in the baseline {1 - mine:.0%}"

@@ -1,4 +1,5 @@
-"""Numbers that the script prints (a validation, say), against those of the baseline: a line at a time, word for word.
+"""Numbers that the script prints (a validation, say), or lowers its learning rate by, against those of the baseline: a
+line at a time, word for word.
 
 Lines are matched by the step at which they come and by their words. What finds no match is not compared, and neither
 are times, speeds and amounts of memory, which levers are there to change.
@@ -14,7 +15,7 @@ from statistics import fmean
 import numpy as np
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed, quantile
-from hotlap.record import Run
+from hotlap.record import GIVEN, Run
 
 Slot = tuple[str, int]
 """(words of the line, which of its numbers)."""
@@ -49,7 +50,8 @@ def other_text(a: Run, b: Run) -> dict[Slot, str]:
         if first is not None and digits >= MIN_DIGITS:
             step, mine, other = first
             found[slot] = (
-                f"After step {step} the script prints {other} where it prints {mine} in the baseline{_in(slot)}."
+                f"After step {step} the script {_tells(slot)} {other} where it {_tells(slot)} {mine} in the "
+                f"baseline{_in(slot)}."
             )
     return found
 
@@ -72,7 +74,8 @@ def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -
             limit = EQUAL_FLOOR * size if steady else max(MARGIN * max(known), FLOOR * size)
             if not abs(gap) <= max(limit, _resolution(pair.base, slot)):
                 return harmed(
-                    f"What the script prints is {gap:+.2g} from {size:.3g} in the baseline{_in(slot)}.", by_chance=True
+                    f"What the script {_tells(slot)} is {gap:+.2g} from {size:.3g} in the baseline{_in(slot)}.",
+                    by_chance=True,
                 )
     return None
 
@@ -92,7 +95,7 @@ def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
         half = quantile(len(gaps) - 1, 1 - FALSE_ALARM / (2 * len(enough))) * error
         if not abs(gaps.mean()) - half <= floors[slot]:
             return harmed(
-                f"What the script prints is {gaps.mean():+.1%} +- {half:.1%} from the baseline{_in(slot)}.",
+                f"What the script {_tells(slot)} is {gaps.mean():+.1%} +- {half:.1%} from the baseline{_in(slot)}.",
                 by_chance=True,
             )
     return None
@@ -142,6 +145,10 @@ def _resolution(run: Run, slot: Slot) -> float:
     words, k = slot
     texts = [numbers[k] for (_, found, _), numbers in _lines(run).items() if found == words]
     return 2 * max(10.0 ** -len(text.lower().partition("e")[0].partition(".")[2]) for text in texts)
+
+
+def _tells(slot: Slot) -> str:
+    return "gives" if slot[0].startswith(GIVEN) else "prints"
 
 
 def _in(slot: Slot) -> str:

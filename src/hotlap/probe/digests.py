@@ -3,11 +3,14 @@
 import hashlib
 import random
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from hotlap import accelerator
 
@@ -39,6 +42,7 @@ class Digest:
     def __init__(self) -> None:
         self.fresh = Fresh()
         """Which of their tensors, each as a whole, had not come before."""
+        self.rows = Rows()
         self._begin()
 
     def _begin(self) -> None:
@@ -48,6 +52,7 @@ class Digest:
     def add(self, batch: Any) -> None:
         """Take in every tensor, array and plain value of a batch."""
         self._used = True
+        self.rows.add(batch)
         for leaf in leaves(batch):
             told = _told(leaf)
             self._hash.update(told)
@@ -61,6 +66,75 @@ class Digest:
         whole = self._hash.hexdigest()
         self._begin()
         return whole
+
+
+class Rows:
+    """Samples of batches -> one short text a step, equal where these are, in any order and any number of batches.
+
+    A sample is what all tensors of a batch hold at one place of their first dimension: an input and its label. A loss
+    that is called with a model's result and labels gives these to the batch before.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sum, self._whole, self._any_alone = 0, set[bytes](), False
+        self._open, self._num_tensors = np.zeros(0, np.uint64), 0
+
+    def add(self, batch: Any) -> None:
+        """Take in the samples of a batch; what is no part of one of them is taken in as it is."""
+        found = [leaf for leaf in leaves(batch) if not isinstance(leaf, torch.Tensor) or not leaf.requires_grad]
+        first = next((leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)), None)
+        if first is None or not first.requires_grad:
+            self._close()
+            self._open = np.zeros((first is not None and num_samples(batch)) or 0, np.uint64)
+        whole = []
+        for leaf in found:
+            numbers = _numbers(leaf, len(self._open))
+            if numbers is None:
+                whole.append(_told(leaf))
+            else:
+                self._open = _mixed(self._open + numbers)
+                self._num_tensors += 1
+        self._whole.add(b"".join(whole))
+
+    def _close(self) -> None:
+        self._sum += int(_mixed(self._open).sum())
+        self._any_alone |= self._num_tensors == 1
+        self._num_tensors = 0
+
+    def take(self, *, alone: bool) -> str | None:
+        """The digest of what was added since the last call; None if nothing was. `alone`: batches may be one tensor,
+        without another one that must stay beside it."""
+        self._close()
+        told = f"{self._sum % 2**64:016x}{sorted(self._whole)}"
+        known = self._sum and (alone or not self._any_alone)
+        self._begin()
+        return hashlib.blake2b(told.encode(), digest_size=12).hexdigest() if known else None
+
+
+def _numbers(leaf: Any, num_rows: int) -> NDArray[np.uint64] | None:
+    """(num_rows,) a number for what each row of a tensor holds, zeros at its end left out: padding is as long as the
+    longest sample of a batch asks for. None for what has not as many rows, nor a multiple (places of sequences)."""
+    if not isinstance(leaf, torch.Tensor) or leaf.is_nested or leaf.layout != torch.strided:
+        return None
+    if not leaf.dim() or not leaf.numel() or not num_rows or len(leaf) % num_rows:
+        return None
+    rows = _bytes(_peeked(leaf).detach().resolve_conj().resolve_neg().cpu()).reshape(num_rows, -1)
+    words = np.zeros((num_rows, -(-rows.shape[1] // 8)), np.uint64)
+    words.view(np.uint8)[:, : rows.shape[1]] = rows
+    factors = _mixed(np.arange(1, words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
+    found: NDArray[np.uint64] = words @ factors + np.uint64(zlib.crc32(str(leaf.dtype).encode()))
+    return found
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Others in their places, of which each bit depends on all bits of the one before (the last steps of SplitMix64:
+    Steele, Lea and Flood, OOPSLA 2014)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
+    return numbers
 
 
 class Fresh:

@@ -1,10 +1,16 @@
-"""What the script prints between its steps, kept for the gate."""
+"""What the script prints between its steps, and by what it lowers its learning rate, kept for the gate."""
 
+import functools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.guard import Guard
+from hotlap.record.run import GIVEN
 
 # Lines kept, and characters of each: a training that prints more has said enough by then.
 _MAX_LINES, _MAX_CHARACTERS = 500, 300
@@ -20,6 +26,7 @@ class Printed:
 
     def install(self, patch: Patch, guard: Guard, steps: Callable[[], int]) -> None:
         """`steps` answers how many were made. Another stream that the script puts there mostly writes to this one."""
+        self._follow_metrics(patch, guard, steps)
         stream = sys.stdout
         write = getattr(stream, "write", None)
         if write is None:
@@ -30,15 +37,28 @@ class Printed:
             heard(text)
             return int(write(text))
 
-        try:
+        with suppress(AttributeError):  # a stream that cannot be changed is not heard
             patch.set(stream, "write", written)
-        except AttributeError:  # a stream that cannot be changed is not heard
-            return
+
+    def _follow_metrics(self, patch: Patch, guard: Guard, steps: Callable[[], int]) -> None:
+        step = ReduceLROnPlateau.step
+        heard = guard(lambda metric: self._keep(f"{GIVEN}({float(metric):.16e})", steps()), "what schedulers go by")
+
+        @functools.wraps(step)
+        def heard_step(self: ReduceLROnPlateau, metrics: Any, *args: Any, **kwargs: Any) -> Any:
+            heard(metrics)
+            return step(self, metrics, *args, **kwargs)
+
+        patch.set(ReduceLROnPlateau, "step", heard_step)
 
     def _heard(self, text: str, steps: int) -> None:
         *whole, self._begun = (self._begun + text).split("\n")
         self._begun = self._begun[-_MAX_CHARACTERS:]
-        if not steps or len(self.lines) >= _MAX_LINES:
-            return
-        # A line that is written again and again (a progress bar) says what the clock says.
-        self.lines += [(steps, line[:_MAX_CHARACTERS]) for line in whole if line.strip() and "\r" not in line]
+        for line in whole:
+            # One that is written again and again (a progress bar) says what the clock says.
+            if line.strip() and "\r" not in line:
+                self._keep(line[:_MAX_CHARACTERS], steps)
+
+    def _keep(self, line: str, steps: int) -> None:
+        if steps and len(self.lines) < _MAX_LINES:
+            self.lines.append((steps, line))

@@ -144,11 +144,15 @@ class ScriptCalls:
     def evidence(self) -> dict[str, Any]:
         """Fields of a Run, of the step that is over. The batches are what modules were called with, where no loader
         gave any."""
-        drawn, given = ((one.take(), one.fresh.take()) for one in (self._batches, self._inputs))
-        digest, fresh = drawn if drawn[0] else given
+        drawn, given = (
+            (one.take(), one.fresh.take(), one.rows.take(alone=one is self._batches))
+            for one in (self._batches, self._inputs)
+        )
+        digest, fresh, rows = drawn if drawn[0] else given
         trained = self.updates.in_order(self._facts.optimizers())
         return {
             "batch_digest": digest,
+            "rows_digest": rows,
             "fresh_samples": self._samples.take(),
             "fresh_batches": fresh,
             "stale_updates": self.clearings.take(),

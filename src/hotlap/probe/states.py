@@ -23,6 +23,9 @@ _MAX_COUNTERS = 16
 # Numbers by which a part of torch's is switched off, or works otherwise in training.
 _SWITCHED = {"p", "momentum", "dropout"}
 
+# Of a ReduceLROnPlateau; it is known by what it was given (`Run.printed`).
+_FROM_LOSSES = {"best", "num_bad_epochs", "cooldown_counter"}
+
 # A helper that holds more tensors than the largest models have parameters holds data.
 _MAX_LEAVES = 10_000
 
@@ -176,10 +179,19 @@ def _content(thing: Any) -> Any:
         state = thing.state_dict()
         if not isinstance(thing, torch.optim.lr_scheduler.LRScheduler):
             return state
-        # A number for each group: of equal ones one tells of all.
-        return {key: [one for one, _ in groupby(of)] if isinstance(of, list) else of for key, of in state.items()}
+        return {key: _of_schedule(key, of) for key, of in state.items()}
     except Exception:  # the user's code, which may not be ready to be saved
         return None
+
+
+def _of_schedule(key: str, value: Any) -> Any:
+    """What it goes by is a setting, and no rounding changes it; what follows from losses is a number."""
+    if isinstance(value, list):
+        # One for each group: of equal ones one tells of all.
+        return [one for one, _ in groupby(value)]
+    if key in _FROM_LOSSES:
+        return float(value)
+    return repr(value) if isinstance(value, float) else value
 
 
 def _paths(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

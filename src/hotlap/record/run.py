@@ -32,6 +32,9 @@ from hotlap.record.operators import OperatorWindow
 from hotlap.record.plan import SCHEMA, LeverSpec
 from hotlap.record.stretches import LongRun
 
+GIVEN = "ReduceLROnPlateau.step"
+"""Begins a line of `Run.printed` that holds a scheduler's metric."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
@@ -131,6 +134,9 @@ class Run:
     """(S, G) of all parameters, in the order of `trained` and without repeats; None when not recorded."""
     batch_digest: tuple[str | None, ...] | None = None
     """(S,) digest of the bytes of all batches drawn, or of what the model was called with when there is no loader."""
+    rows_digest: tuple[str | None, ...] | None = None
+    """(S,) of the same samples, whatever their order and however many batches they are in: equal where each input comes
+    with the same label. None also where labels may have come another way than through modules."""
     stale_updates: tuple[int, ...] | None = None
     """(S,) of `num_updates`, those by gradients that were never cleared since the update before."""
     forgetful_updates: tuple[int, ...] | None = None
@@ -155,7 +161,8 @@ class Run:
     states: tuple[StateDigest, ...] | None = None
     """At some steps; None when not recorded."""
     printed: tuple[tuple[int, str], ...] = ()
-    """(steps made before, line) of what the script wrote to stdout after its first step, in runs for the gate."""
+    """(steps made before, line) of what the script wrote to stdout after its first step, in runs for the gate; among
+    them what it gave to a scheduler that goes by a metric, behind `GIVEN`."""
     skipped_updates: int = 0
     """Steps that a GradScaler left out."""
     loaders: tuple[LoaderFacts, ...] = ()

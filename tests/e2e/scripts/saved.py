@@ -31,6 +31,7 @@ def main():
     average = Average(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1000)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
     for epoch in range(100):
         for inputs, target in loader:
             loss = torch.nn.functional.mse_loss(model(inputs), target)
@@ -46,6 +47,7 @@ def main():
         with torch.no_grad():
             held_out = torch.nn.functional.mse_loss(model(x[512:]), y[512:])
         model.train()
+        plateau.step(held_out)
         print(f"epoch {epoch}: validation loss {held_out:.4f}")
 
 

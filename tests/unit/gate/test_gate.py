@@ -553,6 +553,20 @@ def test_batches_that_are_scaled_later_are_the_same_where_they_make_the_same_los
     assert judge(contract, wrong).verdict is Verdict.HARMED
 
 
+@pytest.mark.parametrize("contract", ["rounding", "statistical"])
+@pytest.mark.parametrize("known", [True, False])
+def test_the_same_samples_in_another_order_are_no_other_batches(contract: str, known: bool) -> None:
+    rows = tuple(None if k == 40 and not known else f"{k}" for k in range(NUM_STEPS))
+    e = everywhere({"rows_digest": rows, "fresh_batches": (1.0,) * NUM_STEPS})
+    # Of few labels a batch comes again sooner where they are sorted.
+    reordered = other_bytes(1) | {"fresh_batches": (0.9,) * NUM_STEPS}
+    expected = Verdict.UNHARMED if known else Verdict.HARMED
+    assert judge(contract, with_lever_run(reordered, e)).verdict is expected
+    relabelled = with_lever_run(reordered | {"rows_digest": (*rows[:-1], "another")}, e)
+    assert judge(contract, relabelled).verdict is Verdict.HARMED
+    assert judge("exact", with_lever_run(reordered, e)).verdict is Verdict.HARMED
+
+
 def test_batches_that_are_drawn_by_hand_are_compared_by_what_the_model_is_given() -> None:
     for of_validation in ((), (NUM_STEPS // 2,)):  # which has a loader still, or not
         by_hand: dict[str, object] = {"num_samples": (None,) * NUM_STEPS, "epoch_starts": of_validation}

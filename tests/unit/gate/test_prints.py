@@ -1,12 +1,13 @@
 """Numbers that a script prints: which are compared with those of the baseline, and what is made of a difference."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from hotlap.gate import Evidence, judge
-from hotlap.record import Run, Verdict
+from hotlap.record import GIVEN, Run, Verdict
 from tests.unit.gate.trainer import NUM_STEPS, Training, evidence
 
 CONTRACTS = ("exact", "rounding", "statistical")
@@ -41,6 +42,15 @@ def test_a_wrong_number_that_is_only_printed_is_harm(contract: str) -> None:
     assert ruling.verdict is Verdict.HARMED
     assert "the script prints" in ruling.why
     assert "validation loss #" in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize("wrong", [0.5, -0.41, 1e-5, math.nan])
+def test_a_scheduler_that_goes_by_another_number_is_harm(contract: str, wrong: float) -> None:
+    e = printing(lambda k: f"{GIVEN}({0.4 + 0.001 * (k // 20) * (k % 20):.16e})", lambda k: f"{GIVEN}({wrong:.16e})")
+    ruling = judge(contract, e)
+    assert ruling.verdict is Verdict.HARMED
+    assert "the script gives" in ruling.why and f"{GIVEN}(#)" in ruling.why
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, samples
+from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Rows, samples
 from hotlap.probe.evidence import Clearings, Memories
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
@@ -41,6 +41,60 @@ def test_every_kind_of_leaf_is_taken_in() -> None:
     assert digests(labels) != digests(torch.tensor([1, 1]))
     assert digests(["text"]) != digests(["other"])
     assert Digest().take() is None
+
+
+IMAGES, LABELS = torch.arange(30.0).reshape(6, 5), torch.tensor([1, 0, 2, 1, 2, 0])
+ORDER = torch.tensor([3, 5, 0, 1, 4, 2])
+
+
+def rows_of(*batches: object, alone: bool = True) -> str | None:
+    rows = Rows()
+    for batch in batches:
+        rows.add(batch)
+    return rows.take(alone=alone)
+
+
+def test_samples_are_the_same_in_any_order_and_any_number_of_batches() -> None:
+    whole = rows_of({"image": IMAGES, "label": LABELS, "name": None})
+    assert whole is not None
+    assert rows_of({"image": IMAGES[ORDER], "label": LABELS[ORDER], "name": None}) == whole
+    assert rows_of(*({"image": IMAGES[p], "label": LABELS[p], "name": None} for p in ORDER.reshape(3, 2))) == whole
+    longer = pad_sequence([*WORDS, *WORDS], batch_first=True)
+    assert rows_of(pad_sequence(WORDS[:2], batch_first=True), pad_sequence([WORDS[2], *WORDS], batch_first=True)) == (
+        rows_of(longer)
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ((IMAGES, LABELS[ORDER]),),
+        ((IMAGES[ORDER], LABELS),),
+        ((IMAGES, LABELS.float()),),
+        ((IMAGES + 1e-6, LABELS),),
+        ((IMAGES[:5], LABELS[:5]),),
+        ((IMAGES, LABELS), (IMAGES[:1], LABELS[:1])),
+        ((IMAGES, LABELS, torch.tensor(0.5)),),
+        ((IMAGES, LABELS, *"ab"),),
+        ((LABELS, IMAGES),),
+    ],
+)
+def test_an_input_with_another_label_is_another_sample(other: tuple[object, ...]) -> None:
+    assert rows_of(*other) != rows_of((IMAGES, LABELS))
+
+
+def test_labels_that_a_loss_is_given_are_those_of_the_models_input() -> None:
+    def called(order: torch.Tensor, labels: torch.Tensor) -> str | None:
+        result = torch.rand(6, 2, 3, requires_grad=True)
+        return rows_of(((IMAGES[order],), {}), ((result.flatten(0, 1), labels[order].flatten()), {}), alone=False)
+
+    words = torch.stack([LABELS, 1 + LABELS], 1)
+    straight = torch.arange(6)
+    assert called(straight, words) == called(ORDER, words) is not None
+    assert called(straight, words[ORDER]) != called(straight, words)
+    assert rows_of(IMAGES, alone=False) is None, "its labels were not seen"
+    assert rows_of(torch.rand(6, 2, requires_grad=True), alone=False) is None
+    assert rows_of() is None
 
 
 def test_samples_that_came_before_are_known_however_they_come() -> None:

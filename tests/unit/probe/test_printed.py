@@ -4,10 +4,13 @@ import io
 import sys
 
 import pytest
+import torch
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.guard import Guard
 from hotlap.probe.printed import Printed
+from hotlap.record import GIVEN
 
 
 def test_lines_after_the_first_step_are_kept_and_written_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +30,20 @@ def test_lines_after_the_first_step_are_kept_and_written_as_before(monkeypatch: 
     assert printed.lines == [(3, "loss 0.5"), (3, "two"), (3, "lines")]
     stream.seek(0)
     assert stream.read().splitlines()[:2] == ["before the first step", "loss 0.5"]
+
+
+def test_what_a_scheduler_goes_by_is_kept_and_given_to_it() -> None:
+    printed, patch, steps = Printed(), Patch(), [0]
+    printed.install(patch, Guard(), lambda: steps[0])
+    plateau = ReduceLROnPlateau(torch.optim.SGD([torch.ones(1)]), mode="max")
+    plateau.step(0.25)
+    steps[0] = 3
+    plateau.step(metrics=torch.tensor(0.5))
+    patch.undo()
+    plateau.step(0.75)
+    assert printed.lines == [(3, f"{GIVEN}(5.0000000000000000e-01)")]
+    assert plateau.best == 0.75
+    assert plateau.last_epoch == 3
 
 
 def test_a_stream_that_cannot_be_changed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

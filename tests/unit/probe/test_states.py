@@ -120,6 +120,21 @@ def test_a_scheduler_that_is_stepped_counts() -> None:
     assert digest("MultiplicativeLR")[1] != before[1]
 
 
+def plateau(*metrics: float, **settings: float) -> tuple[str, str]:
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(torch.optim.SGD([torch.zeros(1)], lr=0.1), **settings)  # type: ignore[arg-type]
+    for metric in metrics:
+        schedule.step(metric)
+    return digest("ReduceLROnPlateau")
+
+
+def test_what_a_scheduler_goes_by_is_a_setting_and_what_follows_from_losses_a_number() -> None:
+    as_written, other_losses = plateau(0.5, 0.4), plateau(0.5, 0.6)
+    assert as_written[0] != other_losses[0]
+    assert as_written[1] == other_losses[1]
+    others = [plateau(0.5, 0.4, factor=0.2), plateau(0.5, 0.4, patience=3), plateau(0.5)]
+    assert as_written[1] not in [counts for _, counts in others]
+
+
 def test_the_same_content_at_other_strides_has_the_same_digest() -> None:
     average = Average(Net())
     before = digest("Average")
