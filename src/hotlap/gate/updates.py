@@ -110,13 +110,11 @@ def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
     """At its first update a run has its partner's weights, and where it had the same draws and found the same loss, its
     gradient. Of a parameter's rounding may leave little; of all together, bfloat16 leaves 99%."""
     for pair in alike:
-        losses = [as_float(run.loss[0]) for run in (pair.base, pair.lever) if run.loss]
         mine, other = next(common_updates(pair), (None, None))
-        if mine is None or other is None or len(losses) < 2 or None in losses:
+        if mine is None or other is None:
             continue
-        a, b = (loss or 0.0 for loss in losses)
         is_first = mine.step == pair.base.step_index[0] == pair.lever.step_index[0]
-        if is_first and abs(a - b) <= SAME_LOSS * abs(a):
+        if is_first and _same_first_loss(pair):
             ratio = _whole(other, mine) / (_whole(mine, other) or math.nan)
             if 0 < ratio < math.inf and abs(math.log(ratio)) > GRADIENT_FLOOR:
                 return harmed(
@@ -124,6 +122,14 @@ def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
                     "baseline, with the same batch, random numbers and loss."
                 )
     return None
+
+
+def _same_first_loss(pair: Pair) -> bool:
+    losses = [as_float(run.loss[0]) for run in (pair.base, pair.lever) if run.loss]
+    if len(losses) < 2 or None in losses:
+        return False
+    mine, other = (loss or 0.0 for loss in losses)
+    return abs(mine - other) <= SAME_LOSS * abs(mine)
 
 
 def _whole(update: Update, beside: Update) -> float:
@@ -243,8 +249,14 @@ def _angle(mine: str | None, other: str | None) -> float:
 
 
 def _alike(pairs: Sequence[Pair]) -> list[Pair]:
-    """Those that begin with the same batch and the same random numbers."""
-    return [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
+    """Those that begin with the same batch and the same random numbers. None where forward passes draw them and a first
+    loss is another one: samples in another order meet other draws, as in a dropout."""
+    alike = [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
+    return alike if all(_same_first_loss(pair) or not _draws_forward(pair.base) for pair in alike) else []
+
+
+def _draws_forward(run: Run) -> bool:
+    return bool(run.draws and run.draws[0][0])
 
 
 def _first_draws(run: Run) -> tuple[object, object]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 # a GAN run their forward passes without gradients in each step, while a validation comes once in many.
 _TRAINING_SHARE = 1 / 3
 
-# Where each step has such forward passes, a validation shows by many more of them: so many times as many as usual.
+# Where each step has such forward passes, a validation shows by batches that are only looked at, or, of data that no
+# loader gave, by many more passes: so many times as many as usual.
 _FACTOR = 3
 
 
@@ -100,7 +101,7 @@ def validations(stretches: Sequence[Stretch | None]) -> list[Stretch | None]:
     """The stretch of each step -> the part of it that is a validation, and no part of training."""
     usual = median(stretch.num_looks if stretch is not None else 0 for stretch in stretches) if stretches else 0
     least = max(1, _FACTOR * usual)
-    found = [stretch if stretch is not None and stretch.num_looks >= least else None for stretch in stretches]
+    found = [one if one is not None and (one.num_looks >= least or one.num_samples) else None for one in stretches]
     if sum(stretch is not None for stretch in found) > _TRAINING_SHARE * len(stretches):
         return [None] * len(stretches)
     if not usual:

@@ -101,3 +101,19 @@ def test_gradients_of_other_draws_may_point_anywhere_but_backwards() -> None:
     others = tuple(replace(run(seed=10 + seed), seed=seed) for seed in range(5))
     ruling = judge("statistical", replace(e, lever=others[:1], lever_seeds=others))
     assert "degrees" not in ruling.why
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_of_other_draws_that_no_state_shows_the_first_loss_tells_and_gradients_may_point_anywhere(
+    dropout: bool,
+) -> None:
+    """As if samples came in another order, and a dropout fell on other ones."""
+    draws = ((dropout, False, True),) * NUM_STEPS
+    e = evidence(bf16=False, flipped=False)
+    base = tuple(replace(one, draws=draws) for one in e.base_seeds)
+    others = tuple(
+        replace(run(seed=10 + k), seed=k, batch_digest=one.batch_digest, rng_digest=one.rng_digest, draws=draws)
+        for k, one in enumerate(base)
+    )
+    e = replace(e, base=(base[0], base[0]), perturbed=(), base_seeds=base, lever=others[:1], lever_seeds=others)
+    assert ("degrees" in judge("statistical", e).why) is not dropout

@@ -119,6 +119,20 @@ def test_validations_are_no_part_of_steps() -> None:
     assert long.outliers[0].step_s < 0.01
 
 
+def test_a_validation_of_few_passes_is_known_by_batches_that_are_only_looked_at() -> None:
+    """Beside a teacher, which has passes without training in each step."""
+    ledger = Ledger()
+    for step in range(200):
+        away = Stretch([0.0] * len(PHASES), num_looks=2, num_samples=0)
+        one = row(step)._replace(aside=away)
+        if step % 20 == 19:
+            one = one._replace(aside=away._replace(num_looks=4, num_samples=320), num_samples=336)
+        ledger.add(one)
+    run = run_of(ledger)
+    assert run.num_validations == 10
+    assert set(run.num_samples) == {16}
+
+
 def test_a_record_can_be_made_at_any_time_and_changes_nothing() -> None:
     often, once = Ledger(Thinning()), Ledger(Thinning())
     draw = random.Random(3)
