@@ -139,7 +139,7 @@ def total_sentence(study: Study, total: Interval) -> str:
         in_part = any(run.trains_again for run in study.baseline[:1])
         of = f"In a long training{' like the first part of this one' * in_part}, starts of epochs included"
     else:
-        of = f"The whole training of {study.total_steps:,} steps, its start and first epoch included"
+        of = f"The whole training of {study.total_steps:,} steps, from its start to the end of its last step"
     return f"{of}: {factor(total.mid)} as fast as the baseline (95% interval {interval(total)})."
 
 

@@ -37,6 +37,21 @@ WholeS = tuple[tuple[float, float], ...]
 _CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} that a claim needs"
 
 
+def whole_trainings_s(log: StudyLog) -> float:
+    """What the fewest of them take at the end of the study; 0 where that is too much of its budget, or not known."""
+    base_s = _expected_s(log, log.study.baseline[0])
+    whole_s = 2 * _FEWEST_WHOLE * base_s if base_s is not None else 0.0
+    return whole_s if whole_s <= _FOR_WHOLE * log.budget.total_s else 0.0
+
+
+def _expected_s(log: StudyLog, run: Run) -> float | None:
+    """Seconds of a whole training, from some steps of it; None where its length is not known, or the user named another
+    than the script's own."""
+    if log.study.total_steps is None or log.options.total_steps is not None:
+        return None
+    return total_s(run, num_steps=log.study.total_steps, epoch_steps=facts(log.study).epoch_steps())
+
+
 def fewest_heats(log: StudyLog, executor: Executor) -> int:
     """That a confirmation takes where the gain is clear."""
     return max(FEWEST_SHOWN, fewest_for_a_gain(log.pooled(_scope_of(executor))))
@@ -168,9 +183,7 @@ class Confirmation:
     def _affordable(self) -> int:
         """Heats that leave time for the gate and a few more. Said before the first, as looks are counted."""
         left_s = self._log.budget.left_s + self._log.budget.extension_s - self._gate.estimate_s(self._stack)
-        base_s = self._expected_s(self._log.study.baseline[0])
-        whole_s = 2 * _FEWEST_WHOLE * base_s if base_s is not None else 0.0
-        left_s -= whole_s if whole_s <= _FOR_WHOLE * self._log.budget.total_s else 0.0
+        left_s -= whole_trainings_s(self._log)
         return max(PLANNED, min(MOST, int(left_s / self._executor.estimate_s(afresh=True)) - 2))
 
     def _make_room(self) -> bool:
@@ -180,19 +193,12 @@ class Confirmation:
             self._log.extend()
         return True
 
-    def _expected_s(self, run: Run) -> float | None:
-        """Seconds of a whole training, from some steps of it; None where its length is not known, or the user named
-        another than the script's own."""
-        if self._num_steps is None or self._log.options.total_steps is not None:
-            return None
-        return total_s(run, num_steps=self._num_steps, epoch_steps=self._epoch_steps)
-
     def _whole_s(self, effect: Effect) -> WholeS | str:
         """Whole trainings of the baseline and of its patched copy in turns; empty where there is no time for enough of
         them, and a sentence without its full stop where the patched copy, and it alone, does not come to its end.
         `effect`: how the two compared."""
         pair = effect.typical_pair
-        base_s, patched_s = map(self._expected_s, pair) if pair is not None else (None, None)
+        base_s, patched_s = (_expected_s(self._log, run) for run in pair) if pair is not None else (None, None)
         if base_s is None or patched_s is None:
             return ()
         fewest_s, budget = _FEWEST_WHOLE * (base_s + patched_s), self._log.budget

@@ -22,7 +22,7 @@ from hotlap.experiment.total import never_shorter
 from hotlap.record import LEAST_GAIN, Verdict
 from hotlap.search import reasons
 from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, grouped, stacked
-from hotlap.search.confirmation import Confirmation, fewest_heats
+from hotlap.search.confirmation import Confirmation, fewest_heats, whole_trainings_s
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.reasons import SEEMS_MUCH
 from hotlap.search.study_log import StudyLog, facts
@@ -71,11 +71,12 @@ class Search:
 
     @property
     def _end_s(self) -> float:
-        """What the end of the study takes: heats of the baseline and its patched copy, and the gate; 0 once it was."""
+        """What the end of the study takes: heats of the baseline and its patched copy, the gate, and whole trainings
+        where they are short; 0 once it was."""
         if self._log.study.result is not None:
             return 0.0
         heats_s = fewest_heats(self._log, self._executor) * self._executor.estimate_s(afresh=True)
-        return heats_s + self._gate.estimate_s(self.stack) + 5.0
+        return heats_s + self._gate.estimate_s(self.stack) + whole_trainings_s(self._log) + 5.0
 
     def run(self) -> None:
         """The study's result: what is accepted, confirmed. What is left of the budget times what was not tried."""

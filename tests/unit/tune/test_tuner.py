@@ -251,6 +251,16 @@ def test_a_short_training_is_run_whole_and_told_by_the_clock(script: Path) -> No
     assert not long.result.whole_s and "100,000 steps" in conclusion(long).sentence
 
 
+def test_the_search_leaves_time_for_whole_trainings_where_they_are_short(script: Path) -> None:
+    """It could time two small gains again and again; a table of pandas rows was told 1.33x so, and by the clock, with
+    what Python takes to end, 1.2x."""
+    costs = {"cached-dataset": 0.5, "fused-optimizer": 0.98, "threads": 0.97}
+    study = tune(world_of(script, costs=costs, length=1_000, tail_s=2.0, process_sd=0.03), budget_s=240.0)
+    assert study.result is not None and study.result.total_speedup is not None
+    assert len(study.result.whole_s) >= 4
+    assert study.result.total_speedup.mid == pytest.approx((4.5 + 3 + 2) / (4.5 + 1.5 + 2), rel=0.05)
+
+
 @pytest.mark.parametrize("compiles", [True, False])
 def test_what_the_first_validation_compiles_is_said_to_be_missing_in_a_total_of_some_steps(
     script: Path, monkeypatch: pytest.MonkeyPatch, *, compiles: bool
