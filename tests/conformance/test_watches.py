@@ -18,4 +18,4 @@ def test_a_training_that_is_left_as_it_is_gets_no_watch_with_steps_of_its_own() 
 def test_a_training_for_real_is_looked_at_closely_but_nothing_in_it_is_switched() -> None:
     """Other settings would change its numbers, what is patched into a data set could meet a worker that is started just
     then, and a communication hook cannot be taken away again."""
-    assert set(FULL) == set(WATCHES) - {"what-if", "buckets", "input", "trips"}
+    assert set(FULL) == set(WATCHES) - {"what-if", "buckets", "input"}

@@ -21,7 +21,6 @@ from hotlap.probe import hooks
 from hotlap.probe.session import Session
 from hotlap.probe.watches.device_phases import DevicePhases
 from hotlap.probe.watches.syncs import Syncs
-from hotlap.probe.watches.trips import Trips
 from hotlap.record import Phase, Plan, SightingKind
 
 pytestmark = pytest.mark.gpu
@@ -236,7 +235,7 @@ def test_a_read_value_makes_the_host_wait_and_names_its_line(training: Training)
 
 def test_a_blocking_copy_is_found_with_its_line(training: Training) -> None:
     batch = torch.ones(64)
-    watch = Trips()
+    watch = Syncs()
     watch.install(training.session, training.patch)
     watch.open()
     for made in range(3):

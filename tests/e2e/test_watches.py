@@ -14,7 +14,7 @@ from tests.e2e.running import Forks
 pytestmark = pytest.mark.e2e
 
 SCRIPTS = Path(__file__).with_name("scripts")
-WATCHES = ("operators", "syncs", "trips", "lines")
+WATCHES = ("operators", "syncs", "lines")
 
 
 def test_operators_and_lines_of_a_plain_loop(forks: Forks) -> None:

@@ -1,4 +1,4 @@
-"""Where data come from, and whether they had to travel: every operator of a few steps, followed by its storages."""
+"""Where data come from, and whether they had to travel: each operator is followed by its storages."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator
 from hotlap.probe.digests import leaves
-from hotlap.probe.modes import ObserverMode, is_view, non_blocking
+from hotlap.probe.modes import ObserverMode, is_view, name_of, non_blocking
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind
 
@@ -50,7 +50,7 @@ _DATA = _Origin(_From.DATA, "", Spot(), 0, 0.0)
 
 
 class CopyTracker(ObserverMode):
-    """Tells a Tally of needless, blocking and unsafe copies."""
+    """Tells a Tally of needless and blocking copies."""
 
     def __init__(self, tally: Tally) -> None:
         super().__init__()
@@ -58,32 +58,16 @@ class CopyTracker(ObserverMode):
         self.is_loading: Callable[[], bool] = lambda: False
         """The script draws a batch: what is made now are data."""
         self._known: dict[int, _Known] = {}
-        self._in_flight: dict[int, tuple[StorageWeakRef, Spot, str]] = {}
-        """Storages on the host that a copy from the device may still be writing to."""
         self._is_view: dict[Any, bool] = {}
-
-    def waited(self) -> None:
-        """The host waited for the device: all copies have arrived."""
-        self._in_flight.clear()
 
     def data(self, batch: Any) -> None:
         """A loader gave this."""
         for tensor in _tensors(batch):
             self._remember(tensor, _DATA)
 
-    def read(self, tensor: torch.Tensor) -> None:
-        """The host looks at the values of a tensor, here and now."""
-        found = self._in_flight.pop(_address(tensor), None)
-        if found is not None:
-            _, spot, what = found
-            reader = here()
-            self._tally.add(SightingKind.UNSAFE_COPY, what, spot, detail={"read_line": reader.line})
-
-    # Operators
-
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         """Follow it."""
-        name = func._schema.name
+        name = name_of(func)
         inputs = list(_tensors((args, kwargs)))
         on_device = accelerator.on_device
         if name in _COPIES:
@@ -91,13 +75,9 @@ class CopyTracker(ObserverMode):
             if on_device(source) != on_device(target):
                 self._copied(name, source, target, non_blocking(name, args, kwargs), seconds)
                 return
-        if name == "aten::_local_scalar_dense" and on_device(args[0]):
-            self.waited()
         on_host = [tensor for tensor in inputs if not on_device(tensor)]
         if self._views(func):
             return
-        for tensor in on_host:
-            self.read(tensor)
         outputs = [tensor for tensor in _tensors(result) if not on_device(tensor)]
         if outputs and len(on_host) == len(inputs):
             self._made(name, on_host, outputs, seconds)
@@ -106,14 +86,7 @@ class CopyTracker(ObserverMode):
         what = _KNOWN_AS[name]
         spot = here()
         if accelerator.on_device(source):
-            origin = _Origin(_From.DEVICE, what, spot, self._tally.step, seconds)
-            self._remember(target, origin)
-            # Into memory that is not page-locked the driver copies while the host waits, whatever was asked for.
-            if non_blocking and accelerator.is_pinned(target):
-                storage = target.untyped_storage()
-                self._in_flight[storage._cdata] = (_reference(storage), spot, what)
-            else:
-                self.waited()
+            self._remember(target, _Origin(_From.DEVICE, what, spot, self._tally.step, seconds))
             return
         num_bytes = source.numel() * source.element_size()
         origin = self._origin(source)
@@ -147,7 +120,7 @@ class CopyTracker(ObserverMode):
             self._remember(tensor, origin)
 
     def _origin(self, tensor: torch.Tensor) -> _Origin:
-        known = self._known.get(_address(tensor))
+        known = self._known.get(tensor.untyped_storage()._cdata)
         return known.origin if known is not None else _DATA
 
     def _remember(self, tensor: torch.Tensor, origin: _Origin) -> None:
@@ -155,22 +128,14 @@ class CopyTracker(ObserverMode):
         if origin is _DATA:
             self._known.pop(storage._cdata, None)
         else:
-            self._known[storage._cdata] = _Known(_reference(storage), origin)
+            self._known[storage._cdata] = _Known(StorageWeakRef(storage), origin)  # type: ignore[no-untyped-call]
 
     def _views(self, func: Any) -> bool:
         """`lift_fresh` is declared as one, but it brings a new tensor."""
         known = self._is_view.get(func)
         if known is None:
-            known = self._is_view[func] = func._schema.name != "aten::lift_fresh" and is_view(func)
+            known = self._is_view[func] = name_of(func) != "aten::lift_fresh" and is_view(func)
         return known
-
-
-def _reference(storage: torch.UntypedStorage) -> StorageWeakRef:
-    return StorageWeakRef(storage)  # type: ignore[no-untyped-call] # torch has no types for it
-
-
-def _address(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _tensors(values: Any) -> Iterator[Any]:

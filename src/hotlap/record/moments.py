@@ -104,8 +104,6 @@ class SightingKind(StrEnum):
     """A tensor is made on the CPU and moved to the device, in each step."""
     THERE_AND_BACK = "there-and-back"
     """Data leave the device and come back to it."""
-    UNSAFE_COPY = "unsafe-copy"
-    """A device-to-host copy with `non_blocking=True` is read without a wait in between."""
     BLOCKING_COPY = "blocking-copy"
     """A batch is copied to the device while the host waits."""
     WASTED_FORWARD = "wasted-forward"

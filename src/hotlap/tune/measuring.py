@@ -26,7 +26,7 @@ FULL = (*LOOKING, "device", "operators", "calls", "syncs", "distributions", "lin
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
 setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
 WATCHES = (
-    *(*LOOKING, "what-if", "buckets", "device", "operators", "calls", "input", "syncs", "trips", "distributions"),
+    *(*LOOKING, "what-if", "buckets", "device", "operators", "calls", "input", "syncs", "distributions"),
     "lines",
 )
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.

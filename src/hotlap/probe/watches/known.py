@@ -16,7 +16,6 @@ from hotlap.probe.watches.operators import Operators
 from hotlap.probe.watches.shapes import Shapes
 from hotlap.probe.watches.switches import Switches
 from hotlap.probe.watches.syncs import Syncs
-from hotlap.probe.watches.trips import Trips
 from hotlap.probe.watches.watch import Watch
 from hotlap.probe.watches.what_if import WhatIfs
 from hotlap.probe.watches.workload import WorkloadWatch
@@ -37,7 +36,6 @@ ALL: Mapping[str, type[Watch]] = {
     "calls": Calls,
     "input": Input,
     "syncs": Syncs,
-    "trips": Trips,
     "distributions": Distributions,
     "workload": WorkloadWatch,
     # Last: it may take many steps, and a short script has few.

@@ -1,4 +1,4 @@
-"""`syncs`: calls that make the host wait for the device, with their line and what they cost.
+"""`syncs`: calls that make the host wait for the device, and copies that had no need to be, with line and cost.
 
 A dispatch mode sees which operators wait, and how long each took. On CUDA torch itself tells of all that wait, as
 warnings, in its synchronisation debug mode: a warning comes when the call from Python is over, so it belongs to what
@@ -15,11 +15,12 @@ from typing import Any, ClassVar
 import torch
 
 from hotlap import accelerator, cuda
+from hotlap.probe.copy_tracker import CopyTracker
 from hotlap.probe.guard import Function
-from hotlap.probe.modes import ObserverMode, name_of, non_blocking
+from hotlap.probe.modes import name_of, non_blocking
 from hotlap.probe.tally import Tally, here
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import SightingKind
+from hotlap.record import Phase, SightingKind
 
 # Operators that wait for the device, and the names by which scripts call them.
 _WAITS = {
@@ -76,9 +77,13 @@ class Syncs(Watch):
         if before > 1:
             self._note = "The script lets torch raise at each wait for the device, so hotlap did not look for them."
             return
-        durations = _Durations(self.guarded(self._saw) if debug is None else None)
+        durations = _Durations(self._tally, self.guarded(self._saw) if debug is None else None)
+        durations.is_loading = lambda: self.session.clock.phase() is Phase.INPUT
         self.put_on(durations)
         self._durations = durations
+        hears_batches = self.guarded(lambda iterator, batch: durations.data(batch))
+        self.session.script.on_batch.append(hears_batches)
+        self.patch.on_undo(lambda: self.session.script.on_batch.remove(hears_batches))
         # Those that wait for a stream or the whole device are no operators, and raise no warning.
         for owner, name, what in accelerator.waits():
             self.hook(self.patch, owner, name, partial(self._timed, what))
@@ -105,8 +110,10 @@ class Syncs(Watch):
         super().close(num_steps)
 
     def fields(self) -> Mapping[str, Any]:
-        """One sighting for each line and call."""
-        return {"sightings": self._tally.sightings(), "notes": (self._note,) if self._note else ()}
+        """One sighting for each line, kind and call."""
+        failures = 0 if self._durations is None else self._durations.failures
+        note = f"{failures} operators could not be followed on the device." if failures else self._note
+        return {"sightings": self._tally.sightings(), "notes": (note,) if note else ()}
 
     def _listen(self) -> None:
         heard, show = self.guarded(self._heard), warnings.showwarning
@@ -146,18 +153,19 @@ class Syncs(Watch):
             self._tally.add(SightingKind.SYNC, _WAITS[name], here(), cost_s=cost_s)
 
 
-class _Durations(ObserverMode):
-    """What was dispatched since the last warning, and how long it took on the host; or, where there is someone to be
-    told, each operator that waited."""
+class _Durations(CopyTracker):
+    """Knows also what was dispatched since the last warning, and how long that took on the host; or tells, where there
+    is someone to be told, of each operator that waited."""
 
-    def __init__(self, told: Callable[[str, float], None] | None = None) -> None:
-        super().__init__()
+    def __init__(self, tally: Tally, told: Callable[[str, float], None] | None) -> None:
+        super().__init__(tally)
         self._told = told
         self._waits: list[tuple[str, float]] = []
         self._longest: tuple[str, float] | None = None
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         """An operator was called."""
+        super().saw(func, args, kwargs, result, seconds)
         name = name_of(func)
         if self._told is None:
             self._add(name, seconds)

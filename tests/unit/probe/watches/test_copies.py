@@ -1,4 +1,4 @@
-"""Needless, blocking and unsafe copies, on a device that every machine has."""
+"""Needless and blocking copies, on a device that every machine has."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hotlap import accelerator
-from hotlap.probe.watches.trips import Trips
+from hotlap.probe.watches.syncs import Syncs
 from hotlap.record import Phase, Sighting, SightingKind
 from tests.unit.probe.watches.stage import Stage, play
 
@@ -16,10 +16,9 @@ DEVICE, HOST = torch.float64, torch.float32
 
 
 def sightings(step: Callable[[], object], *, stage: Stage | None = None, num_steps: int = 4) -> tuple[Sighting, ...]:
-    fields = play(Trips(), step, stage=stage, num_steps=num_steps)
+    fields = play(Syncs(), step, stage=stage, num_steps=num_steps)
     assert fields["notes"] == ()
-    found: tuple[Sighting, ...] = fields["sightings"]
-    return found
+    return tuple(one for one in fields["sightings"] if one.kind is not SightingKind.SYNC)
 
 
 def line_of(text: str) -> int:
@@ -110,49 +109,12 @@ def test_what_only_leaves_the_device_is_no_trip() -> None:
     assert sightings(lambda: loss.to(HOST).item()) == ()
 
 
-def in_flight(read: Callable[[torch.Tensor], object]) -> Callable[[], None]:
-    """A step that starts a copy to the host without waiting for it."""
-    source = torch.ones(4, dtype=DEVICE)
-
-    def step() -> None:
-        target = torch.zeros(4, dtype=torch.float16)  # counts as pinned here
-        target.copy_(source, non_blocking=True)  # starts here
-        read(target)
-
-    return step
-
-
-def test_reading_a_copy_that_may_still_be_on_its_way_is_told() -> None:
-    reads: list[Callable[[torch.Tensor], object]] = [
-        lambda t: t.numpy(),
-        lambda t: t.tolist(),
-        lambda t: t[0].item(),
-        lambda t: t + 1,
-    ]
-    for read in reads:
-        (found,) = sightings(in_flight(read))
-        assert found.kind is SightingKind.UNSAFE_COPY
-        assert found.line == line_of("# starts here")
-        assert found.cost_s is None
-
-
-def test_reading_it_after_a_wait_is_fine() -> None:
-    weights = torch.ones(3, dtype=DEVICE)
-    waits: list[Callable[[], object]] = [lambda: weights.sum().item(), lambda: weights.to(HOST)]
-    for wait in waits:
-        assert sightings(in_flight(lambda t, wait=wait: (wait(), t.sum()))) == ()  # type: ignore[misc]
-
-
-def test_looking_at_the_shape_of_a_copy_reads_nothing() -> None:
-    assert sightings(in_flight(lambda t: t.view(2, 2).shape)) == ()
-
-
 def test_nothing_is_seen_and_nothing_is_hooked_where_no_device_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accelerator, "in_use", lambda: None)
-    numpy = torch.Tensor.numpy
-    fields = play(Trips(), lambda: torch.randn(3).to(DEVICE))
+    synchronize = torch.cuda.synchronize
+    fields = play(Syncs(), lambda: torch.randn(3).to(DEVICE))
     assert fields == {"sightings": (), "notes": ()}
-    assert torch.Tensor.numpy is numpy
+    assert torch.cuda.synchronize is synchronize
 
 
 def test_it_takes_everything_off_and_leaves_the_random_stream_alone() -> None:
@@ -163,7 +125,7 @@ def test_it_takes_everything_off_and_leaves_the_random_stream_alone() -> None:
     def draw() -> torch.Tensor:
         torch.manual_seed(3)
         values = []
-        fields = play(Trips(), lambda: values.append(torch.randn(3)))
+        fields = play(Syncs(), lambda: values.append(torch.randn(3)))
         assert fields["sightings"] == ()
         return torch.stack([*values, torch.randn(3)])
 
@@ -189,7 +151,7 @@ def test_a_model_trains_under_it_as_it_would_without() -> None:
             losses.append(loss.item())
 
         if watched:
-            play(Trips(), step)
+            play(Syncs(), step)
         else:
             for _ in range(4):
                 step()
