@@ -50,6 +50,8 @@ class Lap(record.Step):
     """Of these, in a stretch without training; None if there was none."""
     losses: list[Any] = field(default_factory=list)
     """Scalars that backward was called on (`probe.losses.Loss`)."""
+    arm: int = 0
+    block: int = 0
 
 
 class Clock:

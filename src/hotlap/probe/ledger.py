@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from hotlap.probe import clock as phases
 from hotlap.probe.aside import Stretch, validations
-from hotlap.probe.clock import PHASES
+from hotlap.probe.clock import PHASES, Lap
 from hotlap.probe.losses import Loss, known, value
 from hotlap.record import Number, Phase, as_number
 
@@ -15,23 +16,6 @@ if TYPE_CHECKING:
 
 # The first steps are kept even when they are not recorded: they hold the one-time costs.
 _MAX_FIRST_STEPS = 2000
-
-
-class Row(NamedTuple):
-    """One recorded step."""
-
-    spent: list[float]
-    """Seconds by phase."""
-    aside: Stretch | None
-    """Of these, in a stretch without training; None if there was none."""
-    arm: int
-    block: int
-    step_index: int
-    losses: list[Loss]
-    num_samples: int | None
-    num_updates: int
-    epoch_started: bool
-    num_forwards: int = 0
 
 
 class Ledger:
@@ -43,10 +27,10 @@ class Ledger:
     def __init__(self, thinning: "Thinning | None" = None) -> None:
         self.first_steps_s: list[float] = []
         self._evidence: defaultdict[str, list[Any]] = defaultdict(list)
-        self._rows: list[Row] = []
+        self._rows: list[Lap] = []
         self._thinning = thinning
-        self.add: Callable[[Row], None] = self._rows.append if thinning is None else thinning.add
-        """Takes a Row."""
+        self.add: Callable[[Lap], None] = self._rows.append if thinning is None else thinning.add
+        """Takes a step."""
 
     def warm_up(self, spent: list[float]) -> None:
         """A step that is not recorded."""
@@ -83,7 +67,7 @@ class Ledger:
             "phase_s": _phases(rows, measured),
             "arm": tuple(row.arm for row in rows),
             "block": tuple(row.block for row in rows),
-            "step_index": tuple(row.step_index for row in rows),
+            "step_index": tuple(row.number for row in rows),
             "epoch_starts": tuple(i for i, row in enumerate(rows) if row.epoch_started),
             "loss": tuple(_total(row.losses) for row in rows),
             "num_samples": tuple(row.num_samples for row in rows),
@@ -98,16 +82,17 @@ class Ledger:
         return fields
 
 
-def _set_aside(rows: list[Row]) -> tuple[list[Row], list[float]]:
+def _set_aside(rows: list[Lap]) -> tuple[list[Lap], list[float]]:
     """Rows without the time and the samples of validations, and the seconds of each of these."""
     stretches = validations([row.aside for row in rows])
     trained = [row if stretch is None else without(row, stretch) for row, stretch in zip(rows, stretches, strict=True)]
     return trained, [sum(stretch.spent) for stretch in stretches if stretch is not None]
 
 
-def without(row: Row, stretch: Stretch) -> Row:
+def without(row: Lap, stretch: Stretch) -> Lap:
     """A step without the time and the samples of its validation."""
-    return row._replace(
+    return replace(
+        row,
         # Rounding of the clock must not make a phase negative.
         spent=[max(0.0, whole - part) for whole, part in zip(row.spent, stretch.spent, strict=True)],
         num_samples=row.num_samples - stretch.num_samples if row.num_samples is not None else None,
@@ -115,7 +100,7 @@ def without(row: Row, stretch: Stretch) -> Row:
     )
 
 
-def _phases(rows: list[Row], measured: frozenset[int]) -> dict[Phase, tuple[float, ...] | None]:
+def _phases(rows: list[Lap], measured: frozenset[int]) -> dict[Phase, tuple[float, ...] | None]:
     """None for those that were never seen. Time that went to a phase cannot be lost: what was entered was measured."""
     return {
         phase: tuple(row.spent[i] for row in rows) if i in measured or i == phases.OTHER else None

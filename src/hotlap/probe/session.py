@@ -24,7 +24,7 @@ from hotlap.probe.evidence import Nudge
 from hotlap.probe.facts import Facts
 from hotlap.probe.graphs import Graphs
 from hotlap.probe.guard import Guard
-from hotlap.probe.ledger import Ledger, Row
+from hotlap.probe.ledger import Ledger
 from hotlap.probe.losses import Losses
 from hotlap.probe.planned import planned_steps, trains_again
 from hotlap.probe.printed import Printed
@@ -242,13 +242,14 @@ class Session:
             move = schedule.move
             if self.collectives.active:
                 self.collectives.step_ended(self._read, recorded=move.recorded)
+            lap.number, lap.recorded, lap.arm, lap.block = self._read, move.recorded, move.arm, move.block
+            if self.ring is not None:
+                self.ring.add(lap)
+            lap.pieces = ()
             if move.recorded:
-                self._record(lap, arm=move.arm, block=move.block)
+                self._record(lap)
             elif not self._in_window:
                 self.ledger.warm_up(lap.spent)
-            if self.ring is not None:
-                lap.number, lap.recorded = self._read, move.recorded
-                self.ring.add(lap)
             self._read += 1
             if not self._in_window:
                 schedule.advance(
@@ -320,23 +321,10 @@ class Session:
         """Levers have reached their steady state, and there is something to replay where that is wanted."""
         return self.arms.settled() and (self.script.replay.ready() or not self.plan.free_input)
 
-    def _record(self, lap: Lap, *, arm: int, block: int) -> None:
+    def _record(self, lap: Lap) -> None:
         self._undrained += 1
         self.num_recorded += 1
-        self.ledger.add(
-            Row(
-                lap.spent,
-                lap.aside,
-                arm,
-                block,
-                self._read,
-                lap.losses,
-                lap.num_samples,
-                lap.num_updates,
-                lap.epoch_started,
-                lap.num_forwards,
-            )
-        )
+        self.ledger.add(lap)
         if self.plan.evidence:
             self.ledger.note_evidence(self.script.evidence())
             self.script.updates.after(self._read)

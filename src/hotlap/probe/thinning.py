@@ -1,4 +1,4 @@
-"""Rows of a run of any length -> bounded room: a sample of blocks, stretches of steps, and the longest steps.
+"""Laps of a run of any length -> bounded room: a sample of blocks, stretches of steps, and the longest steps.
 
 - The sample: of the blocks of successive steps so many are drawn by lot, each with the same chance.
 - The stretches: as many successive steps each; once there are too many, neighbours are joined and all are twice as
@@ -12,17 +12,18 @@ import math
 import random
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from hotlap.probe import aside
-from hotlap.probe.clock import PHASES
-from hotlap.probe.ledger import Row, without
+from hotlap.probe.clock import PHASES, Lap
+from hotlap.probe.ledger import without
 from hotlap.probe.losses import OnDevice, known, value
 from hotlap.record import LongRun, Outlier, Stretch, as_number
 
-# Rows that are handled together.
+# Laps that are handled together.
 CHUNK = 256
 
 # Steps of a block of the sample, and blocks that are kept at most: 4,096 steps are enough for each quantile and rule,
@@ -39,17 +40,17 @@ class Thinning:
 
     def __init__(self, *, draws: int = 0) -> None:
         self._draw = random.Random(draws)
-        self._chunk: list[Row] = []
-        self._block: list[Row] = []
-        self._blocks: list[tuple[float, int, list[Row]]] = []
+        self._chunk: list[Lap] = []
+        self._block: list[Lap] = []
+        self._blocks: list[tuple[float, int, list[Lap]]] = []
         """A heap of (lot, number, rows)."""
         self._stretches: list[_Part] = []
         self._length = _STRETCH
-        self._longest: list[Row] = []
+        self._longest: list[Lap] = []
         self._num_blocks = self._num_lost = self._num_validations = 0
         self._validation_s = 0.0
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Lap) -> None:
         """A recorded step."""
         self._chunk.append(row)
         if len(self._chunk) == CHUNK:
@@ -59,11 +60,12 @@ class Thinning:
         """Take up all rows that were added. An error of ours must not reach the training: it is counted."""
         chunk, self._chunk = self._chunk, []
         try:
-            self._fold(_with_losses(chunk))
+            _read_losses(chunk)
+            self._fold(chunk)
         except Exception:
             self._num_lost += len(chunk)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Lap]:
         """The sample, in its order; rows since the last flush are not in it."""
         blocks = sorted(self._blocks, key=lambda one: one[1])
         return [row for block in (*(rows for *_, rows in blocks), self._block) for row in block]
@@ -87,22 +89,22 @@ class Thinning:
             num_lost=self._num_lost,
         )
 
-    def _fold(self, chunk: list[Row]) -> None:
+    def _fold(self, chunk: list[Lap]) -> None:
         validations = aside.validations([row.aside for row in chunk])
         self._num_validations += sum(one is not None for one in validations)
         self._validation_s += sum(sum(one.spent) for one in validations if one is not None)
         trained = [
-            row if one is None else without(row, one)._replace(aside=None)
+            row if one is None else replace(without(row, one), aside=None)
             for row, one in zip(chunk, validations, strict=True)
         ]
         self._longest = heapq.nlargest(_MOST_OUTLIERS, [*self._longest, *trained], key=lambda row: sum(row.spent))
         for row in trained:
             self._sample(row)
             if not self._stretches or self._stretches[-1].count >= self._length:
-                self._begin_stretch(row.step_index)
+                self._begin_stretch(row.number)
             self._stretches[-1].add(row)
 
-    def _sample(self, row: Row) -> None:
+    def _sample(self, row: Lap) -> None:
         self._block.append(row)
         if len(self._block) == _BLOCK:
             heapq.heappush(self._blocks, (self._draw.random(), self._num_blocks, self._block))
@@ -125,20 +127,19 @@ class Thinning:
             excess_s, phase = max(
                 (spent - mean, i) for i, (spent, mean) in enumerate(zip(row.spent, usual, strict=True))
             )
-            found.append(Outlier(step=row.step_index, step_s=sum(row.spent), phase=PHASES[phase], excess_s=excess_s))
+            found.append(Outlier(step=row.number, step_s=sum(row.spent), phase=PHASES[phase], excess_s=excess_s))
         return found
 
 
-def _with_losses(chunk: list[Row]) -> list[Row]:
-    """The rows, with losses that lie on a device read: all in one go, since each reading waits for the device."""
-    chunk = [row._replace(losses=known(row.losses)) for row in chunk]
+def _read_losses(chunk: list[Lap]) -> None:
+    """Those that lie on a device: all in one go, since each reading waits for the device."""
+    for row in chunk:
+        row.losses = known(row.losses)
     waiting = [loss.tensor.reshape(()) for row in chunk for loss in row.losses if isinstance(loss, OnDevice)]
-    if len({(loss.device, loss.dtype) for loss in waiting}) == 1:
-        read = iter(torch.stack(waiting).tolist())
-        return [
-            row._replace(losses=[next(read) if isinstance(x, OnDevice) else x for x in row.losses]) for row in chunk
-        ]
-    return [row._replace(losses=[*map(value, row.losses)]) for row in chunk]
+    alike = len({(loss.device, loss.dtype) for loss in waiting}) == 1
+    read = iter(torch.stack(waiting).tolist() if alike else map(float, waiting))
+    for row in chunk:
+        row.losses = [next(read) if isinstance(one, OnDevice) else float(one) for one in row.losses]
 
 
 def _quantiles(parts: Sequence[tuple[Sequence[float], int]], shares: Sequence[float]) -> list[float]:
@@ -163,7 +164,7 @@ class _Part:
         self.total_s = self._loss = 0.0
         self.times = array("d")
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Lap) -> None:
         step_s = sum(row.spent)
         if self.count % self._every == 0:
             self.times.append(step_s)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hotlap.probe.clock import LAP, Clock
 from hotlap.probe.guard import Guard
-from hotlap.probe.ledger import Ledger, Row
+from hotlap.probe.ledger import Ledger
 from hotlap.probe.losses import Losses, OnDevice
 
 
@@ -42,8 +42,8 @@ class Training:
     def told(self) -> list[Any]:
         """As the record has them."""
         ledger = Ledger()
-        for i, lap in enumerate(self.clock.read()):
-            ledger.add(Row(lap.spent, None, 0, 0, i, lap.losses, None, 1, False))
+        for lap in self.clock.read():
+            ledger.add(lap)
         return list(ledger.columns(measured=frozenset())["loss"])
 
 

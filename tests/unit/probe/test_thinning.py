@@ -5,29 +5,33 @@ import random
 import statistics
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from hotlap.probe.aside import Stretch
-from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES
-from hotlap.probe.ledger import Ledger, Row
+from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES, Lap
+from hotlap.probe.ledger import Ledger
 from hotlap.probe.thinning import Thinning
 from hotlap.record import LongRun, Phase, Run, Status, encode
 
 MEASURED = frozenset({INPUT, FORWARD, OPTIMIZER})
 
 
-def row(step: int, *, forward_s: float = 0.001, input_s: float = 0.0005, loss: float = 1.0, aside_s: float = 0) -> Row:
+def row(step: int, *, forward_s: float = 0.001, input_s: float = 0.0005, loss: float = 1.0, aside_s: float = 0) -> Lap:
     spent = [0.0] * len(PHASES)
     spent[FORWARD], spent[INPUT], spent[OTHER] = forward_s, input_s, 1e-5 + aside_s
     away = None
     if aside_s:
         away = Stretch([0.0] * len(PHASES), num_looks=10, num_samples=0)
         away.spent[OTHER] = aside_s
-    return Row(spent, away, 0, step // 11, step, [loss], 16, 1, step % 1000 == 0)
+    return Lap(
+        spent=spent, aside=away, block=step // 11, number=step, losses=[loss], num_samples=16, num_updates=1,
+        epoch_started=step % 1000 == 0,
+    )  # fmt: skip
 
 
-def ledger_of(rows: Iterator[Row]) -> Ledger:
+def ledger_of(rows: Iterator[Lap]) -> Ledger:
     ledger = Ledger(Thinning())
     for one in rows:
         ledger.add(one)
@@ -38,7 +42,7 @@ def run_of(ledger: Ledger) -> Run:
     return Run(status=Status.ENDED, **ledger.columns(measured=MEASURED))
 
 
-def long_of(rows: Iterator[Row]) -> tuple[Run, LongRun]:
+def long_of(rows: Iterator[Lap]) -> tuple[Run, LongRun]:
     run = run_of(ledger_of(rows))
     assert run.long is not None
     return run, run.long
@@ -93,7 +97,7 @@ def test_a_drift_of_the_step_time_is_kept() -> None:
 
 
 def test_the_longest_steps_are_kept_with_what_took_so_long() -> None:
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[Lap]:
         for step in range(30_000):
             yield row(step, input_s=0.5 + step * 1e-6 if step % 7_001 == 5 else 0.0005)
 
@@ -124,9 +128,9 @@ def test_a_validation_of_few_passes_is_known_by_batches_that_are_only_looked_at(
     ledger = Ledger()
     for step in range(200):
         away = Stretch([0.0] * len(PHASES), num_looks=2, num_samples=0)
-        one = row(step)._replace(aside=away)
+        one = replace(row(step), aside=away)
         if step % 20 == 19:
-            one = one._replace(aside=away._replace(num_looks=4, num_samples=320), num_samples=336)
+            one = replace(one, aside=away._replace(num_looks=4, num_samples=320), num_samples=336)
         ledger.add(one)
     run = run_of(ledger)
     assert run.num_validations == 10
@@ -151,7 +155,7 @@ def test_a_record_can_be_made_at_any_time_and_changes_nothing() -> None:
 
 
 def test_an_error_of_ours_is_counted_and_does_not_reach_the_training() -> None:
-    broken = row(300)._replace(losses=["no number"])  # type: ignore[list-item]
+    broken = replace(row(300), losses=["no number"])
     run, long = long_of(broken if step == 300 else row(step) for step in range(1000))
     assert long.num_lost == 256
     assert long.num_steps == 1000 - 256
