@@ -20,5 +20,5 @@ def end_of(pid: int) -> int | None:
     """A descriptor that can be read when the process has ended; None where the system has none (before Linux 5.3)."""
     try:
         return os.pidfd_open(pid)
-    except (AttributeError, OSError):
+    except OSError:
         return None

@@ -22,22 +22,19 @@ class Reaper:
     """Held by the process that starts trials in `folder`."""
 
     def __init__(self, folder: Path) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        if sys.platform == "linux":
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", __file__, str(folder)],
-                cwd="/",
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-X", "utf8", __file__, str(folder)],
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def close(self) -> None:
         """All trials have ended."""
-        if self._process is not None:
+        if self._process.returncode is None:
             self._process.communicate()
-            self._process = None
 
 
 def delete(folder: Path) -> None:
@@ -52,14 +49,14 @@ def delete(folder: Path) -> None:
 
 
 def kill_marked(entry: str) -> int:
-    """Kill every process whose environment has an entry that begins so, however it detached itself; on Linux only.
+    """Kill every process whose environment has an entry that begins so, however it detached itself.
 
     Returns:
         How many there were.
     """
     marker = b"\0" + os.fsencode(entry)
     num_killed = 0
-    for name in filter(str.isdigit, os.listdir("/proc") if sys.platform == "linux" else ()):
+    for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             with open(f"/proc/{name}/environ", "rb") as environment:
                 if marker not in b"\0" + environment.read():

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -119,7 +118,6 @@ class Starter:
         with self._stdin.opened() as stdin:
             return subprocess.Popen(
                 place.command(),
-                cwd=None if sys.platform == "linux" else place.plan.cwd,
                 env=dict(environment),
                 stdin=stdin,
                 stdout=subprocess.PIPE,

@@ -187,7 +187,6 @@ def common(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def can_fork(command: tuple[str, ...]) -> bool:
-    """A script or a module, run by the Python that runs hotlap, on a system that has what it takes."""
-    if sys.platform != "linux" or not hasattr(os, "pidfd_open") or len(command) < 2 or command[0] != sys.executable:
-        return False
-    return command[1] == "-m" or not command[1].startswith("-")
+    """A script or a module, run by the Python that runs hotlap."""
+    known = len(command) >= 2 and command[0] == sys.executable
+    return known and (command[1] == "-m" or not command[1].startswith("-"))

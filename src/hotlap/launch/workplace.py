@@ -75,8 +75,6 @@ class Workplace:
 
     def command(self) -> list[str]:
         """What to start, enclosed where the system can."""
-        if sys.platform != "linux":
-            return list(self.plan.command)
         return [sys.executable, "-I", "-S", "-X", "utf8", str(_ENCLOSE), str(self.spec), *self.plan.command]
 
     def environment(self, levers_environment: Mapping[str, str]) -> dict[str, str]:
@@ -92,8 +90,6 @@ class Workplace:
             # What `cached(..., disk=True)` leaves is gone with the run: each begins cold, as the user's first one does.
             "HOTLAP_CACHE": str(self.out / "cache"),
         }
-        if sys.platform != "linux":
-            environ["PYTHONPYCACHEPREFIX"] = str(self.out / "pycache")
         return environ | dict(levers_environment)
 
     @property
@@ -103,8 +99,6 @@ class Workplace:
 
     def not_enclosed(self) -> str | None:
         """Why the user's folders could not be protected; None when they were."""
-        if sys.platform != "linux":
-            return f"{sys.platform} has no mount namespaces"
         told = self.out / "not-enclosed"
         return told.read_text() if told.exists() else None
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -73,9 +72,7 @@ def _seed_numpy(plan: Plan) -> None:
 
 
 def _die_with_parent() -> None:
-    """On Linux the kernel ends this process when hotlap is gone, however it went: no orphan is left."""
-    if sys.platform != "linux":
-        return
+    """The kernel ends this process when hotlap is gone, however it went: no orphan is left."""
     import ctypes
     import signal
 

@@ -33,7 +33,7 @@ class Imported:
 
     def write(self, out: Path) -> None:
         """`imports.json`, if this is the process that the command started, and it has made a step."""
-        if not self._modules or sys.platform != "linux" or os.getsid(0) != os.getpid():
+        if not self._modules or os.getsid(0) != os.getpid():
             return
         modules: list[tuple[str, str | None]] = []
         users: list[str] = []

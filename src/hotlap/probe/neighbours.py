@@ -5,13 +5,15 @@ others /proc tells how many of their threads wanted a core; what else they are c
 that a run is enclosed in.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import torch
 
-from hotlap.probe.procfs import PROC, Process, process
+from hotlap.probe.procfs import Process, process
 from hotlap.record import Neighbour
 
 # A program whose threads want less than half a core leaves the others to the training.
@@ -25,8 +27,15 @@ def announce(out: Path) -> None:
 
 def strangers() -> Mapping[int, Process]:
     """Python programs that are no part of the run, now."""
-    parent = int(os.environ.get("HOTLAP_PARENT") or os.getpid())
-    return {pid: seen for pid in _pythons() if not _descends(pid, parent) and (seen := process(pid)) is not None}
+    ours = {int(os.environ.get("HOTLAP_PARENT") or os.getpid()), os.getpid()}
+    found = {}
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it is gone
+            # torch names its threads, and with the first one the process: "pt_main_thread".
+            is_python = one.name().startswith(("python", "pt_"))
+            if is_python and ours.isdisjoint(outer.pid for outer in (one, *one.parents())):
+                found[one.pid] = process(one.pid)
+    return {pid: seen for pid, seen in found.items() if seen is not None}
 
 
 def neighbours(
@@ -49,30 +58,8 @@ def _trainers(out: Path) -> Iterator[Neighbour]:
         return  # torchrun: the cores are divided among them already (`usable_cores`)
     for path in sorted(out.glob("trainer-*")):
         pid = int(path.name.partition("-")[2])
-        if pid != os.getpid() and (PROC / str(pid)).exists() and _shares_cores(pid):
+        if pid != os.getpid() and _shares_cores(pid):
             yield Neighbour(pid=pid, name=_script(pid), threads=float(path.read_text() or 1), ours=True)
-
-
-def _pythons() -> Iterator[int]:
-    for path in PROC.glob("[0-9]*/comm"):
-        try:
-            name = path.read_text()
-        except OSError:  # it is gone
-            continue
-        # torch names its threads, and with the first one the process: "pt_main_thread".
-        if name.startswith(("python", "pt_")):
-            yield int(path.parent.name)
-
-
-def _descends(pid: int, parent: int) -> bool:
-    while pid > 1:
-        if pid in (parent, os.getpid()):
-            return True
-        try:
-            pid = int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError):
-            return False
-    return False
 
 
 def _shares_cores(pid: int) -> bool:
@@ -84,8 +71,6 @@ def _shares_cores(pid: int) -> bool:
 
 def _script(pid: int) -> str:
     """Its first argument that is a file of Python's; arguments of the user's stay unread."""
-    try:
-        words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    return next((Path(os.fsdecode(word)).name for word in words if word.endswith(b".py")), "")
+    with contextlib.suppress(psutil.Error):
+        return next((Path(word).name for word in psutil.Process(pid).cmdline() if word.endswith(".py")), "")
+    return ""

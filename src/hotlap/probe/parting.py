@@ -1,6 +1,7 @@
 """Session -> the Run that is written when a process ends."""
 
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -79,7 +80,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         trains_again=facts.trains_again,
         call_sites=facts.all_call_sites(),
         sources=sources,
-        rss_peak_bytes=_rss_peak_bytes(),
+        rss_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         device_peak_bytes=session.guard(accelerator.peak_bytes, "the peak of the device's memory")(),
         device_reserved_bytes=session.guard(accelerator.reserved_bytes, "the allocator of the device's memory")(),
         device_free_bytes=session.guard(accelerator.free_bytes, "the device's free memory")(),
@@ -103,20 +104,16 @@ def await_end(seconds: float) -> None:
 
 
 def hotlap_is_gone() -> bool:
-    """The process that started this run does not exist any more. Linux only: else False, as where nobody is known."""
+    """The process that started this run does not exist any more; False where nobody is known."""
     parent = os.environ.get("HOTLAP_PARENT", "")
-    return bool(parent) and sys.platform == "linux" and not os.path.exists(f"/proc/{parent}")
+    return bool(parent) and not os.path.exists(f"/proc/{parent}")
 
 
 def age_s() -> float:
-    """Seconds since this process began, to a hundredth on Linux: elsewhere the start is known to the second."""
-    if sys.platform == "linux":
-        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
-            started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
-    import psutil
-
-    return time.time() - float(psutil.Process().create_time())
+    """Seconds since this process began, to a hundredth."""
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+        started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
 def _cost_s(session: "Session") -> float | None:
@@ -140,15 +137,6 @@ def _versions() -> dict[str, str]:
     if "torchdiffeq" in sys.modules:  # what a lever is for
         versions["torchdiffeq"] = str(getattr(sys.modules["torchdiffeq"], "__version__", ""))
     return versions | ({"cuda": torch.version.cuda} if torch.version.cuda else {})
-
-
-def _rss_peak_bytes() -> int | None:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _interval_s(now: Callable[[], float]) -> float:

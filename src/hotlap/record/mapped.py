@@ -15,9 +15,8 @@ def mapped(path: Path, size: int) -> mmap.mmap:
     try:
         if os.fstat(descriptor).st_size < size:
             os.ftruncate(descriptor, size)
-            if hasattr(os, "posix_fallocate"):
-                # Writing to a mapped page that has no room on the disk would end the training (SIGBUS).
-                os.posix_fallocate(descriptor, 0, size)
+            # Writing to a mapped page that has no room on the disk would end the training (SIGBUS).
+            os.posix_fallocate(descriptor, 0, size)
         return mmap.mmap(descriptor, size)
     finally:
         os.close(descriptor)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import psutil
+
 from hotlap import cgroups
 from hotlap.probe import neighbours
-from hotlap.probe.procfs import PROC, Process, process
+from hotlap.probe.procfs import Process, process
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CpuUse
 
@@ -23,7 +25,7 @@ class _Look:
 
 
 class Cpu(Watch):
-    """Passive, Linux only: the kernel's own counters at the first and at the last recorded step; nothing between."""
+    """Passive: the kernel's own counters at the first and at the last recorded step; nothing between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,28 +59,14 @@ class Cpu(Watch):
 
 def usable_cores() -> float:
     """What this process may use: affinity and quota, divided among the processes that train on this host."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
-    return min(float(affinity), cgroups.cpu_quota()) / max(1, here)
+    return min(float(len(os.sched_getaffinity(0))), cgroups.cpu_quota()) / max(1, here)
 
 
-def _look() -> _Look | None:
-    if not (PROC / "self/task").exists():
-        return None
-    processes = {pid: seen for pid in _tree(os.getpid()) if (seen := process(pid)) is not None}
+def _look() -> _Look:
+    tree = [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
+    processes = {pid: seen for pid in tree if (seen := process(pid)) is not None}
     return _Look(time.perf_counter(), os.getpid(), processes, neighbours.strangers(), cgroups.throttled_s())
-
-
-def _tree(root: int) -> list[int]:
-    """A process and all that descend from it."""
-    found = [root]
-    for pid in found:
-        try:
-            for task in (PROC / str(pid) / "task").iterdir():
-                found += map(int, (task / "children").read_text().split())
-        except OSError:  # it is gone, or the kernel has no such file
-            continue
-    return found
 
 
 def _use(first: _Look, last: _Look) -> CpuUse:

@@ -23,7 +23,7 @@ _MOST_SHARE = 1e-3
 
 
 class Memory(Watch):
-    """Passive; Linux only, where a look costs microseconds."""
+    """Passive."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,15 +31,12 @@ class Memory(Watch):
         self._gap_s = _GAP_S
         self._next_at = 0.0
         self._statm: BinaryIO | None = None
-        self._page = 4096
+        self._page = os.sysconf("SC_PAGE_SIZE")
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Open the kernel's page about us."""
         super().install(session, patch)
-        path = Path("/proc/self/statm")
-        if path.exists():
-            self._statm = path.open("rb", buffering=0)
-            self._page = os.sysconf("SC_PAGE_SIZE")
+        self._statm = Path("/proc/self/statm").open("rb", buffering=0)  # noqa: SIM115 - it is read at the ends of steps
 
     def step_ended(self, step: int) -> None:
         """A sample, where the last one is old enough."""
