@@ -2,9 +2,9 @@
 
 They come back group by group, in the order in which they were imported. An import that imports torch on its way is cut
 there: the probe starts at that moment, and what comes after it finds the probe's seeds and hooks. What belongs to the
-import of a module comes with it: children as attributes of their packages, variables set in the environment, text
-printed, and the callbacks of `hotlap.probe.imports`. A name that a module took from another one (`from torch import
-compile`) is bound to what stands there when the module comes back, as it would be if it were executed then.
+import of a module comes with it: children as attributes of their packages, variables set in the environment, and the
+callbacks of `hotlap.probe.imports`. What it prints does not. A name that a module took from another one (`from torch
+import compile`) is bound to what stands there when the module comes back, as it would be if it were executed then.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import itertools
 import os
 import random
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -63,8 +63,6 @@ class _Group:
     """Drawn from Python's generator, 32 bits each."""
     environ: dict[str, str | None] = field(default_factory=dict)
     """Variables that it set, None: removed."""
-    printed: tuple[bytes, bytes] = (b"", b"")
-    """On standard output and standard error."""
     replaced: list[tuple[dict[str, Any], str, Any, Any]] = field(default_factory=list)
     """(names of an earlier module, a name there, what it was, what it is)."""
     finished: dict[str, ModuleType] = field(default_factory=dict)
@@ -92,11 +90,11 @@ class Preloaded:
         self._cuts: list[_Moment] = []
         asked: set[str] = set()
         imports.after_import("torch", lambda: self._cut([name for name in names if name == _PROBE]))
-        with _asked_before_imports(asked.add), _Printed() as printed:
+        with contextlib.closing(_Asking(asked.add)):
             for name in names:
                 if name in sys.modules:
                     continue
-                self._import(name, printed)
+                self._import(name)
                 if name not in asked:
                     raise UnsoundError("the imports of this Python go another way")
                 if own := min(asked.intersection(users), default=None):
@@ -106,7 +104,6 @@ class Preloaded:
                 owner[key] = before
         self._find_children()
         self._find_bound()
-        self._restore: Callable[[], None] = lambda: None
 
     def hide(self) -> None:
         """Take them out of sight, and bring them back as they are imported."""
@@ -117,7 +114,7 @@ class Preloaded:
                 sys.modules.pop(name, None)
         self._hidden = list(range(len(self._groups)))
         if self._groups:
-            self._restore = _ask_before_imports(self._look)
+            self._asking = _Asking(self._look)
 
     def _cut(self, ours: Sequence[str]) -> None:
         """Torch has just been imported: hotlap's own modules come now, as they do in a run."""
@@ -126,7 +123,7 @@ class Preloaded:
             __import__(name)
         self._cuts.append(_Moment.now())
 
-    def _import(self, name: str, printed: "_Printed") -> None:
+    def _import(self, name: str) -> None:
         environ, states = dict(os.environ), _random_states()
         earlier = [(names, dict(names)) for names in map(_names, list(sys.modules.values()))]
         moments = [_Moment.now()]
@@ -140,7 +137,6 @@ class Preloaded:
         moments += [*self._cuts, _Moment.now()]
         self._cuts = []
         parts = [_part(name, *pair) for pair in itertools.pairwise(moments)]
-        parts[-1].printed = printed.take()
         keys = {key for key in {*environ, *os.environ} if environ.get(key) != os.environ.get(key)}
         parts[-1].environ = {key: os.environ.get(key) for key in keys}
         parts[-1].replaced = [
@@ -175,7 +171,7 @@ class Preloaded:
                 _show(self._groups[k])
         self._showing = not outermost
         if not self._hidden:
-            self._restore()
+            self._asking.close()
         return sys.modules.get(name)
 
     def _find_children(self) -> None:
@@ -248,10 +244,6 @@ def _repeat_effects(group: _Group) -> None:
             os.environ[name] = text
     for _ in range(group.num_words):
         random.getrandbits(32)
-    for descriptor, written in zip((1, 2), group.printed, strict=True):
-        if written:
-            with contextlib.suppress(OSError):
-                os.write(descriptor, written)
 
 
 def _names(module: Any) -> dict[str, Any]:
@@ -279,71 +271,26 @@ def _random_states() -> dict[str, Any]:
     return found
 
 
-class _Printed:
-    """While it is entered, what is written to standard output and standard error is kept for `take`."""
-
-    def __enter__(self) -> "_Printed":
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        self._files = [os.memfd_create("printed") for _ in (1, 2)]
-        self._streams = [os.dup(descriptor) for descriptor in (1, 2)]
-        for number, file in enumerate(self._files, 1):
-            os.dup2(file, number)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        for number, (file, stream_copy) in enumerate(zip(self._files, self._streams, strict=True), 1):
-            os.dup2(stream_copy, number)
-            os.close(file)
-            os.close(stream_copy)
-
-    def take(self) -> tuple[bytes, bytes]:
-        """What was written since the last call."""
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        first, second = (self._emptied(file) for file in self._files)
-        return first, second
-
-    @staticmethod
-    def _emptied(file: int) -> bytes:
-        size = os.fstat(file).st_size
-        if not size:
-            return b""
-        written = os.pread(file, size, 0)
-        os.ftruncate(file, 0)
-        os.lseek(file, 0, os.SEEK_SET)
-        return written
-
-
-@contextlib.contextmanager
-def _asked_before_imports(look: Callable[[str], Any]) -> Iterator[None]:
-    restore = _ask_before_imports(look)
-    try:
-        yield
-    finally:
-        restore()
-
-
-def _ask_before_imports(look: Callable[[str], ModuleType | None]) -> Callable[[], None]:
-    """Call `look` for each module that is not in `sys.modules`, before it is searched for; what it answers is taken.
+class _Asking:
+    """Until it is closed, `look` is called for each module that is not in `sys.modules`, before it is searched for, and
+    what it answers is taken.
 
     All imports come by `_find_and_load` (CPython's Python/import.c, and `importlib.import_module`), whatever finders
-    there are. Returns how to put it back.
+    there are.
     """
-    search = _BOOTSTRAP._find_and_load
 
-    def _find_and_load(name: str, import_: Any) -> Any:
-        module = look(name)
-        return search(name, import_) if module is None else module
+    def __init__(self, look: Callable[[str], ModuleType | None]) -> None:
+        search = self._search = _BOOTSTRAP._find_and_load
 
-    # Python takes importlib's own frames out of the traceback of an error in a module: so it does with this one.
-    _find_and_load.__code__ = _find_and_load.__code__.replace(co_filename=search.__code__.co_filename)
-    _BOOTSTRAP._find_and_load = _find_and_load
+        def _find_and_load(name: str, import_: Any) -> Any:
+            module = look(name)
+            return search(name, import_) if module is None else module
 
-    def restore() -> None:
-        if _BOOTSTRAP._find_and_load is _find_and_load:
-            _BOOTSTRAP._find_and_load = search
+        # Python takes importlib's own frames out of the traceback of an error in a module: so it does with this one.
+        _find_and_load.__code__ = _find_and_load.__code__.replace(co_filename=search.__code__.co_filename)
+        self._ours = _BOOTSTRAP._find_and_load = _find_and_load
 
-    return restore
+    def close(self) -> None:
+        """As it was before."""
+        if _BOOTSTRAP._find_and_load is self._ours:
+            _BOOTSTRAP._find_and_load = self._search

@@ -43,6 +43,7 @@ def serve(words: str) -> None:
     try:
         record = json.loads(Path(path).read_bytes())
         preloaded = _preload(record)
+        sys.stdout.flush()  # else each fork would print what the imports have printed
         why_not = _why_not(record)
     except UnsoundError as error:
         why_not = str(error)

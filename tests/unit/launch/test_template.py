@@ -201,8 +201,8 @@ import os, random, sys, tool
 from tool import value
 os.environ["SET_BY_LIBRARY"] = "1"
 os.environ.setdefault("HOME_OF_LIBRARY", "here")
-print("library is here")
-print("take care", file=sys.stderr)
+if "template" in os.readlink("/proc/self/fd/1"):
+    print("library is here")
 drawn = random.getrandbits(24)
 from library import child
 """
