@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import fx
@@ -49,18 +49,28 @@ def name_of(what: object) -> str:
     return getattr(what, "__name__", type(what).__name__)
 
 
+class Recorded(NamedTuple):
+    """The operations of a forward, and the module in which their targets are found.
+
+    Not a GraphModule, which would write and compile Python code that nobody runs: a fifth of what a first call takes.
+    """
+
+    graph: fx.Graph
+    root: torch.nn.Module
+
+
 class Lowering:
     """Translates one recorded graph."""
 
-    def __init__(self, recorded: fx.GraphModule, program: Program, *, lead: tuple[int, ...]) -> None:
-        self.recorded = recorded
+    def __init__(self, recorded: Recorded, program: Program, *, lead: tuple[int, ...]) -> None:
+        self.graph, self.root = recorded
         self.program = program
         self.lead = lead
         self.known: dict[fx.Node, Any] = {}
 
     def run(self) -> Program:
         """All nodes in order; the program is complete afterwards."""
-        for node in self.recorded.graph.nodes:
+        for node in self.graph.nodes:
             if node.op == "output":
                 self._finish(self._resolve(node.args[0]))
             elif node not in self.known:
@@ -87,9 +97,9 @@ class Lowering:
         args, kwargs = self._resolve(node.args), self._resolve(node.kwargs)
         self._check_arguments(node, _flat(args, kwargs))
         if node.op == "get_attr":
-            return self._constant(attribute(self.recorded, str(node.target)), str(node.target))
+            return self._constant(attribute(self.root, str(node.target)), str(node.target))
         if node.op == "call_module":
-            module = self.recorded.get_submodule(str(node.target))
+            module = self.root.get_submodule(str(node.target))
             if type(module) not in tables.MODULES:
                 raise Unsupported(f"the layer {type(module).__name__} is not known.")
             self._refuse_shared_inplace(node, getattr(module, "inplace", False))
@@ -126,7 +136,7 @@ class Lowering:
     def _unfolds(self, node: fx.Node) -> bool:
         """It makes rows of samples, or asks for their shape."""
         if node.op == "call_module":
-            return type(self.recorded.get_submodule(str(node.target))) is torch.nn.Flatten
+            return type(self.root.get_submodule(str(node.target))) is torch.nn.Flatten
         if node.op == "call_method":
             return str(node.target) in ("flatten", "view", "reshape", "size", "dim")
         return node.op == "call_function" and node.target in (torch.flatten, torch.reshape, getattr)

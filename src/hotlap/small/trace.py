@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import fx, nn
 
 from hotlap.errors import UserError
-from hotlap.small.lowering import Lowering, Rows, Sym, attribute, name_of
+from hotlap.small.lowering import Lowering, Recorded, Rows, Sym, attribute, name_of
 from hotlap.small.program import Program, Unsupported
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -39,13 +39,13 @@ class _Tracer(fx.Tracer):
         return super().create_arg(a)
 
 
-def record(root: nn.Module | Callable[..., Any]) -> fx.GraphModule:
+def record(root: nn.Module | Callable[..., Any]) -> Recorded:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
     before, states = _attributes(root), (torch.get_rng_state(), random.getstate())
     try:
         tracer = _Tracer()
         graph = tracer.trace(root)
-        recorded = fx.GraphModule(tracer.root, graph)
+        recorded = Recorded(graph, tracer.root)
     except Exception as error:
         raise Unsupported(f"torch.fx cannot follow the forward of {name_of(root)}: {error}") from error
     if not torch.equal(states[0], torch.get_rng_state()) or states[1] != random.getstate():
@@ -151,15 +151,15 @@ def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Progra
     return program
 
 
-def _first_layer(recorded: fx.GraphModule) -> tuple[int, torch.dtype]:
+def _first_layer(recorded: Recorded) -> tuple[int, torch.dtype]:
     for node in recorded.graph.nodes:
         if node.op == "call_module":
-            module = recorded.get_submodule(str(node.target))
+            module = recorded.root.get_submodule(str(node.target))
             if type(module) is nn.Linear:
                 return module.in_features, module.weight.dtype
             if type(module) is nn.LayerNorm and module.elementwise_affine:
                 return module.normalized_shape[-1], module.weight.dtype
         if node.op == "call_function" and node.target is F.linear and isinstance(node.args[1], fx.Node):
-            weight = attribute(recorded, str(node.args[1].target))
+            weight = attribute(recorded.root, str(node.args[1].target))
             return weight.shape[1], weight.dtype
     raise Unsupported("the model has no Linear layer, so the width of its input is not known.")
