@@ -234,8 +234,8 @@ void bind_ode(nb::module_& m, const char* name) {
                  self.control = {v.at(0), v.at(1), v.at(2), v.at(3), v.at(4), v.at(5), v.at(6), v.at(7), max_steps};
              })
         .def("set_times",
-             [](P& self, std::vector<double> t, std::vector<double> grid, double sign, int64_t rows, bool each) {
-                 self.times = {std::move(t), std::move(grid), sign, rows, each};
+             [](P& self, std::vector<double> t, std::vector<double> grid, double sign, int64_t rows) {
+                 self.times = {std::move(t), std::move(grid), sign, rows};
              })
         .def("solve",
              [](P& self, uintptr_t y0, uintptr_t out) {

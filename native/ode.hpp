@@ -37,7 +37,6 @@ struct Times {
     std::vector<double> t, grid;  // grid not empty: fixed steps between these times
     double sign = 1;
     int64_t rows = 0;
-    bool each = false;  // every trajectory has steps of its own
 };
 
 class SolveError : public std::runtime_error {
@@ -72,9 +71,8 @@ class Ode {
 
     // From y0 (rows, cols) to the state at all times, out (num_times, rows, cols).
     void solve(const T* y0, T* out) {
-        rows_ = times.each ? 1 : times.rows;
+        rows_ = times.rows;
         steps_.clear();
-        trajectories_.clear();
         used_ = 0;
         asked_ = 0;
         size_ = rows_ * ld();
@@ -83,14 +81,9 @@ class Ode {
         now_.grow(size_);
         next_.grow(size_);
         thetas_.grow(int64_t(times.t.size()));
-        for (int64_t first = 0; first < times.rows; first += rows_) {
-            trajectories_.push_back({first, steps_.size()});
-            for (int64_t r = 0; r < rows_; r++) std::memcpy(now_.data() + r * ld(), y0 + (first + r) * cols(), sizeof(T) * cols());
-            write_output(now_.data(), 0, first, out);
-            if (times.t.size() > 1) times.grid.empty() ? adaptive(first, out) : fixed(first, out);
-            if (rows_ == 0) break;
-        }
-        trajectories_.push_back({times.rows, steps_.size()});
+        for (int64_t r = 0; r < rows_; r++) std::memcpy(now_.data() + r * ld(), y0 + r * cols(), sizeof(T) * cols());
+        std::memcpy(out, y0, sizeof(T) * rows_ * cols());
+        if (times.t.size() > 1) times.grid.empty() ? adaptive(out) : fixed(out);
     }
 
     // From the gradient of `out` to those of y0 (rows, cols), which may be null, and of the parameters.
@@ -98,7 +91,9 @@ class Ode {
         exec_.begin_backward();
         carried_.grow(size_);
         power_gradients_.grow(size_ * (powers + 1));
-        for (size_t k = trajectories_.size() - 1; k-- > 0;) backward_trajectory(k, gradient, to_y0);
+        backward_steps(gradient);
+        for (int64_t r = 0; to_y0 && r < rows_; r++)
+            for (int64_t c = 0; c < cols(); c++) to_y0[r * cols() + c] = now_.data()[r * ld() + c] + gradient[r * cols() + c];
         exec_.linear_gradients(used_);
         exec_.finish_backward();
     }
@@ -113,10 +108,6 @@ class Ode {
         T* first;
         int64_t step;
     };
-    struct Trajectory {
-        int64_t row;
-        size_t step;  // where its steps begin
-    };
     // A tableau's numbers in the type of the state.
     struct Numbers {
         T a[max_stages * max_stages], b[max_stages], e[max_stages], dense[max_stages * powers];
@@ -129,7 +120,6 @@ class Ode {
     Series stages_{}, arguments_{}, slope_gradients_{}, argument_gradients_{};
     Numbers numbers_;
     Buffer<T> thetas_;
-    std::vector<Trajectory> trajectories_;
     Buffer<T> now_, next_, carried_, power_gradients_;
 
     int64_t ld() const { return exec_.ld(exec_.program().input); }
@@ -265,7 +255,7 @@ class Ode {
         throw SolveError(std::string(what) + " at t = " + number(times.sign * t) + ", step size " + number(h));
     }
 
-    void adaptive(int64_t row, T* out) {
+    void adaptive(T* out) {
         const std::vector<double>& t = times.t;
         double now = t[0];
         reserve_more(used_ + 2);  // the first slope, and the one that the first step is chosen by
@@ -289,7 +279,7 @@ class Ode {
                 now += h;
                 for (; wanted < t.size() && t[wanted] <= now; tries = 0) wanted++;
                 step.end = int64_t(wanted);
-                accept(step, row, out);
+                accept(step, out);
             }
             h *= factor(error);
         }
@@ -302,7 +292,7 @@ class Ode {
         return std::min(control.grow, std::max(f, error < 1 ? 1 : control.shrink));
     }
 
-    void fixed(int64_t row, T* out) {
+    void fixed(T* out) {
         const auto &t = times.t, &grid = times.grid;
         size_t wanted = 1;
         for (size_t i = 0; i + 1 < grid.size(); i++) {
@@ -313,27 +303,25 @@ class Ode {
             attempt(step);
             while (wanted < t.size() && grid[i + 1] >= t[wanted]) wanted++;
             step.end = int64_t(wanted);
-            accept(step, row, out);
+            accept(step, out);
         }
         for (int64_t i = 0; i < size_; i++)
             if (!std::isfinite(now_.data()[i]) && i % ld() < cols()) fail("the state is not finite", grid.back(), 0);
     }
 
     // Keeps the step, writes the outputs that lie in it, and makes its end the new state.
-    void accept(const Taken& s, int64_t row, T* out) {
+    void accept(const Taken& s, T* out) {
         used_ += tableau_.stages - 1;
         steps_.push_back(s);
-        if (s.end > s.output) write_outputs(s, row, out);
+        if (s.end > s.output) write_outputs(s, out);
         copy_vectors<T>(next_.data(), now_.data(), size_);
     }
-
-    int64_t place_of(int64_t output, int64_t row) const { return (output * times.rows + row) * cols(); }
 
     // f(output, where its element c of a row lies) for the outputs in a step.
     template <class F>
     HOTLAP_INLINE void for_outputs(const Taken& s, int64_t row, int64_t c, F f) {
-        const int64_t step = times.rows * cols();
-        int64_t place = place_of(s.output, row) + c;
+        const int64_t step = rows_ * cols();
+        int64_t place = s.output * step + row * cols() + c;
         for (int64_t o = s.output; o < s.end; o++, place += step) f(o, place);
     }
 
@@ -346,7 +334,7 @@ class Ode {
     }
 
     // The coefficients of theta^p, then the polynomial at each output.
-    void write_outputs(const Taken& s, int64_t row, T* out) {
+    void write_outputs(const Taken& s, T* out) {
         const T* k = stage(s.first);
         const int64_t stride = stages_.step;
         const T* thetas = find_thetas(s);
@@ -359,7 +347,7 @@ class Ode {
 #pragma GCC unroll 4
                 for (int p = 0; p < powers; p++) q[p + 1] = h * sum_stages(Vec<T>{}, numbers_.dense + p, powers, k + i, stride, tableau_.stages);
                 const int width = int(std::min<int64_t>(W, cols() - c));
-                for_outputs(s, row + r, c, [&](int64_t o, int64_t place) {
+                for_outputs(s, r, c, [&](int64_t o, int64_t place) {
                     const Vec<T> x = splat<T>(thetas[o]);
                     Vec<T> v = q[powers];
 #pragma GCC unroll 4
@@ -369,18 +357,13 @@ class Ode {
             }
     }
 
-    void write_output(const T* y, int64_t index, int64_t row, T* out) {
-        for (int64_t r = 0; r < rows_; r++)
-            std::memcpy(out + (index * times.rows + row + r) * cols(), y + r * ld(), sizeof(T) * cols());
-    }
-
-    void backward_trajectory(size_t k, const T* gradient, T* to_y0);
-    void backward_step(const Taken& s, int64_t row, const T* gradient);
+    void backward_steps(const T* gradient);
+    void backward_step(const Taken& s, const T* gradient);
     void backward_step_in_registers(const Taken& s, bool outputs);
     Vec<T> gathered(const Taken& s, int i, bool outputs, Vec<T> start, int64_t at, int from, int top);
     void gather(const Taken& s, int i, bool outputs, int top, T* to);
     void add(const T* from, T* to);
-    void read_outputs(const Taken& s, int64_t row, const T* gradient);
+    void read_outputs(const Taken& s, const T* gradient);
 };
 
 }  // namespace hotlap

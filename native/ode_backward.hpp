@@ -6,32 +6,28 @@
 namespace hotlap {
 
 template <class T>
-inline void Ode<T>::backward_trajectory(size_t k, const T* gradient, T* to_y0) {
-    const Trajectory &from = trajectories_[k], &until = trajectories_[k + 1];
+inline void Ode<T>::backward_steps(const T* gradient) {
     T *y = now_.data(), *carried = carried_.data();
     std::memset(y, 0, sizeof(T) * size_);
     std::memset(carried, 0, sizeof(T) * size_);
-    for (size_t n = until.step; n-- > from.step;) backward_step(steps_[n], from.row, gradient);
-    if (until.step > from.step && tableau_.first_same_as_last) {
-        const int64_t first = steps_[from.step].first;
+    for (size_t n = steps_.size(); n-- > 0;) backward_step(steps_[n], gradient);
+    if (!steps_.empty() && tableau_.first_same_as_last) {
+        const int64_t first = steps_[0].first;
         copy_vectors<T>(carried, slope_gradient(first), size_);
         exec_.backward(first);
         add(argument_gradient(first), y);
     }
-    for (int64_t r = 0; to_y0 && r < rows_; r++)
-        for (int64_t c = 0; c < cols(); c++)
-            to_y0[(from.row + r) * cols() + c] = y[r * ld() + c] + gradient[(from.row + r) * cols() + c];
 }
 
 // now_ holds the gradient of y at the end of the step and becomes that at its beginning. The first stage's gradient
 // comes in, and goes out, in carried_ where it is the last stage of the step before. Each stage's gradient is summed
 // up once, in a register, when everything that it is made of is there.
 template <class T>
-inline void Ode<T>::backward_step(const Taken& s, int64_t row, const T* gradient) {
+inline void Ode<T>::backward_step(const Taken& s, const T* gradient) {
     const int last = tableau_.stages - 1;
     const bool shared = tableau_.first_same_as_last, outputs = s.end > s.output;
     T *y = now_.data(), *carried = carried_.data();
-    if (outputs) read_outputs(s, row, gradient);
+    if (outputs) read_outputs(s, gradient);
     if (exec_.in_one_pass()) return backward_step_in_registers(s, outputs);
     const int top = shared ? last - 1 : last;
     if (shared) {
@@ -107,13 +103,13 @@ inline void Ode<T>::add(const T* from, T* to) {
 
 // The gradient of the coefficient of theta^p: the sum over outputs of theta^p times theirs.
 template <class T>
-inline void Ode<T>::read_outputs(const Taken& s, int64_t row, const T* gradient) {
+inline void Ode<T>::read_outputs(const Taken& s, const T* gradient) {
     const T* thetas = find_thetas(s);
     for (int64_t r = 0; r < rows_; r++)
         for (int64_t c = 0; c < cols(); c += W) {
             Vec<T> q[powers + 1] = {};
             const int width = int(std::min<int64_t>(W, cols() - c));
-            for_outputs(s, row + r, c, [&](int64_t o, int64_t place) {
+            for_outputs(s, r, c, [&](int64_t o, int64_t place) {
                 const Vec<T> x = splat<T>(thetas[o]);
                 Vec<T> v = load_n<T>(gradient + place, width);
                 q[0] += v;

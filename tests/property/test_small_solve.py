@@ -49,7 +49,6 @@ class Field(nn.Module):
     num_times=st.sampled_from([2, 3, 8, 40]),
     bias=st.booleans(),
     timed=st.booleans(),
-    each=st.booleans(),
     backwards=st.booleans(),
 )
 def test_solutions_and_gradients_are_those_of_the_torch_solver(  # noqa: PLR0913, PLR0917 - each is drawn by itself
@@ -61,18 +60,16 @@ def test_solutions_and_gradients_are_those_of_the_torch_solver(  # noqa: PLR0913
     num_times: int,
     bias: bool,
     timed: bool,
-    each: bool,
     backwards: bool,
 ) -> None:
     torch.manual_seed(width * 1000 + hidden[0])
     field = Field(width, hidden, layer, bias=bias, timed=timed).double()
     start = torch.randn(width) if rows is None else torch.randn(rows, width)
     t = torch.linspace(0.1, 1.1, num_times, dtype=torch.float64)
-    options = {"per_trajectory": True} if each and METHODS[method].adaptive else None
     found = []
     for solver in (odeint, torch_solver.odeint):
         y0 = start.double().requires_grad_()
-        y = solver(field, y0, t.flip(0) if backwards else t, rtol=1e-5, atol=1e-7, method=method, options=options)
+        y = solver(field, y0, t.flip(0) if backwards else t, rtol=1e-5, atol=1e-7, method=method)
         found.append((y.detach(), *torch.autograd.grad(y.square().sum(), [y0, *field.parameters()])))
     for ours, theirs in zip(*found, strict=True):
         scale = max(float(theirs.abs().max()), 1.0)

@@ -46,14 +46,12 @@ def odeint(
         rtol: relative tolerance of an adaptive method.
         atol: absolute tolerance.
         method: dopri5 (default), tsit5 (dopri5 in torchdiffeq), bosh3; rk4 and euler step from time to time.
-        options: torchdiffeq's; and per_trajectory=True (each trajectory with steps of its own).
+        options: torchdiffeq's.
     """
     try:
         return solve_natively(func, y0, t, read_settings(method, rtol, atol, options))
     except Unsupported as error:
         reason = str(error)
-    if options and "per_trajectory" in options:
-        raise UserError(f"per_trajectory is an option of the native core alone, and {reason}")
     try:
         torchdiffeq: Any = import_module("torchdiffeq")
     except ImportError:

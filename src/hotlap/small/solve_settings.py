@@ -37,8 +37,6 @@ class Settings:
     atol: float
     control: Mapping[str, float]
     step_size: float | None
-    each: bool
-    """Whether every trajectory (row) has steps of its own."""
 
 
 def read_settings(method: str | None, rtol: Any, atol: Any, options: Mapping[str, Any] | None) -> Settings:
@@ -60,7 +58,6 @@ def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str
     given = dict(options or {})
     adaptive = METHODS[method].adaptive
     control = dict(CONTROL)
-    each = bool(given.pop("per_trajectory", False))
     step_size = None if adaptive else given.pop("step_size", None)
     for name in CONTROL if adaptive else ():
         if given.get(name) is not None:
@@ -74,7 +71,6 @@ def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str
         atol=atol,
         control=control,
         step_size=None if step_size is None else float(step_size),
-        each=each,
     )
 
 

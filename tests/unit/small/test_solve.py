@@ -191,20 +191,6 @@ def test_the_native_and_the_torch_solver_are_the_same(method: str, backwards: bo
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
-@needs_core
-def test_trajectories_with_steps_of_their_own_are_those_solved_alone() -> None:
-    field = Field().double()
-    y0 = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
-    y0.requires_grad_()
-    t = torch.linspace(0, 2, 9, dtype=torch.float64)
-    together = odeint(field, y0, t, rtol=1e-4, atol=1e-6, method="tsit5", options={"per_trajectory": True})
-    alone = torch.stack([odeint(field, row, t, rtol=1e-4, atol=1e-6, method="tsit5") for row in y0], dim=1)
-    torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)
-    sums = [torch.autograd.grad(y.square().sum(), [y0, *field.parameters()]) for y in (together, alone)]
-    for ours, theirs in zip(*sums, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
-
-
 @pytest.mark.parametrize(("method", "order"), [("tsit5", 5), ("dopri5", 5), ("bosh3", 3)])
 def test_halving_the_step_divides_the_error_by_two_to_the_order(method: str, order: int) -> None:
     errors = []
@@ -264,8 +250,6 @@ def test_an_unknown_operation_is_solved_by_torchdiffeq_and_said() -> None:
     with pytest.warns(NativeSolveSkipped, match="in torchdiffeq.*erfinv"):
         found = odeint(erfinv, y0, t, rtol=1e-5, method="bosh3", options={"first_step": 0.1})
     assert torch.equal(found, torchdiffeq.odeint(erfinv, y0, t, rtol=1e-5, method="bosh3", options={"first_step": 0.1}))
-    with pytest.raises(UserError, match=r"an option of the native core alone, and .*erfinv"):
-        odeint(erfinv, y0, t, options={"per_trajectory": True})
 
 
 def test_without_torchdiffeq_an_unknown_operation_is_refused_with_both_reasons(monkeypatch: pytest.MonkeyPatch) -> None:

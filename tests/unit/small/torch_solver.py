@@ -34,13 +34,7 @@ def odeint(
     )
     grid = fixed_times(sign * t, settings)
 
-    def solve(y: torch.Tensor) -> torch.Tensor:
-        return solver.adaptive(y, sign * t) if grid is None else solver.fixed(y, sign * t, grid)
-
-    if settings.each and y0.dim() > 1:
-        rows = [solve(row) for row in y0.reshape(-1, 1, y0.shape[-1])]
-        return torch.cat(rows, dim=1).reshape(len(t), *y0.shape)
-    return solve(y0)
+    return solver.adaptive(y0, sign * t) if grid is None else solver.fixed(y0, sign * t, grid)
 
 
 class _Solver:
