@@ -81,13 +81,13 @@ class Loss(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, to_loss: torch.Tensor) -> Any:
+    def backward(ctx: Any, to_loss: torch.Tensor | None) -> Any:
         """Of what forward() was given: of the prediction alone."""
         if ctx.over:
             raise RuntimeError("Trying to backward through the graph a second time: its buffers are gone.")
         (gradient,) = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            return None, None, gradient if to_loss.item() == 1 else gradient * to_loss, None
+            return None, None, gradient if to_loss is None or to_loss.item() == 1 else gradient * to_loss, None
         # create_graph=True: a second derivative is to come
         if ctx.versions != tuple(given._version for given in ctx.given):
             raise RuntimeError(

@@ -25,7 +25,7 @@ from hotlap.small.losses import KINDS
 from hotlap.small.network import Network
 from hotlap.small.optimizers import METHODS
 from hotlap.small.program import Unsupported
-from hotlap.small.script_backward import straight
+from hotlap.small.script_backward import straight, straightest
 from hotlap.small.script_losses import NativeLoss
 from hotlap.small.updates import NativeUpdate
 
@@ -91,6 +91,7 @@ class NativeSteps:
             put(nn.Module, "_call_impl", self._call_of(nn.Module._call_impl))
             name = "_engine_run_backward"
             put(torch.autograd, name, straight(getattr(torch.autograd, name), _is_plain_torch))
+            put(torch.Tensor, "backward", straightest(torch.Tensor.backward, _is_plain_torch))
         if parts == "model":
             return
         put(optim.Optimizer, "zero_grad", self._zero_grad_of(optim.Optimizer.zero_grad))

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -51,6 +52,33 @@ def test_the_gradients_are_those_that_the_engine_brings(engine: list[Any]) -> No
     criterion(through(X), Y).backward(retain_graph=True)
     assert len(engine) == 1
     for ours, theirs in zip(gradients(straight), gradients(through), strict=True):
+        assert ours is not None and theirs is not None and torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("of", [torch.autograd, torch.Tensor], ids=["autograd.backward", "Tensor.backward"])
+def test_who_stands_in_for_torchs_backward_sees_each_pass(
+    of: Any, engine: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, seen = made(), list[Any]()
+    nn.CrossEntropyLoss()(net(X), Y).backward()
+    without = gradients(net)
+    backward = of.backward
+
+    @wraps(backward)
+    def watched(*args: Any, **more: Any) -> None:
+        seen.append(args)
+        backward(*args, **more)
+
+    monkeypatch.setattr(of, "backward", watched)
+    steps = Patch()
+    known_steps().installed = False  # as if it came after the one who watches
+    known_steps().install(steps.set)
+    net.zero_grad()
+    nn.CrossEntropyLoss()(net(X), Y).backward()
+    steps.undo()
+    known_steps().installed = True
+    assert len(seen) == 1 and not engine
+    for ours, theirs in zip(gradients(net), without, strict=True):
         assert ours is not None and theirs is not None and torch.equal(ours, theirs)
 
 
