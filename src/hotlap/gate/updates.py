@@ -44,8 +44,10 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     """
     sides, alike = Sides(pairs, evidence.references(pairs)), Sides(_alike(pairs))
     rounding = _unsteady(evidence, lambda mine, other: log_ratios(mine.gradients, other.gradients))
+    copies = _copies(evidence.base[0], rounding)
+    rounding |= {len(evidence.base[0].trained) + k for k in copies}  # as directions have them
     rooms = rooms_of_residues(evidence)
-    buffers = _buffers(evidence, pairs, rooms)
+    buffers = _buffers(evidence, pairs, rooms, copies)
     checks: tuple[Callable[[], Ruling | None], ...] = (
         lambda: _against_formula(evidence, pairs),
         lambda: _no_gradient(pairs),
@@ -167,10 +169,15 @@ def _directions(pairs: Sequence[Pair], rounding: frozenset[int], *, beyond: floa
     return Trait(measure=measure, floor=ANGLE_FLOOR, say=say, one_sided=True)
 
 
-def _buffers(evidence: Evidence, pairs: Sequence[Pair], rooms: "Rooms") -> Trait:
-    """How far statistics and averages have moved. An average of weights grows with them; which parameter it is of is
-    not known."""
-    loose = _unsteady(evidence, lambda mine, other: log_ratios(mine.buffers, other.buffers))
+def _copies(run: Run, parameters: frozenset[int]) -> frozenset[int]:
+    """Which tensors that are not trained have names that end as those of these parameters: averages of them."""
+    ends = tuple(f".{run.trained[p].partition('.')[2]}" for p in parameters if p < len(run.trained))
+    return frozenset(k for k, name in enumerate(run.untrained) if name.endswith(ends))
+
+
+def _buffers(evidence: Evidence, pairs: Sequence[Pair], rooms: "Rooms", copies: frozenset[int]) -> Trait:
+    """How far statistics and averages have moved, but for `copies`. An average of weights grows with them."""
+    loose = copies | _unsteady(evidence, lambda mine, other: log_ratios(mine.buffers, other.buffers))
 
     def measure(mine: Update, other: Update) -> list[float]:
         room = max((rooms.get((mine.step, p), 0.0) for p in range(len(mine.norms))), default=0.0)

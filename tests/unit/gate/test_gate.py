@@ -483,8 +483,9 @@ def test_harm_that_is_certain_is_told_before_harm_by_chance() -> None:
     assert "BatchNorm1d) has other settings" in ruling.why and not ruling.by_chance
 
 
-@pytest.mark.parametrize(("by_nudging", "verdict"), [(1.3, Verdict.UNHARMED), (1.001, Verdict.HARMED)])
-def test_a_gradient_that_is_nothing_but_rounding_may_have_any_size(by_nudging: float, verdict: Verdict) -> None:
+def nudged(by_nudging: float) -> Evidence:
+    """The gradient of the last parameter is 3 times as large with the lever; a nudge changes it at once by a factor."""
+
     def perturbed(update: Update) -> Update:
         *gradients, last = update.gradients or ()
         moved = by_nudging if 0 < update.step <= 2 else 1.0
@@ -492,7 +493,27 @@ def test_a_gradient_that_is_nothing_but_rounding_may_have_any_size(by_nudging: f
 
     e = scaled_gradients(3.0)
     runs = tuple(replace(run, updates=tuple(map(perturbed, run.updates or ()))) for run in e.perturbed)
-    assert judge("rounding", replace(e, perturbed=runs)).verdict is verdict
+    return replace(e, perturbed=runs)
+
+
+@pytest.mark.parametrize(("by_nudging", "verdict"), [(1.3, Verdict.UNHARMED), (1.001, Verdict.HARMED)])
+def test_a_gradient_that_is_nothing_but_rounding_may_have_any_size(by_nudging: float, verdict: Verdict) -> None:
+    assert judge("rounding", nudged(by_nudging)).verdict is verdict
+
+
+@pytest.mark.parametrize("average", ["Average.module.last.bias", "Average.module.first.bias"])
+def test_an_average_of_what_is_nothing_but_rounding_may_go_any_way(average: str) -> None:
+    e = nudged(1.3)
+
+    def followed(runs: tuple[Run, ...], size: float) -> tuple[Run, ...]:
+        trained = ("Net.first.weight", "Net.first.bias", "Net.last.weight", "Net.last.bias")
+        return tuple(replace(run, trained=trained, untrained=(average,)) for run in buffered(runs, size))
+
+    e = replace(
+        e, base=followed(e.base, 0.1), lever=followed(e.lever, 0.3), perturbed=followed(e.perturbed, 0.1), base_seeds=()
+    )
+    expected = Verdict.UNHARMED if "last" in average else Verdict.HARMED
+    assert judge("rounding", e).verdict is expected
 
 
 def test_gradients_that_underflow_are_harm() -> None:
