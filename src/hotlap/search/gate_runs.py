@@ -86,12 +86,17 @@ class GateRuns:
         return [replace(self.plan(seed), always=stack, replaced=replaced) for seed in seeds]
 
     def judge(
-        self, stack: Stack, *, replaced: Mapping[str, str] | None = None, numerics: levers.Numerics | None = None
+        self,
+        stack: Stack,
+        *,
+        replaced: Mapping[str, str] | None = None,
+        numerics: levers.Numerics | None = None,
+        again: bool = True,
     ) -> Ruling:
         """The script under `stack` against the baseline.
 
         `replaced`: texts to run in place of those that the levers come to. `numerics`: what they are held to; None: to
-        what the levers promise.
+        what the levers promise. `again`: harm that a statistical test found is looked for a second time.
         """
         numerics = numerics or numerics_of(stack)
         self.look()
@@ -100,7 +105,9 @@ class GateRuns:
         except UserError as error:
             return Ruling(verdict=Verdict.UNDECIDED, why=str(error))
         first = self._compare(stack, replaced, numerics, _seeds(numerics))
-        if not (first.verdict is Verdict.HARMED and first.by_chance and numerics is not levers.Numerics.EXACT):
+        if not (
+            again and first.verdict is Verdict.HARMED and first.by_chance and numerics is not levers.Numerics.EXACT
+        ):
             return first
         # Harm that a statistical test found is believed where other seeds show harm as well.
         seeds = range(_seeds(numerics).stop, 2 * _seeds(numerics).stop)

@@ -74,6 +74,13 @@ def test_other_losses_fail_every_contract_that_may_be_tried() -> None:
     assert (strict.verdict, strict.contract) == (Verdict.HARMED, "exact")
 
 
+@pytest.mark.parametrize(("weakest", "starts"), [(Numerics.ROUNDING, {0, 1}), (Numerics.STATISTICAL, {0})])
+def test_harm_by_chance_is_looked_for_again_by_the_last_contract_alone(weakest: Numerics, starts: set[int]) -> None:
+    other = world(harms={LEVER: 0.5})
+    assert check(other, weakest=weakest).verdict is Verdict.HARMED
+    assert {plan.reseed for plan in other.plans if plan.nudge} == starts
+
+
 def test_another_training_by_its_bookkeeping_fails_at_once() -> None:
     class Skipping(World):
         def run(self, plan: Plan) -> Run:
