@@ -12,7 +12,7 @@ from hotlap import at_work
 from hotlap.errors import UserError
 from hotlap.native import core
 from hotlap.small.program import Unsupported
-from hotlap.small.script_steps import native_steps
+from hotlap.small.script_steps import Served, native_steps
 from hotlap.small.solve import solve_natively
 from hotlap.small.solve_settings import read_settings
 from hotlap.small.tableau import METHODS
@@ -37,7 +37,7 @@ def known_solves() -> "NativeSolves":
     return NativeSolves()
 
 
-class NativeSolves:
+class NativeSolves(Served):
     """Puts `odeint` in place of torchdiffeq's two functions, under whatever name the script knows them.
 
     A script that says `from torchdiffeq import odeint` holds the function itself. So not the name is replaced but the
@@ -45,11 +45,8 @@ class NativeSolves:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.native = False
-        self.at_work = False
-        """A solve ran natively."""
-        self.notes: list[str] = []
-        """Why a solve was left to torchdiffeq, each reason once."""
         self._around: Around | None = None
         self._code: dict[Any, CodeType] = {}
         self._originals: dict[str, Any] = {}
@@ -108,17 +105,6 @@ class NativeSolves:
             except (Unsupported, UserError) as reason:
                 self._note(f"A solve is left to torchdiffeq: {reason}")
         return self._originals[which](func, y0, t, **settings)
-
-    def _note(self, reason: str) -> None:
-        if reason not in self.notes:
-            self.notes.append(reason)
-            at_work.note(reason)
-
-    def _hotlap_idle(self) -> str | None:
-        return None if self.at_work else " ".join(self.notes)
-
-    def _hotlap_settled(self) -> bool:
-        return True
 
 
 def _check_adjoint(func: Any, settings: dict[str, Any]) -> None:

@@ -65,15 +65,33 @@ def known_steps() -> "NativeSteps":
     return NativeSteps()
 
 
-class NativeSteps:
-    """What was found out about the models and optimizers of this process; it outlives being switched off and on."""
+class Served:
+    """What a whole script is served with: whether it is at work, as hotlap.at_work asks."""
 
     def __init__(self) -> None:
-        self.installed = False
         self.at_work = False
         """Something ran natively: not all was left to torch."""
         self.notes: list[str] = []
-        """Why a model or an optimizer was left to torch, each reason once."""
+        """Why something was left to torch, each reason once."""
+
+    def _note(self, reason: str) -> None:
+        if reason not in self.notes:
+            self.notes.append(reason)
+            at_work.note(reason)
+
+    def _hotlap_idle(self) -> str | None:
+        return None if self.at_work else " ".join(self.notes)
+
+    def _hotlap_settled(self) -> bool:
+        return True
+
+
+class NativeSteps(Served):
+    """What was found out about the models and optimizers of this process; it outlives being switched off and on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.installed = False
         self._models: dict[int, _Known[nn.Module, Network]] = {}
         self._losses: dict[int, _Known[nn.Module, NativeLoss]] = {}
         self._optimizers: dict[int, _Known[optim.Optimizer, NativeUpdate]] = {}
@@ -236,17 +254,6 @@ class NativeSteps:
                     p.grad = None
 
         return zero_grad
-
-    def _note(self, reason: str) -> None:
-        if reason not in self.notes:
-            self.notes.append(reason)
-            at_work.note(reason)
-
-    def _hotlap_idle(self) -> str | None:
-        return None if self.at_work else " ".join(self.notes)
-
-    def _hotlap_settled(self) -> bool:
-        return True
 
 
 class _Known(Generic[Subject, Made]):
