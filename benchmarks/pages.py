@@ -16,7 +16,6 @@ FOLDERS = ("levers", "rules")
 
 _NOTE = "<!-- Made from docstrings in src/hotlap by benchmarks/paste.py; change those. -->\n"
 # Of those that do something on a device alone: what tests/device/levers.py and studies on real ones showed.
-_NOT_RUN = "**It has not run on a GPU yet**; see [what has](../gpu.md)."
 _HELD = "**The gate has passed it on an H100 and an H200**; no study there has accepted it ([what has run](../gpu.md))."
 _CACHE_ALONE = "**On an H100 and an H200 its cache alone was timed**, by a fault since fixed ([what](../gpu.md))."
 _ON_GPUS = {
@@ -24,7 +23,6 @@ _ON_GPUS = {
     "cuda-graphs": _HELD,
     "cudnn-benchmark": _HELD,
     "device-resident": _CACHE_ALONE,
-    "fp16-autocast": _NOT_RUN,
     "pin-and-overlap": _HELD,
     "tf32": _HELD,
 }

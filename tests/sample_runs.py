@@ -103,7 +103,6 @@ def machine() -> Machine:
         huge_pages="madvise",
         libc="glibc 2.36",
         cpu_flags=("avx2", "avx512f", "avx512_bf16", "amx_bf16"),
-        allocators=("libjemalloc.so.2",),
         compiler="/usr/bin/g++",
     )
 

@@ -200,7 +200,6 @@ def machines() -> Mapping[str, Machine]:
         "a GPU": replace(linux, gpus=("NVIDIA H200",)),
         "half a core": replace(linux, usable_cores=0.5),
         "no memory": replace(linux, available_bytes=0),
-        "no other malloc": replace(linux, allocators=()),
         "no compiler": replace(linux, compiler=None),
         "mac": replace(linux, system="Darwin", libc="", huge_pages=None, shm_bytes=None, cpu_flags=()),
         "windows": replace(linux, system="Windows", libc="", huge_pages=None, shm_bytes=None, cpu_flags=()),

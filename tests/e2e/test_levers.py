@@ -83,7 +83,7 @@ def test_packed_sequences_are_computed_padded(tmp_path: Path) -> None:
 
 
 def test_what_is_not_on_is_not_tried(tmp_path: Path) -> None:
-    found = study("in_vain.py", tmp_path, levers="padded-recurrent,allocator", budget="60s")
+    found = study("in_vain.py", tmp_path, levers="padded-recurrent,channels-last", budget="60s")
     reasons = {trial["levers"][0]["name"]: trial["why"] for trial in found["trials"]}
     assert reasons["padded-recurrent"].startswith("Not tried. ")
     assert found["result"]["levers"] == []

@@ -7,7 +7,7 @@ def main(model, several):
         model = DistributedDataParallel(
             model,
         )  # on its own device
-    second = DistributedDataParallel(model); third = second
+    second = DistributedDataParallel(model)
     return model, second
 
 

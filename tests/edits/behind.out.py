@@ -12,7 +12,6 @@ def main(model, several):
         print(hook)
     second = DistributedDataParallel(model, bucket_cap_mb=5)
     print(hook)
-    third = second
     return model, second
 
 

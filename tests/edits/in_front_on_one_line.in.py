@@ -1,14 +1,8 @@
 import torch
 
-model = Net(); optimizer = torch.optim.Adam(model.parameters()); losses = []
-
 
 def main(model):
-    if model:
-        model.train() ; optimizer = torch.optim.Adam(
-            model.parameters(),
-        ); other = torch.optim.Adam(model.parameters())  # both
-        model.compile(); \
-            last = torch.optim.Adam(model.parameters())
-        model = 3; made = torch.optim.Adam(model.parameters()); return made
+    model.train(); \
+        optimizer = torch.optim.Adam(model.parameters())
 # edit: before Adam | model.compile() |
+# refused: the call is in a statement that has no line of its own; give it one

@@ -4,12 +4,7 @@ import torch
 def step(model, x, y):
     if x is None:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            return model(y).float()
-    for _ in range(2):
-        a = 1
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            b = model(x).float()
-        c = 2  # three
+            return model(y).float()  # three
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = loss_fn(
             model(x).float(),  # logits
@@ -18,18 +13,14 @@ def step(model, x, y):
     that stays""", y,
         )
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        a = model(x).float()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        b = model(y).float()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
         z = model(x).float() + model(y).float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         (
             model(x).float()
         )
     try:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            model(x).float()
+     with torch.autocast("cpu", dtype=torch.bfloat16):
+      model(x).float()
     except ValueError: pass
     with torch.autocast("cpu", dtype=torch.bfloat16):
         x = [model(x).float() for x in y]

@@ -1,6 +1,7 @@
 import hotlap.data as data
-from hotlap.data import cached, lasting, late, overlapped
+from hotlap.data import lasting
 from torch.utils.data import DataLoader
+from hotlap.data import cached, late, overlapped
 
 a = DataLoader(overlapped(lasting(late(cached(train)))))
 b = DataLoader(overlapped(lasting(late(cached(train)))))

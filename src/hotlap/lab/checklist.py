@@ -39,7 +39,7 @@ RECOMMENDATIONS: Mapping[str, tuple[str, ...]] = {
     "Where shapes vary, preallocate": ("preallocation",),
     "zero_grad(set_to_none=True)": ("zero-grad-none",),
     "cudnn.benchmark for fixed shapes": ("cudnn-benchmark",),
-    "Mixed precision": ("bf16-autocast", "fp16-autocast", "tf32"),
+    "Mixed precision": ("bf16-autocast", "tf32"),
     "Fused Adam": ("fused-optimizer",),
     "Fusing with a compiler": ("compile", "native-step", "native-ode"),
 }

@@ -1,7 +1,6 @@
-"""Autocast to a half precision, as source."""
+"""Autocast to bfloat16, as source."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 from hotlap.levers.frameworks import in_their_words
 from hotlap.record import CallSite, Run
@@ -22,8 +21,8 @@ def why_not(run: Run) -> str | None:
     return None if model_calls(run) else "No call of a model in the script's own source was seen."
 
 
-def autocast_edits(run: Run, lever: str, dtype: Literal["bfloat16", "float16"]) -> Sequence[Edit]:
-    """Models compute in a half precision, and what they return goes on as float32.
+def autocast_edits(run: Run, lever: str) -> Sequence[Edit]:
+    """Models compute in bfloat16, and what they return goes on as float32.
 
     The word of the framework that trains; else a `with` around each statement that calls a model, and `.float()` behind
     the call: none where one model returns something else than one tensor.
@@ -38,7 +37,7 @@ def autocast_edits(run: Run, lever: str, dtype: Literal["bfloat16", "float16"]) 
     return tuple(
         WrapStatement(
             site=site,
-            header=f'with torch.autocast("{device}", dtype=torch.{dtype})',
+            header=f'with torch.autocast("{device}", dtype=torch.bfloat16)',
             suffix=".float()",
             imports="import torch",
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hotlap.levers.autocasting import autocast_edits, why_not
-from hotlap.levers.cards import is_before_ampere
+from hotlap.levers.cards import has_float16_alone, is_before_ampere
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
@@ -69,12 +69,17 @@ class Bf16Autocast(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A `with` around the statement that calls the model, or the word of the framework that does."""
-        return autocast_edits(run, self.name, "bfloat16")
+        return autocast_edits(run, self.name)
 
 
 def _lacks_it(run: Run, machine: Machine) -> str | None:
     if run.device == "cpu" and not set(_CPU_FLAGS) & set(machine.cpu_flags):
         return f"This processor ({machine.processor}) has no bfloat16 instructions."
+    if has_float16_alone(run.device):
+        return (
+            f"This card ({run.device}) has tensor cores for float16 alone, which needs a loss scale and is not tried: "
+            'fp16=True of Trainers, "16-mixed" of Lightning, or torch.amp.GradScaler in a loop of your own.'
+        )
     if is_before_ampere(run.device):
         return f"This card ({run.device}) has no bfloat16 instructions."
     return None

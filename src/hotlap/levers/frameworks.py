@@ -41,7 +41,6 @@ _FRAMEWORKS = (
             "buffer-broadcast": {"ddp_broadcast_buffers": "{value}"},
             "compile": {"torch_compile_mode": '"{mode}"'},  # each of the three has torch_compile=True follow
             "cuda-graphs": {"torch_compile_backend": '"cudagraphs"'},
-            "fp16-autocast": {"fp16": "True", "bf16": ""},
             "fused-optimizer": {"optim": '"adamw_torch_fused"'},
             "pin-and-overlap": {
                 "dataloader_pin_memory": "{pin_memory}",  # torch's True is the default
@@ -64,14 +63,12 @@ _FRAMEWORKS = (
         words={
             "bf16-autocast": {"precision": '"bf16-mixed"'},
             "cudnn-benchmark": {"benchmark": "True"},
-            "fp16-autocast": {"precision": '"16-mixed"'},
         },
     ),
     _Framework(
         calls=re.compile(r"accelerate\.Accelerator"),
         words={
             "bf16-autocast": {"mixed_precision": '"bf16"'},
-            "fp16-autocast": {"mixed_precision": '"fp16"'},
             "pin-and-overlap": {"dataloader_config": "DataLoaderConfiguration(non_blocking=True)"},
         },
         positional=2,  # device_placement, split_batches; the third is mixed_precision
@@ -136,8 +133,10 @@ def _edits(
 ) -> Iterator[Edit]:
     chosen = {word.arg: word.value for word in call.keywords}
     site = script.site(call, calls=script.full_name(call.func) or "")
-    if len(call.args) > framework.positional or any(isinstance(word, ast.Starred) for word in call.args):
-        raise UserError(f"Line {call.lineno} gives arguments by position, which may be those that the lever sets.")
+    hidden = any(isinstance(word, ast.Starred) for word in call.args) or None in chosen
+    if hidden or len(call.args) > framework.positional:
+        how = "by * or **" if hidden else "by position"
+        raise UserError(f"Line {call.lineno} gives arguments {how}, which may be those that the lever sets.")
     for keyword, value in words.items():
         if not _named(value) <= settings.keys():
             continue

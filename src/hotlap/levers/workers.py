@@ -65,9 +65,8 @@ class Workers(Lever):
     What: `DataLoader(..., num_workers=N, prefetch_factor=P, persistent_workers=True)`. N is tried: as many as keep up
     with the training by the times that were measured, and numbers around it, within the cores that the process may use,
     /dev/shm, and free memory. `prefetch_factor` is written where it is not torch's 2; `persistent_workers` where the
-    start of workers is a notable part of an epoch, also for the workers that the script has already. An iterable data
-    set is given one worker, which stays: each of several would give all of it, or its own part in another order. All
-    other arguments (`timeout`, `worker_init_fn`, `multiprocessing_context`, `pin_memory_device`) stay the script's own.
+    start of workers is a notable part of an epoch, also for the workers that the script has already. All other
+    arguments (`timeout`, `worker_init_fn`, `multiprocessing_context`, `pin_memory_device`) stay the script's own.
     Why: by default batches are made in the training process, while nothing trains; the best number depends on the
     machine and is found by trying (PyTorch's tuning guide; pytorch/pytorch#13246 on memory). A DataLoader ends its
     workers after each epoch and starts them again, with a first batch that nobody has made yet (pytorch/pytorch#15849).
@@ -79,8 +78,8 @@ class Workers(Lever):
     in the data set is lost, and workers that stay do not see what the script changes between epochs, so they are not
     kept where it sets something in the data set or calls its methods; such changes from elsewhere go unseen. A sampler
     of the script's own is asked for indices ahead of the training. Left alone: loaders with `in_order=False`, arguments
-    in `*` or `**`, classes derived from DataLoader, and iterable data sets that outlive their loader: what they keep
-    from one epoch for the next is lost with each worker.
+    in `*` or `**`, classes derived from DataLoader, and iterable data sets: each worker would give all of it, or its
+    own part in another order, and what it keeps from one epoch for the next would be lost.
     """
 
     scope: ClassVar[Scope] = Scope.LOADER
@@ -103,8 +102,7 @@ class Workers(Lever):
         draws = any(loader.deterministic is not True for loader in used)
         stay = _any_may_stay(run)
         present = {loader.num_workers for loader in used}
-        streams = any(loader.num_items is None for loader in used)
-        counts = [count for count in ([1] if streams else _counts(run, machine)) if present != {count}]
+        counts = [count for count in _counts(run, machine) if present != {count}]
         found = [cls(num_workers=count, persistent_workers=stay, draws=draws) for count in counts]
         if counts:
             found.append(cls(counts[0], PREFETCH_FACTORS[1], persistent_workers=stay, draws=draws))
@@ -118,7 +116,7 @@ class Workers(Lever):
             return NO_LOADER
         if machine.system != "Linux":
             return f"Workers are tried where processes are forked; this is {machine.system}."
-        refused = refused_by_all(run, lambda loader: _refuses(run, loader, self.num_workers))
+        refused = refused_by_all(run, lambda loader: _refuses(run, loader))
         if refused is not None:
             return refused
         if self._only_stays(run) and not self.persistent_workers:
@@ -184,8 +182,8 @@ def _batch_bytes(loader: LoaderFacts) -> int:
     return (loader.item_bytes or 0) * (loader.batch_size or 1)
 
 
-def _refuses(run: Run, loader: LoaderFacts, num_workers: int = 1) -> str | None:
-    unfit = _unfit_items(loader) if loader.num_items is not None else _unfit_stream(run, loader, num_workers)
+def _refuses(run: Run, loader: LoaderFacts) -> str | None:
+    unfit = _unfit_items(loader)
     if unfit is not None:
         return unfit
     if not loader.num_workers and loader.start_method not in ("fork", None):
@@ -197,19 +195,12 @@ def _refuses(run: Run, loader: LoaderFacts, num_workers: int = 1) -> str | None:
 
 
 def _unfit_items(loader: LoaderFacts) -> str | None:
-    if loader.num_items is not None and loader.num_items < LEAST_BATCHES * (loader.batch_size or 1):
+    if loader.num_items is None:
+        return f"{loader.dataset} is an iterable data set: each worker would give all of it, or its own part of it."
+    if loader.num_items < LEAST_BATCHES * (loader.batch_size or 1):
         return f"{loader.dataset} is over after {loader.num_items} items, before workers have started."
     if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
         return f"Items of {loader.dataset} depend on hidden state ({loader.why_not}), of which each worker has a copy."
-    return None
-
-
-def _unfit_stream(run: Run, loader: LoaderFacts, num_workers: int) -> str | None:
-    if loader.num_workers or num_workers > 1:
-        return f"{loader.dataset} is an iterable data set: each worker more would give all of it."
-    calls = _calls(run, loader)
-    if not calls or not all(_keeps_state(*made) for made in calls):
-        return f"{loader.dataset} is an iterable data set: what it keeps for the next epoch is lost with its worker."
     return None
 
 
@@ -233,31 +224,9 @@ def _may_stay(run: Run, loader: LoaderFacts) -> bool:
     calls = _calls(run, loader)
     if not calls or _refuses(run, loader) is not None or any(_changes(*made) for made in calls):
         return False
-    if loader.num_items is None:
-        return not any(_is_made_there(call) for _, call in calls)
     gap = _gap_share(run) if loader.num_workers else None
-    epoch_s = loader.num_items / (loader.batch_size or 1) * mean_step_s(run)
+    epoch_s = (loader.num_items or 0) / (loader.batch_size or 1) * mean_step_s(run)
     return epoch_s * MIN_SHARE < START_S if gap is None else gap >= MIN_SHARE
-
-
-def _keeps_state(script: Script, call: ast.Call) -> bool:
-    """What an iterable data set keeps from epoch to epoch is kept with one worker too: the data set is made for this
-    loader, or the loader is made once, so that its worker can stay, and the script changes nothing in the data set."""
-    return _is_made_there(call) or not (_is_in_a_loop(script, call) or _changes(script, call))
-
-
-def _is_in_a_loop(script: Script, call: ast.Call) -> bool:
-    """It is made there, or in a function that is called there."""
-    loops = [node for node in ast.walk(script.tree) if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
-    inside = [node for loop in loops for part in loop.body for node in ast.walk(part)]
-    called = {ast.unparse(node.func).rpartition(".")[2] for node in inside if isinstance(node, ast.Call)}
-    functions = [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return call in inside or any(one.name in called and call in ast.walk(one) for one in functions)
-
-
-def _is_made_there(call: ast.Call) -> bool:
-    """The data set is made in the call of the loader."""
-    return any(isinstance(each, ast.Call) for each in _datasets(call))
 
 
 def _datasets(call: ast.Call) -> list[ast.expr]:

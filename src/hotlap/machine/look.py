@@ -3,7 +3,6 @@
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable
@@ -43,27 +42,8 @@ def look(*, root: Path = Path("/"), driver: Driver | None = None) -> Machine:
         libc=" ".join(platform.libc_ver()).strip() if sys.platform == "linux" else "",
         cpu_flags=_cpu_flags(root),
         gpus=tuple(gpu.name for gpu in driver.gpus) if driver else (),
-        allocators=_allocators(),
         compiler=_compiler(),
     )
-
-
-# The sonames that Linux distributions ship.
-_ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libtcmalloc.so.4")
-
-
-def _allocators() -> tuple[str, ...]:
-    """Those that the dynamic loader's cache knows, so that LD_PRELOAD finds them by name."""
-    if sys.platform != "linux":
-        return ()
-    try:
-        listed = subprocess.run(
-            ["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=10, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    known = {line.split()[0] for line in listed.splitlines() if "=>" in line}
-    return tuple(name for name in _ALLOCATORS if name in known)
 
 
 def _compiler() -> str | None:

@@ -176,8 +176,6 @@ class Machine:
     cpu_flags: tuple[str, ...] = ()
     """Those that matter here: "avx2", "avx512f", "avx512_bf16", "amx_bf16", ..."""
     gpus: tuple[str, ...] = ()
-    allocators: tuple[str, ...] = ()
-    """Other libraries with a malloc that the loader finds: "libjemalloc.so.2", "libtcmalloc_minimal.so.4"."""
     compiler: str | None = None
     """C++ compiler that torch.compile would find, with Python's headers beside it."""
     memory_limit_bytes: int | None = None

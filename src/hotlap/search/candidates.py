@@ -129,8 +129,6 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
     ("late-transform", "batched-fetch"),
     ("late-transform", "cached-dataset"),
     ("late-transform", "device-resident"),
-    # One half precision for the calls of a model.
-    ("bf16-autocast", "fp16-autocast"),
     # A model is compiled once, for one backend.
     ("compile", "cuda-graphs"),
     # What a first step did not exchange is not known afterwards; and a search is turned off, or done once.

@@ -18,27 +18,19 @@ class AddArgument(Edit):
     value: str
 
     def splices(self, page: Page) -> Iterator[Splice]:
-        """The value that is there, or that may be in a `**` argument; else one argument more."""
+        """The value that is there; else one argument more."""
         if not self.keyword.isidentifier() or not snippet.is_value(self.value):
             raise ValueError(f"not a keyword and a value: {self.keyword}={self.value!r}")
         page.settle(self.site, self.keyword, self.value)
         call, new = page.call(self.site), page.renamed(self.value, self.imports)
-        unknown = [word.value for word in call.keywords if word.arg is None]
         present = [word.value for word in call.keywords if word.arg == self.keyword]
-        present += [value for star in unknown for value in _ends_with(star, self.keyword)]
         if present:
             if not snippet.same(page.script.code(present[0]), new):
                 yield *page.script.span(present[0]), new
-        elif not unknown:
+        elif all(word.arg for word in call.keywords):
             yield from _appended(page, call, f"{self.keyword}={new}")
-        elif len(unknown) == 1:  # `**x` -> `**{**x, "k": v}`
-            start, end = page.outer(unknown[0])
-            in_parentheses = start < page.script.span(unknown[0])[0]
-            bare = in_parentheses or isinstance(unknown[0], ast.Name | ast.Attribute | ast.Call | ast.Dict)
-            yield start, start, "{**" if bare else "{**("
-            yield end, end, f'{"" if bare else ")"}, "{self.keyword}": {new}}}'
         else:
-            raise Refusal(f"more than one ** argument of this call may hold {self.keyword}")
+            raise Refusal(f"{self.keyword} may be in a ** argument of the call; write it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +78,6 @@ class WrapArgument(Edit):
             return first[-1]
         where = f"; it may be in the {stars[0]} argument" if stars else ""
         raise Refusal(f"the call has no argument {self.keyword} to be seen{where}")
-
-
-def _ends_with(star: ast.expr, keyword: str) -> list[ast.expr]:
-    """The value for this key where a display ends with it, as one does that was written by an edit."""
-    last = star.keys[-1] if isinstance(star, ast.Dict) and star.keys else None
-    return star.values[-1:] if isinstance(star, ast.Dict) and getattr(last, "value", None) == keyword else []
 
 
 def _appended(page: Page, call: ast.Call, new: str) -> Iterator[Splice]:

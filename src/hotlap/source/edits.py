@@ -15,8 +15,6 @@ from hotlap.source.file import NEWLINE, Refusal
 from hotlap.source.page import Page, Splice, Token
 from hotlap.source.script import Script, Span, is_simple
 
-_SPACE = " \t\f\\\r\n"
-
 # Of a line that goes on behind backslashes.
 _MARK = re.compile(r"([;:]?)(?:[ \t\f]|\\(?:\r\n|\r|\n))*\Z")
 _LOOK_BACK = 1000
@@ -68,16 +66,14 @@ class InsertBefore(Edit):
     """One simple statement."""
 
     def splices(self, page: Page) -> Iterator[Splice]:
-        """The line, and a line of its own for what comes behind it."""
+        """The line."""
         script, code = page.script, page.renamed(self.code, self.imports)
-        statement = _statement_with_line(script, page.call(self.site))
+        statement = _on_own_line(script, _statement_of(script, page.call(self.site)))
         block, recorded = script.block_of(statement), _statement_of(page.recorded, page.recorded.at(self.site))
         in_front = [*block[: block.index(statement)][-1:], *_in_front(page.recorded, recorded)]
         if snippet.statements(code)[0] not in map(ast.dump, in_front):
-            margin = _margin(script, statement)
-            yield from _own_line(script, statement, margin)
             start = script.span(statement)[0]
-            yield start, start, f"{code}\n{margin}"
+            yield start, start, f"{code}\n{_margin(script, statement)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,20 +84,14 @@ class InsertBehind(Edit):
     """One simple statement."""
 
     def splices(self, page: Page) -> Iterator[Splice]:
-        """The line, and a line of its own for what comes behind it; below a comment's line."""
+        """The line; below a comment's."""
         script, code = page.script, page.renamed(self.code, self.imports)
-        statement = _statement_with_line(script, page.call(self.site))
+        statement = _on_own_line(script, _statement_of(script, page.call(self.site)))
         next_one, recorded = _behind(script, statement)[:1], _statement_of(page.recorded, page.recorded.at(self.site))
         there = [*next_one, *(_behind(page.recorded, recorded) if recorded is not None else ())]
-        margin, end = _margin(script, statement), script.line_end(script.span(statement)[1])
-        if snippet.statements(code)[0] in map(ast.dump, there):
-            return
-        if next_one and _mark_before(script, next_one[0]) == ";":
-            yield from _own_line(script, next_one[0], margin)
-            start = script.span(next_one[0])[0]
-            yield start, start, f"{code}\n{margin}"
-        else:
-            yield end, end, f"\n{margin}{code}"
+        if snippet.statements(code)[0] not in map(ast.dump, there):
+            end = script.line_end(script.span(statement)[1])
+            yield end, end, f"\n{_margin(script, statement)}{code}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,10 +142,10 @@ def _statement_of(script: Script, call: ast.Call | None) -> ast.stmt | None:
     return found if found is not None and is_simple(found) else None
 
 
-def _statement_with_line(script: Script, call: ast.Call) -> ast.stmt:
-    """The simple statement that makes a call, where it can be given a line of its own."""
-    statement = _statement_of(script, call)
-    if statement is None or _mark_before(script, _first_on_line(script, statement)):
+def _on_own_line(script: Script, statement: ast.stmt | None) -> ast.stmt:
+    """The statement, where nothing else is on its lines."""
+    marks = [] if statement is None else [_mark_before(script, one) for one in [statement, *_behind(script, statement)]]
+    if statement is None or marks[0] or ";" in marks[1:2]:
         raise Refusal("the call is in a statement that has no line of its own; give it one")
     return statement
 
@@ -206,11 +196,9 @@ def _items_around(script: Script, statement: ast.stmt) -> Iterator[str]:
 
 
 def _indented(page: Page, statement: ast.stmt, header: str) -> Iterator[Splice]:
-    """The statement on lines of its own, below the header. What is within strings stays where it is."""
+    """The statement below the header. What is within strings stays where it is."""
     script = page.script
-    first, margin, unit = _first_on_line(script, statement), _margin(script, statement), _unit(script, statement)
-    for one in dict.fromkeys((first, statement, *_behind(script, statement)[:1])):
-        yield from _own_line(script, one, margin)
+    margin, unit = _margin(script, _on_own_line(script, statement)), _unit(script, statement)
     start, end = script.span(statement)
     yield start, start, f"{header}:\n{margin}{unit}"
     strings = [*_strings(page.tokens(statement))]
@@ -238,20 +226,9 @@ def _mark_before(script: Script, statement: ast.stmt) -> str:
     return found[1] if found else ""
 
 
-def _first_on_line(script: Script, statement: ast.stmt) -> ast.stmt:
-    block = script.block_of(statement)
-    index = block.index(statement)
-    while index and _mark_before(script, block[index]) == ";":
-        index -= 1
-    return block[index]
-
-
 def _margin(script: Script, statement: ast.stmt) -> str:
-    """The space in front of the line, on which the statement may have to be brought first."""
-    first = _first_on_line(script, statement)
-    if _mark_before(script, first):
-        return _margin_of(script, next(script.around(statement))) + _unit(script, statement)
-    start = script.span(first)[0]
+    """The space in front of the line."""
+    start = script.span(statement)[0]
     return script.text[script.line_start(start) : start]
 
 
@@ -269,11 +246,3 @@ def _unit(script: Script, statement: ast.stmt) -> str:
         if isinstance(body, list) and body and not isinstance(outer, ast.Module) and not _mark_before(script, body[0]):
             return _margin(script, body[0]).removeprefix(_margin_of(script, outer))
     return "    "
-
-
-def _own_line(script: Script, statement: ast.stmt, margin: str) -> Iterator[Splice]:
-    """A new line in place of what parts the statement from its neighbour on the same line."""
-    mark, end = _mark_before(script, statement), script.span(statement)[0]
-    if mark:
-        before = script.text[:end].rstrip(_SPACE)
-        yield len(before.removesuffix(";").rstrip(_SPACE)), end, f"\n{margin}"

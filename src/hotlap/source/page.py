@@ -95,10 +95,8 @@ class Page:
         return snippet.renamed(code, self.names.spelled(imports))
 
     def outer(self, value: ast.expr) -> Span:
-        """Where an argument of a call, or a value of a display, is with the parentheses around it."""
-        opening, *inner, _ = self.brackets(
-            next(o for o in self.script.around(value) if isinstance(o, ast.Call | ast.Dict))
-        )
+        """Where an argument of a call is with the parentheses around it."""
+        opening, *inner, _ = self.brackets(next(o for o in self.script.around(value) if isinstance(o, ast.Call)))
         start, end = self.script.span(value)
         if start == opening.start:  # a generator expression that has the call's own
             return inner[0].start, inner[-1].end
@@ -108,8 +106,8 @@ class Page:
             start, end = before.pop().start, behind.pop(0).end
         return start, end
 
-    def brackets(self, node: ast.Call | ast.Dict) -> list[Token]:
-        """What a call or a display ends with: from the opening bracket to the closing one, without comments."""
+    def brackets(self, node: ast.Call) -> list[Token]:
+        """What a call ends with: from the opening bracket to the closing one, without comments."""
         found = [token for token in self.tokens(node) if token.kind not in ("NL", "COMMENT")]
         depth, index = 0, len(found)
         while depth or index == len(found):
@@ -156,34 +154,13 @@ class Page:
         return self.script.text
 
     def _import(self) -> list[str]:
-        """Import statements, one for each module; names of a module that the file imports names from are put there."""
+        """Import statements, one for each module."""
         by_module: dict[str, list[str]] = {}
         for statement in self.names.added:
             module, _, name = statement.rpartition(" import ")
-            there = self._place_among(module, name) if module else None
-            if there is None:
-                by_module.setdefault(module, []).append(name)
-            else:
-                self.apply([there])
+            by_module.setdefault(module, []).append(name)
         lines = by_module.pop("", [])
         return lines + [f"{module} import {', '.join(sorted(names))}" for module, names in by_module.items()]
-
-    def _place_among(self, module: str, name: str) -> Splice | None:
-        """Into the names that the file imports "from a.b" in front of where imports go, by the alphabet."""
-        for node in self.script.tree.body:
-            if not isinstance(node, ast.ImportFrom):
-                continue
-            end = self.script.span(node)[1]
-            is_it = f"from {'.' * node.level}{node.module or ''}" == module
-            if not is_it or end > self._tops[0] or node.names[0].name == "*":
-                continue
-            next_one = next((alias for alias in node.names if alias.name > name), None)
-            start, behind = self.script.span(next_one or node.names[-1])
-            margin = self.script.text[self.script.line_start(start) : start]
-            if self.script.text[end - 1] == ")" and not margin.strip():
-                return start, start, f"{name},\n{margin}"  # so that a comment behind the last name stays its own
-            return (start, start, f"{name}, ") if next_one else (behind, behind, f", {name}")
-        return None
 
     def _put_on_top(self, place: int, lines: Sequence[str], *, above: bool, below: bool) -> None:
         """Statements with an empty line above or below them, where something is there."""

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
 
 import hotlap
 from hotlap import rules
@@ -82,7 +81,5 @@ def _on(device: str, finding: Finding) -> Finding:
     """With what its tensor cores know: nobody tries levers on the card of a trace, and refuses some."""
     if not cards.is_before_ampere(device):
         return finding
-    half = ("fp16-autocast",) if cards.has_float16_alone(device) else ()
-    instead = {"bf16-autocast": half, "tf32": ()}
-    levers = (instead.get(lever, (lever,)) for lever in finding.try_levers)
-    return replace(finding, try_levers=tuple(chain.from_iterable(levers)))
+    known = tuple(lever for lever in finding.try_levers if lever not in ("bf16-autocast", "tf32"))
+    return replace(finding, try_levers=known)

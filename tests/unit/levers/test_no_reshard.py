@@ -30,7 +30,7 @@ from torch.distributed.fsdp import fully_shard
         (
             "model = FSDP(model, group)",
             [
-                "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy",
+                "from torch.distributed.fsdp import ShardingStrategy",
                 "model = FSDP(model, group, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)",
             ],
         ),

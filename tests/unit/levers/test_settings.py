@@ -145,6 +145,18 @@ def test_bf16_needs_a_chip_that_has_it() -> None:
     assert "no bfloat16 instructions" in reason
 
 
+@pytest.mark.parametrize(
+    ("card", "words"),
+    [
+        ("Tesla T4", "has tensor cores for float16 alone, which needs a loss scale"),
+        ("TITAN V", "has tensor cores for float16 alone, which needs a loss scale"),
+        ("NVIDIA GeForce GTX 1080 Ti", "has no bfloat16 instructions"),
+    ],
+)
+def test_bf16_says_what_cards_before_ampere_have(card: str, words: str) -> None:
+    assert words in str(Bf16Autocast().rejects(replace(run_with_model(), device=card), machine()))
+
+
 def test_bf16_on_a_gpu_does_not_ask_for_the_processors_flags() -> None:
     run = replace(run_with_model(), device="NVIDIA H200")
     assert Bf16Autocast().rejects(run, replace(machine(), cpu_flags=())) is None

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.levers.allocator import Allocator
 from hotlap.levers.cudnn_benchmark import CudnnBenchmark
 from hotlap.levers.tf32 import Tf32
 from hotlap.record import Run, ShapeFacts, SwitchFacts
 from tests.conformance.recorded import OWN, run_of
-from tests.sample_runs import machine, run_with
+from tests.sample_runs import machine
 
 
 def on_a_gpu(*, shapes: int = 1, **switches: object) -> Run:
@@ -25,27 +24,6 @@ def with_line(line: str, folder: Path) -> Run:
     path = folder / "train.py"
     path.write_text(f"{line}\n{OWN['channels-last'].read_text()}")
     return replace(run_of(path), device="NVIDIA H200", switches=SwitchFacts())
-
-
-# allocator
-
-
-def test_an_allocator_is_tried_for_each_library_that_is_there() -> None:
-    both = replace(machine(), allocators=("libtcmalloc_minimal.so.4", "libjemalloc.so.2"))
-    found = [lever.library for lever in Allocator.candidates(run_with(), both)]
-    assert found == ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"]
-    assert Allocator.candidates(run_with(), replace(machine(), allocators=())) == ()
-
-
-def test_an_allocator_goes_behind_what_is_preloaded() -> None:
-    assert Allocator().environment({"LD_PRELOAD": "a.so"}) == {"LD_PRELOAD": "a.so:libjemalloc.so.2"}
-    assert Allocator().environment({"LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}) == {}
-
-
-def test_an_allocator_that_is_preloaded_already_is_respected() -> None:
-    under = SwitchFacts(environment={"LD_PRELOAD": "/usr/lib/libtcmalloc.so.4"})
-    reason = Allocator().rejects(replace(run_with(), switches=under), machine())
-    assert reason == "The script runs under another malloc already."
 
 
 # tf32

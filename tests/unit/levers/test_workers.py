@@ -91,7 +91,7 @@ def test_where_it_promises_equal_numbers_loaders_that_may_draw_keep_theirs(run_o
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
-        ({"num_items": None}, "each worker more would give all of it"),
+        ({"num_items": None}, "each worker would give all of it"),
         ({"num_items": 100}, "over after 100 items"),
         ({"deterministic": False, "why_not": "item 0 came out different the second time"}, "hidden state"),
         ({"num_workers": 0, "start_method": "spawn"}, "would be started by spawn"),
@@ -216,45 +216,7 @@ def test_reading_from_the_data_set_is_no_change(run_of: RunOf) -> None:
     assert Workers.candidates(run, machine())[0].persistent_workers
 
 
-STREAM = replace(loader(), num_items=None, iterable=True, deterministic=None)
-EPOCHS = "for epoch in range(9):\n    for x, y in loader:\n        pass\n"
-
-
-def test_an_iterable_data_set_gets_one_worker_which_stays(run_of: RunOf) -> None:
-    run = run_of(STREAM, line="loader = DataLoader(data, 64)", tail=EPOCHS)
-    tried = Workers.candidates(run, large())
-    assert [(one.num_workers, one.prefetch_factor, one.persistent_workers) for one in tried] == [
-        (1, 2, True),
-        (1, 4, True),
-    ]
-    assert tried[0].numerics is Numerics.STATISTICAL
-    assert tried[0].refuses(run, large()) is None
-    assert written(tried[0], run) == "loader = DataLoader(data, 64, num_workers=1, persistent_workers=True)"
-
-
-def test_one_that_is_made_for_its_loader_needs_no_worker_that_stays(run_of: RunOf) -> None:
-    run = run_of(STREAM, head=f"{HEAD}for epoch in range(9):\n    ", line="loader = DataLoader(Data(), 64)")
-    lever = Workers.candidates(run, large())[0]
-    assert lever.refuses(run, large()) is None
-    assert written(lever, run) == "    loader = DataLoader(Data(), 64, num_workers=1)"
-
-
-@pytest.mark.parametrize(
-    ("head", "line", "tail"),
-    [
-        (f"{HEAD}for epoch in range(9):\n    ", "loader = DataLoader(data, 64)", ""),
-        (f"{HEAD}def epoch():\n    ", "loader = DataLoader(data, 64)", "for _ in range(9):\n    epoch()\n"),
-        (HEAD, "loader = DataLoader(data, 64)", "for epoch in range(9):\n    data.set_epoch(epoch)\n"),
-    ],
-    ids=["made in a loop", "made in a function called in a loop", "told of each epoch"],
-)
-def test_one_that_outlives_its_worker_is_left_alone(run_of: RunOf, head: str, line: str, tail: str) -> None:
-    run = run_of(STREAM, head=head, line=line, tail=tail)
+def test_an_iterable_data_set_is_left_alone(run_of: RunOf) -> None:
+    run = run_of(replace(loader(), num_items=None, iterable=True, deterministic=None))
     why = Workers.candidates(run, large())[0].refuses(run, large())
-    assert why == "Digits is an iterable data set: what it keeps for the next epoch is lost with its worker."
-
-
-def test_one_that_has_workers_gets_no_more(run_of: RunOf) -> None:
-    run = run_of(replace(STREAM, num_workers=2), line="loader = DataLoader(data, 64, num_workers=2)")
-    why = Workers.candidates(run, large())[0].refuses(run, large())
-    assert why == "Digits is an iterable data set: each worker more would give all of it."
+    assert why == "Digits is an iterable data set: each worker would give all of it, or its own part of it."

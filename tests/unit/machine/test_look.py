@@ -1,8 +1,6 @@
 """What is read of a machine, from trees of files that look like one."""
 
 import shutil
-import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -134,26 +132,6 @@ def test_the_real_machine_is_seen() -> None:
     assert seen.system
     assert seen.processor
     assert seen.memory_bytes >= seen.available_bytes > 0
-
-
-def test_other_mallocs_are_those_that_the_loader_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = (
-        "312 libs found in cache `/etc/ld.so.cache'\n"
-        "\tlibtcmalloc_minimal.so.4 (libc6,x86-64) => /lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4\n"
-        "\tlibjemalloc.so.1 (libc6,x86-64) => /lib/libjemalloc.so.1\n"
-    )
-    done = subprocess.CompletedProcess([], 0, stdout=listed, stderr="")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
-    monkeypatch.setattr(sys, "platform", "linux")
-    assert machine.look().allocators == ("libtcmalloc_minimal.so.4",)
-
-
-def test_a_system_without_a_list_of_libraries_has_no_other_malloc(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object, **__: object) -> None:
-        raise FileNotFoundError("/sbin/ldconfig")
-
-    monkeypatch.setattr(subprocess, "run", missing)
-    assert machine.look().allocators == ()
 
 
 def test_a_compiler_counts_only_with_pythons_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

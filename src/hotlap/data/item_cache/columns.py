@@ -3,8 +3,6 @@
 Shape letters: N items of the data set, B items of a batch.
 """
 
-import marshal
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import prod
@@ -15,8 +13,6 @@ import torch
 
 from hotlap.data.item.compare import Unsupported, copy_tensor, is_plain_tensor, same_array, same_tensor, tensor_bytes
 from hotlap.data.item.trees import flatten_batch
-from hotlap.data.item_cache.records import SharedRecords, entry_bytes
-from hotlap.units import size
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
 """(shape, dtype) -> a CPU tensor for all items, in memory that other processes and a file can share."""
@@ -27,8 +23,6 @@ _ONE_THREAD_ELEMENTS = 32_768
 # with one on a quiet two-core machine, but 3,000 to 10,000 us against 56 us when the other core was in use (256 rows:
 # 3,200 us and more against 230 to 670 us).
 _ONE_THREAD_BYTES = 1 << 20
-
-_TEXTS = frozenset({str, bytes, type(None)})
 
 # Fewer numbers are no picture: as bytes they would save little.
 _LEAST_PICTURE = 256
@@ -69,8 +63,6 @@ class Column(ABC):
     """Memory for one value."""
     exact_items = True
     """False if a value taken out again could be told from the one put in (so that it must not be handed out)."""
-    records: SharedRecords | None = None
-    """Where values lie whose length is known only when they come."""
 
     _kept_dtype: ClassVar[torch.dtype | None] = None
     """Of the store, where it is another one than that of the values."""
@@ -289,49 +281,6 @@ class _NumberColumn(Column):
         return same_array(self._array[position], np.asarray(value, self._array.dtype))
 
 
-@final
-class _TextColumn(Column):
-    """Texts, bytes and None, each as long as it is; a batch of them is a list or a tuple."""
-
-    records: SharedRecords
-
-    def __init__(self, sample: Any, num_items: int, limit_bytes: int) -> None:
-        if sys.platform != "linux":
-            raise Unsupported("an item holds texts, and such are kept on Linux only")
-        # Of memory only what is written to is taken.
-        self.records = SharedRecords(num_items, limit_bytes if num_items else 1)
-        self.item_bytes = entry_bytes(len(marshal.dumps(sample)))
-        self._batch: type = list
-
-    @property
-    def layout(self) -> str:
-        return type(self).__name__
-
-    def accepts(self, value: Any) -> bool:
-        return type(value) in _TEXTS
-
-    def put(self, index: torch.Tensor, values: list[Any]) -> None:
-        for place, value in zip(index.tolist(), values, strict=True):
-            if not self.records.put(place, [marshal.dumps(value)]):
-                raise Unsupported(f"it would take more than the {size(self.records.limit_bytes)} set aside for it")
-
-    def take(self, positions: list[int]) -> list[Any]:
-        return [marshal.loads(part) for place in positions for part in self.records.get(place) or ()]
-
-    def holds(self, position: int, value: Any) -> bool:
-        (kept,) = self.take([position])
-        return type(kept) is type(value) and bool(kept == value)
-
-    def gather(self, index: torch.Tensor) -> Any:
-        return self._batch(self.take(index.tolist()))
-
-    def kept_rows(self, batch_size: int) -> tuple[None, tuple[int, ...]]:
-        return None, ()
-
-    def adjust(self, batch_size: int, expected: Any) -> None:
-        self._batch = type(expected)
-
-
 def _torch_dtype(sample: Any) -> torch.dtype:
     """That a batch of such arrays or scalars has."""
     try:
@@ -340,15 +289,12 @@ def _torch_dtype(sample: Any) -> torch.dtype:
         raise Unsupported(f"an item holds a NumPy {type(sample).__name__} of {sample.dtype}") from error
 
 
-def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: bool, limit_bytes: int) -> Column:
+def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: bool) -> Column:
     """An empty column for values like `sample`; `Unsupported` if there is none.
 
     Arguments:
         as_bytes: pictures may be kept so.
-        limit_bytes: the most that texts may take.
     """
-    if type(sample) in _TEXTS:
-        return _TextColumn(sample, num_items, limit_bytes)
     if is_plain_tensor(sample):
         small = as_bytes and _is_of_bytes(sample)
         return (_PictureColumn if small else _TensorColumn)(sample, num_items, allocate)

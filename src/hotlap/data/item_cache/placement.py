@@ -74,7 +74,7 @@ def open_store(
         disk: for that.
         as_bytes: pictures may be kept as bytes: none was met that is not made of such.
     """
-    make = partial(ColumnStore, items[0], as_bytes=as_bytes, limit_bytes=limit_bytes)
+    make = partial(ColumnStore, items[0], as_bytes=as_bytes)
     try:
         columns = make(0)
         if not own_memory and not columns.fits(items):
@@ -85,10 +85,10 @@ def open_store(
         return open_records(items, length, limit_bytes)
     needed_bytes = length * columns.item_bytes
     opened = OpenStore(store=columns, disk=disk)
-    if key is not None and not columns.texts and _on_disk(key, make, length, opened, limit_bytes):
+    if key is not None and _on_disk(key, make, length, opened, limit_bytes):
         return opened
     if needed_bytes > limit_bytes:
-        in_a_file = "" if columns.texts or key is not None else "; cached(..., disk=True) keeps them in a file"
+        in_a_file = "" if key is not None else "; cached(..., disk=True) keeps them in a file"
         raise Unsupported(f"{_too_much(needed_bytes, limit_bytes)}{in_a_file}")
     opened.store = make(length)
     ALLOWANCE.take(opened.store, needed_bytes)

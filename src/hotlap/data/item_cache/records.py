@@ -94,14 +94,10 @@ class SharedRecords:
             self._descriptor = -1
 
 
-def entry_bytes(num_bytes: int) -> int:
-    """What an entry of so many bytes takes, in a few parts."""
-    return num_bytes + 256
-
-
 def expected_bytes(num_entries: int, num_bytes: int) -> int:
-    """What so many entries may take, of which some have so many bytes on average: others may have more."""
-    return int(1.2 * num_entries * entry_bytes(num_bytes)) + (1 << 16)
+    """What so many entries, in a few parts each, may take, of which some have so many bytes on average: others may have
+    more."""
+    return int(1.2 * num_entries * (num_bytes + 256)) + (1 << 16)
 
 
 def _whole(num_bytes: int) -> int:

@@ -52,28 +52,14 @@ class Store(ABC):
 class ColumnStore(Store):
     """Items that are all built alike: each leaf in one contiguous array, a batch is one gather per leaf."""
 
-    def __init__(
-        self, sample: Any, num_items: int, allocate: Allocate = shared_tensor, *, as_bytes: bool, limit_bytes: int
-    ) -> None:
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate = shared_tensor, *, as_bytes: bool) -> None:
         """Arguments as of `column_for`."""
         leaves, self._structure = flatten(sample)
         self._is_flat = type(sample) is tuple and len(leaves) == len(sample) > 0 and all(map(is_, leaves, sample))
-        self._columns = [
-            column_for(leaf, num_items, allocate, as_bytes=as_bytes, limit_bytes=limit_bytes) for leaf in leaves
-        ]
-        self.texts = [column.records for column in self._columns if column.records is not None]
-        """Parts whose length is known only when they come."""
+        self._columns = [column_for(leaf, num_items, allocate, as_bytes=as_bytes) for leaf in leaves]
         self._batches: dict[tuple[int, torch.dtype], tuple[Structure] | None] = {}
         self.exact_items = all(column.exact_items for column in self._columns)
         self.item_bytes = sum(column.item_bytes for column in self._columns)
-        self._num_items = num_items
-
-    def needed_bytes(self, num_kept: int) -> int | None:
-        """Of columns all is known, of texts what they have taken."""
-        if not self.texts:
-            return None
-        others = sum(column.item_bytes for column in self._columns if column.records is None)
-        return self._num_items * others + self._num_items * sum(each.used_bytes for each in self.texts) // num_kept
 
     @property
     def layout(self) -> str:

@@ -36,9 +36,6 @@ _TORCH = _BaseDataLoaderIter.__module__
 # Batches whose indices become one tensor: 8 us a batch of 32 with its share of the sampler, one by one 16 us.
 _BATCHES_AT_ONCE = 64
 
-# How long a batch that waits for its items sleeps before it looks again.
-_WAIT_S = 1.0
-
 
 @final
 class Gathering(_SingleProcessDataLoaderIter):

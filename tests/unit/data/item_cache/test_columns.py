@@ -1,6 +1,4 @@
-"""Pictures that `ToTensor` made of bytes are kept as these bytes, whose numbers come out bit by bit; others are not.
-Texts of any length lie beside the columns of what else an item has.
-"""
+"""Pictures that `ToTensor` made of bytes are kept as these bytes, whose numbers come out bit by bit; others are not."""
 
 import math
 from pathlib import Path
@@ -10,6 +8,7 @@ import pytest
 import torch
 
 from hotlap.data import cached, resident
+from hotlap.data.item_cache.store import RecordStore
 from tests.unit.data.sets import BUILDS, Pictures, assert_same_epochs, epochs
 
 NUM_ITEMS = 60
@@ -65,31 +64,15 @@ def test_pictures_are_found_again_on_disk(other: float | None, tmp_path: Path) -
     assert (file.stat().st_size > NUM_ITEMS * 4 * PICTURE_BYTES) == (other is not None)
 
 
-def sentence(number: int) -> Any:
-    """Three in four are short; the last ones are long."""
-    text = "é" * (number if number % 4 else 500 + number)
-    return {"text": text, "raw": text.encode(), "ids": torch.full((8,), number), "pair": (f"{number}", number / 3)}
-
-
-@pytest.mark.parametrize("filled_by", ["this process", "others", "workers"])
-def test_a_batch_with_texts_is_gathered(filled_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_LEAST_S", 0.0 if filled_by == "others" else math.inf)
-    monkeypatch.setattr("hotlap.data.item_cache.fill.usable_cores", lambda: 2)
-    ours, plain = cached(Pictures(NUM_ITEMS, sentence)), Pictures(NUM_ITEMS, sentence)
-    settings: dict[str, Any] = {"num_workers": int(filled_by == "workers")}
-    assert_same_epochs(epochs(ours, **settings), epochs(plain, **settings))
-    assert ours.full and ours.note is None
-    store = ours._hotlap_cache.store
-    assert store is not None and store.gather(torch.arange(8)) is not None
-
-
-def test_texts_that_grow_beyond_the_memory_that_was_given_are_not_kept() -> None:
+def test_items_with_texts_are_kept_one_by_one() -> None:
     def build(number: int) -> Any:
-        return torch.full((4,), float(number)), "a" * (4000 if number > 10 else 1)
+        text = "é" * (number if number % 4 else 500 + number)
+        return {"text": text, "raw": text.encode(), "ids": torch.full((8,), number), "pair": (f"{number}", number / 3)}
 
-    kept = cached(Pictures(NUM_ITEMS, build), memory_bytes=NUM_ITEMS * 1000)
-    assert_same_epochs(epochs(kept, shuffle=False), epochs(Pictures(NUM_ITEMS, build), shuffle=False))
-    assert kept.num_cached == 0 and kept.note is not None and "may be used" in kept.note
+    ours = cached(Pictures(NUM_ITEMS, build))
+    assert_same_epochs(epochs(ours), epochs(Pictures(NUM_ITEMS, build)))
+    assert ours.full and ours.note is None
+    assert isinstance(ours._hotlap_cache.store, RecordStore)
 
 
 def test_every_byte_becomes_the_number_that_torch_makes_of_it() -> None:
