@@ -162,9 +162,6 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
             ),
         ),
         "memory-growth": replace(run, memory=memory(per_step=1 << 20)),
-        "distribution-checks": replace(
-            run, sightings=(sighting(SightingKind.DISTRIBUTION_CHECKS, cost_s=0.4 * step_s, share=0.2),)
-        ),
         "constant-work": replace(
             run, sightings=(sighting(SightingKind.REPEATED, cost_s=0.2 * step_s, phase="forward"),)
         ),
@@ -180,7 +177,6 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         "stacked-windows": _with_script(
             run_of_shares({**HEALTHY_SHARES, Phase.BACKWARD: 0.3}, step_s=step_s), "stacked_windows"
         ),
-        "written-out-attention": _with_script(run, "written_out_attention"),
         "denormal-numbers": replace(run, optimizers=(replace(optimizer(), denormals=0.2),)),
         "preallocation": replace(gpu, shapes=ShapeFacts(num_steps=60, num_shapes=5, num_new_late=0)),
         "created-and-moved": replace(
@@ -193,7 +189,6 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
                 ),
             ),
         ),
-        "unbound-threads": run,
         "attention-over-batch": replace(
             run, sightings=(sighting(SightingKind.ATTENTION_OVER_BATCH, length=32, batch=64),)
         ),

@@ -25,8 +25,7 @@ ABSOLUTE = {"cpu-with-idle-gpu", "memory-growth", "too-small-for-gpu"}
 
 
 def machine_for(code: str) -> Machine:
-    wide = replace(machine(), num_cores=16, usable_cores=16.0)
-    return {"cpu-with-idle-gpu": gpu_machine(), "unbound-threads": wide}.get(code, machine())
+    return gpu_machine() if code == "cpu-with-idle-gpu" else machine()
 
 
 @cache

@@ -27,7 +27,7 @@ pytestmark = [
 HERE = Path(__file__).parent
 
 
-CLOSELY = tuple(name for name in WATCHES if name not in ("what-if", "lines", "distributions", "gradients"))
+CLOSELY = tuple(name for name in WATCHES if name not in ("what-if", "lines", "gradients"))
 
 
 @pytest.fixture(scope="module")

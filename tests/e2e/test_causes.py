@@ -2,7 +2,6 @@
 
 import re
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -55,29 +54,17 @@ def test_every_watch_sees_what_it_is_for(forks: Forks) -> None:
 
 
 def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(forks: Forks) -> None:
-    found = forks("reinforce.py", warmup=15, watches=("memory", "calls", "distributions", "lines"))
+    found = forks("reinforce.py", warmup=15, watches=("memory", "calls", "lines"))
     assert found.status is Status.COMPLETE, found.error
     assert not [note for note in found.notes if "gave up" in note]
     assert list(found.num_forwards) == [10 + step // 3 for step in found.step_index]
     assert "forward passes in the mean" in story.step_sentence(found)
-    # So small a policy is launch-bound as well; what else costs something, and what share of four steps of some
-    # milliseconds is in the checks, is the machine's affair.
-    seen = [one for one in found.sightings if one.kind is SightingKind.DISTRIBUTION_CHECKS]
-    assert all(float(one.detail["share"]) > 0 for one in seen)  # type: ignore[arg-type]
-    others = [one for one in found.sightings if one not in seen]
-    quiet = replace(found, sightings=(*(replace(one, detail={"share": 0.2}) for one in seen), *others))
-    faults = {finding.code: finding for finding in rules.check(quiet)}
-    assert faults.keys() >= {"host-bound", "distribution-checks"}
+    # So small a policy is launch-bound as well; what else costs something is the machine's affair.
+    faults = {finding.code: finding for finding in rules.check(found)}
     assert "memory-growth" not in faults
-    host, checks = faults["host-bound"], faults["distribution-checks"]
-    assert "of it in checks of torch.distributions" in host.evidence
+    host = faults["host-bound"]
     # Which of the two functions has the line that costs most is the machine's affair as well.
     assert re.search(r" of forked\.py, (choose|finish_episode)\S*: ", host.evidence)
-    assert checks.before in ("m = Categorical(probs)", "policy.log_probs.append(m.log_prob(action))")
-    assert "set_default_validate_args(False)" in checks.after
-    counts = {one.what: one.per_step for one in seen}
-    assert len(counts) == 2
-    assert min(counts.values()) >= 30, "each action makes both"
 
 
 def test_workers_are_waited_for_and_known(forks: Forks) -> None:

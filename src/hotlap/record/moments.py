@@ -112,8 +112,6 @@ class SightingKind(StrEnum):
     """A forward pass without gradients, in evaluation mode, of a module that is trained."""
     ATTENTION_OVER_BATCH = "attention-over-batch"
     """A module with `batch_first=False` is given what looks like batch-first input."""
-    DISTRIBUTION_CHECKS = "distribution-checks"
-    """`torch.distributions` checks the arguments of a distribution, or a sample, before it computes."""
     ACCUMULATION_SYNC = "accumulation-sync"
     """A backward pass averages gradients over the processes although more will be added to them before the update."""
     REPEATED = "repeated"

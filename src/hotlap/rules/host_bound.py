@@ -23,14 +23,12 @@ After:
 """
 
 from hotlap.record import Finding, IdleReason, Machine, Phase, Run
-from hotlap.rules import distribution_checks
 from hotlap.rules.step import (
     at_line,
     device_s,
     finding,
     hottest,
     longer_than_seen,
-    mean_step_s,
     named,
     on_cpu,
     parts,
@@ -60,7 +58,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
     called_s = min(outside_s, _called_s(run))
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
-    told = f"Each step spends {spent(run, cost_s, ' of it')} in {_whose(run)}{where}{_checks(run)}"
+    told = f"Each step spends {spent(run, cost_s, ' of it')} in {_whose(run)}{where}"
     line = at_line(hottest(run, *phases), cost_s)
     return finding(run, cost_s, f"{_idled(run, cost_s) or told}{line}.")
 
@@ -99,11 +97,6 @@ _MEANWHILE = {
 }
 # Less than this part of it is not worth a clause.
 _LEAST_PART = 0.1
-
-
-def _checks(run: Run) -> str:
-    checks_s = distribution_checks.share_of_steps(run) * mean_step_s(run)
-    return f", {duration(checks_s)} of it in checks of torch.distributions" if checks_s else ""
 
 
 def _outside(run: Run) -> float:

@@ -10,7 +10,7 @@ import pytest
 from hotlap import rules
 from hotlap.record import Finding, Phase, Run, ShapeFacts, SightingKind, SwitchFacts
 from tests.rule_runs import HEALTHY_SHARES, calls, device_window, firing, healthy, run_of_shares, sighting
-from tests.sample_runs import loader, machine
+from tests.sample_runs import machine
 
 
 @pytest.fixture
@@ -185,24 +185,6 @@ def test_an_allocator_that_was_configured_is_left_alone() -> None:
     assert rules.ALL["preallocation"](replace(run, switches=chosen), None) is None
     two = ShapeFacts(num_steps=60, num_shapes=2, num_new_late=0)
     assert rules.ALL["preallocation"](replace(run, shapes=two), None) is None
-
-
-def test_threads_are_bound_where_nothing_else_inherits_their_core() -> None:
-    wide = replace(machine(), num_cores=16, usable_cores=16.0)
-    run, rule = firing("unbound-threads"), rules.ALL["unbound-threads"]
-    assert rule(run, wide) is not None
-    chosen = SwitchFacts(environment={"OMP_PROC_BIND": "spread"})
-    for other in (
-        replace(run, loaders=(replace(loader(), num_workers=2),)),
-        replace(run, world_size=2),
-        replace(run, num_threads=1),
-        replace(run, switches=chosen),
-        replace(run, switches=None),
-        replace(run, device="NVIDIA H200"),
-    ):
-        assert rule(other, wide) is None
-    assert rule(run, machine()) is None, "two cores"
-    assert rule(run, replace(wide, system="Darwin")) is None
 
 
 @pytest.mark.parametrize(("text", "hides"), [("if torch.cuda.is_available(): ...", True), ("x.cuda()", False)])

@@ -197,20 +197,6 @@ def test_host_bound_names_the_line() -> None:
     assert evidence_of(hardly).endswith("own Python.")
 
 
-def test_distribution_checks_are_a_part_of_the_recorded_steps_and_come_with_the_code() -> None:
-    run = firing("distribution-checks")
-    found = rules.ALL["distribution-checks"](run)
-    assert found is not None
-    assert found.share == pytest.approx(0.2), "of steps that were longer than those recorded"
-    assert found.before == "y = model(x)"
-    assert found.after.splitlines() == [
-        "torch.distributions.Distribution.set_default_validate_args(False)  # once, behind the imports", "y = model(x)"
-    ]  # fmt: skip
-    few = replace(run.sightings[0], detail={"share": 0.04})
-    assert rules.ALL["distribution-checks"](replace(run, sightings=(few,))) is None
-    assert " of it in checks of torch.distributions" in evidence_of(replace(firing("host-bound"), sightings=(few,)))
-
-
 def evidence_of(run: Run) -> str:
     return rules.check(run)[0].evidence
 

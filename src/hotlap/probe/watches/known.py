@@ -6,7 +6,6 @@ from hotlap.probe.watches.buckets import Buckets
 from hotlap.probe.watches.calls import Calls
 from hotlap.probe.watches.cpu import Cpu
 from hotlap.probe.watches.device_phases import DevicePhases
-from hotlap.probe.watches.distributions import Distributions
 from hotlap.probe.watches.gradients import Gradients
 from hotlap.probe.watches.input import Input
 from hotlap.probe.watches.lines import Lines
@@ -36,7 +35,6 @@ ALL: Mapping[str, type[Watch]] = {
     "calls": Calls,
     "input": Input,
     "syncs": Syncs,
-    "distributions": Distributions,
     "workload": WorkloadWatch,
     # Last: it may take many steps, and a short script has few.
     "lines": Lines,
