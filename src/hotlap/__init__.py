@@ -5,7 +5,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hotlap.cli.notebook import load_ipython_extension as load_ipython_extension
     from hotlap.cli.notebook import measure as measure
     from hotlap.cli.notebook import tune as tune
     from hotlap.data import cached as cached
@@ -17,7 +16,6 @@ __all__ = ["__version__", "cached", "measure", "read_trace", "tune"]
 # Public name -> the module that has it. Resolved on first use: `import hotlap` must not import torch.
 _HOMES = {
     "cached": "hotlap.data",
-    "load_ipython_extension": "hotlap.cli.notebook",
     "measure": "hotlap.cli.notebook",
     "read_trace": "hotlap.trace",
 }

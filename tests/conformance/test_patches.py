@@ -224,9 +224,9 @@ def test_every_patch_can_be_applied_and_taken_back(tmp_path: Path) -> None:
             changes=changes,
         )  # fmt: skip
         files = PatchFiles(study=study, home=root / ".hotlap", roots=[root])
-        assert files.apply(check=False) == [copy]
+        assert files.apply() == [copy]
         assert copy.read_text() == text_of(case), case.title
-        files.revert(check=False)
+        files.revert()
         assert copy.read_bytes() == case.script.read_bytes(), case.title
 
 

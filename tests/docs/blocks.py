@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PYTHON = frozenset({"python", "ipython"})
+PYTHON = frozenset({"python"})
 SHELL = frozenset({"sh", "bash", "console"})
 DATA = frozenset({"toml", "json"})
 SHOWN = frozenset({"text", "diff"})

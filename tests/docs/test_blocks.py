@@ -68,8 +68,6 @@ def run(page: Path, workshop: Workshop, wanted: set[When]) -> None:
 def imported(chosen: list[Block]) -> set[str]:
     """Frameworks that the Python blocks import; all else comes with hotlap."""
     code = "\n".join(block.code for block in chosen if block.language in PYTHON)
-    if any(block.language == "ipython" for block in chosen):
-        code += "\nimport IPython"
     return FRAMEWORKS & set(re.findall(r"^\s*(?:import|from) (\w+)", code, re.MULTILINE))
 
 

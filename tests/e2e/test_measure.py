@@ -27,7 +27,7 @@ def test_a_slow_data_set_is_found_and_all_reports_are_written(tmp_path: Path) ->
     script = place("late_items.py", tmp_path)
     before = script.read_bytes()
     wanted = ["--json", "s.json", "--html", "s.html", "--markdown", "s.md"]
-    done = hotlap("measure", "--no-sweep", "--steps", "40", *wanted, "late_items.py", cwd=tmp_path)
+    done = hotlap("measure", "--steps", "40", *wanted, "late_items.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "input-bound" in done.stdout
     assert "If batches were free" in done.stdout

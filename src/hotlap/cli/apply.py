@@ -24,14 +24,11 @@ def run(args: argparse.Namespace) -> int:
         print(clean(part.patch or ""), end="")
         return 0
     files = _files(path, part)
-    changed = files.apply(check=args.check)
+    changed = files.apply()
     if not changed:
         print("The patch is applied already. `hotlap apply --revert` takes it back.")
-    elif args.check:
-        print(f"The patch fits: it would change {_list(changed)}.")
     else:
         print(f"Applied the patch to {_list(changed)}. `hotlap apply --revert` takes it back.")
-    if changed:
         print("\n".join([shown(runs_on(part) or ""), *_start_lines(part)]))
     if part is not study:
         print("The study measured its levers together; the gain of this part alone was not confirmed.")
@@ -55,11 +52,9 @@ def _revert(args: argparse.Namespace) -> int:
     if args.only is not None or args.without is not None or args.diff:
         raise UserError("--revert takes back all that was applied; --only, --without and --diff do not go with it.")
     files = _files(*(_named(args.study) if args.study else _newest_applied()))
-    changed = files.revert(check=args.check)
+    changed = files.revert()
     if not changed:
         print("The patch is not applied, so there is nothing to take back.")
-    elif args.check:
-        print(f"The patch can be taken back: it would restore {_list(changed)}.")
     else:
         print(f"Took the patch back: {_list(changed)} {'is' if len(changed) == 1 else 'are'} as before.")
     return 0

@@ -8,7 +8,7 @@ import traceback
 from dataclasses import replace
 
 from hotlap import machine, rules
-from hotlap.cli import streams, words
+from hotlap.cli import streams
 from hotlap.cli.workbench import Workbench
 from hotlap.errors import UserError
 from hotlap.launch import WholeRun, end_like
@@ -24,7 +24,6 @@ _WINDOWS_AFTER_S = 10.0
 
 def run(args: argparse.Namespace, bench: Workbench) -> int:
     """Run it; the exit code is the training's."""
-    every_s = words.seconds(args.status_every, "--status-every") if args.status_every else None
     plan = Plan(
         command=bench.aim.command,
         cwd=str(bench.cwd),
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace, bench: Workbench) -> int:
         windows_after_s=_WINDOWS_AFTER_S,
     )
     with WholeRun(plan) as whole:
-        watching = _Watching(whole, bench, every_s=every_s)
+        watching = _Watching(whole, bench)
         code = whole.run(asked=watching.tell, looked=watching.look)
         watching.close(whole.outcome(code), quiet=args.quiet)
     return end_like(code)
@@ -44,10 +43,9 @@ def run(args: argparse.Namespace, bench: Workbench) -> int:
 class _Watching:
     """Tells how far the training is, keeps what is known, and makes the report."""
 
-    def __init__(self, whole: WholeRun, bench: Workbench, *, every_s: float | None) -> None:
+    def __init__(self, whole: WholeRun, bench: Workbench) -> None:
         self._whole = whole
         self._bench = bench
-        self._every_s = every_s
         self._begun_s = self._told_s = time.monotonic()
         self._told_steps = 0
         self._first: tuple[float, int] | None = None
@@ -63,8 +61,6 @@ class _Watching:
             # The training goes on, whatever becomes of our files.
             with contextlib.suppress(UserError):
                 self._bench.save()
-        if self._every_s is not None and time.monotonic() - self._told_s >= self._every_s:
-            self.tell()
 
     def tell(self) -> None:
         """One line on standard error."""

@@ -15,8 +15,8 @@ from hotlap.tune import WATCHES, Options, StudyLog, measured
 # first run).
 _BUDGET_S = 600.0
 
-_NOT_WITH_FULL = ("steps", "warmup", "timeout", "seed", "quick", "no_sweep")
-_ONLY_WITH_FULL = ("status_every", "no_windows")
+_NOT_WITH_FULL = ("steps", "warmup", "timeout", "seed", "quick")
+_ONLY_WITH_FULL = ("no_windows",)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,7 +53,7 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
             try:
                 with bench.launching(timeout_s=options.timeout_s) as launcher:
                     log = StudyLog(bench.study, options, machine.look(), launcher, bench)
-                    bench.study = measured(log, plan, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
+                    bench.study = measured(log, plan, repeat=not args.quick, sweep=not args.quick)
             except KeyboardInterrupt:
                 bench.study = replace(bench.study, state=State.INTERRUPTED)
                 code = 130

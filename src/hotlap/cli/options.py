@@ -84,7 +84,6 @@ def _apply(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--diff", action="store_true", help="print the patch, and change nothing")
     parser.add_argument("--revert", action="store_true", help="take the patch back: the files are as they were")
-    parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
 
 
 def _measure(subparsers: Subparsers) -> None:
@@ -104,12 +103,8 @@ def _measure(subparsers: Subparsers) -> None:
     parser.add_argument("--warmup", metavar="N", help="steps that are made and thrown away first (default: 20)")
     parser.add_argument("--timeout", metavar="TIME", help=TIMEOUT_HELP)
     parser.add_argument("--seed", metavar="N", help="seed for scripts that set none (default: 0)")
-    parser.add_argument("--quick", action="store_true", help="run the script once only")
-    parser.add_argument("--no-sweep", action="store_true", help="do not try the step with other numbers of threads")
+    parser.add_argument("--quick", action="store_true", help="run the script once, with its own number of threads")
     parser.add_argument("--full", action="store_true", help="run the training to its end, for real, and watch it")
-    parser.add_argument(
-        "--status-every", metavar="TIME", help="with --full: a line on standard error; SIGUSR1 asks for one at any time"
-    )
     parser.add_argument(
         "--no-windows", action="store_true", help="with --full: look at no step closely (no profiler, no sampling)"
     )
@@ -199,7 +194,7 @@ def _mcp(subparsers: Subparsers) -> None:
         subparsers,
         "mcp",
         description="A server of the Model Context Protocol over standard input and output. Its tools are measure, "
-        "tune, check, apply, explain and read, with the options that an agent needs; the studies made are resources. "
+        "tune, check, apply and explain, with the options that an agent needs; the studies made are resources. "
         "It is started by the client, not by hand.",
         examples=("hotlap mcp", "claude mcp add hotlap -- hotlap mcp"),
         note="It needs the package mcp: pip install 'mcp>=2'.",

@@ -51,7 +51,7 @@ _LOOKS = ToolAnnotations(read_only_hint=True)
 _RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True)
 
-_WAYS = {"diff": ["--diff"], "check": ["--check"], "write": [], "revert": ["--revert"]}
+_WAYS = {"diff": ["--diff"], "write": [], "revert": ["--revert"]}
 
 
 class Server(MCPServer[Any]):
@@ -68,7 +68,6 @@ class Server(MCPServer[Any]):
             (self.check, _RUNS),
             (self.apply, _WRITES),
             (self.explain, _LOOKS),
-            (self.read, _LOOKS),
         ):
             # A text is not told a second time as an object with one key.
             self.add_tool(tool, annotations=annotations, structured_output=None if tool == self.check else False)
@@ -135,8 +134,8 @@ class Server(MCPServer[Any]):
         ctx: Told,
         folder: Folder = ".",
         way: Annotated[
-            Literal["diff", "check", "write", "revert"],
-            Field(description="diff: show the patch; check: does it fit?; write: into the files; revert: take it back"),
+            Literal["diff", "write", "revert"],
+            Field(description="diff: show the patch; write: into the files; revert: take it back"),
         ] = "diff",
         study: StudyName = None,
         only: Levers = [],  # noqa: B006
@@ -153,15 +152,6 @@ class Server(MCPServer[Any]):
         """
         return await self._printed(ctx, ["explain", name], ".")
 
-    async def read(
-        self,
-        ctx: Told,
-        traces: Annotated[list[str], Field(description="trace.json[.gz] files; several are ranks of one job")],
-        folder: Folder = ".",
-    ) -> str:
-        """Tell what traces of torch.profiler say: time of each step on the GPU, and why it idled. No GPU is needed."""
-        return await self._reported(ctx, ["read"], traces, folder)
-
     # What they share
 
     async def _studied(
@@ -169,26 +159,13 @@ class Server(MCPServer[Any]):
     ) -> str:
         if not command or (command[0].startswith("-") and command[0] not in ("-m", "--")):
             raise ToolError("`command` begins with a script, or with -m and a module, or with -- and a program.")
-        report = await self._reported(ctx, [name, *options], command, folder, budget_s=budget_s, trains=True)
-        made = next(iter(shelf.studies(self._place(folder))), None)
-        return report if made is None else f"{report}\nStudy: {_uri(made)}\n"
-
-    async def _reported(
-        self,
-        ctx: Told,
-        line: Sequence[str],
-        rest: Sequence[str],
-        folder: str,
-        *,
-        budget_s: float | None = None,
-        trains: bool = False,
-    ) -> str:
-        """The command's report in Markdown."""
         with tempfile.TemporaryDirectory() as temporary:
             path = Path(temporary) / "report.md"
-            line = [*line, f"--markdown={path}", *rest]
-            await self._run(ctx, line, folder, budget_s=budget_s, trains=trains)
-            return path.read_text(encoding="utf-8")
+            line = [name, *options, f"--markdown={path}", *command]
+            await self._run(ctx, line, folder, budget_s=budget_s, trains=True)
+            report = path.read_text(encoding="utf-8")
+        made = next(iter(shelf.studies(self._place(folder))), None)
+        return report if made is None else f"{report}\nStudy: {_uri(made)}\n"
 
     async def _printed(self, ctx: Told, line: Sequence[str], folder: str) -> str:
         return "".join(f"{one}\n" for one in (await self._run(ctx, line, folder)).lines)

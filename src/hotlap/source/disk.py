@@ -63,11 +63,8 @@ class PatchFiles:
     home: Path
     roots: Sequence[Path]
 
-    def apply(self, *, check: bool) -> list[Path]:
+    def apply(self) -> list[Path]:
         """Apply the patch; the files that it changes, none if it is applied already.
-
-        Args:
-            check: Only say what would be done.
 
         Raises:
             UserError: the patch cannot be applied; no file was changed, unless the disk failed on the way.
@@ -81,7 +78,7 @@ class PatchFiles:
         # A run that was cut off may have changed some of them.
         left = [target for target in targets if target.state == "before"]
         texts = self._patched(targets) if left else {}
-        if left and not check:
+        if left:
             originals = {one.change.before_sha256: self._original(one).decode(_BYTES) for one in targets}
             changes, now = _without_texts(self.study.changes), datetime.now(UTC).isoformat()
             with _telling(self.home):
@@ -90,7 +87,7 @@ class PatchFiles:
             _write([(target, texts[target.path]) for target in left])
         return [target.path for target in left]
 
-    def revert(self, *, check: bool) -> list[Path]:
+    def revert(self) -> list[Path]:
         """Bring back the files as they were; those that were changed, none if they are so already.
 
         Raises:
@@ -99,7 +96,7 @@ class PatchFiles:
         now = "the patch was applied. Undo those changes first, or take the patch back by hand."
         left = [target for target in self._as_applied()._unchanged(now) if target.state == "after"]
         originals = [(target, self._original(target)) for target in left]
-        if self.applied() is not None and not check:
+        if self.applied() is not None:
             _write(originals)
             with _telling(self.home):
                 self._note.unlink()

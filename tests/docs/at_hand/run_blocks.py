@@ -1,6 +1,6 @@
 """Runs the Python blocks of one page: `run_blocks.py NAMES BLOCKS`, BLOCKS a JSON file.
 
-Those of plain Python share one namespace; those of a notebook are cells of one notebook.
+They share one namespace.
 """
 
 import json
@@ -11,11 +11,6 @@ names, blocks = (Path(word).read_text(encoding="utf-8") for word in sys.argv[1:]
 namespace = {"__name__": "__main__"}
 exec(compile(names, sys.argv[1], "exec"), namespace)
 for block in json.loads(blocks):
-    if block["language"] == "ipython":
-        from IPython.core.interactiveshell import InteractiveShell
-
-        InteractiveShell.instance().run_cell(block["code"]).raise_error()
-        continue
     # Empty lines in front, so that a traceback names the line of the page.
     code = "\n" * block["line"] + block["code"]
     exec(compile(code, block["page"], "exec"), namespace)

@@ -67,7 +67,7 @@ def read(folder: Path, uri: str) -> str:
 
 def test_tools_say_what_they_do_and_whether_they_write(folder: Path) -> None:
     tools = {tool.name: tool for tool in asked(folder, lambda client: client.list_tools()).tools}
-    assert set(tools) == {"measure", "tune", "check", "apply", "explain", "read"}
+    assert set(tools) == {"measure", "tune", "check", "apply", "explain"}
     assert all(tool.description and tool.annotations for tool in tools.values())
     assert tools["apply"].annotations is not None and tools["apply"].annotations.destructive_hint
     for tool in tools.values():
@@ -118,7 +118,6 @@ def test_the_patch_of_a_study_is_shown_and_nothing_is_written(folder: Path) -> N
         ("explain", {"name": "no-such"}, "There is no finding or lever 'no-such'"),
         ("apply", {"study": "gone"}, "There is no study at gone"),
         ("apply", {"way": "sideways"}, "way"),
-        ("read", {"traces": ["gone.json"]}, "gone.json"),
     ],
 )
 def test_bad_input_is_an_error_of_one_clear_sentence(
