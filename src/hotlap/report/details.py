@@ -205,7 +205,7 @@ def _window_sentences(run: Run, window: OperatorWindow) -> Iterator[str]:
 
 def _process(run: Run) -> Iterator[Section | None]:
     """What it used and was given, and what it did between its steps."""
-    use, shapes = run.cpu, run.shapes
+    use = run.cpu
     if use is not None:
         lead = f"Training kept {use.main:.2g} of {use.usable_cores:g} usable cores busy"
         lead += f", its workers {use.others:.2g}." if use.others >= 0.05 else "."
@@ -213,10 +213,6 @@ def _process(run: Run) -> Iterator[Section | None]:
             lead += f" For {percent(use.throttled)} of the time the cgroup's quota held it still."
         yield _detail("Processor", lead=lead)
     yield _memory(run)
-    if shapes is not None and shapes.num_shapes > 1:
-        lead = f"The model was given {shapes.num_shapes:,} different shapes in {plural(shapes.num_steps, 'step')}"
-        lead += f", {shapes.num_new_late:,} of them new in the second half." if shapes.num_new_late else "."
-        yield _detail("Shapes", lead=lead)
     if run.num_validations:
         number = plural(run.num_validations, "validation")
         lead = f"{number} took {duration(run.validation_s)} in all; that time is in no step."

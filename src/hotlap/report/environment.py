@@ -32,7 +32,6 @@ def _study(study: Study) -> Iterator[tuple[str, str]]:
     yield "Started", study.created or UNKNOWN
     budget = f" of {duration(study.budget_s)}" if is_tuned(study) else ""
     yield "Took", f"{duration(study.elapsed_s)}{budget}"
-    yield "State", study.state.value
     yield "hotlap", study.hotlap or UNKNOWN
 
 
@@ -42,8 +41,6 @@ def _run(run: Run) -> Iterator[tuple[str, str]]:
             yield {"python": "Python", "torch": "PyTorch"}.get(name, name), version
     yield "Device", run.device
     yield "Threads", UNKNOWN if run.num_threads is None else str(run.num_threads)
-    yield "Seed", "the script's own" if run.seed is None else str(run.seed)
-    yield "Start to first step", UNKNOWN if run.setup_s is None else duration(run.setup_s)
     yield "Peak memory", UNKNOWN if run.rss_peak_bytes is None else size(run.rss_peak_bytes)
     if run.device_peak_bytes is not None:
         yield "Peak device memory", size(run.device_peak_bytes)
@@ -55,7 +52,4 @@ def _machine(machine: Machine) -> Iterator[tuple[str, str]]:
     yield "Processor", machine.processor or UNKNOWN
     yield "Cores", f"{machine.usable_cores:g} usable of {machine.num_cores}"
     yield "Memory", f"{size(machine.available_bytes)} free of {size(machine.memory_bytes)}"
-    yield "/dev/shm", UNKNOWN if machine.shm_bytes is None else f"{size(machine.shm_bytes)} free"
-    yield "Huge pages", machine.huge_pages or UNKNOWN
-    yield "CPU features", ", ".join(machine.cpu_flags) or UNKNOWN
     yield "GPUs", ", ".join(machine.gpus) or "none"

@@ -13,11 +13,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from hotlap.record import LEAST_GAIN, Study
+from hotlap.record import Study
 from hotlap.report import charts, devices, diff, document, environment, lanes, outcome, series, story
 from hotlap.report.clean import clean
 from hotlap.report.details import closer_look
-from hotlap.units import duration, factor, percent
+from hotlap.units import duration, percent
 
 
 def render(study: Study) -> str:
@@ -29,10 +29,8 @@ def render(study: Study) -> str:
         pictured=pictured,
         answer=document.answer(study),
         sections=defaultdict(lambda: None, {one.name: one for one in document.sections(study)}),
-        unfit=[trial for trial in study.trials if trial.scope == "none"],
         timeline=lanes.timeline(pictured, study.after),
         phase_bars=charts.phase_bars(pictured, study.after),
-        forest=charts.forest([story.drawn_speedup(trial) for trial in story.begun(study)]),
         losses=series.losses(pictured, study.after),
         device_plot=Markup(devices.plot(study.predictions)),
         memory=series.memory(before),
@@ -59,9 +57,7 @@ def _page() -> Template:
         story=story,
         letters=story.LETTERS,
         duration=duration,
-        factor=factor,
         percent=percent,
-        least_gain=LEAST_GAIN,
     )
     return jinja.get_template("page.html.j2")
 

@@ -1,6 +1,5 @@
 """Successive steps of two runs, as they went -> blocks on lanes, on one axis of time."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,8 +10,6 @@ from hotlap.units import duration
 
 # Narrower blocks have no room for a letter on a phone (3% of 330 pixels are 10).
 LETTER_PERCENT = 3.0
-# Fewer steps than these before would show no rhythm.
-FEWEST_BEFORE = 2
 # A page with more is slow to open.
 MAX_SPANS_DRAWN = 4_000
 
@@ -45,9 +42,7 @@ class Lanes:
     """Loader and host; of a trace those that it shows."""
     step_ends: tuple[float, ...]
     num_steps: int
-    """Steps that are drawn and end within the time shown."""
-    num_fit: int
-    """Steps that fit in it: more, where fewer were recorded, or can be told apart, than it takes to fill it."""
+    """Steps that end within the time shown."""
     waiting_share: float
     """Part of the time shown in which the host waited for its batch, in [0, 1]."""
 
@@ -71,15 +66,14 @@ def timeline(before: Run | None, after: Run | None) -> Timeline | None:
     other = other if other is not None and _drawable(other) else None
     span_s = one.ends_s[-1]
     if other is not None:
-        # As many whole steps as fill the time of which it is known how the other went.
-        enough = sum(end_s < other.ends_s[-1] * (1 - 1e-9) for end_s in one.ends_s) + 1
-        span_s = max(one.ends_s[: max(FEWEST_BEFORE, enough)])
+        # The time of which it is known how both went, and one whole step at least.
+        span_s = max(one.ends_s[0], min(span_s, other.ends_s[-1]))
     drawn = {span.phase for shown in (one, other) if shown is not None for span in shown.spans}
     return Timeline(
         span_s=span_s,
         ticks=_ticks(span_s),
-        before=_lanes(before, one, span_s=span_s),
-        after=_lanes(after, other, span_s=span_s) if after is not None and other is not None else None,
+        before=_lanes(one, span_s=span_s),
+        after=None if other is None else _lanes(other, span_s=span_s),
         shown=tuple(phase for phase in LETTERS if phase in drawn),
     )
 
@@ -90,7 +84,7 @@ def _ticks(span_s: float) -> tuple[tuple[float, str], ...]:
     return tuple((percent_of(tick, span_s), f"{tick / unit_s:.4g} {unit}") for tick in nice_ticks(span_s))
 
 
-def _lanes(run: Run, excerpt: Excerpt, *, span_s: float) -> Lanes:
+def _lanes(excerpt: Excerpt, *, span_s: float) -> Lanes:
     """As much of it as lies within `span_s`."""
     blocks: dict[str, list[Block]] = {}
     for lane, block in _blocks(excerpt, span_s):
@@ -102,14 +96,11 @@ def _lanes(run: Run, excerpt: Excerpt, *, span_s: float) -> Lanes:
         for span in excerpt.spans
         if span.phase is Phase.INPUT and span.begin_s < shown_s
     )
-    would_fit = span_s / usual_s if (usual_s := run.median_step_s()) > 0 else math.nan
-    is_filled = excerpt.ends_s[-1] >= span_s * (1 - 1e-9) or not math.isfinite(would_fit)
     return Lanes(
         # The same order on both sides, whatever their excerpts begin with: batches come first.
         lanes=tuple(Lane(name=name, blocks=tuple(blocks[name])) for name in sorted(blocks, key="loader".__ne__)),
         step_ends=tuple(percent_of(end_s, span_s) for end_s in ends_s),
         num_steps=len(ends_s),
-        num_fit=len(ends_s) if is_filled else math.floor(would_fit),
         waiting_share=percent_of(waited_s, shown_s) / 100,
     )
 

@@ -333,13 +333,6 @@ def trial_speedup(trial: Trial) -> str:
     return "no timing" if trial.scope != "none" else ""
 
 
-def drawn_speedup(trial: Trial) -> Interval | None:
-    """Its interval; one without width of what too few processes saw; None where nothing was timed."""
-    if trial.speedup is not None or trial.seen is None:
-        return trial.speedup
-    return Interval(low=trial.seen, mid=trial.seen, high=trial.seen)
-
-
 def prediction_sentence(prediction: Prediction) -> str:
     """A step elsewhere."""
     fits = {True: "", False: "; does not fit into its memory", None: "; whether it fits into memory is not known"}

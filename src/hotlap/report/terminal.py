@@ -35,13 +35,7 @@ PHASE_STYLES = {
     Phase.SYNC: "red",
     Phase.OTHER: "bright_black",
 }
-DIFF_STYLES = {
-    diff.Kind.FILE: "bold",
-    diff.Kind.HUNK: "cyan",
-    diff.Kind.ADDED: "green",
-    diff.Kind.REMOVED: "red",
-    diff.Kind.SAME: "",
-}
+DIFF_STYLES = {"file": "bold", "hunk": "cyan", "added": "green", "removed": "red", "same": ""}
 VERDICT_STYLES = {Verdict.UNHARMED: "green", Verdict.HARMED: "bold red", Verdict.UNDECIDED: "yellow"}
 
 
@@ -148,7 +142,7 @@ def answer(study: Study) -> RenderableType:
 def patch(text: str) -> RenderableType:
     """The change as a diff, its lines as long as they are. They are cut unless printed with `crop=False`."""
     # `clean` first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
-    changed = Text("\n").join(Text(f"  {line.text}", DIFF_STYLES[line.kind]) for line in diff.lines(clean(text)))
+    changed = Text("\n").join(Text(f"  {line}", DIFF_STYLES[kind]) for kind, line in diff.lines(clean(text)))
     changed.no_wrap, changed.overflow = True, "ignore"
     return Group(Text("Patch", "bold underline"), changed)  # padding would cut them
 

@@ -1,10 +1,10 @@
-"""The geometry of phase bars, of the forest of intervals and of the loss curves."""
+"""The geometry of phase bars and of the loss curves."""
 
 import dataclasses
 
 import pytest
 
-from hotlap.record import Interval, NonFinite, Phase
+from hotlap.record import NonFinite, Phase
 from hotlap.report import charts, series
 from hotlap.report.scale import nice_ticks
 from tests.samples import run_with, study_full
@@ -26,23 +26,6 @@ def test_a_phase_that_one_run_did_not_see_has_no_bar_there_and_says_so() -> None
     assert (bar.before, bar.before_width) == ("not measured", None)
     assert bar.after_width is not None
     assert all(bar.phase is not Phase.SYNC for bar in charts.phase_bars(unseen, unseen)), "a line below says that"
-
-
-def test_intervals_one_and_the_least_gain_share_an_axis() -> None:
-    forest = charts.forest([Interval(low=0.5, mid=0.6, high=0.7), Interval(low=1.5, mid=2.0, high=2.5), None])
-    slow, fast, missing = forest.whiskers
-    assert slow is not None
-    assert fast is not None
-    assert missing is None
-    assert 0 < slow.low < slow.mid < slow.low + slow.width < forest.one < forest.least_gain < fast.low
-    assert fast.low + fast.width < 100
-    assert "1x" in [text for _, text in forest.ticks]
-
-
-@pytest.mark.parametrize("bad", [(-1.0, 1.0, 2.0), (0.0, 1.0, 2.0), (2.0, 1.0, 0.5), (1.0, 1.0, 1e300)])
-def test_an_interval_that_makes_no_sense_is_not_drawn(bad: tuple[float, float, float]) -> None:
-    low, mid, high = bad
-    assert charts.forest([Interval(low=low, mid=mid, high=high)]).whiskers == (None,)
 
 
 def lines(chart: series.Series | None) -> dict[str, tuple[str, ...]]:

@@ -22,7 +22,6 @@ def test_every_part_that_was_looked_at_is_told() -> None:
         "Operators of a step",
         "Processor",
         "Memory",
-        "Shapes",
         "Validation",
         "Processes that train together",
     ]

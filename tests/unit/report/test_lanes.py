@@ -70,9 +70,9 @@ def test_steps_that_nobody_saw_make_no_picture() -> None:
     assert lanes.timeline(Run(status=Status.COMPLETE, excerpt=Excerpt(first=0, ends_s=(0.0,), spans=())), None) is None
 
 
-def test_a_gain_of_a_thousand_draws_the_steps_that_were_seen_and_tells_how_many_would_fit() -> None:
+def test_a_gain_of_a_thousand_draws_one_step_beside_all_that_were_seen() -> None:
     picture = lanes.timeline(run_with(step_s=1.0), run_with(step_s=0.0005, num_steps=5000))
     assert picture is not None
     assert picture.after is not None
-    assert (picture.before.num_steps, picture.after.num_steps) == (2, 24)
-    assert picture.after.num_fit == pytest.approx(4000, abs=1)
+    assert picture.span_s == pytest.approx(1.0)
+    assert (picture.before.num_steps, picture.after.num_steps) == (1, 24)
