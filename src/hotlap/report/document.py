@@ -72,7 +72,7 @@ def time_per_step(study: Study) -> Section:
         for part in parts
         if part.mean_s is not None
     )
-    unknown = ", ".join(part.phase.value for part in parts if part.mean_s is None)
+    unknown = ", ".join(part.phase.value for part in parts if part.mean_s is None and part.phase not in _absent(run))
     notes = [f"not measured: {unknown}"] if unknown else [] if rows else ["What it was spent on was not measured."]
     after = study.after
     if after is not None and after.step_s:
@@ -93,6 +93,12 @@ def time_per_step(study: Study) -> Section:
         notes=(*notes, *(f"note: {one}" for one in (looked_at or run).notes)),
         output=_output(run),
     )
+
+
+def _absent(run: Run) -> set[Phase]:
+    """What a training on the CPU, or of one process, does not have, and so nobody misses."""
+    alone = {Phase.COMMUNICATION} if run.world_size == 1 else set()
+    return alone | ({Phase.TRANSFER, Phase.SYNC} if run.device == "cpu" else set())
 
 
 def _output(run: Run | None) -> str:

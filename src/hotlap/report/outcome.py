@@ -264,12 +264,14 @@ def apply_commands(study: Study) -> tuple[tuple[str, str], ...]:
 
 
 def again_commands(study: Study) -> tuple[tuple[str, str], ...]:
-    """How to ask anew what the time of a complete study was too short to tell; none where it told something."""
+    """How to ask anew what the time of a complete study was too short to tell, in the time that it asks for or in twice
+    its own; none where it told something."""
     open_ = conclusion(study).outcome in (Outcome.UNPROVEN, Outcome.UNTRIED)
     if not open_ or study.patch or study.state is not State.COMPLETE:
         return ()
-    minutes = ceil(2 * study.budget_s / 60)
-    return ((f"hotlap tune --budget {minutes}m {script(study)}", "asks again, in twice the time"),)
+    asked = re.search(r"raise --budget to (\d+)m", study.result.why) if study.result is not None else None
+    minutes = asked[1] if asked else ceil(2 * study.budget_s / 60)
+    return ((f"hotlap tune --budget {minutes}m {script(study)}", "asks again, in more time"),)
 
 
 def result_lines(study: Study) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from hotlap.tune.measuring import WATCHES
 from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
 from hotlap.tune.side_by_side import PAIRS, conclude, fewer_threads, why_not, with_fewer_threads
-from hotlap.units import duration
 
 # No lever can be shown to help in less: a heat that tells the noise, two of one trial, two of the confirmation, each of
 # two processes, and runs for the gate: of the baseline, under the lever, patched.
@@ -71,11 +70,8 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
         executor.likely = Foresight(log, _try_levers)
         _try_levers(log, executor, GateRuns(log, executor))
     else:
-        log.warn(
-            f"What was left of the budget ({duration(max(0.0, log.budget.left_s))}) is too short to try anything in: "
-            f"raise --budget to {math.ceil((log.budget.spent_s + least_s) / 60)}m or more."
-        )
-        log.change("result", result=unchanged(TIME_OVER))
+        minutes = math.ceil((log.budget.spent_s + least_s) / 60)
+        log.change("result", result=unchanged(f"{TIME_OVER.removesuffix('.')} to {minutes}m."))
 
 
 def _try_levers(log: StudyLog, executor: Executor, gate: GateRuns) -> None:

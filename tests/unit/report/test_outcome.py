@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.record import Finding, Verdict
+from hotlap.record import Finding, Phase, Verdict
 from hotlap.report import document, outcome
 from tests.sample_measured import study_measured
 from tests.sample_runs import run_with
@@ -40,6 +40,16 @@ def test_what_the_answer_says_is_no_warning_as_well() -> None:
     assert told.notes == ("It was busy.",)
 
 
+def test_what_a_training_on_the_cpu_does_not_have_is_not_told_as_not_measured() -> None:
+    (run,) = study_full().baseline[:1]
+    unknown = replace(run, device="cpu", phase_s=dict.fromkeys(Phase, None) | {Phase.FORWARD: run.step_s})
+    told = document.time_per_step(replace(study_full(), baseline=(unknown,), beside=None, after=None))
+    assert told.notes[0] == "not measured: input, backward, optimizer, other"
+    elsewhere = replace(unknown, device="NVIDIA H200", world_size=2)
+    told = document.time_per_step(replace(study_full(), baseline=(elsewhere,), beside=None, after=None))
+    assert told.notes[0] == "not measured: input, transfer, backward, communication, optimizer, sync, other"
+
+
 def test_advice_stands_behind_what_was_measured_however_much_it_may_bring() -> None:
     study = study_measured()
     advice = Finding(code="denormal-numbers", cost_s=0.009, share=0.85, evidence="So it is.", advice=True)
@@ -56,6 +66,8 @@ def test_what_was_too_short_to_tell_ends_with_the_command_that_asks_again() -> N
     result = replace(study.result, verdict=Verdict.UNDECIDED, levers=(), why="It did not show its gain again.")
     unproven = replace(study, result=result, patch=None, budget_s=540.0)
     assert document.answer(unproven).commands == (
-        ("hotlap tune --budget 18m examples/digits.py --epochs 3", "asks again, in twice the time"),
+        ("hotlap tune --budget 18m examples/digits.py --epochs 3", "asks again, in more time"),
     )
+    told = replace(unproven, result=replace(result, why="There was too little time; raise --budget to 31m."))
+    assert document.answer(told).commands[0][0] == "hotlap tune --budget 31m examples/digits.py --epochs 3"
     assert outcome.again_commands(study) == ()
