@@ -162,9 +162,6 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
             ),
         ),
         "memory-growth": replace(run, memory=memory(per_step=1 << 20)),
-        "constant-work": replace(
-            run, sightings=(sighting(SightingKind.REPEATED, cost_s=0.2 * step_s, phase="forward"),)
-        ),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
         "frequent-validation": replace(run, sightings=(sighting(SightingKind.EVALUATION, cost_s=0.5 * step_s),)),
         "double-precision": replace(run, optimizers=(replace(optimizer(), dtypes=("float64",)),)),
@@ -174,9 +171,6 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
         "zero-grad-none": _with_script(run, "zero_grad_none"),
         "unneeded-gradients": _with_unneeded(run),
-        "stacked-windows": _with_script(
-            run_of_shares({**HEALTHY_SHARES, Phase.BACKWARD: 0.3}, step_s=step_s), "stacked_windows"
-        ),
         "denormal-numbers": replace(run, optimizers=(replace(optimizer(), denormals=0.2),)),
         "preallocation": replace(gpu, shapes=ShapeFacts(num_steps=60, num_shapes=5, num_new_late=0)),
         "created-and-moved": replace(

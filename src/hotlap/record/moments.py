@@ -114,8 +114,6 @@ class SightingKind(StrEnum):
     """A module with `batch_first=False` is given what looks like batch-first input."""
     ACCUMULATION_SYNC = "accumulation-sync"
     """A backward pass averages gradients over the processes although more will be added to them before the update."""
-    REPEATED = "repeated"
-    """Operators compute the same from the same in each step."""
     PROMOTED = "promoted"
     """An operator of the model is given float32 and float64, and makes float64."""
 

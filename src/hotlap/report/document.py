@@ -256,7 +256,7 @@ def answer(study: Study) -> Answer:
     else:
         first = next(iter(ranked(study)), None)
         lines = () if first is None else (f"Next, {first.code}: {first.evidence}",)
-        code = () if first is None else change_lines(study, first)
+        code = () if first is None else tuple(line for line in change_lines(study, first) if line[0] != "$")
         commands = next_commands(study)
     return Answer(
         outcome=found.outcome, title=found.title, sentence=found.sentence, lines=lines, code=code, commands=commands

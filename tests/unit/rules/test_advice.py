@@ -9,7 +9,7 @@ import pytest
 
 from hotlap import rules
 from hotlap.record import Finding, Phase, Run, ShapeFacts, SightingKind, SwitchFacts
-from tests.rule_runs import HEALTHY_SHARES, calls, device_window, firing, healthy, run_of_shares, sighting
+from tests.rule_runs import HEALTHY_SHARES, calls, device_window, firing, run_of_shares, sighting
 from tests.sample_runs import machine
 
 
@@ -60,30 +60,6 @@ def test_a_script_that_changed_or_is_gone_gets_no_advice(run_of: Callable[[str],
     assert rules.ALL["zero-grad-none"](run, None) is not None
     (tmp_path / "train.py").write_text("optimizer.zero_grad(False)  # again")
     assert rules.ALL["zero-grad-none"](run, None) is None
-
-
-@pytest.mark.parametrize(
-    ("written", "gathered"),
-    [
-        ("[data[i : i + n] for i in ix]", "data[ix[:, None] + torch.arange(0, n)]"),
-        ("[data[i + 1 : i + 1 + n] for i in ix]", "data[ix[:, None] + torch.arange(1, 1 + n)]"),
-        ("[data[i : i + n] for i in ix if i]", None),
-        ("[data[j : i + n] for i in ix]", None),
-        ("[data[i:] for i in ix]", None),
-        ("[f(i) for i in ix]", None),
-    ],
-)
-def test_slices_that_are_stacked_are_one_gather(
-    run_of: Callable[[str], Run], written: str, gathered: str | None
-) -> None:
-    run = run_of(f"import torch\nx = torch.stack({written})\n")
-    finding = rules.ALL["stacked-windows"](run, None)
-    assert (finding and finding.after) == (gathered and f"x = {gathered}")
-
-
-def test_a_script_whose_own_python_takes_no_time_stacks_as_it_likes(run_of: Callable[[str], Run]) -> None:
-    run = run_of("import torch\nx = torch.stack([data[i : i + n] for i in ix])\n")
-    assert rules.ALL["stacked-windows"](replace(run, phase_s=healthy().phase_s, step_s=healthy().step_s), None) is None
 
 
 @pytest.mark.parametrize(

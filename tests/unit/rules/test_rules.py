@@ -23,7 +23,6 @@ from hotlap.record import (
 )
 from hotlap.rules import (
     compute_bound,
-    constant_work,
     debug_left_on,
     double_precision,
     epoch_gap,
@@ -535,34 +534,6 @@ def test_shape_churn_takes_off_what_chance_may_have_brought() -> None:
     sure = tuple(0.01 if step in few else 0.006 for step in run.step_index)
     assert churn_s(replace(run, shapes=shapes, step_s=sure)) == pytest.approx(0.004 * len(few) / len(run.step_index))
     assert churn_s(replace(run, shapes=shapes, step_s=unsteady)) == 0.0
-
-
-def test_constant_work_is_that_of_all_lines_at_the_pace_of_the_recorded_steps() -> None:
-    run = firing("constant-work")
-    (one,) = run.sightings
-    both = replace(run, sightings=(one, replace(one, line=20, cost_s=0.001)))
-    finding = constant_work.check(both)
-    assert finding is not None
-    assert finding.cost_s == pytest.approx(0.003)
-    assert "2.00 ms of that in line 12 of digits.py: y = model(x)." in finding.evidence
-    assert finding.where == "digits.py:12"
-    assert constant_work.check(replace(run, sightings=(replace(one, cost_s=0.0009),))) is None
-    assert run.calls is not None
-    slower = replace(run.calls, plain_s={Phase.FORWARD: run.phase_s[Phase.FORWARD][0] / 2})  # type: ignore[index]
-    finding = constant_work.check(replace(both, calls=slower))
-    assert finding is not None and finding.cost_s == pytest.approx(0.006)
-
-
-def test_constant_work_is_all_that_a_line_takes_which_does_nothing_else() -> None:
-    """Giving back the memory of large results is in no operator."""
-    run = firing("constant-work")
-    (one,) = run.sightings
-    line = HotLine(path=SCRIPT, line=12, function="f", text="y", phase=Phase.FORWARD, step_s=0.003)
-    run = replace(run, hot_lines=(line, replace(line, phase=Phase.BACKWARD, step_s=0.005)))
-    mixed = constant_work.check(run)
-    alone = constant_work.check(replace(run, sightings=(replace(one, detail={**one.detail, "alone": True}),)))
-    assert mixed is not None and mixed.cost_s == pytest.approx(0.002)
-    assert alone is not None and alone.cost_s == pytest.approx(0.003)
 
 
 def test_launch_bound_names_the_line_of_the_forward_pass_that_takes_longest() -> None:

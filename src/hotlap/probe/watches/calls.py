@@ -15,7 +15,6 @@ import torch
 
 from hotlap.probe.clock import PHASES
 from hotlap.probe.modes import ObserverMode, name_of
-from hotlap.probe.repeats import Repeats
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.probe.watches.operators import dispatch_s
 from hotlap.probe.watches.watch import Watch
@@ -43,9 +42,6 @@ _REPEATS = 200
 # Medians of five tell a step from one that was disturbed. Of long steps fewer are looked at, but never fewer than two.
 _PAIRS = 5
 
-# Behind it one more is looked at: what comes in turns is not the same in each step (`Repeats`).
-_SECOND = 2
-
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
@@ -71,7 +67,7 @@ class Calls(Watch):
     """WINDOW: steps under a dispatch mode, which sees each operator, those of backward passes too, in turns with plain
     ones. CPU only."""
 
-    num_steps: ClassVar[int] = 2 * _PAIRS + 1
+    num_steps: ClassVar[int] = 2 * _PAIRS
     patience_s: ClassVar[float] = 15.0
     fewest_steps: ClassVar[int] = 4
 
@@ -90,15 +86,12 @@ class Calls(Watch):
         super().open()
 
     def goes_on(self, num_steps: int) -> bool:
-        """The step that is over was a plain one, or one that was looked at: the next is mostly of the other kind."""
+        """The step that is over was a plain one, or one that was looked at: the next is of the other kind."""
         if self._prices is None:
             return False
         if self._mode is not None:
             self.take_off()
             self._looked_at += 1
-            self._prices.repeats.step_ended()
-            if num_steps == _SECOND:
-                self.put_on(self._prices)
         elif num_steps:
             if self.session.clock.last_spent is not None:
                 self._plain.append(self.session.clock.last_spent)
@@ -136,7 +129,6 @@ class _Prices(ObserverMode):
         self._price_s = 0.0
         self._seen: dict[tuple[Phase, Any, bool, int, bool], _Calls] = {}
         self._operators: dict[Any, _Operator] = {}
-        self.repeats = Repeats()
         self.promoted = Tally()
         self._lines: dict[tuple[Phase, Spot, Any, int], list[float]] = {}
         self._price_s = median(self._own_price() for _ in range(5))
@@ -150,7 +142,6 @@ class _Prices(ObserverMode):
         (calls,) = self._seen.values()
         self._seen.clear()
         self._lines.clear()
-        self.repeats = Repeats()
         return median(calls.seconds)
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
@@ -178,13 +169,11 @@ class _Prices(ObserverMode):
                 self._lines.setdefault((*line, func, 2 if moved >= _LARGE_BYTES else 1), []).append(seconds)
             if double and graph and any(one.dtype is torch.float32 for one in tensors):
                 self.promoted.add(SightingKind.PROMOTED, name_of(func), line[1], cost_s=seconds)
-            if not operator.changes:
-                self.repeats.saw(func, line, tensors, result, seconds)
 
     def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
-        """What is the same in each step, and what becomes float64 in one."""
+        """What becomes float64 in a step."""
         self.promoted.step = num_steps
-        return self.repeats.sightings(num_steps, self._arithmetic_s) + self.promoted.sightings()
+        return self.promoted.sightings()
 
     def facts(self, num_steps: int) -> CallFacts:
         """Each operator counts with the median of its calls: those during which the core was taken away do not."""
