@@ -96,7 +96,6 @@ def _columns(shown: Shown) -> Iterator[Column]:
     yield "80% interval", [_interval(one.step_s) for one in found]
     yield "speed-up", [_speedup(shown, row) for row in rows]
     yield "slower?", [_chance(shown, row) for row in rows]
-    yield "efficiency", [f"{one.efficiency:.2f}" if one.efficiency and one.count > 1 else "-" for one in found]
     yield "bound by", [one.bound_by for one in found]
     yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
     yield from _memory(shown)
@@ -199,13 +198,11 @@ def _joules(shown: Shown, row: Row) -> float:
 
 
 def _memory(shown: Shown) -> Iterator[Column]:
-    """What each GPU must hold: with everything on each, with FSDP; and the largest batch."""
+    """What each GPU must hold, and the largest batch."""
     work, rows = shown.known.work, shown.rows
-    shares = [(work.scaled(row.batches / row.prediction.count), row.prediction.count) for row in rows]
+    shares = [work.scaled(row.batches / row.prediction.count) for row in rows]
     wanted = computed_in(work, shown.precision)
-    yield "memory", [_size(memory.need(share, precision=wanted)) for share, _ in shares]
-    sharded = [memory.need(share, precision=wanted, shards=count) if count > 1 else None for share, count in shares]
-    yield "with FSDP", [_size(one) for one in sharded]
+    yield "memory", [_size(memory.need(share, precision=wanted)) for share in shares]
     largest = [memory.largest_batch_factor(work, shown.device(row), precision=wanted) for row in rows]
     yield "largest batch", [_batch(work.batch_size, value) for value in largest]
 

@@ -5,20 +5,18 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
-from hotlap.cli import forecast_table, shelf, traced, words, workbench
+from hotlap.cli import forecast_table, traced, words, workbench
 from hotlap.cli.forecast_table import Shown
 from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
 from hotlap.predict import Device, forecast, memory, own_devices, resolve, workload
 from hotlap.predict.catalogue import devices
-from hotlap.record import Checkup, Prediction, load, save
+from hotlap.record import Checkup, load, save
 from hotlap.report import devices as pictures
-from hotlap.report import html
 
 # Shown when no --gpu is given: one of each class that people rent or buy.
 _USUAL = (
@@ -178,7 +176,7 @@ def _batch_factor(args: argparse.Namespace, known: Traced, name: str) -> float:
 
 
 def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
-    """To files, to the terminal, and into the study of this training if there is one."""
+    """To files, and to the terminal."""
     found = [row.prediction for row in shown.rows]
     title = known.work.name or "training"
     measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
@@ -194,23 +192,5 @@ def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
         )
         page = pictures.page(found, title=title, measured=measured, lead=forecast_table.why(shown), below=drawn)
         workbench.write_text(Path(args.html), page)
-    report = _into_study(args.tail, found) if args.tail else None
-    if args.json == "-":
-        return
-    forecast_table.show(shown, color=args.color)
-    if report is not None:
-        print(f"Added to the report of the last study: {report}")
-
-
-def _into_study(words: list[str], found: list[Prediction]) -> Path | None:
-    """The newest study of the same words, begun in this folder, takes the predictions into its report."""
-    for path, study in shelf.known(Path.cwd()):
-        if study.command == shelf.recorded(words) and study.baseline:
-            longer = replace(study, predictions=tuple(found))
-            with suppress(OSError):
-                save(longer, path)
-                page = path.with_name("report.html")
-                page.write_text(html.render(longer), encoding="utf-8")
-                return page
-            return None
-    return None
+    if args.json != "-":
+        forecast_table.show(shown, color=args.color)

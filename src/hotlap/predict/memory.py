@@ -11,20 +11,16 @@ FRAGMENTATION = 1.08
 STATE_PER_PARAMETER = 2.0
 
 
-def need(workload: Workload, *, precision: Precision | None = None, shards: int = 1) -> float | None:
+def need(workload: Workload, *, precision: Precision | None = None) -> float | None:
     """Bytes that one GPU must hold; None where the workload does not say.
 
     Arguments:
         precision: computed in; half precision keeps activations in two bytes and parameters in four.
-        shards: GPUs over which FSDP spreads parameters, gradients and optimizer state (1: none).
     """
     weights, state = workload.parameter_bytes, workload.optimizer_state_bytes
     if weights is None or workload.activation_bytes is None:
         return None
-    model = (2 * weights + (STATE_PER_PARAMETER * weights if state is None else state)) / shards
-    if shards > 1:
-        # The largest layer is gathered whole, and the next one is fetched ahead: about two in thirty.
-        model += weights / 15
+    model = 2 * weights + (STATE_PER_PARAMETER * weights if state is None else state)
     return (model + _batch_bytes(workload, precision)) * FRAGMENTATION + CONTEXT_BYTES
 
 

@@ -59,14 +59,6 @@ def test_the_largest_batch_just_fits() -> None:
     assert memory.need(work.scaled(factor)) == pytest.approx(device.memory)
 
 
-def test_sharding_leaves_activations_and_divides_the_rest() -> None:
-    work = holding(activations=2**30)
-    whole, eighth = memory.need(work, shards=1), memory.need(work, shards=8)
-    assert whole is not None
-    assert eighth is not None
-    assert eighth < 0.5 * whole
-
-
 def test_unknown_activations_are_not_guessed() -> None:
     work = Workload.from_totals(flop=1e12, memory_bytes=1e10, num_kernels=100, parameter_bytes=1e9)
     assert memory.need(work) is None

@@ -251,22 +251,3 @@ def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_words_are_refused_before_anything_runs(words: list[str], tmp_path: Path) -> None:
     with pytest.raises(UserError):
         call(*words)
-
-
-def test_the_report_of_the_last_study_of_the_same_words_takes_the_predictions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hotlap.record import Interval, Prediction, Study, load, save
-    from tests.samples import study_full
-
-    monkeypatch.chdir(tmp_path)
-    found = [Prediction(device="RTX 4090", count=1, step_s=Interval(low=0.1, mid=0.2, high=0.3), bound_by="memory")]
-    assert predict._into_study(["train.py"], found) is None
-    for name, words in (("ours", ("train.py", "--width", "8")), ("another", ("other.py",))):
-        (tmp_path / ".hotlap" / name).mkdir(parents=True)
-        save(replace(study_full(), command=words, predictions=()), tmp_path / ".hotlap" / name / "study.json")
-    page = predict._into_study(["train.py", "--width", "8"], found)
-    assert page == tmp_path / ".hotlap" / "ours" / "report.html"
-    assert "Step time by device" in page.read_text()
-    assert load(page.with_name("study.json"), Study).predictions == tuple(found)
-    assert not (tmp_path / ".hotlap" / "another" / "report.html").exists()
