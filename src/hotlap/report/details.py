@@ -47,7 +47,6 @@ def _details(run: Run) -> Iterator[Section | None]:
     yield _hot_lines(run)
     yield _sightings(run)
     yield from _profiled(run)
-    yield _what_ifs(run)
     yield from _process(run)
     yield _ranks(run)
 
@@ -233,18 +232,6 @@ def _memory(run: Run) -> Section | None:
         peak = f", at most {size(run.device_peak_bytes)}" if run.device_peak_bytes else ""
         lead += f" Tensors on the device: {size(first.device_bytes)}, then {size(last.device_bytes)}{peak}."
     return _detail("Memory", lead=lead)
-
-
-def _what_ifs(run: Run) -> Section | None:
-    rows = (
-        (
-            f"{duration(one.now_s)} -> {duration(one.other_s)}",
-            f"{one.setting}: {one.other} instead of {one.now}, "
-            + ("in every process, in whole runs" if one.whole_runs else "in turns within one process"),
-        )
-        for one in run.what_ifs
-    )
-    return _detail("The step under another setting", rows=rows)
 
 
 def _ranks(run: Run) -> Section | None:
