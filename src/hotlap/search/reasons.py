@@ -18,7 +18,9 @@ SEEMS_MUCH = 1.5
 
 _NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
 _NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
-_OTHERS = "No lever that was compared for long enough showed a gain, and the time was over before it could be told of"
+_OTHERS = (
+    "No lever that was compared for long enough showed a gain, and the time was over before all were; raise --budget."
+)
 _NONE_DECIDED = "The time was over before any lever was compared for long enough to tell; raise --budget."
 
 
@@ -74,11 +76,9 @@ def without_levers(log: StudyLog, candidates: Candidates) -> Result:
         return unchanged(seen)
     if trials:
         decided = {key(trial.levers) for trial in trials if is_decided(log, trial)}
-        late = [_title(trial.levers) for trial in trials if key(trial.levers) not in decided]
-        late += [one.title for one in candidates.open()]
-        if not late:
+        if not candidates.open() and all(key(trial.levers) in decided for trial in trials):
             return unchanged(_NONE_HELD, Verdict.UNHARMED)
-        return unchanged(f"{_OTHERS} {', '.join(dict.fromkeys(late))}; raise --budget." if decided else _NONE_DECIDED)
+        return unchanged(_OTHERS if decided else _NONE_DECIDED)
     return unchanged(TIME_OVER) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
 
 
