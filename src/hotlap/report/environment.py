@@ -1,55 +1,47 @@
 """Study -> where and with what it was made, as rows of two texts."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from hotlap.record import Machine, Run, Study
 from hotlap.report.outcome import is_tuned
-from hotlap.report.story import UNKNOWN, script, timed
+from hotlap.report.story import script, timed
 from hotlap.units import duration, size
 
 
 def rows(study: Study) -> tuple[tuple[str, str], ...]:
-    """Name and value; what is not known says so."""
-    run = timed(study)
-    if run is not None and run.from_trace:
-        return tuple(_trace(study, run))
-    return (*_study(study), *(_run(run) if run else ()), *(_machine(study.machine) if study.machine else ()))
-
-
-def _trace(study: Study, run: Run) -> Iterator[tuple[str, str]]:
-    """A recorded trace tells little of where it was made."""
-    yield "Trace", script(study)
-    yield "Read", study.created or UNKNOWN
-    yield "hotlap", study.hotlap or UNKNOWN
-    yield "Device", run.device
-    if run.world_size > 1:
-        yield "Processes", str(run.world_size)
-
-
-def _study(study: Study) -> Iterator[tuple[str, str]]:
-    yield "Command", script(study)
-    yield "Folder", study.cwd or UNKNOWN
-    yield "Started", study.created or UNKNOWN
+    """Name and value; what is not known is left out."""
+    run, machine = timed(study), study.machine
     budget = f" of {duration(study.budget_s)}" if is_tuned(study) else ""
-    yield "Took", f"{duration(study.elapsed_s)}{budget}"
-    yield "hotlap", study.hotlap or UNKNOWN
+    found = {
+        "Command": script(study),
+        "Folder": study.cwd,
+        "Started": study.created,
+        "Took": f"{duration(study.elapsed_s)}{budget}",
+        "hotlap": study.hotlap,
+        **(_of_run(run) if run else {}),
+        **(_of_machine(machine) if machine else {}),
+    }
+    return tuple((name, value) for name, value in found.items() if value)
 
 
-def _run(run: Run) -> Iterator[tuple[str, str]]:
-    for name, version in run.versions.items():
-        if name != "hotlap":
-            yield {"python": "Python", "torch": "PyTorch"}.get(name, name), version
-    yield "Device", run.device
-    yield "Threads", UNKNOWN if run.num_threads is None else str(run.num_threads)
-    yield "Peak memory", UNKNOWN if run.rss_peak_bytes is None else size(run.rss_peak_bytes)
-    if run.device_peak_bytes is not None:
-        yield "Peak device memory", size(run.device_peak_bytes)
-    yield "Cost of measuring", UNKNOWN if run.probe_s is None else f"{duration(run.probe_s)} a step"
+def _of_run(run: Run) -> Mapping[str, str]:
+    names = {"python": "Python", "torch": "PyTorch"}
+    return {
+        **{names.get(name, name): version for name, version in run.versions.items()},
+        "Device": run.device,
+        "Threads": str(run.num_threads or ""),
+        "Processes": str(run.world_size) if run.world_size > 1 else "",
+        "Peak memory": size(run.rss_peak_bytes) if run.rss_peak_bytes else "",
+        "Peak device memory": size(run.device_peak_bytes) if run.device_peak_bytes else "",
+        "Cost of measuring": "" if run.probe_s is None else f"{duration(run.probe_s)} a step",
+    }
 
 
-def _machine(machine: Machine) -> Iterator[tuple[str, str]]:
-    yield "System", f"{machine.system}, {machine.libc}"
-    yield "Processor", machine.processor or UNKNOWN
-    yield "Cores", f"{machine.usable_cores:g} usable of {machine.num_cores}"
-    yield "Memory", f"{size(machine.available_bytes)} free of {size(machine.memory_bytes)}"
-    yield "GPUs", ", ".join(machine.gpus) or "none"
+def _of_machine(machine: Machine) -> Mapping[str, str]:
+    return {
+        "System": f"{machine.system}, {machine.libc}",
+        "Processor": machine.processor,
+        "Cores": f"{machine.usable_cores:g} usable of {machine.num_cores}",
+        "Memory": f"{size(machine.available_bytes)} free of {size(machine.memory_bytes)}",
+        "GPUs": ", ".join(machine.gpus) or "none",
+    }

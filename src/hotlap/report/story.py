@@ -36,8 +36,6 @@ LETTERS = {
 }
 """Phases in the order in which a training loop comes to them, and their letters in pictures."""
 
-UNKNOWN = "unknown"
-
 # A GAN's step makes six forward passes: three of its networks, and three losses that are modules.
 _MANY_FORWARDS = 8
 
