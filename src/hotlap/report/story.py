@@ -39,9 +39,6 @@ LETTERS = {
 # A GAN's step makes six forward passes: three of its networks, and three losses that are modules.
 _MANY_FORWARDS = 8
 
-# Ours: from so many times as many forward passes on, two steps are told to be different work.
-_OTHER_WORK = 1.25
-
 # Characters of an error, which may be pages; all of it is in the JSON. A message of torch says what to do in its second
 # line or so.
 _A_LINE = 200
@@ -150,16 +147,7 @@ def _forwards_sentence(run: Run) -> str | None:
         return None
     number = mean(run.num_forwards)
     each_s = duration(mean(run.step_s) / number)
-    each = f"A step makes {number:,.0f} forward passes in the mean, those of loss modules included: {each_s} for each."
-    ends = max(1, len(run.step_s) // 10)
-    first, last = ((mean(run.num_forwards[part]), mean(run.step_s[part])) for part in (slice(ends), slice(-ends, None)))
-    if min(first) <= 0 or 1 / _OTHER_WORK < last[0] / first[0] < _OTHER_WORK:
-        return each
-    return (
-        f"{each} Their number went from {first[0]:,.0f} in the first tenth of the steps to {last[0]:,.0f} in the last, "
-        f"and the time for each from {duration(first[1] / first[0])} to {duration(last[1] / last[0])}: compare steps "
-        "by that, not by their length."
-    )
+    return f"A step makes {number:,.0f} forward passes in the mean, those of loss modules included: {each_s} for each."
 
 
 def failure(run: Run) -> str | None:

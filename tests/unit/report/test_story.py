@@ -173,7 +173,6 @@ def test_a_step_of_many_forward_passes_is_told_by_the_pass() -> None:
     for render in RENDERS:
         text = " ".join(render(dataclasses.replace(full, baseline=(run,))).split())
         assert "A step makes 60 forward passes in the mean, those of loss modules included: 1.00 ms for each." in text
-        assert "from 14 in the first tenth of the steps to 104 in the last" in text
     few = dataclasses.replace(run, num_forwards=(2,) * len(run.step_s))
     assert "forward passes" not in story.step_sentence(few)
     alike = dataclasses.replace(run, num_forwards=(30,) * len(run.step_s))
