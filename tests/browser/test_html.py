@@ -141,7 +141,7 @@ def test_more_steps_fit_into_the_same_time(chromium: Browser, tmp_path: Path) ->
     counts = chromium.value(
         "[...document.querySelectorAll('.chart-lanes')].map(s => s.querySelectorAll('.step-end').length)"
     )
-    assert counts == [5, 24]
+    assert counts == [4, 24]
 
 
 def test_dark_and_light_differ_and_both_can_be_read(chromium: Browser, tmp_path: Path) -> None:
