@@ -38,7 +38,7 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
         budget_s=_BUDGET_S,
         timeout_s=words.seconds(args.timeout or "120s", "--timeout"),
         seed=words.whole_number(args.seed or "0", "--seed"),
-        more_time="--timeout",
+        has_budget=False,
     )
     plan = replace(
         options.plan,

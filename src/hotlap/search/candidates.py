@@ -19,6 +19,9 @@ _LEAST_SHARE = 1 - 1 / LEAST_GAIN
 # that much more of it. (`late` hardly shows beside decoding, which a cached prefix takes away.)
 _MUCH_SHORTER = 1.5
 
+CLEAR = 2
+"""Heats that decide whether something is faster, where that is clear."""
+
 # Arms that are switched within one process at most, beside the base: the blocks of each get rarer with their number.
 _MOST_SWITCHED = 5
 # Arms that share the base of a heat at most, each a process of its own: they share its start and its steps, and wait
@@ -34,7 +37,7 @@ class Candidate:
 
     levers: tuple[Lever, ...]
     bound_s: float = 0.0
-    """Upper bound on seconds saved per step; counted for less where other settings of the lever made it longer."""
+    """Upper bound on seconds saved per step."""
     worth: float = 0.0
     """The same for each second that its trial takes."""
     log_gain: float = 0.0
@@ -146,7 +149,8 @@ def alternative(name: str, taken: Iterable[str]) -> str | None:
 
 def grouped(open_: Sequence[Candidate], *, together: int, nodes: int) -> list[list[Candidate]]:
     """The next ones, as they can be compared in the same processes: by steps within one, or side by side. The group
-    that holds what is worth most comes first. Where nodes would idle, all are next, in small groups.
+    that holds what is worth most comes first. Where nodes would idle, all are next, in groups so small that there is a
+    node for each heat that decides a clear case.
 
     `together`: processes that may be alive on a node. `nodes`: groups that may be compared at the same time.
     """
@@ -154,7 +158,7 @@ def grouped(open_: Sequence[Candidate], *, together: int, nodes: int) -> list[li
     likely = [one for one in open_ if spare or one.worth >= _LIKE_THE_BEST * open_[0].worth]
     switched = [one for one in likely if one.switched][:_MOST_SWITCHED]
     others = [one for one in likely if not one.switched]
-    num_groups = max(1, nodes - bool(switched))
+    num_groups = max(1, nodes // CLEAR - bool(switched))
     beside = max(1, min(_MOST_BESIDE, together - 1, math.ceil(len(others) / num_groups) if spare else 8))
     beside_each_other = [others[k * beside : (k + 1) * beside] for k in range(num_groups)]
     return sorted(filter(None, (switched, *beside_each_other)), key=lambda group: -group[0].worth)
@@ -193,7 +197,7 @@ class Candidates:
         for lever in self._not_rejected():
             bound_s = self._bound_s(lever, profile)
             if key((lever.spec(),)) not in tried and bound_s >= _LEAST_SHARE * profile.median_step_s():
-                one = self._alone(lever, bound_s=bound_s * min(1.0, self._best_speed(lever.name)))
+                one = self._alone(lever, bound_s=bound_s)
                 found.append(replace(one, worth=one.bound_s / self._trial_s(one)))
         return sorted(found, key=lambda one: -one.worth)
 
@@ -303,11 +307,6 @@ class Candidates:
         shorter = math.fsum(map(_log_seen, since)) >= math.log(_MUCH_SHORTER)
         of_loaders = all(levers.by_name(name).scope is Scope.LOADER for name in _names(trial.levers))
         return in_vain and of_loaders and not _may_gain(trial) and shorter
-
-    def _best_speed(self, name: str) -> float:
-        """Of the settings of this lever that were tried, as a factor; 1 where none was."""
-        alone = (trial.seen for trial in self._trials() if _names(trial.levers) == [name])
-        return max((seen for seen in alone if seen), default=1.0)
 
     def _not_rejected(self) -> Iterator[Lever]:
         """What fits the script and the levers accepted so far."""

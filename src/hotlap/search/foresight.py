@@ -10,12 +10,9 @@ from hotlap.experiment import Arm, Design, Executor, Group, Heat, Stack
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.gate import Ruling
 from hotlap.record import Run, Verdict
-from hotlap.search.candidates import Candidates
+from hotlap.search.candidates import CLEAR, Candidates
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog
-
-# Heats that decide a clear case.
-_CLEAR = 2
 
 Stages = Callable[[StudyLog, Executor, GateRuns], object]
 
@@ -73,7 +70,7 @@ class _Imagined(Executor):
     def num_ahead(self, design: Design) -> int:
         """Heats of such a design that are looked at together."""
         timed = sum(one == design for one, _ in self._timed)
-        return timed or (FEWEST_SHOWN if design.afresh else _CLEAR)
+        return timed or (FEWEST_SHOWN if design.afresh else CLEAR)
 
     def heats(self, designs: Sequence[Design]) -> list[Heat]:
         """Those that were timed since the last trial, and others as expected."""

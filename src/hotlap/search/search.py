@@ -21,10 +21,9 @@ from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_ga
 from hotlap.experiment.total import never_shorter
 from hotlap.record import LEAST_GAIN, Verdict
 from hotlap.search import reasons
-from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, grouped, stacked
+from hotlap.search.candidates import CLEAR, Candidate, Candidates, compatible, excludes, grouped, stacked
 from hotlap.search.confirmation import Confirmation, fewest_heats, whole_trainings_s
 from hotlap.search.gate_runs import GateRuns
-from hotlap.search.reasons import SEEMS_MUCH
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import factor
 
@@ -35,15 +34,12 @@ _WORTH_MORE = 0.10
 # Heats at most for what is compared again, to show what was too small for the usual number, where there is time.
 _PLANNED_LAST, _MOST_LAST = 8, 16
 
-# A gain of other numbers (bf16) from which on the gate's ten runs come before all other trials: few of those bring as
-# much, and on a long step there may be no time for both.
-_BEFORE_ALL = 1.25
-# From such a gain on their time is kept while others are tried, and they are worth it though nothing is shown yet.
+# From such a gain of other numbers (bf16) on the time of the gate's ten runs is kept while others are tried, and they
+# are worth it though nothing is shown yet.
 _WORTH_TEN_RUNS = 1.1
 
-# Heats that decide whether something is faster, where that is clear.
-_CLEAR = 2
-# What compiling a model adds to them, about: three heats beside two modes of `compile` took 10 s longer on an H200.
+# What compiling a model adds to heats that decide a clear case, about: three beside two modes of `compile` took 10 s
+# longer on an H200.
 _COMPILING_S = 10.0
 
 # Of each lever that is left out, heats until it is clear whether the step is faster without it; by chance it seems so
@@ -123,10 +119,7 @@ class Search:
         keep_s = self._end_s if self.stack else 0.0
         unshown = self._stacks(self._candidates.unshown(), late=True)
         again = [one for one in unshown if self._affords([one], keep_s=keep_s, times_only=True)]
-        # What seemed to gain so much comes before what was never tried: three processes show an interval, and what more
-        # time would bring.
-        seems_much = any(one.log_gain >= math.log(SEEMS_MUCH) for one in again)
-        if not seems_much and self._time_open(keep_s=keep_s, times_only=True):
+        if self._time_open(keep_s=keep_s, times_only=True):
             return True
         if again:
             self._time([[one] for one in again[: self._executor.nodes]], keep_s=keep_s)
@@ -173,11 +166,10 @@ class Search:
 
     def _stacks(self, found: Group, *, late: bool) -> Iterator[Candidate]:
         """What can be compared and judged as one. Levers with other numbers are judged apart from the others, which the
-        gate holds to more."""
+        gate holds to more, and behind them."""
         yield from self._parts(compatible(one for one in found if not one.other_numbers))
         for stack in self._parts(compatible(one for one in found if one.other_numbers)):
-            least = _BEFORE_ALL if not late else 1.0 if stack.shown else _WORTH_TEN_RUNS
-            if stack.log_gain >= math.log(least):
+            if late and (stack.shown or stack.log_gain >= math.log(_WORTH_TEN_RUNS)):
                 yield stack
 
     def _parts(self, members: Group) -> Iterator[Candidate]:
@@ -222,7 +214,7 @@ class Search:
         if all(map(self._is_compared, group)):
             return 0.0
         compiles = any(lever.compiles for one in group for lever in one.levers)
-        return _CLEAR * self._heat_s(group) + _COMPILING_S * compiles
+        return CLEAR * self._heat_s(group) + _COMPILING_S * compiles
 
     def _gate_s(self, one: Candidate) -> float:
         return self._gate.estimate_s((*self.stack, *one.specs))
@@ -251,7 +243,7 @@ class Search:
         tried_now = {one.key for one in group}
         others = [one for one in self._candidates.open() if one.key not in tried_now]
         # All heats of the group, and those that decide clear cases among what is tried after it.
-        needs_s = PLANNED * self._heat_s(group) + _CLEAR * math.fsum(map(self._heat_s, self._groups(others)))
+        needs_s = PLANNED * self._heat_s(group) + CLEAR * math.fsum(map(self._heat_s, self._groups(others)))
         if not others or self._log.budget.affords(needs_s, keep_s=self._end_s):
             return PLANNED
         return max(FEWEST_SHOWN, fewest_for_a_gain(self._log.pooled(group[0].scope)))

@@ -35,8 +35,8 @@ class Options:
     """Steps that the user's training makes; None: its own length, where the study sees its end."""
     memory_bytes: int | None = None
     """What caches, batches made ahead and workers may take; None: 80% of what is free."""
-    more_time: str = "--budget"
-    """The option to raise if a run was given too little time."""
+    has_budget: bool = True
+    """The user sets the budget. Else only `--timeout` gives a run more time."""
 
     @property
     def plan(self) -> Plan:

@@ -77,7 +77,9 @@ def _usable(run: Run, options: Options) -> Run:
         took_s, needed = median([*run.first_steps_s, *run.step_s]), FEWEST_STEPS + _SHORT_WARMUP
         advice = "Let it train longer."
         if run.status is not Status.ENDED:
-            advice = _more_time(options, (run.setup_s or 0.0) + needed * took_s)
+            # `hotlap tune` lets the first look have a part of the budget.
+            needed_s = ((run.setup_s or 0.0) + needed * took_s) / (_SHARE if options.has_budget else 1.0)
+            advice = f"Raise {_to_raise(options)} to {ceil(needed_s / 60)}m, or make its steps shorter."
         raise NoSteps(
             f"{title} made only {plural(made, 'training step')}, of {duration(took_s)} each; at least {needed} are "
             f"needed to measure one. {advice}",
@@ -86,10 +88,8 @@ def _usable(run: Run, options: Options) -> Run:
     return run
 
 
-def _more_time(options: Options, needed_s: float) -> str:
-    """What gives the first look so much time: `hotlap tune` lets it have a part of the budget."""
-    share = _SHARE if options.more_time == "--budget" else 1.0
-    return f"Raise {options.more_time} to {ceil(needed_s / share / 60)}m, or make its steps shorter."
+def _to_raise(options: Options) -> str:
+    return "--budget" if options.has_budget else "--timeout"
 
 
 def _crash_sentence(run: Run, options: Options, made: int) -> str:
@@ -112,7 +112,7 @@ def _no_step_sentence(run: Run, options: Options) -> str:
     if run.status is Status.SILENT:
         return f"{title} ended without a training step: {run.error}."
     if run.status is Status.LAPSED:
-        return f"The steps of {title} are too long: {run.error}. Make them shorter, or raise {options.more_time}."
+        return f"The steps of {title} are too long: {run.error}. Make them shorter, or raise {_to_raise(options)}."
     if run.status is Status.HUNG:
         waited = min(options.timeout_s, options.budget_s)
         return (

@@ -164,13 +164,6 @@ def test_processes_share_a_base_where_their_bounds_are_alike_and_memory_holds_th
     assert groups(candidates(), together=1) == [[["a"]]]
 
 
-def test_a_setting_stands_back_where_another_one_made_the_step_slower(known: list[type[Lever]]) -> None:
-    known += [lever("a", saves=0.4), lever("b", saves=0.3)]
-    other_setting = replace(trial("a", speedup=0.5), levers=({"name": "a", "count": 1},))
-    assert names(candidates().open()) == [["a"], ["b"]]
-    assert names(candidates(other_setting).open()) == [["b"], ["a"]]
-
-
 def test_another_setting_of_what_is_accepted_is_not_offered_nor_is_it_stacked(known: list[type[Lever]]) -> None:
     known += [lever("a", saves=0.4), lever("b", saves=0.3)]
     other_setting = replace(trial("a", speedup=1.5), levers=({"name": "a", "count": 1},))

@@ -33,7 +33,7 @@ WINDOW = OperatorWindow(
 def measure(
     world: World, *, steps: int = 200, warmup: int = 20, repeat: bool = True, observer: Silent | None = None
 ) -> Study:
-    options = options_for(world.path, more_time="--timeout")
+    options = options_for(world.path, has_budget=False)
     study = replace(new_study(options), purpose=Purpose.MEASURE)
     log = StudyLog(study, options, MACHINE, world, observer or Silent(), now=world.now)
     plan = replace(options.plan, steps=steps, warmup=warmup, watches=("operators",))
