@@ -221,6 +221,18 @@ def test_a_lever_that_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "There is no lever 'warp-drive'" in sentence
 
 
+@pytest.mark.parametrize("words", [["measure", "--no-such", "train.py"], ["apply", "--no-such"], ["list", "--no-such"]])
+def test_an_option_that_no_command_has_is_told_with_the_usage_of_the_command(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(words)
+    assert left.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"usage: hotlap {words[0]} [")
+    assert told.endswith(f"hotlap {words[0]}: error: unrecognized arguments: --no-such\n")
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -115,7 +115,9 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.Namespace:
     configuration.apply(parser, Path.cwd())
     head, tail = split_command(words, parser)
-    args = parser.parse_args(head)
+    args, unknown = parser.parse_known_args(head)
+    if unknown:
+        commands(parser)[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     args.tail = tail
     return args
 
