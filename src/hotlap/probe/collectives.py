@@ -20,6 +20,7 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
+from hotlap.probe.digests import tensors
 from hotlap.probe.guard import Guard
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import BucketPass, RankLog
@@ -92,13 +93,7 @@ class Collectives:
 
     def gave(self, *values: Any) -> None:
         """What a module is called with in training: its elements are the work of this process in this step."""
-        for value in values:
-            if isinstance(value, torch.Tensor):
-                self._work += value.numel()
-            elif isinstance(value, tuple | list):
-                self.gave(*value)
-            elif isinstance(value, dict):
-                self.gave(*value.values())
+        self._work += sum(tensor.numel() for tensor in tensors(values))
 
     # Collectives that the script calls
 

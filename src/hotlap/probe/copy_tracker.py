@@ -1,6 +1,6 @@
 """Where data come from, and whether they had to travel: each operator is followed by its storages."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -9,7 +9,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator
-from hotlap.probe.digests import leaves
+from hotlap.probe.digests import tensors
 from hotlap.probe.modes import ObserverMode, is_view, name_of, non_blocking
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind
@@ -62,13 +62,13 @@ class CopyTracker(ObserverMode):
 
     def data(self, batch: Any) -> None:
         """A loader gave this."""
-        for tensor in _tensors(batch):
+        for tensor in tensors(batch):
             self._remember(tensor, _DATA)
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         """Follow it."""
         name = name_of(func)
-        inputs = list(_tensors((args, kwargs)))
+        inputs = tensors((args, kwargs))
         on_device = accelerator.on_device
         if name in _COPIES:
             source, target = (args[1], args[0]) if name == "aten::copy_" else (args[0], result)
@@ -78,7 +78,7 @@ class CopyTracker(ObserverMode):
         on_host = [tensor for tensor in inputs if not on_device(tensor)]
         if self._views(func):
             return
-        outputs = [tensor for tensor in _tensors(result) if not on_device(tensor)]
+        outputs = [tensor for tensor in tensors(result) if not on_device(tensor)]
         if outputs and len(on_host) == len(inputs):
             self._made(name, on_host, outputs, seconds)
 
@@ -136,7 +136,3 @@ class CopyTracker(ObserverMode):
         if known is None:
             known = self._is_view[func] = name_of(func) != "aten::lift_fresh" and is_view(func)
         return known
-
-
-def _tensors(values: Any) -> Iterator[Any]:
-    return (leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor))

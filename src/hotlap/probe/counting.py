@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from hotlap.predict.trace import bytes_of, flop_of, is_free
-from hotlap.probe.digests import leaves
+from hotlap.probe.digests import tensors
 from hotlap.probe.modes import ObserverMode, name_of
 from hotlap.record import Operator
 
@@ -51,7 +51,7 @@ class Counting(ObserverMode):
         if not isinstance(func, torch._ops.OpOverload):
             self._uncounted = True  # a higher-order one
             return
-        inputs, outputs = _tensors((args, kwargs)), _tensors(result)
+        inputs, outputs = tensors((args, kwargs)), tensors(result)
         if is_free(func, name.partition("::")[2], outputs):
             return
         flops = flop_of(func, args, kwargs, result)
@@ -59,7 +59,3 @@ class Counting(ObserverMode):
         self._uncounted |= not flops and _UNKNOWN.match(name) is not None
         # What returns nothing changes what it is given (`_foreach_add_`).
         self.num_bytes += bytes_of(inputs) + bytes_of(outputs or inputs)
-
-
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor)]

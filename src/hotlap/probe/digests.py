@@ -27,6 +27,11 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
+def tensors(value: Any) -> list[torch.Tensor]:
+    """Those among the leaves."""
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
 def num_samples(batch: Any) -> int | None:
     """Length of the first tensor (or list of leaves) in a batch; None when it has none."""
     for leaf in leaves(batch):

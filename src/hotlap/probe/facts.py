@@ -262,14 +262,10 @@ def _through(made: object) -> dict[str, Scalar]:
 
 def _reference(loader: "DataLoader[Any]", *, keep: bool) -> Callable[[], Any]:
     """How to come to its data set, which is kept alive only where that is wanted."""
-    dataset = loader.dataset
+    dataset, loader_kept = loader.dataset, weakref.ref(loader)
     if keep:
         return lambda: dataset
-    try:
-        return weakref.ref(dataset)
-    except TypeError:  # a list, say
-        kept = weakref.ref(loader)
-        return lambda: getattr(kept(), "dataset", None)
+    return _weak_reference(dataset) or (lambda: getattr(loader_kept(), "dataset", None))
 
 
 def _weak_reference(dataset: Any) -> Callable[[], Any] | None:

@@ -9,7 +9,7 @@ iterable (enumerate, tqdm). A `while` loop, a comprehension, or anything else, i
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -17,7 +17,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from hotlap.probe.sites import is_users
+from hotlap.probe.sites import is_users, outwards
 
 _WRAPPERS = frozenset({"enumerate", "tqdm", "tqdm_notebook", "track", "list", "iter", "reversed"})
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
@@ -45,7 +45,7 @@ def planned_steps(frame: FrameType | None, *, batches_a_step: int, num_batches: 
     iterations = 1
     over_loader = found = False
     try:
-        for outer in _outwards(frame):
+        for outer in outwards(frame):
             said = _said_by_trainer(outer)
             if said is not None:
                 return said
@@ -60,13 +60,6 @@ def planned_steps(frame: FrameType | None, *, batches_a_step: int, num_batches: 
         return None
     each = max(1, batches_a_step) if over_loader else 1
     return iterations // each if found else None
-
-
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """It, and what called it."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _said_by_trainer(frame: FrameType) -> int | None:
@@ -180,7 +173,7 @@ def trains_again(frame: FrameType | None) -> str | None:
     """ "train.py:45", the statement behind those under way that begins another part of the training: a loop that goes
     backward and lets an optimizer step, itself or by functions of the same file. `frame`: where a step was made."""
     try:
-        for outer in _outwards(frame):
+        for outer in outwards(frame):
             path = outer.f_code.co_filename
             for statement in _behind(outer) if is_users(path) else ():
                 bodies = {one.name: one.body for one in ast.walk(_parsed(path)) if isinstance(one, _NAMED_FUNCTIONS)}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from hotlap import accelerator
@@ -69,13 +70,9 @@ class Replay:
 
 def copy(batch: Any) -> Any:
     """A batch that the script may change in place without changing ours."""
-    if isinstance(batch, torch.Tensor):
-        # What was pinned stays so: to the device it must travel as the script's own does.
-        return torch.empty_like(batch, pin_memory=True).copy_(batch) if accelerator.is_pinned(batch) else batch.clone()
-    if isinstance(batch, dict):
-        return type(batch)({key: copy(value) for key, value in batch.items()})
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(copy(value) for value in batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(copy(value) for value in batch)
-    return batch
+    return tree_map_only(torch.Tensor, _copied, batch)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    # What was pinned stays so: to the device it must travel as the script's own does.
+    return torch.empty_like(tensor, pin_memory=True).copy_(tensor) if accelerator.is_pinned(tensor) else tensor.clone()

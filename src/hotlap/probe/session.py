@@ -357,7 +357,6 @@ class Session:
                 self.schedule.num_planned = self.facts.planned_steps
 
     def _begin_block(self, arm: int) -> None:
-        self._progress.arm = arm
         if self.schedule.switches or not self.schedule.move.block:
             self._drain()
         self.arms.switch(arm, self.facts.optimizers())

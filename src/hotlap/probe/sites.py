@@ -5,7 +5,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import islice
@@ -55,30 +55,33 @@ def file_sha256(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """It, what called it, and so on."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def users_frame(start: FrameType | None) -> FrameType | None:
     """The innermost frame, from `start` outwards, that runs the user's own source."""
-    frame = start
-    while frame is not None and not is_users(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
+    return next((frame for frame in outwards(start) if is_users(frame.f_code.co_filename)), None)
 
 
 def called_through(made: object = None) -> str:
     """Name of the module that the user's own line has called, where we were reached through one; else "". A constructor
     that somebody has wrapped (Lightning wraps that of DataLoader) is that of what the line has `made`."""
-    frame: FrameType | None = sys._getframe(1)
     called = None
-    while frame is not None and not is_users(frame.f_code.co_filename):
+    for frame in outwards(sys._getframe(1)):
+        if is_users(frame.f_code.co_filename):
+            break
         if not frame.f_code.co_filename.startswith(_OURS):
             called = frame
-        frame = frame.f_back
-    if frame is None or called is None or (made is not None and _first_argument(called) is made):
+    else:
         return ""
-    return str(called.f_globals.get("__name__", ""))
-
-
-def _first_argument(frame: FrameType) -> object:
-    return frame.f_locals.get(next(iter(frame.f_code.co_varnames), ""))
+    if called is None:
+        return ""
+    first = called.f_locals.get(next(iter(called.f_code.co_varnames), ""))
+    return "" if made is not None and first is made else str(called.f_globals.get("__name__", ""))
 
 
 def call_site(calls: str, *, detail: Mapping[str, Scalar] | None = None) -> CallSite | None:

@@ -6,7 +6,7 @@ from hotlap.record.mapped import mapped
 from hotlap.record.moments import Phase
 
 # Words of eight bytes, then one byte a process.
-STEPS, _ARM, STOP, _PROCESSES, REACHED = range(5)
+STEPS, STOP, _PROCESSES, REACHED = range(4)
 _LEFT_AT = 64
 _LEFT, _DONE = 1, 2
 
@@ -49,15 +49,6 @@ class Progress:
     def reached(self) -> Phase | None:
         """INPUT, FORWARD, BACKWARD or OPTIMIZER: what was begun last; None where nothing was."""
         return tuple(Phase)[self.words[REACHED] - 1] if self.words[REACHED] else None
-
-    @property
-    def arm(self) -> int:
-        """Number of the arm that is at work."""
-        return self.words[_ARM]
-
-    @arm.setter
-    def arm(self, value: int) -> None:
-        self.words[_ARM] = value
 
     @property
     def processes(self) -> int:

@@ -16,12 +16,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Container, Mapping
+from itertools import takewhile
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, ClassVar, NamedTuple
 
 from hotlap.probe.clock import PHASES
-from hotlap.probe.sites import users_frame
+from hotlap.probe.sites import outwards, users_frame
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import HotLine, Phase
 
@@ -145,29 +146,15 @@ def place(frame: FrameType, phase: Phase, callers: Container[CodeType] | None = 
     """The innermost line of the user's, 0 where there is none, or the frame is gone already; None in hotlap's own work.
     `callers`: of ours, what calls whatever makes this phase; None: nothing does."""
     found = users_frame(frame)
-    if _is_own_work(frame, found):
+    if any(
+        inner.f_code.co_filename == _SESSION for inner in takewhile(lambda inner: inner is not found, outwards(frame))
+    ):
         return None
     if found is None or found.f_lineno is None:
         return _Place("", 0, "", phase)
     code = found.f_code
-    inside = callers is None or _was_called_by(callers, found)
+    inside = callers is None or any(outer.f_code in callers for outer in outwards(found.f_back))
     return _Place(code.co_filename, found.f_lineno, _WITHIN.sub("", code.co_qualname) or "<module>", phase, inside)
-
-
-def _is_own_work(frame: FrameType, users: FrameType | None) -> bool:
-    inner: FrameType | None = frame
-    while inner is not None and inner is not users:
-        if inner.f_code.co_filename == _SESSION:
-            return True
-        inner = inner.f_back
-    return False
-
-
-def _was_called_by(callers: Container[CodeType], frame: FrameType) -> bool:
-    outer = frame.f_back
-    while outer is not None and outer.f_code not in callers:
-        outer = outer.f_back
-    return outer is not None
 
 
 def hot_lines(samples: list[tuple[float, _Place | None]], *, phase_s: Mapping[Phase, float]) -> tuple[HotLine, ...]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
 from hotlap import accelerator
@@ -19,6 +18,7 @@ from hotlap.predict.precision import Precision
 from hotlap.predict.trace import Tracer
 from hotlap.predict.workload import STEP_OPERATORS, Workload
 from hotlap.probe.clock import OTHER
+from hotlap.probe.digests import tensors
 from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Phase, encode
@@ -216,4 +216,4 @@ def _eager() -> Callable[[], None]:
 
 
 def _num_bytes(value: Any) -> float:
-    return float(sum(leaf.nbytes for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)))
+    return float(sum(leaf.nbytes for leaf in tensors(value)))
