@@ -84,6 +84,7 @@ HOTLAP_INLINE void broadcast_block(const BroadcastArgs<T>& g, int rows, int64_t 
     switch (rows) {
         case 1: return broadcast_row_block<T, 1>(g, r0, n0, vectors, last);
         case 2: return broadcast_row_block<T, 2>(g, r0, n0, vectors, last);
+        case 3: return broadcast_row_block<T, 3>(g, r0, n0, vectors, last);
         case 4: return broadcast_row_block<T, 4>(g, r0, n0, vectors, last);
         default: return broadcast_row_block<T, tile_rows>(g, r0, n0, vectors, last);
     }
@@ -100,7 +101,7 @@ template <class T>
 HOTLAP_INLINE void broadcast_rows(const BroadcastArgs<T>& g, int64_t rows, int64_t n0, int vectors, int last) {
     for (int64_t r0 = 0; r0 < rows;) {
         const int64_t left = rows - r0;
-        const int r = left >= tile_rows ? tile_rows : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        const int r = left >= tile_rows ? tile_rows : left >= 4 ? 4 : int(left);
         broadcast_block<T>(g, r, r0, n0, vectors, last);
         r0 += r;
     }
