@@ -142,7 +142,7 @@ def parts(name: str, model: nn.Module, loss: nn.Module, batches: list[tuple[torc
                 update: Any = known_steps()._optimizers[id(optimizer)].made
                 update._native = Timed(update._native)
             x, y = batches[(number + len(batches) // 2) % len(batches)]
-            line("compile_step", lambda x=x, y=y: compiled.step(x, y))
+            line("compile_step", lambda x=x, y=y: in_native(compiled.step, x, y))
     rows = []
     for what, times in seconds.items():
         whole, native = (statistics.median(column) for column in zip(*times[NUM_STEPS // 10 :], strict=True))
@@ -162,14 +162,19 @@ def makers(threads: int) -> dict[str, Callable[[], Contender]]:
     }
 
 
-def main() -> None:
-    all_threads = torch.get_num_threads()
+def lines() -> None:
+    """Where a step goes."""
     torch.set_num_threads(1)
     model, images, labels = job()
     small = nn.Sequential(nn.Linear(3, 100), nn.Tanh(), nn.Linear(100, 3))
     rows = parts("784-128-10, batch 64", model, nn.CrossEntropyLoss(), list(zip(images, labels, strict=True)))
     rows += parts("3-100-3, batch 1", small, nn.MSELoss(), [(torch.randn(1, 3), torch.randn(1, 3))])
     write("small-script-parts", rows, f"one thread; medians of {NUM_STEPS} steps")
+
+
+def main() -> None:
+    all_threads = torch.get_num_threads()
+    lines()
     results = {
         f"{threads} thread{'s' * (threads > 1)}": contest(makers(threads), rounds=15, seconds=0.1)
         for threads in sorted({1, all_threads})
