@@ -185,13 +185,13 @@ def _content(thing: Any) -> Any:
 
 
 def _of_schedule(key: str, value: Any) -> Any:
-    """What it goes by is a setting, and no rounding changes it; what follows from losses is a number."""
+    """What it goes by is a setting, to six digits, and no rounding changes it; what follows from losses is a number."""
     if isinstance(value, list):
         # One for each group: of equal ones one tells of all.
         return [one for one, _ in groupby(value)]
     if key in _FROM_LOSSES:
         return float(value)
-    return repr(value) if isinstance(value, float) else value
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _paths(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
