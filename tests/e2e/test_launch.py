@@ -84,6 +84,7 @@ def test_other_seeds_and_nudges_give_other_losses(forks: Forks) -> None:
     assert plain.fresh_samples == reseeded.fresh_samples == (1.0,) * 40 + (0.0,) * in_second_epoch
     assert set(plain.fresh_batches or ()) == {1.0}
     assert set(plain.stale_updates or ()) == {0}
+    assert set(plain.num_backwards or ()) == {1}
     assert plain.loss != nudged.loss
     pairs = zip(plain.loss, nudged.loss, strict=True)
     assert all(abs(float(a or 0) - float(b or 0)) < 1e-3 for a, b in pairs)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from statistics import median_low
 
 import numpy as np
 
@@ -147,6 +148,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
         *([(same_seed, batches)] if len(same_seed) > 1 else []),
         (baseline, _other_end),
         (baseline, _other_skips),
+        (baseline, _fewer_backwards),
         (baseline, STALE.differing),
         (baseline, FORGETFUL.differing),
     )
@@ -212,6 +214,26 @@ def _other_skips(a: Run, b: Run) -> dict[str, str]:
     if mine == other or a.step_index != b.step_index:
         return {}
     return {"": f"{other} updates were skipped because gradients overflowed; in the baseline {mine}."}
+
+
+def _fewer_backwards(a: Run, b: Run) -> dict[str, str]:
+    """A step goes backward less often than most that do so as often in the other run: of an accumulation a part is
+    lost. Parts that are merged, or split, make another number in all of them; a closure is called as often as a line
+    search wants, which rounding changes."""
+    closure = any(optimizer.closure for run in (a, b) for optimizer in run.optimizers)
+    if closure or not (a.num_backwards and b.num_backwards):
+        return {}
+    by_baseline: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for step, i, j in Pair(a, b).steps():
+        by_baseline[a.num_backwards[i]].append((b.num_backwards[j], step))
+    for wanted, found in by_baseline.items():
+        usual = median_low(number for number, _ in found)
+        number, step = min(found)
+        if number < usual:
+            return {
+                "": f"Step {step} has {number} backward passes; others that have {wanted} in the baseline have {usual}."
+            }
+    return {}
 
 
 def _other_draws(a: Run, b: Run) -> dict[str, str]:

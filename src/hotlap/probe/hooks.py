@@ -122,7 +122,7 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
             session.in_backward = True
             words[REACHED] = _BACKWARD
             if begins is not None:
-                begins()
+                begins(counts=losses)
             stop_listening = listen(roots) if books.hidden else None
             before, clock.where = clock.where, BACKWARD
             begin = now()

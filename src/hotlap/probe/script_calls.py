@@ -53,6 +53,7 @@ class ScriptCalls:
         self.draws = Draws()
         self._batches, self._inputs, self._samples = Digest(), Digest(), Fresh()
         self._drawn_from: list[int | None] = []
+        self._num_backwards = 0
         for name, what in _REPORTS.items():
             setattr(self, name, session.guard(getattr(self, name), what, off=session.must_be_there))
 
@@ -78,8 +79,10 @@ class ScriptCalls:
         for told in self.on_forward:
             told(module, args, kwargs, result)
 
-    def backward_begins(self) -> None:
-        """Only called where evidence is wanted."""
+    def backward_begins(self, *, counts: bool) -> None:
+        """Only called where evidence is wanted. `counts`: from a loss, not `torch.autograd.grad`, which solvers call as
+        often as rounding has it."""
+        self._num_backwards += counts
         if not self._session.graphs.capturing:
             self._session.own(lambda: self.clearings.look(self._facts.optimizers()))
 
@@ -150,7 +153,9 @@ class ScriptCalls:
         )
         digest, fresh, rows = drawn if drawn[0] else given
         trained = self.updates.in_order(self._facts.optimizers())
+        num_backwards, self._num_backwards = self._num_backwards, 0
         return {
+            "num_backwards": num_backwards,
             "batch_digest": digest,
             "rows_digest": rows,
             "fresh_samples": self._samples.take(),

@@ -137,6 +137,8 @@ class Run:
     rows_digest: tuple[str | None, ...] | None = None
     """(S,) of the same samples, whatever their order and however many batches they are in: equal where each input comes
     with the same label. None also where labels may have come another way than through modules."""
+    num_backwards: tuple[int, ...] | None = None
+    """(S,) backward passes from losses."""
     stale_updates: tuple[int, ...] | None = None
     """(S,) of `num_updates`, those by gradients that were never cleared since the update before."""
     forgetful_updates: tuple[int, ...] | None = None

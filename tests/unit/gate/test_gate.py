@@ -8,6 +8,7 @@ import pytest
 
 from hotlap.gate import Evidence, judge
 from hotlap.record import NonFinite, Number, Run, StateDigest, Status, Update, Verdict, as_float
+from tests.sample_runs import optimizer
 from tests.unit.gate.trainer import NUM_STEPS, Training, evidence, train
 
 CONTRACTS = ("exact", "rounding", "statistical")
@@ -556,6 +557,33 @@ def other_bytes(batch: int) -> dict[str, object]:
     """Other batches from one on, under the same random numbers."""
     digests = train(PLAIN).batch_digest or ()
     return {"batch_digest": (*digests[:batch], *(f"{k}" for k in range(batch, NUM_STEPS)))}
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(
+    ("passes", "verdict"),
+    [
+        ((4, 4, 4, 2), Verdict.UNHARMED),
+        ((1, 1, 1, 1), Verdict.UNHARMED),
+        ((2, 2, 2, 1), Verdict.UNHARMED),
+        ((4, 5, 4, 2), Verdict.UNHARMED),
+        ((4, 4, 3, 2), Verdict.HARMED),
+        ((1, 1, 0, 1), Verdict.HARMED),
+    ],
+)
+def test_a_backward_pass_that_some_steps_leave_out_is_harm(
+    contract: str, passes: tuple[int, ...], verdict: Verdict
+) -> None:
+    e = everywhere({"num_backwards": (4, 4, 4, 2) * (NUM_STEPS // 4)})
+    ruling = judge(contract, with_lever_run({"num_backwards": passes * (NUM_STEPS // 4)}, e))
+    assert ruling.verdict is verdict
+    assert verdict is Verdict.UNHARMED or "backward passes; others that have 4 in the baseline have" in ruling.why
+    searched = everywhere(
+        {"num_backwards": (4, 4, 4, 2) * (NUM_STEPS // 4), "optimizers": (replace(optimizer(), closure=True),)}
+    )
+    assert judge(contract, with_lever_run({"num_backwards": passes * (NUM_STEPS // 4)}, searched)).verdict is (
+        Verdict.UNHARMED
+    )
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
