@@ -6,27 +6,24 @@ from typing import ClassVar, final
 from hotlap.levers.loaders import DataWrapper
 from hotlap.record import LoaderFacts, Run
 
-# What `hotlap.data.batched` serves. (A `Subset` of these as well, but the record does not say what is inside of one.)
-KINDS = frozenset({"TensorDataset", "Tensor", "ndarray", "memmap"})
-
 
 @final
 @dataclass(frozen=True, slots=True)
 class BatchedFetch(DataWrapper):
-    """Wraps tensors, arrays and `TensorDataset` in `hotlap.data.batched`.
+    """Wraps each `TensorDataset` in `hotlap.data.batched`.
 
     What: a batch is one `index_select` per tensor in place of a Python loop over the items and a stack of the rows.
     Same samples, same order, same random draws.
     Why: fetching tensors in memory one by one is most of a small model's step (pytorch/pytorch#106704, #4959).
     When it hurts: nowhere that is known; nothing is copied or kept, and what the script changes in its tensors is in
     the next batch. Classes derived from these are left alone, for their items may be something else.
-    What changes: is in the next batch, for it is gathered from the script's own tensors and arrays.
+    What changes: is in the next batch, for it is gathered from the script's own tensors.
     """
 
     function: ClassVar[str] = "batched"
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
-        """It serves rows of what lies in memory."""
-        if loader.dataset in KINDS:
+        """It serves rows of tensors. (A `Subset` of them as well, but the record does not say what is in one.)"""
+        if loader.dataset == "TensorDataset":
             return None
         return f"Items of {loader.dataset} are made in Python, one by one; there is nothing to gather them from."

@@ -35,15 +35,11 @@ class CachedDataset(DataWrapper):
     When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
     the true items handed out); the first epoch is a little slower; each of several processes that train together keeps
     items of its own; a data set that counts, logs or mutates things as it is read does so less often.
-    What changes: before the first batch of each epoch all that items are made from is compared, to the last entry and
-    byte: containers, arrays, tensors (however they were written to), frames, attributes, transforms, closures, globals
-    and what is taken from modules of the script, and the time and size of files that Python opened for an item, or that
-    the data set names. What is no longer as it was is computed anew in that epoch. A change in the middle of an epoch
-    may be seen with the next one. Refused, with a sentence: data sets with objects of C whose content cannot be read (a
-    connection, a tokenizer), tensors on a device, items read by a C library from files that the data set does not name,
-    and data sets that take longer to compare than half of what their items take (at first, than an epoch of them).
-    Not seen: what is changed and put back within one epoch, environment variables, state of installed libraries and of
-    other machines, files whose time and size stay the same, and files added to folders that no item lists.
+    Before each epoch all that items are made from is compared, to the last byte, with the time and size of the files
+    that they are read from; a change in the middle of an epoch may be seen with the next one. What cannot be compared,
+    or takes longer than half of what its items take, is left alone. Not seen: what is changed and put back within one
+    epoch, environment variables, state of installed libraries and of other machines, files whose time and size stay the
+    same, and files added to folders that no item lists.
     """
 
     function: ClassVar[str] = "cached"

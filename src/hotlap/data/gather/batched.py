@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch.utils.data import Subset, TensorDataset, default_collate
 
@@ -104,11 +103,11 @@ class _Rows:
 
 def _look(dataset: Any) -> Gather:
     """`Unsupported` says why not. Exactly these classes: one derived from them may do something else for an item."""
-    look = _KINDS.get(type(dataset))
-    gather = None if look is None else look(dataset)
-    if gather is None:
-        raise Unsupported("whose items are not rows of tensors or arrays in memory")
-    return gather
+    if type(dataset) is Subset:
+        return _of_subset(dataset)
+    if type(dataset) is TensorDataset and all(map(is_plain_tensor, dataset.tensors)):
+        return _Rows(dataset)
+    raise Unsupported("whose items are not rows of tensors in memory")
 
 
 def _tried(gather: Gather, index: torch.Tensor) -> tuple[Any] | None:
@@ -117,24 +116,6 @@ def _tried(gather: Gather, index: torch.Tensor) -> tuple[Any] | None:
         return (gather(index),)
     except (Unsupported, TypeError, RuntimeError, ValueError, IndexError, AttributeError, KeyError):
         return None
-
-
-def _of_tensor(tensor: torch.Tensor) -> Gather | None:
-    if not is_plain_tensor(tensor) or tensor.ndim == 0:
-        return None
-    return lambda index: tensor.index_select(0, index)
-
-
-def _of_array(array: Any) -> Gather | None:
-    if array.ndim == 0 or array.dtype.kind not in "biufc" or not array.dtype.isnative:
-        return None
-    return lambda index: torch.from_numpy(np.asarray(np.take(array, index.numpy(), axis=0)))
-
-
-def _of_tensors(dataset: Any) -> Gather | None:
-    if not all(map(is_plain_tensor, dataset.tensors)):
-        return None
-    return _Rows(dataset)
 
 
 def _of_subset(dataset: Any) -> Gather:
@@ -153,25 +134,15 @@ def _of_subset(dataset: Any) -> Gather:
     return gather
 
 
-_KINDS: dict[type, Callable[[Any], Gather | None]] = {
-    torch.Tensor: _of_tensor,
-    np.ndarray: _of_array,
-    np.memmap: _of_array,
-    TensorDataset: _of_tensors,
-    Subset: _of_subset,
-}
-
-
 def batched(dataset: Any) -> Any:
     """A data set whose batches are gathered from where its items lie; the same batches, many times as fast.
 
-    `DataLoader(batched(TensorDataset(x, y)), batch_size=32, shuffle=True)`. Serves tensors, NumPy arrays and memory
-    maps, `TensorDataset`, and `Subset` of these.
-    Nothing is copied or kept: what the script changes in its tensors is in the next batch. A collate function of the
-    script's own gets the items as before, and so does any index that is no plain number.
+    `DataLoader(batched(TensorDataset(x, y)), batch_size=32, shuffle=True)`. Serves a `TensorDataset`, and a `Subset` of
+    one. Nothing is copied or kept: what the script changes in its tensors is in the next batch. A collate function of
+    the script's own gets the items as before, and so does any index that is no plain number.
 
     Arguments:
-        dataset: one of these classes themselves; a class derived from them may do something else for an item.
+        dataset: of these classes themselves; a class derived from them may do something else for an item.
 
     Returns:
         The data set, to all who look. Its `note` says why batches are not gathered, where they are not.

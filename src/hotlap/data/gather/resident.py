@@ -212,10 +212,7 @@ def resident(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str 
     `DataLoader(resident(train), batch_size=64, shuffle=True)`, and `x.to("cuda")` in the loop, as ever: after some
     batches all items are copied to where the script moves them, if they take no more than half of what is free there.
     From then on a batch is gathered on the device: the same bytes, in the same order. All that `cached` promises and
-    sees holds. When the kept items are dropped, so is the copy.
-
-    Batches that are used on the CPU first (augmented, looked at) are gathered there as ever; when that goes on, all
-    are. Without CUDA nothing is done beyond `cached`. `note` says why batches do not come from the device.
+    sees holds. `note` says why batches do not come from the device.
 
     Arguments:
         dataset: map-style, or what `cached` returned.

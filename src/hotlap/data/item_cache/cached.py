@@ -129,20 +129,9 @@ def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | 
     as it would be. A complete batch for torch's own collate function is one gather per tensor; a collate function of
     the script's own gets ordinary, independent items.
 
-    Items must always come out the same. An item that draws from `random`, NumPy, torch or a generator found in the data
-    set is noticed at once. A change of attributes, transforms, length or tensors is noticed before the next batch, and
-    so is one of labels: of entries, one for each item, in a list, array or dict; one of anything else that items are
-    made from before the first batch of the next epoch: entries of containers, bytes of arrays and tensors, frames,
-    closures, globals, time and size of the files that items were read from. Kept items are dropped then, and computed
-    anew. What cannot be compared is not kept, nor what takes more than half of what its items take (the first look: an
-    epoch of them), and `note` says so. All else (clock, environment variables, state in hidden places) is looked for by
-    computing kept items again as training goes on, one in 16 batches and within 2% of the time; on the first difference
-    true items are handed out from then on, with a warning. `note` says what was seen.
-
-    What it cannot see: a data set that counts its calls or prints does so less often; the few items computed twice do
-    so once more; what is changed and put back within one epoch, state of installed libraries, and hidden state that
-    changes from one item to the next may be handed out stale for some batches, until the next check. Without a loader,
-    as many items as there are count as an epoch.
+    Items must always come out the same: one that draws random numbers is noticed at once, a change of what items are
+    made from before the next batch, or the next epoch, and all else by computing kept items again as training goes on.
+    Kept items are dropped then, and `note` says what was seen. What it cannot see is told in docs/data.md.
 
     Forked worker processes compute items into memory that all of them share. Once it holds all items, batches are
     gathered in the training process, and workers are started no more. Workers that are spawned keep nothing.

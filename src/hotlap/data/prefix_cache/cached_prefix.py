@@ -204,18 +204,9 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
 
     `DataLoader(cached_prefix(ImageFolder(path, transform=Compose([Resize(256), RandomCrop(224), ToTensor()]))))`: the
     picture is kept as it is after `Resize`, and `RandomCrop` is handed a new copy of it each time: the same bytes, and
-    the generators in the same states. So items are those of the data set itself, draw by draw. Crops, resizes and flips
-    of a kept PIL image are done as one by the native core, with the bytes that PIL makes.
-
-    The cut is in front of the first transform that draws from `random`, NumPy, torch or a generator that was found in
-    the data set, for any of some items; a head that draws later on is not kept. Several pipelines (two views of one
-    picture, one for the target) are cut each.
-
-    Not cut is a data set without such a pipeline, one that works on what its transforms return, whose transforms are
-    handed what is not plain data, and whose items differ when they are computed by halves. Kept heads are computed
-    again as training goes on, as by `cached`; on the first difference all are dropped.
-
-    With worker processes the heads lie in memory that all of them share, also with those of the next epoch.
+    the generators in the same states. So items are those of the data set itself, draw by draw. The cut is in front of
+    the first transform that draws, for any of some items. What is not cut, and what is checked as training goes on, is
+    told in docs/data.md.
 
     Arguments:
         dataset: map-style, with transforms in a `Compose` or `nn.Sequential`. Not changed.

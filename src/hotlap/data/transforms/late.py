@@ -257,14 +257,9 @@ def late(dataset: Any) -> Any:
     constants, are done for the batch: without a call of Python for each item, and workers send a quarter of the bytes.
     The batch has the same numbers in the same places.
 
-    Served: pipelines (torchvision's `Compose`, of either version, `nn.Sequential`, or a `ToTensor` alone) that end with
-    `ToTensor`, or with `ConvertImageDtype` or `ToDtype` to 32-bit numbers (behind `PILToTensor` or `ToImage` or not),
-    and `Normalize` behind it. Four items are made both ways before the first batch. Not served, and `note` says so: a
-    collate function of the script's own, items whose pictures differ in size or are no bytes, a data set that works on
-    what its transforms return.
-
-    Around `cached_prefix` both are done: what precedes the first random transform is kept, random transforms run, and
-    the rest is done late.
+    Four items are made both ways before the first batch; where they differ, `note` says so. Which pipelines are served
+    is told in docs/data.md. Around `cached_prefix` both are done: what precedes the first random transform is kept,
+    random transforms run, and the rest is done late.
 
     Arguments:
         dataset: map-style. Not changed.

@@ -2,7 +2,6 @@
 
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,10 +29,6 @@ DATA: dict[str, Callable[[], Any]] = {
     "scalars": lambda: TensorDataset(rows(50, dtype=torch.bool), rows(50, dtype=torch.complex64)),
     "transposed": lambda: TensorDataset(rows(3, 50).T, rows(50, 4, 5, 3).permute(0, 3, 1, 2)),
     "expanded": lambda: TensorDataset(rows(1, 4).expand(50, 4)),
-    "tensor": lambda: rows(50, 4),
-    "array": lambda: np.arange(100.0).reshape(50, 2),
-    "array of numbers": lambda: np.arange(50, dtype=np.int16),
-    "Fortran array": lambda: np.asfortranarray(np.arange(300.0).reshape(50, 2, 3)),
     "subset": lambda: Subset(table(), [5, 3, 3, 40, *range(20)]),
     "subset from the end": lambda: Subset(table(), [-1, 3, -50, *range(20)]),
     "range": lambda: Subset(table(), range(40, 3, -2)),
@@ -65,12 +60,6 @@ def test_a_batch_is_one_gather_and_no_item_is_looked_up(name: str, monkeypatch: 
 def test_gives_the_same_batches_in_workers() -> None:
     settings: dict[str, Any] = {"num_workers": 2, "num_epochs": 2}
     assert_same_epochs(epochs(batched(table()), **settings), epochs(table(), **settings))
-
-
-def test_a_memory_map_stays_on_disk(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.arange(100.0).reshape(50, 2))
-    data: Any = np.load(tmp_path / "x.npy", mmap_mode="c")
-    assert_same_epochs(epochs(batched(data)), epochs(data))
 
 
 def test_what_the_script_changes_is_in_the_next_batch() -> None:
@@ -112,7 +101,16 @@ class Doubled(TensorDataset):
 
 
 @pytest.mark.parametrize(
-    "data", [Pictures(), Doubled(rows()), [(1, 2)], Subset(Pictures(), [1]), ConcatDataset([table(), table()])]
+    "data",
+    [
+        Pictures(),
+        rows(),
+        np.zeros((4, 2)),
+        Doubled(rows()),
+        [(1, 2)],
+        Subset(Pictures(), [1]),
+        ConcatDataset([table(), table()]),
+    ],
 )
 def test_other_data_sets_are_refused_with_the_way_out(data: Any) -> None:
     with pytest.raises(UserError, match=r"hotlap\.data\.cached"):
