@@ -14,9 +14,6 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "count": lambda value: f"{value:,.0f}",
     "number": lambda value: f"{value:.4g}",
 }
-# From this version on every ratio has an interval, from processes that take turns.
-_WITH_INTERVALS = 2
-_EARLIER = "Recorded before ratios had intervals: they are left out, and so is the text that told them.\n"
 _PREDICTED = "~ is predicted, not measured; in parentheses the 80% interval."
 
 
@@ -27,8 +24,6 @@ def markdown(result: Mapping[str, Any], part: str) -> str:
         ValueError: it has no such part.
     """
     if part == "story":
-        if result.get("schema", _WITH_INTERVALS) < _WITH_INTERVALS:
-            return _EARLIER
         return "\n".join(f"{paragraph}\n" for paragraph in result.get("story", []))
     if part == "notes":
         return "".join(f"- {note}\n" for note in result.get("notes", []))
@@ -58,8 +53,6 @@ def _cell(cell: Any) -> str:
     if not isinstance(cell, dict):
         return str(cell).replace("|", "\\|").replace("\n", " ")
     show = _UNITS[cell["unit"]]
-    if cell["unit"] == "x" and (cell.get("low") is None or cell.get("predicted")):
-        return "-"  # of an earlier version
     text = f"{'~' if cell.get('predicted') else ''}{show(cell['value'])}"
     if cell.get("low") is None or cell.get("high") is None:
         return text
