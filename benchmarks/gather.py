@@ -4,13 +4,8 @@
 each kind is measured in turn within each round, so that a busy moment of the machine hits all of them.
 """
 
-import datetime
-import json
-import os
-import platform
 import statistics
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
@@ -18,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-import hotlap
+import results_file
 from hotlap.data import cached
 
 NUM_ITEMS = 60_000
@@ -129,29 +124,11 @@ def main() -> None:
     # One thread: with two, a busy second core decides what is measured.
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    device = f"cpu-{os.cpu_count()}core"
     results = [measure(batch_size) for batch_size in (32, 64, 256)]
     copy = copy_bytes_per_s()
     for row in results:
         row["share_of_copy"] = row["cached_bytes_per_s"] / copy
-    record = {
-        "machine": {"device": device, "processor": processor(), "threads": torch.get_num_threads()},
-        "versions": {"python": platform.python_version(), "torch": torch.__version__, "hotlap": hotlap.__version__},
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "load_average": os.getloadavg()[0],
-        "copy_bytes_per_s": copy,
-        "results": results,
-    }
-    path = Path(__file__).parent / "results" / f"gather-{device}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-
-
-def processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
+    results_file.write("gather", threads=torch.get_num_threads(), copy_bytes_per_s=copy, results=results)
 
 
 if __name__ == "__main__":
