@@ -4,7 +4,6 @@ No question here starts a device: what the script sets in its environment, or fo
 must still count. So "is there one?" is never asked of a driver, only "has the script started one?".
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,7 @@ def may_come() -> bool:
     """The script may come to use a device that torch is built for, or one whose backend was imported."""
     built = {"cuda": torch.version.cuda or torch.version.hip, "xpu": getattr(torch.version, "xpu", None)}
     return _others() is not None or any(
-        built[kind] and (sys.platform != "linux" or any(Path(driver).exists() for driver in drivers))
-        for kind, drivers in _DRIVERS.items()
+        built[kind] and any(Path(driver).exists() for driver in drivers) for kind, drivers in _DRIVERS.items()
     )
 
 

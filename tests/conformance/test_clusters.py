@@ -21,8 +21,6 @@ from hotlap.record import Machine, Plan, Status, Turn
 from tests.conformance.clusters import Cluster, serving, write_slurm
 from tests.e2e.running import wait_for
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are shell scripts")
-
 BACKENDS: dict[str, Callable[[], Backend]] = {"slurm": Slurm, "ray": Ray}
 
 

@@ -1,7 +1,6 @@
 """The lab's commands on this machine, each with --quick."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,7 +111,6 @@ def test_launch_floor(quick: Quick) -> None:
     assert table["rows"][0][table["columns"].index("GPU")]["predicted"] is not has_gpu(told)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="gloo as built for POSIX")
 def test_link() -> None:
     """Shorter than `--quick`. No step is over before its gradients are through."""
     found = link.timed(1, rounds=1, steps=2)

@@ -21,7 +21,6 @@ from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps, 
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(sys.platform == "win32", reason="torchrun needs libuv or gloo as built for POSIX"),
 ]
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
@@ -115,7 +114,6 @@ def test_a_crash_of_one_is_the_crash_of_all_and_has_its_own_words(launcher: Laun
     assert OURS not in found.output
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="neighbours are read from /proc")
 @pytest.mark.parametrize(("method", "count"), [("fork", None), ("spawn", 1), ("fork", 1)])
 def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_reaches_all(
     method: str, count: int | None

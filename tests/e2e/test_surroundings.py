@@ -9,7 +9,6 @@ import pytest
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes, and covers over folders, are Linux's"),
 ]
 
 HOTLAP = [sys.executable, "-m", "hotlap"]

@@ -1,7 +1,6 @@
 """Every way to train that hotlap promises to follow, each on a small script: steps, updates, samples, phases."""
 
 import shutil
-import sys
 
 import pytest
 
@@ -94,7 +93,6 @@ def test_a_stream_in_workers_is_followed(forks: Forks) -> None:
     assert sum(found.step_s) >= (60 - 4) / 2 * 0.012
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows starts workers in one way only")
 def test_workers_by_any_method_over_the_ends_of_epochs(forks: Forks) -> None:
     found = forks("methods.py", steps=75, warmup=5)
     assert_followed(found, steps=75, samples=4)

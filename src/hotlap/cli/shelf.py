@@ -3,6 +3,7 @@
 For a folder that cannot be written, or should not be, HOTLAP_STUDIES names another: each working folder has one in it.
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -17,9 +18,6 @@ from typing import IO
 import hotlap
 from hotlap.errors import RecordError, UserError
 from hotlap.record import State, Status, Study, escaped, load, save
-
-if sys.platform != "win32":
-    import fcntl
 
 _FOLDER = ".hotlap"
 _VARIABLE = "HOTLAP_STUDIES"
@@ -230,8 +228,6 @@ def _unchanged(study: Study) -> bool:
 def _locked(folder: Path) -> IO[str] | None:
     """An open file that nobody else holds; None if somebody does. Freed by the system however we end."""
     file = (folder / "lock").open("w")
-    if sys.platform == "win32":
-        return file
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -6,14 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from hotlap.launch.placed import BEGUN, BROUGHT, ORDER, Order
 from hotlap.record import Plan, save
 from tests.e2e.running import wait_for
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="ends processes by signals")
 def test_a_job_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
     for name in ("cwd", "scratch", "job"):
         (tmp_path / name).mkdir()

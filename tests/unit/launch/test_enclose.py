@@ -13,8 +13,6 @@ import pytest
 from hotlap.launch import Launcher
 from hotlap.record import Plan
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="folders are covered on Linux")
-
 # Reads all that it finds below the folder that it runs in, and writes into each folder.
 WALK = """
 import json, os, sys

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -114,7 +113,6 @@ def test_a_job_that_takes_longer_than_it_may_is_ended(tmp_path: Path) -> None:
     assert run(script) == 124
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_job_stays_in_the_group_of_processes_that_ray_ends(tmp_path: Path) -> None:
     script = ray._script(("cut", "-d ", "-f5", "/proc/self/stat"), tmp_path / PRINTED, {}, limit_s=60.0)
     with subprocess.Popen(["sh", "-c", f"({script}); :"], start_new_session=True) as entrypoint:

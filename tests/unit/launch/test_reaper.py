@@ -24,7 +24,6 @@ with Launcher(environment=lambda _: {}, folders=[Path(folder, "cwd")], timeout_s
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_grandchild_that_never_trains_ends_with_a_killed_hotlap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import tempfile
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from hotlap.errors import UserError
 from hotlap.launch import scratch
 from hotlap.launch.reaper import delete
 from hotlap.launch.scratch import Scratch
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="folders are covered, and told apart, on Linux")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Slurm's commands, as a stand-in on PATH answers them."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,6 @@ import pytest
 from hotlap.errors import UserError
 from hotlap.launch.placed import State
 from hotlap.launch.slurm import Slurm
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts stand in for Slurm")
 
 
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, **commands: str) -> None:

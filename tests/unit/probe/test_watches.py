@@ -76,7 +76,6 @@ def test_a_what_if_says_how_many_pairs_agree() -> None:
     assert answer.agree == pytest.approx(2 / 3)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 def test_another_python_program_that_computes_is_a_neighbour_and_our_own_processes_are_not(tmp_path: Path) -> None:
     script = tmp_path / "other.py"
     script.write_text("while True: pass")
@@ -115,8 +114,7 @@ def test_processes_of_one_command_that_train_tell_each_other_their_threads(
     assert neighbours.neighbours(tmp_path, {}, {}, 1.0) == (), "nobody is its own neighbour"
     (tmp_path / f"trainer-{os.getppid()}").write_text("2")
     (tmp_path / "trainer-4194399").write_text("2")  # above the largest number of a process: gone
-    if sys.platform == "linux":
-        (found,) = neighbours.neighbours(tmp_path, {}, {}, 1.0)
-        assert (found.pid, found.threads, found.ours) == (os.getppid(), 2.0, True)
+    (found,) = neighbours.neighbours(tmp_path, {}, {}, 1.0)
+    assert (found.pid, found.threads, found.ours) == (os.getppid(), 2.0, True)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert neighbours.neighbours(tmp_path, {}, {}, 1.0) == (), "torchrun's share the cores by count"

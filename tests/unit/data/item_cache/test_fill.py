@@ -4,7 +4,6 @@
 """
 
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from multiprocessing import get_context
@@ -17,8 +16,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from hotlap.data import cached
 from tests.unit.data.sets import seed
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fillers are used on Linux only")
 
 NUM_FILLINGS = int(os.environ.get("HOTLAP_TEST_FILLINGS", "3"))
 NUM_ITEMS = 700

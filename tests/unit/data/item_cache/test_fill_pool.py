@@ -19,8 +19,6 @@ from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.item_cache.fill_pool import FillPool
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fillers are used on Linux only")
-
 
 @pytest.fixture(autouse=True)
 def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -20,7 +20,6 @@ from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, S
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="heads are kept on Linux only"),
     pytest.mark.usefixtures("any_head"),
 ]
 
