@@ -17,9 +17,6 @@ from hotlap.units import count, duration, factor, size
 
 Column = tuple[str, list[str]]
 """Heading and cells."""
-JOULES_A_KWH = 3.6e6
-# Part of the board power that a training step draws: idle plus what is busy.
-POWER_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +135,9 @@ _BOUND = {
 }
 
 
-def why(shown: Shown) -> tuple[str, str, str]:
-    """What bounds the step here; which is fastest, and from what; and which takes the least energy and money."""
+def why(shown: Shown) -> tuple[str, ...]:
+    """What bounds the step here; which is fastest, and from what; and which takes the least money, where prices are
+    known."""
     known = shown.known
     title = known.work.name or "The step"
     fastest = min(shown.holding, key=lambda row: row.today_s)
@@ -147,7 +145,7 @@ def why(shown: Shown) -> tuple[str, str, str]:
     said = "None holds this batch (--fill: one that it does); fastest would be" if one.fits is False else "Fastest is"
     there = f"{said} {one.title}{_gain(shown, fastest)}; there it is bound by {_BOUND[one.bound_by]}."
     if known.device is None or known.step_s is None:
-        return f"{title} was not timed on any device.", there, _least(shown)
+        return f"{title} was not timed on any device.", there, *_cheapest(shown)
     measured = forecast(
         known.work,
         target=known.device,
@@ -156,7 +154,7 @@ def why(shown: Shown) -> tuple[str, str, str]:
         devices=known.devices,
     )
     here = f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[measured.bound_by]}."
-    return here, there, _least(shown)
+    return here, there, *_cheapest(shown)
 
 
 def _gain(shown: Shown, row: Row) -> str:
@@ -180,21 +178,10 @@ def computed_in(work: Workload, asked: str | None = None) -> Precision:
     return parse(asked or work.autocast or work.precision)
 
 
-def _least(shown: Shown) -> str:
-    """Least energy, and least money where prices are known."""
-    joules = {row: _joules(shown, row) for row in shown.holding}
-    least = min(joules, key=lambda row: joules[row])
-    said = f"Least energy takes {least.prediction.title}: {joules[least]:.3g} J for the batch of a step"
-    priced = {row: row.per_hour * row.today_s / 3600 for row in joules if row.per_hour is not None}
-    if not priced:
-        return f"{said}."
-    cheapest = min(priced, key=lambda row: priced[row])
-    return f"{said}; least money {cheapest.prediction.title}: {_money(1000 * priced[cheapest])} for a thousand."
-
-
-def _joules(shown: Shown, row: Row) -> float:
-    """Energy of today's batch, on all its GPUs: as of busy boards, too much for those that wait for the host."""
-    return POWER_SHARE * shown.device(row).power_w * row.prediction.count * row.today_s
+def _cheapest(shown: Shown) -> Iterator[str]:
+    priced = {row: row.per_hour * row.today_s / 3600 for row in shown.holding if row.per_hour is not None}
+    for row in sorted(priced, key=lambda row: priced[row])[:1]:
+        yield f"Cheapest is {row.prediction.title}: {_money(1000 * priced[row])} for a thousand steps of this batch."
 
 
 def _memory(shown: Shown) -> Iterator[Column]:
@@ -221,7 +208,6 @@ def _costs(shown: Shown) -> Iterator[Column]:
     """Of an epoch, or of a thousand steps of today's batch."""
     steps, unit = shown.steps_per_epoch or 1000, "epoch" if shown.steps_per_epoch else "1000 steps"
     yield unit, [duration(row.today_s * steps) for row in shown.rows]
-    yield "energy", [f"{_joules(shown, row) * steps / JOULES_A_KWH:.2g} kWh" for row in shown.rows]
     yield (
         "price",
         ["-" if row.per_hour is None else _money(row.per_hour * row.today_s * steps / 3600) for row in shown.rows],

@@ -187,10 +187,7 @@ def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
         else:
             workbench.write_text(Path(args.json), text)
     if args.html:
-        drawn = pictures.prices(
-            [(one.title, one.step_s, row.batches, row.per_hour) for one, row in zip(found, shown.rows, strict=True)]
-        )
-        page = pictures.page(found, title=title, measured=measured, lead=forecast_table.why(shown), below=drawn)
+        page = pictures.page(found, title=title, measured=measured, lead=forecast_table.why(shown))
         workbench.write_text(Path(args.html), page)
     if args.json != "-":
         forecast_table.show(shown, color=args.color)

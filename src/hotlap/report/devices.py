@@ -1,22 +1,15 @@
-"""Predictions -> pictures with intervals, step times by device and time against price; and a page around them."""
+"""Predictions -> a picture of step times by device, with intervals; and a page around it."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
-from hotlap.record import Interval, Prediction
+from hotlap.record import Prediction
 from hotlap.report.clean import clean
 from hotlap.report.scale import LogScale
 from hotlap.units import duration
 
 _ROW = 26
 _LEFT, _WIDTH, _RIGHT = 230, 480, 110
-# Of the picture of prices: its side, what is around it, the height of a line of text, and a letter's width at most.
-_SIDE = 420
-_BEFORE, _BEHIND, _ABOVE, _BELOW = 80, 150, 20, 50
-_LINE, _LETTER = 14.0, 7.5
-NUM_STEPS = 1000
-"""Whose price is drawn."""
 # On a telephone pictures scroll: made narrower, their letters could not be read.
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;overflow-wrap:anywhere}"
@@ -33,14 +26,12 @@ def page(
     title: str,
     measured: tuple[str, float] | None = None,
     lead: Sequence[str] = (),
-    below: str = "",
 ) -> str:
     """A whole page.
 
     Arguments:
         measured: device and seconds of the step that was measured, drawn as a line.
         lead: sentences above the picture.
-        below: a further picture, as an SVG element.
     """
     notes = dict.fromkeys(note for one in found for note in one.assumptions)
     listed = "".join(f"<li>{_text(note)}</li>" for note in notes)
@@ -51,7 +42,7 @@ def page(
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{heading}: predicted</title>'
         f"<style>{_STYLE}</style><h1>{heading}, predicted</h1>{sentences}"
         f"<figure>{plot(found, measured=measured)}</figure><p>Time per step, on a logarithmic axis. Bars are 80% "
-        f"intervals: eight of ten truths should lie inside.</p><figure>{below}</figure>"
+        f"intervals: eight of ten truths should lie inside.</p>"
         f"<h2>Assumed</h2><ul>{listed}</ul></html>\n"
     )
 
@@ -89,67 +80,6 @@ def _row(axis: LogScale, one: Prediction, y: float) -> Iterator[str]:
     # Edged with the page's colour: the line of the measured step may cross it.
     halo = ' paint-order="stroke" stroke="Canvas" stroke-width="4"'
     yield _words(high + 8, y + 4, duration(step.mid), "start", halo)
-
-
-Point = tuple[str, Interval, float, float | None]
-"""Name, seconds of a step, times today's batch in it, price of an hour (None: not known)."""
-
-
-def prices(points: Sequence[Point]) -> str:
-    """Time against money, which both fall towards the lower left corner: an SVG element and a note, all texts escaped;
-    "" where no price is known."""
-    drawn = [
-        (name, tuple(one / batches for one in (step.low, step.mid, step.high)), NUM_STEPS * per_hour / 3600)
-        for name, step, batches, per_hour in points
-        if per_hour and 0 < step.low <= step.mid <= step.high < math.inf
-    ]
-    if not drawn:
-        return ""
-    times = _with_room(one for _, steps, _ in drawn for one in steps)
-    costs = _with_room(one * price for _, steps, price in drawn for one in steps)
-    bottom, right = _ABOVE + _SIDE, _BEFORE + _SIDE
-    parts = [*_vertical(costs, _money, _BEFORE, _SIDE, _ABOVE, bottom, bottom + 18)]
-    for value in times.ticks():
-        y = _along(times, value, bottom, -_SIDE)
-        parts.append(f'<line x1="{_BEFORE}" x2="{right}" y1="{y}" y2="{y}" {_FAINT}/>')
-        parts.append(_words(_BEFORE - 8, y + 4, duration(value), "end", ' fill-opacity="0.7"'))
-    parts.append(_words(_BEFORE + _SIDE / 2, bottom + 40, f"price of {NUM_STEPS} steps", "middle"))
-    taken: list[tuple[float, float, float]] = []
-    for name, steps, price in sorted(drawn, key=lambda one: -one[1][1]):
-        (x1, y1), (x, y), (x2, y2) = (
-            (_along(costs, one * price, _BEFORE, _SIDE), _along(times, one, bottom, -_SIDE)) for one in steps
-        )
-        left, anchor, beside = _label(x, y, _LETTER * len(name), taken)
-        parts += [
-            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#36c" stroke-width="5" stroke-opacity="0.35"/>',
-            f'<circle cx="{x}" cy="{y}" r="5" fill="#36c"/>',
-            _words(left, beside, name, anchor),
-        ]
-    return _svg("Time against price", right + _BEHIND, bottom + _BELOW, parts) + (
-        "<p>Time for the batch of today's step, and what a thousand of them cost, with 80% intervals: the lower left "
-        "is best.</p>"
-    )
-
-
-def _label(x: float, y: float, width: float, taken: list[tuple[float, float, float]]) -> tuple[float, str, float]:
-    """Place and anchor of a name beside its point: right, or left, or lower where both are `taken` (left, right, y)."""
-    down = y + 4
-    while True:
-        for left, anchor, at in ((x + 10, "start", x + 10), (x - 10 - width, "end", x - 10)):
-            if not any(abs(down - y0) < _LINE and left < r0 and l0 < left + width for l0, r0, y0 in taken):
-                taken.append((left, left + width, down))
-                return at, anchor, down
-        down += _LINE
-
-
-def _money(value: float) -> str:
-    """ "0.00005": nobody reads a price of 5e-05."""
-    return f"{value:.7f}".rstrip("0").rstrip(".")
-
-
-def _with_room(values: Iterable[float]) -> LogScale:
-    known = [*values]
-    return LogScale(min(known) / 1.2, max(known) * 1.2)
 
 
 def _along(axis: LogScale, value: float, start: float, length: float) -> float:
