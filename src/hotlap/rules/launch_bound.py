@@ -1,9 +1,11 @@
 """launch-bound: the step is made of so many small operators that calling them costs more than what they compute.
 
 What it says: this part of each step goes into calling the model's operators (Python, dispatch, autograd; on a GPU:
-launching kernels), not into their arithmetic.
+launching kernels), not into their arithmetic. On a CPU also: into operators that are called again and again and
+take far longer than one core would for all that they compute.
 Why it is bad: a call costs microseconds whatever its size, so the processor is busy with handing out work.
-Example: a recurrent net written as a Python loop over time, with a few small operators in each turn.
+Example: a recurrent net written as a Python loop over time, with a few small operators in each turn; an `nn.LSTM` that
+is called for each moment, and prepares its weights each time, where one call takes the whole sequence.
 Risk: compiled code rounds differently, and is compiled again for shapes that it has not seen.
 
 Before:
@@ -15,8 +17,19 @@ After:
     model = torch.compile(Net())
 """
 
-from hotlap.record import Finding, IdleReason, Machine, OperatorWindow, Phase, Run
-from hotlap.rules.step import Parts, at_line, finding, launch_s, model_levers, on_cpu, parts, share_of, spent
+from hotlap.record import CallFacts, Finding, IdleReason, Machine, OperatorWindow, Phase, Run
+from hotlap.rules.step import (
+    Parts,
+    at_line,
+    finding,
+    launch_s,
+    model_levers,
+    on_cpu,
+    on_one_core_s,
+    parts,
+    share_of,
+    spent,
+)
 from hotlap.units import duration, percent
 
 # On a GPU, XProf calls kernel launch a problem from 15% of the step on (3% is a note).
@@ -27,6 +40,15 @@ MIN_SHARE_ON_DEVICE = 0.15
 MIN_SHARE = 0.40
 
 _MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
+
+# Ours: so many calls of one operator in a step make a loop; layers that are called as often compute enough to be told.
+_MANY = 16
+
+# Ours: of the time within operators, the part that must be in those of many calls: else one slow operator may be it.
+_MOST = 0.5
+
+# Calls of models in a step from which on the script itself loops over them.
+_LOOP = 8
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -50,18 +72,51 @@ def _on_cpu(run: Run) -> Finding | None:
         return None
     share = share_of(run, cost_s)
     if share < MIN_SHARE or cost_s < arithmetic_s:
-        return None
-    seen = [run.calls.phases[phase] for phase in (Phase.FORWARD, Phase.BACKWARD) if phase in run.calls.phases]
-    calls = sum(phase.calls for phase in seen)
-    lines = (line for line in run.hot_lines if line.phase is Phase.FORWARD and line.inside)
-    line = max(lines, key=lambda line: line.step_s, default=None)
+        return _in_many_small(run, run.calls, cost_s + arithmetic_s)
     return finding(
         run,
         cost_s,
-        f"Each step makes {calls:,.0f} calls of operators in the model, which cost {duration(cost_s)} "
-        f"({percent(share)} of it) beside {duration(arithmetic_s)} of arithmetic{at_line(line, cost_s)}.",
+        f"{_calls(run.calls)}, which cost {duration(cost_s)} ({percent(share)} of it) beside "
+        f"{duration(arithmetic_s)} of arithmetic{_line(run, cost_s)}.",
         levers=model_levers(run),
     )
+
+
+def _in_many_small(run: Run, calls: CallFacts, within_s: float) -> Finding | None:
+    """Operators that take longer than a call, and much longer than what they compute: what each of them prepares is no
+    arithmetic."""
+    seen, computed_s = run.operators, on_one_core_s(run)
+    if seen is None or computed_s is None:
+        return None
+    # Where others take the cores, everything takes longer.
+    computed_s /= (run.cpu.served if run.cpu is not None else None) or 1.0
+    cost_s = within_s - computed_s
+    all_s = sum(one.self_s for one in seen.operators)
+    many = [one for one in seen.operators if one.per_step >= _MANY]
+    if share_of(run, cost_s) < MIN_SHARE or cost_s < computed_s or sum(one.self_s for one in many) < _MOST * all_s:
+        return None
+    most = max(many, key=lambda one: one.self_s, default=None)
+    most_named = "" if most is None else f", {most.per_step:,.0f} of them of {most.name}"
+    return finding(
+        run,
+        cost_s,
+        f"{_calls(calls)}{most_named}. They take {duration(within_s)} of it; one core needs {duration(computed_s)} at "
+        f"most for what they compute, so {spent(run, cost_s)} goes into calling them{_line(run, cost_s)}.",
+        levers=model_levers(run),
+    )
+
+
+def _calls(calls: CallFacts) -> str:
+    seen = [calls.phases[phase] for phase in (Phase.FORWARD, Phase.BACKWARD) if phase in calls.phases]
+    return f"Each step makes {sum(phase.calls for phase in seen):,.0f} calls of operators in the model"
+
+
+def _line(run: Run, cost_s: float) -> str:
+    """The script's own line in the forward pass that takes longest; where it calls a model again and again, that is one
+    as well."""
+    loops = bool(run.num_forwards) and sum(run.num_forwards) >= _LOOP * len(run.num_forwards)
+    lines = (line for line in run.hot_lines if line.phase is Phase.FORWARD and (line.inside or loops))
+    return at_line(max(lines, key=lambda line: line.step_s, default=None), cost_s)
 
 
 def _on_device(run: Run) -> Finding | None:

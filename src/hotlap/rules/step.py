@@ -12,6 +12,10 @@ from hotlap.units import duration, percent
 # loop (benchmarks/diagnosis, launch_recurrent, two cores); above three, somebody computes in Python.
 CALL_PRICE = 3.0
 
+# What one core does without help, so that an estimate by it is a cautious one: operations, bytes through its caches.
+_FLOPS = 10e9
+_BYTES_PER_S = 5e9
+
 # Ours: a line that takes less of it than this is not where to look.
 _NAMED_SHARE = 0.10
 
@@ -158,6 +162,15 @@ def transfer_s(run: Run) -> float | None:
     seen, on_device = run.operators, device_s(run, Phase.TRANSFER)
     exposed_s = seen.copy_exposed_s if seen is not None and seen.complete else None
     return max((part for part in (exposed_s, on_device) if part is not None), default=None)
+
+
+def on_one_core_s(run: Run) -> float | None:
+    """Seconds that one core takes at most for the operations of a step and the bytes that they move, calls left out;
+    None where not all operations were counted."""
+    seen = run.operators
+    if seen is None or seen.flops is None or seen.moved_bytes is None:
+        return None
+    return seen.flops / _FLOPS + seen.moved_bytes / _BYTES_PER_S
 
 
 def named(seen: OperatorWindow, reason: IdleReason) -> str:

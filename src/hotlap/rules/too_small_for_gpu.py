@@ -17,12 +17,8 @@ After:
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.advice import readable
-from hotlap.rules.step import CALL_PRICE, finding, mean_step_s, on_cpu
+from hotlap.rules.step import CALL_PRICE, finding, mean_step_s, on_cpu, on_one_core_s
 from hotlap.units import duration, percent
-
-# What one core does without help, so that the estimate is a cautious one: operations, and bytes through its caches.
-_FLOPS = 10e9
-_BYTES_PER_S = 5e9
 
 # Ours: an estimate without a trial should promise a lot before it is said.
 MIN_SHARE = 0.40
@@ -33,12 +29,10 @@ EXPLAINS = frozenset({"launch-bound", "sync-bound"})
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Each operator's call, operations and bytes at a CPU's price, against the step as it is."""
     window = run.operators
-    if on_cpu(run) or window is None or window.dispatch_s is None:
+    computed_s = on_one_core_s(run)
+    if on_cpu(run) or window is None or window.dispatch_s is None or window.flops is None or computed_s is None:
         return None
-    if window.flops is None or window.moved_bytes is None:
-        return None
-    calls_s = CALL_PRICE * window.num_calls * window.dispatch_s
-    on_cpu_s = calls_s + window.flops / _FLOPS + window.moved_bytes / _BYTES_PER_S
+    on_cpu_s = CALL_PRICE * window.num_calls * window.dispatch_s + computed_s
     step_s = mean_step_s(run)
     cost_s = step_s - on_cpu_s
     if step_s <= 0 or cost_s < MIN_SHARE * step_s:

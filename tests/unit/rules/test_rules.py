@@ -13,6 +13,7 @@ from hotlap.record import (
     LoaderFacts,
     Neighbour,
     Operator,
+    OperatorWindow,
     Phase,
     Run,
     ShapeFacts,
@@ -320,6 +321,33 @@ def test_launch_bound_counts_calls_and_sets_them_beside_the_arithmetic() -> None
         "Each step makes 700 calls of operators in the model, which cost 7.08 ms (71% of it) beside "
         "1.84 ms of arithmetic."
     )
+
+
+def looped(*, flops: float = 2e7, num: float = 32.0) -> Run:
+    """A recurrent layer that is called for each moment: few calls, each much longer than a tiny operator's."""
+    run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.5}, step_s=0.02)
+    seen = OperatorWindow(
+        num_steps=5,
+        wall_s=0.03,
+        operators=(Operator(name="aten::mkldnn_rnn_layer", per_step=num, self_s=0.02),),
+        num_calls=200,
+        flops=flops,
+        moved_bytes=5e6,
+    )
+    line = replace(in_line(Phase.FORWARD, inside=False), text="out, state = lstm(x[:, t : t + 1], state)")
+    facts = calls(step_s=0.02, arithmetic=0.9, number=200)
+    return replace(run, calls=facts, operators=seen, hot_lines=(line,), num_forwards=(32,) * len(run.step_s))
+
+
+def test_launch_bound_tells_many_calls_that_compute_little_from_arithmetic() -> None:
+    found = launch_bound.check(looped())
+    assert found is not None and found.share == pytest.approx(0.83, abs=0.1)
+    assert "200 calls of operators in the model, 32 of them of aten::mkldnn_rnn_layer" in found.evidence
+    assert "one core needs 3.00 ms at most" in found.evidence and "lstm(x[:, t : t + 1], state)" in found.evidence
+    assert launch_bound.check(looped(flops=2e8)) is None, "they compute"
+    assert launch_bound.check(looped(num=2.0)) is None, "one slow operator is not many"
+    busy = CpuUse(usable_cores=2.0, main=0.2, others=0.0, runnable=1.0, throttled=0.0, busiest_worker=0.0)
+    assert launch_bound.check(replace(looped(), cpu=busy)) is None, "others took the cores"
 
 
 def test_launch_bound_believes_no_incomplete_window() -> None:
