@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import TypeVar
 
 from hotlap.errors import RecordError
@@ -28,8 +29,9 @@ _BEGUN = {
     Phase.OPTIMIZER: "an optimizer's step",
 }
 
-# What the user is shown of a script's output.
+# What the user is shown of a script's output, and of an error in a sentence.
 _SHOWN = 8000
+_MOST_CHARACTERS = 500
 
 
 def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: str, stderr: str) -> Run:
@@ -142,7 +144,7 @@ def _place_of_death(stderr: str) -> str:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:500] if lines else ""
+    return shorten(lines[-1], _MOST_CHARACTERS, placeholder=" ...") if lines else ""
 
 
 def silent(out: Path) -> str:

@@ -269,8 +269,8 @@ def again_commands(study: Study) -> tuple[tuple[str, str], ...]:
     open_ = conclusion(study).outcome in (Outcome.UNPROVEN, Outcome.UNTRIED)
     if not open_ or study.patch or study.state is not State.COMPLETE:
         return ()
-    asked = re.search(r"raise --budget to (\d+)m", study.result.why) if study.result is not None else None
-    minutes = asked[1] if asked else ceil(2 * study.budget_s / 60)
+    needs_s = study.result.needs_s if study.result is not None else None
+    minutes = ceil((needs_s or 2 * study.budget_s) / 60)
     return ((f"hotlap tune --budget {minutes}m {script(study)}", "asks again, in more time"),)
 
 

@@ -70,8 +70,9 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
         executor.likely = Foresight(log, _try_levers)
         _try_levers(log, executor, GateRuns(log, executor))
     else:
-        minutes = math.ceil((log.budget.spent_s + least_s) / 60)
-        log.change("result", result=unchanged(f"{TIME_OVER.removesuffix('.')} to {minutes}m."))
+        needs_s = 60.0 * math.ceil((log.budget.spent_s + least_s) / 60)
+        why = f"{TIME_OVER.removesuffix('.')} to {needs_s / 60:.0f}m."
+        log.change("result", result=replace(unchanged(why), needs_s=needs_s))
 
 
 def _try_levers(log: StudyLog, executor: Executor, gate: GateRuns) -> None:

@@ -77,6 +77,11 @@ def test_a_crash_before_the_probe_is_told_by_its_last_line(place: Workplace) -> 
     assert run.arms == place.plan.arms
 
 
+def test_a_long_last_line_is_cut_between_words_and_says_so(place: Workplace) -> None:
+    error = end(place, exit_code=1, stderr=f"Traceback ...\nRuntimeError: {'no such key ' * 100}\n").error or ""
+    assert error.startswith("RuntimeError: no such key") and error.endswith((" no ...", " such ...", " key ..."))
+
+
 def test_a_crash_without_a_word_is_told_by_its_code(place: Workplace) -> None:
     assert end(place, exit_code=7).error == "it left with exit code 7"
 

@@ -68,6 +68,6 @@ def test_what_was_too_short_to_tell_ends_with_the_command_that_asks_again() -> N
     assert document.answer(unproven).commands == (
         ("hotlap tune --budget 18m examples/digits.py --epochs 3", "asks again, in more time"),
     )
-    told = replace(unproven, result=replace(result, why="There was too little time; raise --budget to 31m."))
+    told = replace(unproven, result=replace(result, needs_s=1860.0))
     assert document.answer(told).commands[0][0] == "hotlap tune --budget 31m examples/digits.py --epochs 3"
     assert outcome.again_commands(study) == ()

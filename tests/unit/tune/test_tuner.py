@@ -66,7 +66,8 @@ def test_a_budget_that_allows_no_trial_says_so_and_tries_none(script: Path) -> N
     study = tune(world, levers=("cached-dataset",), budget_s=15.0)
     assert study.baseline and study.trials == ()
     assert study.result is not None and study.result.levers == ()
-    assert study.result.why.endswith("raise --budget to 1m.") and study.warnings == ()
+    assert study.result.why.endswith("raise --budget to 1m.") and study.result.needs_s == 60.0
+    assert study.warnings == ()
 
 
 def test_a_port_that_another_program_holds_is_a_failure_as_any(script: Path) -> None:
