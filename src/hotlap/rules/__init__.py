@@ -90,13 +90,18 @@ def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
     advice = [finding for finding in found if finding.advice]
     measured = [finding for finding in found if not finding.advice]
     faults = [finding for finding in measured if finding.code != _NO_FAULT]
-    kept = [finding for finding in faults if not _explained(finding, faults)]
+    kept = [finding for finding in faults if not _explained(finding, faults, run)]
     if all(finding.is_negligible for finding in kept):
         kept += [finding for finding in measured if finding.code == _NO_FAULT]
     return tuple(sorted([*kept, *advice], key=lambda one: (one.advice, not one.urgent, -one.cost_s)))
 
 
-def _explained(finding: Finding, others: list[Finding]) -> bool:
+def _explained(finding: Finding, others: list[Finding], run: Run) -> bool:
     return any(
-        finding.code in EXPLAINS.get(other.code, ()) and other.cost_s >= _ENOUGH * finding.cost_s for other in others
+        finding.code in _explains(other.code, run) and other.cost_s >= _ENOUGH * finding.cost_s for other in others
     )
+
+
+def _explains(code: str, run: Run) -> frozenset[str]:
+    """What a cause makes by itself; in this run, where its file has a function for that."""
+    return _FILES[code].explains(run) if hasattr(_FILES[code], "explains") else EXPLAINS.get(code, frozenset())

@@ -37,10 +37,20 @@ MIN_PER_CORE = 2.0
 
 EXPLAINS = frozenset({"host-bound", "input-bound", "launch-bound", "memory-bound", "optimizer-bound"})
 
+# Threads that wait for each other make operators longer. The script's own Python has one, whatever else runs.
+_NOT_OF_OTHERS = frozenset({"host-bound", "input-bound"})
+
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The same steps with as many threads as cores; else the threads that workers run at the same time."""
     return _of_processes(run) or _of_main(run) or _of_workers(run)
+
+
+def explains(run: Run) -> frozenset[str]:
+    """Of a training beside other programs, which come and go: not what its own Python takes."""
+    cpu = run.cpu
+    by_others = cpu is not None and (cpu.disturbed or cpu.neighbours) and not any(one.ours for one in cpu.neighbours)
+    return EXPLAINS - _NOT_OF_OTHERS if by_others else EXPLAINS
 
 
 def fair_threads(run: Run) -> int | None:

@@ -691,6 +691,18 @@ def test_oversubscription_by_other_programs_is_said_only_where_fewer_threads_wer
     assert thread_oversubscription.check(quiet) is None, "one busy half of the time leaves room"
 
 
+def test_other_programs_on_the_cores_hide_nothing_of_the_scripts_own_python() -> None:
+    starved = replace(firing("input-bound"), num_threads=2)
+    timed = WhatIf(setting="threads", now=2, other=1, now_s=0.01, other_s=0.002, agree=1.0)
+    busy = CpuUse(usable_cores=2.0, main=0.4, others=0.0, runnable=1.9)
+    for use in (side_by_side(neighbour(ours=False)).cpu, busy):
+        told = [one.code for one in rules.check(replace(starved, cpu=use, what_ifs=(timed,)))]
+        assert told[0] == "thread-oversubscription" and "input-bound" in told
+    ours = side_by_side(neighbour()).cpu
+    told = [one.code for one in rules.check(replace(starved, cpu=ours, what_ifs=(timed,)))]
+    assert told[0] == "thread-oversubscription" and "input-bound" not in told
+
+
 def test_oversubscription_of_processes_says_what_was_timed_in_whole_runs() -> None:
     timed = WhatIf(setting="threads", now=2, other=1, now_s=0.9, other_s=0.09, agree=1.0, whole_runs=True)
     run = replace(side_by_side(neighbour()), what_ifs=(timed,))
