@@ -22,6 +22,8 @@ After:
         confusion += torch.bincount(at, minlength=num_classes**2).view(num_classes, num_classes)
 """
 
+from collections.abc import Sequence
+
 from hotlap.record import Finding, IdleReason, Machine, Phase, Run
 from hotlap.rules.step import (
     at_line,
@@ -58,6 +60,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
     called_s = min(outside_s, _called_s(run))
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
+    where += _seldom(run.phase_s.get(Phase.OTHER) or ()) if outside_s > inside_s else ""
     told = f"Each step spends {spent(run, cost_s, ' of it')} in {_whose(run)}{where}"
     line = at_line(hottest(run, *phases), cost_s)
     return finding(run, cost_s, f"{_idled(run, cost_s) or told}{line}.")
@@ -97,6 +100,19 @@ _MEANWHILE = {
 }
 # Less than this part of it is not worth a clause.
 _LEAST_PART = 0.1
+# Ours: so much of it in so few steps is no matter of each step. On a busy machine steps differ by less.
+_MOST, _SELDOM = 0.75, 0.1
+
+
+def _seldom(steps_s: Sequence[float]) -> str:
+    """ ", most of it in 3 of 200 steps": what is done once in a while, as a checkpoint; nothing where most steps have
+    some."""
+    left_s, most = _MOST * sum(steps_s), 0
+    for seconds in sorted(steps_s, reverse=True):
+        if left_s <= 0:
+            break
+        left_s, most = left_s - seconds, most + 1
+    return f", most of it in {most} of {len(steps_s)} steps" if 0 < most <= _SELDOM * len(steps_s) else ""
 
 
 def _outside(run: Run) -> float:

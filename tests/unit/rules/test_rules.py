@@ -185,6 +185,14 @@ def test_host_bound_names_the_library_that_makes_every_call_of_the_model() -> No
     assert finding.evidence.endswith("in Python of transformers and the script.")
 
 
+def test_host_bound_tells_what_is_done_once_in_a_while() -> None:
+    run = run_of(forward=0.3, backward=0.4, other=0.3)
+    assert "steps" not in evidence_of(run).replace("Each step", "")
+    steps = len(run.step_s)
+    rare = {**run.phase_s, Phase.OTHER: (0.3 * steps, *(0.0,) * (steps - 1))}
+    assert f", most of it in 1 of {steps} steps" in evidence_of(replace(run, phase_s=rare))
+
+
 def test_host_bound_names_the_line() -> None:
     line = HotLine(path=SCRIPT, line=31, function="main", text="log(loss)", phase=Phase.OTHER, step_s=0.0015)
     elsewhere = replace(line, line=3, phase=Phase.INPUT, step_s=0.003)
