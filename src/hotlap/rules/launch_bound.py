@@ -108,14 +108,23 @@ def _in_many_small(run: Run, calls: CallFacts, within_s: float) -> Finding | Non
 
 def _calls(calls: CallFacts) -> str:
     seen = [calls.phases[phase] for phase in (Phase.FORWARD, Phase.BACKWARD) if phase in calls.phases]
-    return f"Each step makes {sum(phase.calls for phase in seen):,.0f} calls of operators in the model"
+    number = sum(phase.calls for phase in seen) + _in_functions(calls)
+    return f"Each step makes {number:,.0f} calls of operators in the model"
+
+
+def _in_functions(calls: CallFacts) -> float:
+    """Those of a loss, or of a model, that is written as functions."""
+    return calls.phases[Phase.OTHER].graph_calls if Phase.OTHER in calls.phases else 0.0
 
 
 def _line(run: Run, cost_s: float) -> str:
     """The script's own line in the forward pass that takes longest; where it calls a model again and again, that is one
-    as well."""
+    as well; where a loss makes more of the calls than modules do, of that."""
     loops = bool(run.num_forwards) and sum(run.num_forwards) >= _LOOP * len(run.num_forwards)
-    lines = (line for line in run.hot_lines if line.phase is Phase.FORWARD and (line.inside or loops))
+    forward = run.calls.phases.get(Phase.FORWARD) if run.calls is not None else None
+    in_functions = run.calls is not None and _in_functions(run.calls) > (forward.calls if forward is not None else 0.0)
+    phase = Phase.OTHER if in_functions else Phase.FORWARD
+    lines = (line for line in run.hot_lines if line.phase is phase and (line.inside or loops))
     return at_line(max(lines, key=lambda line: line.step_s, default=None), cost_s)
 
 

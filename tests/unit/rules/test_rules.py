@@ -15,6 +15,7 @@ from hotlap.record import (
     Operator,
     OperatorWindow,
     Phase,
+    PhaseCalls,
     Run,
     ShapeFacts,
     Sighting,
@@ -356,6 +357,17 @@ def test_launch_bound_tells_many_calls_that_compute_little_from_arithmetic() -> 
     assert launch_bound.check(looped(num=2.0)) is None, "one slow operator is not many"
     busy = CpuUse(usable_cores=2.0, main=0.2, others=0.0, runnable=1.0, throttled=0.0, busiest_worker=0.0)
     assert launch_bound.check(replace(looped(), cpu=busy)) is None, "others took the cores"
+
+
+def test_launch_bound_names_the_line_of_a_loss_that_makes_most_of_the_calls() -> None:
+    run = replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.2, number=700))
+    assert run.calls is not None
+    of_loss = PhaseCalls(calls=450, arithmetic_s=0.0, graph_calls=400, graph_s=0.0)
+    facts = replace(run.calls, phases={**run.calls.phases, Phase.OTHER: of_loss})
+    lines = tuple(replace(in_line(phase, inside=True), text=f"{phase} = x") for phase in (Phase.FORWARD, Phase.OTHER))
+    found = launch_bound.check(replace(run, calls=facts, hot_lines=lines))
+    assert found is not None and found.evidence.startswith("Each step makes 1,100 calls of operators in the model")
+    assert found.evidence.endswith("other = x.")
 
 
 def test_launch_bound_believes_no_incomplete_window() -> None:
