@@ -38,7 +38,7 @@ class Bf16Autocast(Lever):
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """The chip, then the present state."""
-        return _lacks_it(run, machine) or why_not(run)
+        return lacks_bf16(run, machine) or why_not(run)
 
     def install(self, patch: Patch) -> None:
         """CHILD: outermost calls of modules with parameters, while gradients are on."""
@@ -72,7 +72,8 @@ class Bf16Autocast(Lever):
         return autocast_edits(run, self.name)
 
 
-def _lacks_it(run: Run, machine: Machine) -> str | None:
+def lacks_bf16(run: Run, machine: Machine) -> str | None:
+    """Why the chip that trains gains nothing by bfloat16; None where it may."""
     if run.device == "cpu" and not set(_CPU_FLAGS) & set(machine.cpu_flags):
         return f"This processor ({machine.processor}) has no bfloat16 instructions."
     if has_float16_alone(run.device):

@@ -9,7 +9,8 @@ from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, scripts
 
-_FULLY_SHARD = ("torch.distributed.fsdp.fully_shard", "torch.distributed._composable.fsdp.fully_shard")
+FULLY_SHARD = ("torch.distributed.fsdp.fully_shard", "torch.distributed._composable.fsdp.fully_shard")
+"""Full names of what shards a part of a model (FSDP2)."""
 _WRAPPERS = (
     "torch.distributed.fsdp.FullyShardedDataParallel",
     "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
@@ -44,9 +45,9 @@ class NoReshard(Lever):
         """One argument more, for each part."""
         found: list[Edit] = []
         for script in scripts(run):
-            for call in script.calls(*_FULLY_SHARD):
+            for call in script.calls(*FULLY_SHARD):
                 if not any(word.arg in (None, "reshard_after_forward") for word in call.keywords):
-                    site = script.site(call, calls=_FULLY_SHARD[0])
+                    site = script.site(call, calls=FULLY_SHARD[0])
                     found.append(AddArgument(site=site, keyword="reshard_after_forward", value="False"))
             for call in script.calls(*_WRAPPERS):
                 # Its third argument by position.
