@@ -27,7 +27,10 @@ def _start_if_wanted(plan: str) -> None:
     if not os.path.exists(plan):
         return
     try:
-        _start(plan)
+        from hotlap.probe.own_imports import OwnImports
+
+        with OwnImports():
+            _start(plan)
     except Exception as error:
         # The parent tells the user; the script itself must run on as if nothing had been tried.
         try:
