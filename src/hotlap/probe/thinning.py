@@ -47,7 +47,7 @@ class Thinning:
         self._stretches: list[_Part] = []
         self._length = _STRETCH
         self._longest: list[Lap] = []
-        self._num_blocks = self._num_lost = self._num_validations = 0
+        self._num_blocks = self._num_validations = 0
         self._validation_s = 0.0
 
     def add(self, row: Lap) -> None:
@@ -57,13 +57,10 @@ class Thinning:
             self.flush()
 
     def flush(self) -> None:
-        """Take up all rows that were added. An error of ours must not reach the training: it is counted."""
+        """Take up all rows that were added."""
         chunk, self._chunk = self._chunk, []
-        try:
-            _read_losses(chunk)
-            self._fold(chunk)
-        except Exception:
-            self._num_lost += len(chunk)
+        _read_losses(chunk)
+        self._fold(chunk)
 
     def rows(self) -> list[Lap]:
         """The sample, in its order; rows since the last flush are not in it."""
@@ -86,7 +83,6 @@ class Thinning:
             p99_s=p99_s,
             stretches=tuple(part.stretch() for part in self._stretches),
             outliers=tuple(self._outliers()),
-            num_lost=self._num_lost,
         )
 
     def _fold(self, chunk: list[Lap]) -> None:
@@ -137,7 +133,12 @@ def _read_losses(chunk: list[Lap]) -> None:
         row.losses = known(row.losses)
     waiting = [loss.tensor.reshape(()) for row in chunk for loss in row.losses if isinstance(loss, OnDevice)]
     alike = len({(loss.device, loss.dtype) for loss in waiting}) == 1
-    read = iter(torch.stack(waiting).tolist() if alike else map(float, waiting))
+    try:
+        read = iter(torch.stack(waiting).tolist() if alike else list(map(float, waiting)))
+    except RuntimeError:  # the device has failed, and gives nothing back: all else is worth keeping
+        for row in chunk:
+            row.losses = []
+        return
     for row in chunk:
         row.losses = [next(read) if isinstance(one, OnDevice) else float(one) for one in row.losses]
 
