@@ -45,7 +45,7 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
     if status is not None:
         return replace(run, status=status, error=_sentence(status, place), exit_code=None)
     if not seen and place.progress.num_left:
-        return replace(run, error=silent(place.out))  # it was ended by us, for it had nothing more to write
+        exit_code = 0  # it was ended by us, for it had nothing more to write
     if exit_code < 0:
         error = killed_by(-exit_code, _place_of_death(stderr) + reached(place.progress))
         return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)

@@ -104,10 +104,10 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
 
     def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         nonlocal outermost, where, begin
-        if get_ident() != thread.id:
-            return None
         # One that is outermost already: its last step ended in an exception, or torch has wrapped it twice.
-        if outermost is not None and outermost != id(optimizer) and _is_stepping(outermost, sys._getframe(1)):
+        if get_ident() != thread.id or (
+            outermost is not None and outermost != id(optimizer) and _is_stepping(outermost, sys._getframe(1))
+        ):
             return None
         outermost = id(optimizer)
         words[REACHED] = _OPTIMIZER
