@@ -48,6 +48,8 @@ class Ending:
         """The record is written, or another process writes it: steps do not count any more."""
         self.error: str | None = None
         """What the script raised."""
+        self.is_fork = False
+        """This process was forked from one that had imported torch, and has none of its threads."""
 
     def failed(self, error: BaseException) -> None:
         """The script raised; it goes on to show its own traceback."""
@@ -65,7 +67,7 @@ class Ending:
 
     def forked(self) -> None:
         """We are in a child now. It may be the one that trains; once its parent has trained, it is not."""
-        self._pid = os.getpid()
+        self._pid, self.is_fork = os.getpid(), True
         self.finished = self.finished or self._session.steps > 0
         self._session.thread.forget()
         self._session.windows.forked()
