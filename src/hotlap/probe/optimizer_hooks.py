@@ -124,7 +124,7 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
             return
         end = now()
         clock.where, outermost = where, None
-        if marker.only != id(optimizer) or evidence or session.ending.finished:
+        if marker.only != id(optimizer) or evidence or session.shutdown.finished:
             note((STEP, begin, end))
             session.update_made(optimizer, end)
             return

@@ -18,7 +18,7 @@ import hotlap
 from hotlap.levers import Patch
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.probe import clock as phases
-from hotlap.probe import hooks, parting
+from hotlap.probe import hooks, run_builder
 from hotlap.probe import session as session_module
 from hotlap.probe.session import Session
 from hotlap.record import Plan
@@ -226,9 +226,9 @@ def test_what_measuring_costs_is_told_of_recorded_steps_alone(tmp_path: Path) ->
         model = Block()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         steps(model, optimizer, 3)
-        assert (session.own_s, session.num_recorded, parting._cost_s(session)) == (0.0, 0, None)
+        assert (session.own_s, session.num_recorded, run_builder._cost_s(session)) == (0.0, 0, None)
         steps(model, optimizer, 3)
-        cost_s, own_s = parting._cost_s(session), session.own_s
+        cost_s, own_s = run_builder._cost_s(session), session.own_s
         assert (session.num_recorded, cost_s is not None and cost_s > own_s / 3 > 0) == (3, True)
         session.windows.next = lambda: True  # type: ignore[method-assign] # a window opens
         session.turn_page()

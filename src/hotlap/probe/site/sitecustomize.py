@@ -18,7 +18,7 @@ def _start(plan: str) -> None:
     if offspring.is_of_multiprocessing():
         offspring.await_target(plan)
     elif not offspring.is_servant():
-        from hotlap.probe.arrival import await_torch
+        from hotlap.probe.bootstrap import await_torch
 
         await_torch(plan, begun)
 

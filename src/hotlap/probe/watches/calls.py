@@ -82,7 +82,7 @@ class Calls(Watch):
         """Learn the prices first."""
         if self.session.facts.compiled or self.session.facts.device().type != "cpu":
             return  # of compiled code not each operator is seen; a device works on after its operators return
-        rate = _copy_rate_of_fork() if self.session.ending.is_fork else _copy_rate()
+        rate = _copy_rate_of_fork() if self.session.shutdown.is_fork else _copy_rate()
         self._prices = _Prices(self.session.clock.phase, bytes_per_s=rate)
         super().open()
 

@@ -47,7 +47,7 @@ class Stage:
         self.clock = Clock()
         self.facts = Facts()
         self.script = SimpleNamespace(on_batch=[], on_forward=[])
-        self.ending = SimpleNamespace(is_fork=False)
+        self.shutdown = SimpleNamespace(is_fork=False)
         self.collectives = SimpleNamespace(rank=0, active=False)
         self.ledger = SimpleNamespace(phase_s=lambda: [1.0] * len(Phase))
         self.out = Path("nowhere")

@@ -113,7 +113,7 @@ child = os.fork()
 if child:
     os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 stage = Stage()
-stage.ending.is_fork = True
+stage.shutdown.is_fork = True
 found = play(Calls(), lambda: torch.ones(3), stage=stage, num_steps=Calls.num_steps)
 assert "calls" in found and torch.get_num_threads() == 2
 """
