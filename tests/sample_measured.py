@@ -121,7 +121,7 @@ def study_measured() -> Study:
         baseline=(run_on_gpu(),),
         noise=(
             Noise(
-                scope="again", speedup=Interval(low=0.97, mid=1.002, high=1.035), smallest_gain=1.041, num_processes=3,
+                scope="again", speedup=Interval(low=0.97, mid=1.002, high=1.035), smallest_gain=1.041,
                 log_ratios=(0.011, -0.018, 0.007),
             ),
         ),

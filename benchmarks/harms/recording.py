@@ -25,7 +25,7 @@ import torch._dynamo
 
 from hotlap.launch.outcome import recorded
 from hotlap.launch.workplace import probe_environment
-from hotlap.probe import arrival, stand_in
+from hotlap.probe import bootstrap, stand_in
 from hotlap.record import Plan, Run, Status, encode, load, save
 
 _LOOK_S = 0.02
@@ -103,7 +103,7 @@ def _train(plan: Plan, out: Path) -> None:
     os.dup2(quiet, 1)
     code = 0
     try:
-        arrival.arrive(str(out / "plan.json"))
+        bootstrap.arrive(str(out / "plan.json"))
         sys.argv = ["stand_in.py", *plan.command[1:]]
         stand_in.main()
     except BaseException:

@@ -18,20 +18,20 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.levers import Patch
 from hotlap.predict import trace
-from hotlap.probe import digests, hooks, parting, script_calls
+from hotlap.probe import digests, hooks, run_builder, script_calls
 from hotlap.probe import session as session_module
-from hotlap.probe.aside import Aside
 from hotlap.probe.clock import Clock, _Reader
 from hotlap.probe.collectives import Collectives
-from hotlap.probe.ending import Ending
 from hotlap.probe.facts import Facts
 from hotlap.probe.ledger import Ledger
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.script_calls import ScriptCalls
 from hotlap.probe.session import Session
+from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.steps import StepMarker
 from hotlap.probe.thinning import Thinning
+from hotlap.probe.validation import Aside
 from hotlap.probe.watches.known import ALL
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Plan, Run, Status, load
@@ -103,7 +103,7 @@ def trained(
     session.windows.install(session, patch)
     try:
         numbers = training()
-        session.ending.script_ends()
+        session.shutdown.script_ends()
     finally:
         session.windows.close()
         patch.undo()
@@ -165,8 +165,8 @@ NAMES = {kind: name for name, kind in ALL.items()}
 def quickly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The record need not name each source file of the process, nor tell what an interval costs; and threads of torch
     that wait for one another take most of the time where others use the machine."""
-    monkeypatch.setattr(parting, "users_sources", lambda main: {})
-    monkeypatch.setattr(parting, "_interval_s", lambda now: 0.0)
+    monkeypatch.setattr(run_builder, "users_sources", lambda main: {})
+    monkeypatch.setattr(run_builder, "_interval_s", lambda now: 0.0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -254,10 +254,10 @@ class Left(BaseException):
 def test_a_trial_that_cannot_be_measured_ends_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
-    def leave(ending: Ending, *, wait_s: float = 0.0) -> None:
+    def leave(ending: Shutdown, *, wait_s: float = 0.0) -> None:
         raise Left
 
-    monkeypatch.setattr(Ending, "leave", leave)
+    monkeypatch.setattr(Shutdown, "leave", leave)
     # What the gate compares must be there: else a difference might go unseen.
     fail(monkeypatch, *((digests.Digest, "add") if settings else (Clock, "read")))
     with pytest.raises(Left):

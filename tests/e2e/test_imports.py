@@ -14,7 +14,8 @@ pytestmark = pytest.mark.e2e
 
 FOLDER = SCRIPTS / "imports"
 NEEDS = {"hugging_face.py": ("datasets", "transformers")}
-NAMES = sorted(path.name for path in FOLDER.glob("*.py") if path.name != "loop.py")
+MODULES = ("loop.py", "record.py", "resource.py", "statistics.py")
+NAMES = sorted(path.name for path in FOLDER.glob("*.py") if path.name not in MODULES)
 
 
 def measured(launcher: Launcher, *scripts: Path) -> list[Run]:

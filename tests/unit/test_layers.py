@@ -204,7 +204,7 @@ def test_help_loads_none_of_the_heavy_packages(words: list[str]) -> None:
 
 
 def test_the_child_waits_for_torch_with_little_in_its_hands() -> None:
-    loaded = loaded_by("import hotlap.probe.arrival")
+    loaded = loaded_by("import hotlap.probe.bootstrap")
     assert not loaded & (HEAVY - {"msgspec"})
 
 

@@ -46,6 +46,8 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
         return replace(run, exit_code=None)
     if status is not None:
         return replace(run, status=status, error=_sentence(status, place), exit_code=None)
+    if not seen and place.progress.num_left:
+        exit_code = 0  # it was ended by us, for it had nothing more to write
     if exit_code < 0:
         error = killed_by(-exit_code, _place_of_death(stderr) + reached(place.progress))
         return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
@@ -151,5 +153,8 @@ def silent(out: Path) -> str:
     """Why nobody wrote anything."""
     told = out / "no-probe"
     if told.exists():
-        return f"the Python that it started cannot load hotlap ({told.read_text().strip()}); install hotlap there"
+        text = told.read_text().strip()
+        if text.startswith("hotlap "):
+            return f"{text.splitlines()[0]} (please report it)"
+        return f"the Python that it started cannot load hotlap ({text}); install hotlap there"
     return "it never imported torch in a Python that hotlap could reach"

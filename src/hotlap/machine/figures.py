@@ -35,7 +35,6 @@ def duration(name: str, times_s: Sequence[float], *, device: str, how: str = "")
         unit=Unit.SECOND,
         value=median_interval(times_s),
         spread=(high - low) / 2 / mid,
-        num_repeats=len(times_s),
         how=how,
     )
 

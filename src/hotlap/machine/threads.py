@@ -27,7 +27,6 @@ def explain(times: Sequence[ThreadTime], cores: Cores, *, default_threads: int |
         times=known,
         cores=cores,
         best_threads=best.threads if best else None,
-        default_threads=default_threads,
         why=_why(known, best, cores, default_threads) if best else "",
         notes=tuple(_notes(known, cores)),
     )

@@ -12,7 +12,7 @@ from time import perf_counter
 from types import CodeType
 from typing import Any
 
-from hotlap.probe.aside import Aside, Stretch
+from hotlap.probe.validation import Aside, Stretch
 from hotlap.record import Phase
 from hotlap.record import spans as record
 

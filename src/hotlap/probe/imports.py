@@ -36,7 +36,7 @@ def after_import(name: str, then: Callable[[], None]) -> None:
 
 
 def _exec_module(self: Any, module: ModuleType) -> None:
-    begun.append((module.__name__, _executing[-1] if _executing else ""))
+    begun.append((module.__name__, *(_executing[-1:] or ("",))))  # another thread may import as well
     _executing.append(module.__name__)
     try:
         _execute(self, module)

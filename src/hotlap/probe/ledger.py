@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hotlap.probe import clock as phases
-from hotlap.probe.aside import Stretch, validations
 from hotlap.probe.clock import PHASES, Lap
 from hotlap.probe.losses import Loss, known, value
+from hotlap.probe.validation import Stretch, validations
 from hotlap.record import Number, Phase, as_number
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ def await_target(plan_path: str) -> None:
     arrived: list[Callable[[], Session | None]] = []
 
     def arrive() -> "Callable[[], Session | None]":
-        from hotlap.probe.arrival import arrive
+        from hotlap.probe.bootstrap import arrive
 
         # A child that this process forks later on has it already.
         if not arrived:
@@ -62,7 +62,7 @@ def _around_bootstrap(arrive: "Callable[[], Callable[[], Session | None]]") -> N
         code = bootstrap(self, *args, **kwargs)
         found = session()
         if found is not None:
-            found.ending.child_ends(code or 0)
+            found.shutdown.child_ends(code or 0)
         return code
 
     setattr(BaseProcess, "_bootstrap", _bootstrap)  # noqa: B010 - a plain assignment to a method is a type error

@@ -1,9 +1,10 @@
 """When optimizers step, and clear gradients: the hooks of `hotlap.probe.hooks` that concern them."""
 
 import functools
+import sys
 from collections.abc import Callable
 from threading import get_ident
-from types import FunctionType, MethodType
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.clock import LAP, OPTIMIZER, OTHER, STEP, Clock
 from hotlap.probe.session import Session
+from hotlap.probe.sites import outwards
 from hotlap.probe.thread import TrainingThread
 from hotlap.record.progress import REACHED, STEPS, STOP
 
@@ -24,6 +26,9 @@ StepHook = Callable[[torch.optim.Optimizer, Any, Any], tuple[Any, Any] | None]
 
 # What a closure is made of. Anything else that is callable may be wanted for what it has besides, as a model is.
 _CLOSURES = (FunctionType, MethodType, functools.partial)
+
+# Functions that have the optimizer as `self` while it steps: torch's wrapper, and what it wraps.
+_OF_STEPS = frozenset({"wrapper", "step"})
 
 
 def install(session: Session, patch: Patch, thread: TrainingThread) -> None:
@@ -100,7 +105,9 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
     def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         nonlocal outermost, where, begin
         # One that is outermost already: its last step ended in an exception, or torch has wrapped it twice.
-        if get_ident() != thread.id or (outermost is not None and outermost != id(optimizer)):
+        if get_ident() != thread.id or (
+            outermost is not None and outermost != id(optimizer) and _is_stepping(outermost, sys._getframe(1))
+        ):
             return None
         outermost = id(optimizer)
         words[REACHED] = _OPTIMIZER
@@ -117,7 +124,7 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
             return
         end = now()
         clock.where, outermost = where, None
-        if marker.only != id(optimizer) or evidence or session.ending.finished:
+        if marker.only != id(optimizer) or evidence or session.shutdown.finished:
             note((STEP, begin, end))
             session.update_made(optimizer, end)
             return
@@ -130,6 +137,11 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
             session.decide()
 
     return before, after
+
+
+def _is_stepping(optimizer: int, frame: FrameType) -> bool:
+    """A step of it is under way below `frame`; else its last one ended in an exception."""
+    return any(id(one.f_locals.get("self")) == optimizer for one in outwards(frame) if one.f_code.co_name in _OF_STEPS)
 
 
 def _hook_steps(session: Session, patch: Patch, thread: TrainingThread) -> None:

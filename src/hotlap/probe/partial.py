@@ -4,7 +4,7 @@ what is left after a `kill -9`."""
 import time
 from typing import TYPE_CHECKING
 
-from hotlap.probe import parting
+from hotlap.probe import run_builder
 from hotlap.record import Status, save
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Partial:
         """Errors (a full disk) must not reach the training; the next try may succeed."""
         session = self._session
         try:
-            run = parting.make_run(session, Status.KILLED, sample=False, last=False)
+            run = run_builder.make_run(session, Status.KILLED, sample=False, last=False)
             save(run, session.out / f"partial-{session.collectives.rank}.json")
         except Exception:
             return

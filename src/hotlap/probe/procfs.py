@@ -1,6 +1,7 @@
-"""What the kernel counted of one process, from /proc."""
+"""What the kernel says of processes, from /proc."""
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,3 +33,16 @@ def process(pid: int) -> Process | None:
     except (OSError, ValueError):
         return Process(ran_s, None)
     return Process(ran_s, wanted_ns / 1e9)
+
+
+def hotlap_is_gone() -> bool:
+    """The process that started this run does not exist any more; False where nobody is known."""
+    parent = os.environ.get("HOTLAP_PARENT", "")
+    return bool(parent) and not os.path.exists(f"/proc/{parent}")
+
+
+def age_s() -> float:
+    """Seconds since this process began, to a hundredth."""
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+        started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started

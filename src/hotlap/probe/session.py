@@ -13,13 +13,12 @@ import torch
 
 from hotlap import accelerator
 from hotlap.probe import clock as phases
-from hotlap.probe import parting
+from hotlap.probe import procfs
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
 from hotlap.probe.collectives import Collectives
 from hotlap.probe.collector import collector_rests
 from hotlap.probe.device_clock import DeviceClock
-from hotlap.probe.ending import Ending
 from hotlap.probe.evidence import Nudge
 from hotlap.probe.facts import Facts
 from hotlap.probe.graphs import Graphs
@@ -30,6 +29,7 @@ from hotlap.probe.planned import planned_steps, trains_again
 from hotlap.probe.printed import Printed
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.script_calls import LOADERS_SEEN_BY, ScriptCalls
+from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.states import States
 from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
 from hotlap.probe.thinning import Thinning
@@ -66,7 +66,7 @@ class Session:
         self.plan = plan
         self.device_clock = DeviceClock()
         self.clock = Clock(self.device_clock.now) if "device" in plan.watches else Clock()
-        self.thread, self.ending = TrainingThread(), Ending(self)
+        self.thread, self.shutdown = TrainingThread(), Shutdown(self)
         self.collectives = Collectives(self.clock)
         self.facts = Facts(keeps_data=plan.evidence)
         self.marker, self.graphs = StepMarker(), Graphs(self)
@@ -119,9 +119,9 @@ class Session:
     def stop(self) -> None:
         """Hotlap has failed where it cannot go on: a trial ends, a training for real goes on without it."""
         self.thread.retire()
-        if not self.plan.whole and not self.ending.finished:
-            self.ending.error = self.guard.notes[-1]
-            self.ending.finish(Status.CRASHED)
+        if not self.plan.whole and not self.shutdown.finished:
+            self.shutdown.error = self.guard.notes[-1]
+            self.shutdown.finish(Status.CRASHED)
         self.windows.close()
 
     # Reports of the hooks
@@ -175,7 +175,7 @@ class Session:
 
     def boundary(self, now: float) -> None:
         """A training step is over."""
-        if self.ending.finished:
+        if self.shutdown.finished:
             return
         self.clock.note((phases.LAP, now, now))
         self.steps = steps = self.steps + 1
@@ -227,11 +227,11 @@ class Session:
 
     def _wait(self) -> None:
         """Between two steps of a trial: for its turn, and no longer than there is a hotlap to read its record."""
-        if parting.hotlap_is_gone():
-            self.ending.leave()
+        if procfs.hotlap_is_gone():
+            self.shutdown.leave()
         if self._wait_for_turn:
             self._wait_for_turn = False
-            self._token.wait(self.ending.leave, warm=self.schedule.warm)
+            self._token.wait(self.shutdown.leave, warm=self.schedule.warm)
             self._looked = time.perf_counter(), self.steps
 
     @collector_rests
@@ -263,12 +263,12 @@ class Session:
     def _go_on(self) -> None:
         move = self.schedule.move
         if self._progress.must_stop(self.steps):
-            self.ending.finish(Status.COMPLETE if move.done else Status.LAPSED)
+            self.shutdown.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
             if self._undrained:
                 self._drain()
             if self.windows.idle and not self.plan.whole and not self._in_window:
-                self.ending.finish(Status.COMPLETE)
+                self.shutdown.finish(Status.COMPLETE)
             if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
                 if self.plan.whole:
                     self.windows.cancel("its optimizers step where a profiler could end the process")
@@ -299,7 +299,7 @@ class Session:
         self._in_window = self.windows.next() or self._waits_for_peers()
         if not self._in_window:
             if not self.plan.whole:
-                self.ending.finish(Status.COMPLETE)
+                self.shutdown.finish(Status.COMPLETE)
             self.schedule.go_on()
         self.clock.own(begun)
 
@@ -332,7 +332,7 @@ class Session:
 
     def _note_first_step(self, now: float) -> None:
         self._first_step_at = now
-        self.setup_s = parting.age_s()
+        self.setup_s = procfs.age_s()
         if not self.plan.evidence and len(self.plan.arms) == 1:
             with contextlib.suppress(OSError):  # a full disk
                 self.ring = SpanRing(self.out / f"spans-{os.getpid()}")

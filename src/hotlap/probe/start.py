@@ -35,12 +35,12 @@ def start(plan: Plan) -> Session:
         raise
     if session.survives:
         session.windows.each_step += (session.guard(Partial(session).step_ended, "the record on the way"),)
-    atexit.register(session.ending.script_ends)
+    atexit.register(session.shutdown.script_ends)
     after_import("torch._dynamo", unseen.by_dynamo)
-    os.register_at_fork(after_in_child=session.guard(session.ending.forked, "a fork of the process"))
+    os.register_at_fork(after_in_child=session.guard(session.shutdown.forked, "a fork of the process"))
     offspring.follow(session)
     show = sys.excepthook
-    failed = session.guard(session.ending.failed, "the script's error")
+    failed = session.guard(session.shutdown.failed, "the script's error")
     without_ours = session.guard(traces.without_ours, "the script's error", instead=lambda error: error.__traceback__)
 
     def excepthook(kind: Any, error: BaseException, trace: Any) -> None:

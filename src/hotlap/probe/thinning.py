@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from hotlap.probe import aside
 from hotlap.probe.clock import PHASES, Lap
 from hotlap.probe.ledger import without
 from hotlap.probe.losses import OnDevice, known, value
+from hotlap.probe.validation import validations
 from hotlap.record import LongRun, Outlier, Stretch, as_number
 
 # Laps that are handled together.
@@ -47,7 +47,7 @@ class Thinning:
         self._stretches: list[_Part] = []
         self._length = _STRETCH
         self._longest: list[Lap] = []
-        self._num_blocks = self._num_lost = self._num_validations = 0
+        self._num_blocks = self._num_validations = 0
         self._validation_s = 0.0
 
     def add(self, row: Lap) -> None:
@@ -57,13 +57,10 @@ class Thinning:
             self.flush()
 
     def flush(self) -> None:
-        """Take up all rows that were added. An error of ours must not reach the training: it is counted."""
+        """Take up all rows that were added."""
         chunk, self._chunk = self._chunk, []
-        try:
-            _read_losses(chunk)
-            self._fold(chunk)
-        except Exception:
-            self._num_lost += len(chunk)
+        _read_losses(chunk)
+        self._fold(chunk)
 
     def rows(self) -> list[Lap]:
         """The sample, in its order; rows since the last flush are not in it."""
@@ -86,16 +83,15 @@ class Thinning:
             p99_s=p99_s,
             stretches=tuple(part.stretch() for part in self._stretches),
             outliers=tuple(self._outliers()),
-            num_lost=self._num_lost,
         )
 
     def _fold(self, chunk: list[Lap]) -> None:
-        validations = aside.validations([row.aside for row in chunk])
-        self._num_validations += sum(one is not None for one in validations)
-        self._validation_s += sum(sum(one.spent) for one in validations if one is not None)
+        found = validations([row.aside for row in chunk])
+        self._num_validations += sum(one is not None for one in found)
+        self._validation_s += sum(sum(one.spent) for one in found if one is not None)
         trained = [
             row if one is None else replace(without(row, one), aside=None)
-            for row, one in zip(chunk, validations, strict=True)
+            for row, one in zip(chunk, found, strict=True)
         ]
         self._longest = heapq.nlargest(_MOST_OUTLIERS, [*self._longest, *trained], key=lambda row: sum(row.spent))
         for row in trained:
@@ -137,7 +133,12 @@ def _read_losses(chunk: list[Lap]) -> None:
         row.losses = known(row.losses)
     waiting = [loss.tensor.reshape(()) for row in chunk for loss in row.losses if isinstance(loss, OnDevice)]
     alike = len({(loss.device, loss.dtype) for loss in waiting}) == 1
-    read = iter(torch.stack(waiting).tolist() if alike else map(float, waiting))
+    try:
+        read = iter(torch.stack(waiting).tolist() if alike else list(map(float, waiting)))
+    except RuntimeError:  # the device has failed, and gives nothing back: all else is worth keeping
+        for row in chunk:
+            row.losses = []
+        return
     for row in chunk:
         row.losses = [next(read) if isinstance(one, OnDevice) else float(one) for one in row.losses]
 

@@ -4,7 +4,7 @@ import os
 import select
 from collections.abc import Callable
 
-from hotlap.probe import parting
+from hotlap.probe.procfs import hotlap_is_gone
 from hotlap.record import Turn
 from hotlap.record.progress import READY, WARMING
 
@@ -31,6 +31,6 @@ class Token:
         waiting = select.poll()
         waiting.register(go, select.POLLIN)
         while not waiting.poll(1e3 * _WAIT_S):
-            if parting.hotlap_is_gone():
+            if hotlap_is_gone():
                 leave()
         os.read(go, 1)

@@ -38,7 +38,7 @@ class Windows:
     def install(self, session: "Session", patch: Patch) -> None:
         """Let each watch hook what it needs."""
         for watch in list(self._watches):
-            self._guarded(watch, lambda watch=watch: watch.install(session, patch))  # type: ignore[misc]
+            watch.guarded(watch.install)(session, patch)
 
     @property
     def idle(self) -> bool:
@@ -58,7 +58,7 @@ class Windows:
         while self._waiting:
             watch = self._waiting.pop(0)
             self._open, self._made = watch, 0
-            self._guarded(watch, watch.open)
+            watch.guarded(watch.open)()
             if self._goes_on():
                 return True
             self.close()
@@ -69,20 +69,14 @@ class Windows:
         watch = self._open
         if watch not in self._watches or self._made >= watch.num_steps:
             return False
-        answer = False
-
-        def ask() -> None:
-            nonlocal answer
-            answer = watch.goes_on(self._made)
-
-        return self._guarded(watch, ask) and answer
+        return bool(watch.guarded(watch.goes_on)(self._made))
 
     def close(self) -> None:
         """End the open window, if there is one."""
         watch, self._open = self._open, None
         if watch is not None:
             # One that failed is closed as well: it must put back what it changed.
-            self._guarded(watch, lambda: watch.close(self._made))
+            watch.guarded(watch.close)(self._made)
 
     def cancel(self, why: str) -> None:
         """No window opens any more."""
@@ -94,7 +88,7 @@ class Windows:
         """In a forked process, which may live long: nobody looks at its operators, or its lines."""
         watch = self._open
         if watch is not None:
-            self._guarded(watch, watch.forked)
+            watch.guarded(watch.forked)()
 
     def seen_so_far(self) -> Mapping[str, Any]:
         """What those saw that had steps of their own and are through with them."""
@@ -109,17 +103,8 @@ class Windows:
         self.close()
         found: dict[str, Any] = {}
         for watch in list(self._watches):
-            self._guarded(watch, lambda watch=watch: _merge(found, watch.fields()))  # type: ignore[misc]
+            _merge(found, watch.guarded(watch.fields)() or {})
         return found
-
-    def _guarded(self, watch: Watch, action: Callable[[], None]) -> bool:
-        """A watch must never break the user's training: an error of ours ends the watch, and is told."""
-        try:
-            action()
-        except Exception as error:
-            self._guard.failed(watch.title(), error, lambda: self._drop(watch))
-            return False
-        return True
 
     def _drop(self, watch: Watch) -> None:
         """It is left out; the one that is open is closed when the step is over."""

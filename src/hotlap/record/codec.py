@@ -16,9 +16,16 @@ _T = TypeVar("_T")
 def encode(value: Any) -> bytes:
     """A record type -> compact JSON in UTF-8. File names that are not UTF-8 come out with escapes."""
     try:
-        return msgspec.json.encode(value)
+        return msgspec.json.encode(value, enc_hook=_own_number)
     except UnicodeEncodeError:
-        return msgspec.json.encode(escaped(msgspec.to_builtins(value)))
+        return msgspec.json.encode(escaped(msgspec.to_builtins(value, enc_hook=_own_number)))
+
+
+def _own_number(value: Any) -> Any:
+    """Settings of the script's may be numbers of NumPy's or torch's."""
+    if not callable(getattr(value, "item", None)):
+        raise TypeError(f"a record holds no {type(value).__name__}")
+    return value.item()
 
 
 def escaped(value: Any) -> Any:

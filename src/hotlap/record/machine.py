@@ -46,7 +46,6 @@ class Figure:
     """Median of the repeats, and the 95% interval of that median: this process, in this minute."""
     spread: float
     """Half of the distance between the quartiles of the repeats, as a part of the median."""
-    num_repeats: int
     threads: int | None = None
     """CPU threads that took part; None where they do not matter."""
     how: str = ""
@@ -240,8 +239,6 @@ class Sweep:
     cores: Cores
     best_threads: int | None
     """The smallest number whose step is as fast as the fastest; None where nothing could be timed."""
-    default_threads: int | None = None
-    """What the script runs with, untouched."""
     why: str = ""
     """One sentence: what further threads bring, and which number of them is best."""
     notes: tuple[str, ...] = ()

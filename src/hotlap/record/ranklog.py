@@ -12,8 +12,6 @@ class Bucket:
 
     ready: float
     """The last gradient of this process is in it, and the buckets before it were sent."""
-    sent: float
-    """The communication hook has it under way."""
     back: float
     """The mean over all processes is there."""
     num_bytes: int

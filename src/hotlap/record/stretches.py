@@ -50,5 +50,3 @@ class LongRun:
     stretches: tuple[Stretch, ...] = ()
     outliers: tuple[Outlier, ...] = ()
     """The longest steps, longest first; at most 64."""
-    num_lost: int = 0
-    """Steps that could not be taken up, because of an error of hotlap's."""

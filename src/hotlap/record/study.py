@@ -97,7 +97,6 @@ class Noise:
     """Truth is 1."""
     smallest_gain: float
     """The smallest speed-up that could be told from none under this noise, e.g. 1.03."""
-    num_processes: int
     log_ratios: tuple[float, ...] = ()
     """One per process (or pair of processes): logarithm of the ratio of two equal things."""
 

@@ -72,6 +72,5 @@ def noise_of(scope: str, log_ratios: Sequence[float]) -> Noise | None:
         scope=scope,
         speedup=interval,
         smallest_gain=statistics.smallest_gain(log_ratios, num_processes=4),
-        num_processes=len(log_ratios),
         log_ratios=tuple(log_ratios),
     )

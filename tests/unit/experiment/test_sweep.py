@@ -73,7 +73,6 @@ def test_the_law_comes_out_even_when_the_machine_gets_slower(drift: float) -> No
     for one in sweep.times:
         assert first / one.step_s.mid == pytest.approx(law_s(1) / law_s(one.threads), rel=0.03)
     assert sweep.best_threads == 8
-    assert sweep.default_threads == 8
 
 
 def test_a_lever_that_could_not_be_installed_gives_no_time() -> None:

@@ -17,7 +17,7 @@ def log(rank: int, *passes: list[tuple[float, float]], host: str = "here", first
             BucketPass(
                 step_index=first + at,
                 end=buckets[-1][1],
-                buckets=tuple(Bucket(ready=r, sent=r, back=b, num_bytes=1000) for r, b in buckets),
+                buckets=tuple(Bucket(ready=r, back=b, num_bytes=1000) for r, b in buckets),
             )
             for at, buckets in enumerate(passes)
         ),

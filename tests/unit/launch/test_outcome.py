@@ -162,6 +162,14 @@ def test_a_python_without_hotlap_is_told_to_install_it(place: Workplace) -> None
     assert "install hotlap there" in error
 
 
+def test_a_record_that_could_not_be_written_is_no_kill_by_the_system(place: Workplace) -> None:
+    (place.out / "no-probe").write_text("hotlap could not write what it recorded: TypeError: no number\n")
+    place.progress.leave(0)
+    run = end(place, exit_code=-signal.SIGKILL)
+    assert run.status is Status.SILENT
+    assert run.error == "hotlap could not write what it recorded: TypeError: no number (please report it)"
+
+
 def test_a_record_that_is_damaged_is_as_good_as_none(place: Workplace) -> None:
     (place.out / "run-0.json").write_bytes(b'{"status": "comp')
     assert end(place, exit_code=1, stderr="MemoryError\n").status is Status.CRASHED

@@ -93,6 +93,5 @@ def figure(
         unit=unit,
         value=Interval(low=0.98 * mid, mid=mid, high=1.02 * mid),
         spread=0.01,
-        num_repeats=11,
         threads=threads,
     )

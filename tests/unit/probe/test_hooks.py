@@ -18,7 +18,7 @@ import hotlap
 from hotlap.levers import Patch
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.probe import clock as phases
-from hotlap.probe import hooks, parting
+from hotlap.probe import hooks, run_builder
 from hotlap.probe import session as session_module
 from hotlap.probe.session import Session
 from hotlap.record import Plan
@@ -144,6 +144,39 @@ def test_a_step_that_failed_is_forgotten(session: Session) -> None:
     assert session.clock.where == phases.OTHER
 
 
+def test_training_begun_anew_after_a_step_that_failed_is_counted(session: Session) -> None:
+    """As by those who look for the largest batch that fits."""
+    model = torch.nn.Linear(2, 1)
+    failed = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def fail() -> float:
+        raise MemoryError
+
+    steps(model, failed, 1)
+    with pytest.raises(MemoryError):
+        failed.step(fail)
+    steps(model, torch.optim.Adam(model.parameters()), 3)
+    assert session.steps == 4
+    assert session.clock.where == phases.OTHER
+
+
+class Wrapped(torch.optim.SGD):
+    """Lets another optimizer make its step."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        super().__init__(inner.param_groups, lr=0.1)
+        self.inner = inner
+
+    def step(self, closure: Any = None) -> Any:
+        return self.inner.step(closure)
+
+
+def test_of_an_optimizer_within_another_one_the_outer_counts(session: Session) -> None:
+    model = torch.nn.Linear(2, 1)
+    steps(model, Wrapped(torch.optim.Adam(model.parameters())), 14)
+    assert session.updates_made == 14
+
+
 def test_a_step_that_torch_has_wrapped_twice_counts_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it does where several threads make the first optimizers of a class at the same time."""
     model = torch.nn.Linear(2, 1)
@@ -193,9 +226,9 @@ def test_what_measuring_costs_is_told_of_recorded_steps_alone(tmp_path: Path) ->
         model = Block()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         steps(model, optimizer, 3)
-        assert (session.own_s, session.num_recorded, parting._cost_s(session)) == (0.0, 0, None)
+        assert (session.own_s, session.num_recorded, run_builder._cost_s(session)) == (0.0, 0, None)
         steps(model, optimizer, 3)
-        cost_s, own_s = parting._cost_s(session), session.own_s
+        cost_s, own_s = run_builder._cost_s(session), session.own_s
         assert (session.num_recorded, cost_s is not None and cost_s > own_s / 3 > 0) == (3, True)
         session.windows.next = lambda: True  # type: ignore[method-assign] # a window opens
         session.turn_page()

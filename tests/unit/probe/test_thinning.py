@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+import torch
 
-from hotlap.probe.aside import Stretch
 from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES, Lap
 from hotlap.probe.ledger import Ledger
+from hotlap.probe.losses import OnDevice
 from hotlap.probe.thinning import Thinning
+from hotlap.probe.validation import Stretch
 from hotlap.record import LongRun, Phase, Run, Status, encode
 
 MEASURED = frozenset({INPUT, FORWARD, OPTIMIZER})
@@ -154,12 +156,11 @@ def test_a_record_can_be_made_at_any_time_and_changes_nothing() -> None:
     assert first.long.p99_s == second.long.p99_s
 
 
-def test_an_error_of_ours_is_counted_and_does_not_reach_the_training() -> None:
-    broken = replace(row(300), losses=["no number"])
-    run, long = long_of(broken if step == 300 else row(step) for step in range(1000))
-    assert long.num_lost == 256
-    assert long.num_steps == 1000 - 256
-    assert run.step_s
+def test_a_device_that_has_failed_takes_its_losses_along_and_no_step() -> None:
+    unreadable = OnDevice(torch.zeros((), device="meta"), 0)
+    run, long = long_of(replace(row(step), losses=[unreadable] if step == 300 else [1.0]) for step in range(1000))
+    assert long.num_steps == 1000
+    assert run.loss[10] == 1.0
 
 
 def test_quantiles_of_a_long_run_are_near_those_of_all_its_steps() -> None:

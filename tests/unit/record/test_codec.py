@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import pytest
 
 from hotlap.errors import RecordError, UserError
@@ -55,3 +57,8 @@ def test_a_study_of_another_version_is_refused(version: int, age: str) -> None:
     raw = {**json.loads(encode(study_full())), "schema": version}
     with pytest.raises(RecordError, match=f"was written by {age} hotlap"):
         decode(json.dumps(raw).encode(), Study)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    run = Run(status=Status.COMPLETE, num_threads=cast(int, np.int64(2)))
+    assert decode(encode(run), Run).num_threads == 2

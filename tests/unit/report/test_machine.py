@@ -26,7 +26,6 @@ FIGURE = Figure(
     unit=Unit.FLOP_PER_S,
     value=Interval(low=98e9, mid=100e9, high=102e9),
     spread=0.01,
-    num_repeats=11,
     threads=8,
 )
 COMPLAINT = Complaint(

@@ -14,7 +14,7 @@ CACHED: LeverSpec = {"name": "cached-dataset"}
 WORKERS: LeverSpec = {"name": "workers", "num_workers": 2}
 PLAN = Plan(command=("train.py",), cwd="/", out="", steps=100, warmup=10)
 SAME = Interval(low=0.97, mid=1.0, high=1.03)
-NOISE = Noise(scope="process", speedup=SAME, smallest_gain=1.05, num_processes=3, log_ratios=(0.01, -0.02))
+NOISE = Noise(scope="process", speedup=SAME, smallest_gain=1.05, log_ratios=(0.01, -0.02))
 
 
 def log_of(*trials: Trial, noise: tuple[Noise, ...] = (NOISE,)) -> StudyLog:

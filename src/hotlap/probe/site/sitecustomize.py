@@ -18,7 +18,7 @@ def _start(plan: str) -> None:
     if offspring.is_of_multiprocessing():
         offspring.await_target(plan)
     elif not offspring.is_servant():
-        from hotlap.probe.arrival import await_torch
+        from hotlap.probe.bootstrap import await_torch
 
         await_torch(plan, begun)
 
@@ -27,7 +27,10 @@ def _start_if_wanted(plan: str) -> None:
     if not os.path.exists(plan):
         return
     try:
-        _start(plan)
+        from hotlap.probe.own_imports import OwnImports
+
+        with OwnImports():
+            _start(plan)
     except Exception as error:
         # The parent tells the user; the script itself must run on as if nothing had been tried.
         try:

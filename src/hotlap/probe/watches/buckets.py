@@ -23,7 +23,7 @@ _MOST_BUCKETS = 4000
 
 @dataclass(slots=True)
 class _Pass:
-    """A backward pass that is under way. A bucket is [ready, sent, back or None, bytes]."""
+    """A backward pass that is under way. A bucket is [ready, back or None, bytes]."""
 
     models: set[int] = field(default_factory=set)
     """`id` of the modules whose gradients it has sent."""
@@ -152,10 +152,10 @@ class Buckets(Watch):
         return timed
 
     def _note(self, model: int, ready: float, future: Any, bucket: Any) -> None:
-        row = [ready, time.perf_counter(), None, bucket.buffer().nbytes]
+        row = [ready, None, bucket.buffer().nbytes]
         self._pass.models.add(model)
         self._pass.buckets.append(row)
-        future.add_done_callback(lambda _: row.__setitem__(2, time.perf_counter()))
+        future.add_done_callback(lambda _: row.__setitem__(1, time.perf_counter()))
 
     def _following(self, backward: Function) -> Function:
         begins, ended = self.guarded(self._begins), self.guarded(self._ended)
@@ -190,8 +190,8 @@ class Buckets(Watch):
 
 def _buckets(rows: list[list[Any]], end: float) -> Iterator[Bucket]:
     """The thread that is told that a bucket is back may come late; the pass was not over before."""
-    for ready, sent, back, num_bytes in rows:
-        yield Bucket(ready=ready, sent=sent, back=end if back is None else min(back, end), num_bytes=num_bytes)
+    for ready, back, num_bytes in rows:
+        yield Bucket(ready=ready, back=end if back is None else min(back, end), num_bytes=num_bytes)
 
 
 def _mean(group: Any, bucket: Any) -> Any:

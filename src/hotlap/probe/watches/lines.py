@@ -5,6 +5,9 @@ it in only now and then. So a sample weighs as much as the time since the last o
 for 50 ms finds the thread still in the line of the call that kept it out (Python hands the GIL over right after a call)
 and gives it the 50 ms. And threads are switched more often in this window than usual, or all would seem to pass where a
 line gives the GIL away by itself: of items of 40 us it gave one line 98% that takes 60%, and gives it 65% now.
+
+In a training for real that compiles nothing is sampled: between frames of torch's compiler a sampler met what was no
+frame (a compiled `optimizer.step`, Python 3.11, torch 2.13), and to read that may end the process.
 """
 
 import ctypes
@@ -78,6 +81,8 @@ class Lines(Watch):
 
     def open(self) -> None:
         """Called by the training thread, which is the one to look at."""
+        if self.session.plan.whole and self.session.facts.compiled:
+            return
         self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
         super().open()
@@ -90,7 +95,7 @@ class Lines(Watch):
         """Until there are enough samples."""
         self._whole = len(self._samples) if num_steps else 0
         enough = self._whole >= _ENOUGH and num_steps >= self.fewest_steps
-        return not enough and super().goes_on(num_steps)
+        return self._sampler is not None and not enough and super().goes_on(num_steps)
 
     def forked(self) -> None:
         """The sampler is not there; its setting is."""

@@ -4,15 +4,11 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from hotlap import accelerator
-from hotlap.levers.lever import Patch
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import MemorySample
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 _MAX_SAMPLES = 512
 
@@ -33,16 +29,14 @@ class Memory(Watch):
         self._statm: BinaryIO | None = None
         self._page = os.sysconf("SC_PAGE_SIZE")
 
-    def install(self, session: "Session", patch: Patch) -> None:
-        """Open the kernel's page about us."""
-        super().install(session, patch)
-        self._statm = Path("/proc/self/statm").open("rb", buffering=0)  # noqa: SIM115 - it is read at the ends of steps
-
     def step_ended(self, step: int) -> None:
         """A sample, where the last one is old enough."""
         now = time.perf_counter()
-        if now < self._next_at or self._statm is None:
+        if now < self._next_at:
             return
+        if self._statm is None:
+            # Only now: the process that trains may be a fork of the one that imported torch.
+            self._statm = Path("/proc/self/statm").open("rb", buffering=0)  # noqa: SIM115 - it is read again and again
         self._statm.seek(0)
         _, resident, of_files, *_ = self._statm.read(200).split()
         self._samples.append(

@@ -81,7 +81,8 @@ class WhatIfs(Watch):
         """Which settings are there to be asked about?"""
         threads, cores = torch.get_num_threads(), self._cores()
         if threads != cores:
-            self._questions.append(_Question("threads", threads, cores, torch.set_num_threads))
+            # Not the name that the script knows: a call of that counts as the script's own choice.
+            self._questions.append(_Question("threads", threads, cores, torch._C.set_num_threads))
         if self._anomaly or torch.is_anomaly_enabled():
             self._questions.append(_Question("anomaly-mode", True, False, self._allow_anomaly()))
         if torch.are_deterministic_algorithms_enabled():

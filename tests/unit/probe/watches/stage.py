@@ -46,7 +46,9 @@ class Stage:
     def __init__(self) -> None:
         self.clock = Clock()
         self.facts = Facts()
+        self.plan = SimpleNamespace(whole=False)
         self.script = SimpleNamespace(on_batch=[], on_forward=[])
+        self.shutdown = SimpleNamespace(is_fork=False)
         self.collectives = SimpleNamespace(rank=0, active=False)
         self.ledger = SimpleNamespace(phase_s=lambda: [1.0] * len(Phase))
         self.out = Path("nowhere")

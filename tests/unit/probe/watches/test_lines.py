@@ -187,3 +187,12 @@ def test_what_a_frame_tells_that_went_on_meanwhile_is_not_taken(monkeypatch: pyt
     found = play(Lines(), work, num_steps=60)["hot_lines"]
     assert found and not found[0].text.endswith("# over")
     assert sum(one.step_s for one in found if one.text.endswith("# over")) < 0.1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_training_for_real_that_compiles_is_not_sampled(whole: bool) -> None:
+    stage = Stage()
+    stage.plan.whole, stage.facts.compiled = whole, True
+    made: list[None] = []
+    play(Lines(), lambda: made.append(None), stage=stage, num_steps=3)
+    assert bool(made) is not whole

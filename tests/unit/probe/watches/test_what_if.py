@@ -30,9 +30,13 @@ def test_nothing_is_asked_where_nothing_is_set() -> None:
     assert asked(lambda: torch.ones(3)) == {}
 
 
-def test_this_programs_part_of_the_cores_is_tried_where_another_one_computes(others: list[Neighbour]) -> None:
+def test_this_programs_part_of_the_cores_is_tried_where_another_one_computes(
+    others: list[Neighbour], monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
+    scripts: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", scripts.append)
     try:
         others.append(Neighbour(pid=1, name="other.py", threads=2.0, ours=False))
         used: list[int] = []
@@ -40,10 +44,11 @@ def test_this_programs_part_of_the_cores_is_tried_where_another_one_computes(oth
         assert (found["threads"].now, found["threads"].other) == (2, 1)
         assert set(used) == {1, 2}
         assert torch.get_num_threads() == 2
+        assert not scripts, "a call of that would be told as a choice of the script's"
         others.append(Neighbour(pid=2, name="main.py", threads=2.0, ours=True))
         assert asked(lambda: None) == {}, "those of one command would each ask at another time"
     finally:
-        torch.set_num_threads(before)
+        torch._C.set_num_threads(before)
 
 
 def test_a_profiler_of_the_scripts_is_left_off_for_some_steps_and_goes_on() -> None:

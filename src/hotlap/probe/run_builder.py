@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 # More than the caches of one core hold: two megabytes, on a server of today.
 _CACHES = 4 << 20
 
-# How often a process that waits to be ended looks whether anybody will.
-_LOOK_S = 0.1
-
 
 def write(session: "Session", status: Status, *, sample: bool) -> None:
     """Save the record of this process. `sample`: items of the data sets may still be computed, nothing follows."""
@@ -53,7 +50,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
     notes = (*session.arms.notes, *session.windows.notes, *((threads,) if threads else ()), *seen.pop("notes", ()))
     return Run(
         status=status,
-        error=session.ending.error,
+        error=session.shutdown.error,
         versions=_versions(),
         device=_device_of(optimizers),
         device_type=device_type,
@@ -94,26 +91,6 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         **session.ledger.columns(measured=session.measured),
         **seen,
     )
-
-
-def await_end(seconds: float) -> None:
-    """Wait to be ended by hotlap, for so long at most; not at all where there is no hotlap (any more)."""
-    deadline = time.monotonic() + seconds
-    while os.environ.get("HOTLAP_PARENT") and time.monotonic() < deadline and not hotlap_is_gone():
-        time.sleep(_LOOK_S)
-
-
-def hotlap_is_gone() -> bool:
-    """The process that started this run does not exist any more; False where nobody is known."""
-    parent = os.environ.get("HOTLAP_PARENT", "")
-    return bool(parent) and not os.path.exists(f"/proc/{parent}")
-
-
-def age_s() -> float:
-    """Seconds since this process began, to a hundredth."""
-    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
-        started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
 def _cost_s(session: "Session") -> float | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotlap.probe import edited
 from hotlap.probe.imports import after_import
+from hotlap.probe.own_imports import OwnImports
 from hotlap.record import Plan, load
 
 if TYPE_CHECKING:
@@ -41,13 +42,15 @@ def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session 
     def start() -> None:
         torch_came = time.perf_counter()
         try:
-            from hotlap.probe.start import seed
-            from hotlap.probe.start import start as start_probe
+            with OwnImports():
+                from hotlap.probe.start import seed
+                from hotlap.probe.start import start as start_probe
 
-            if plan.only_levers:
-                seed(plan)
-            else:
-                sessions.append(start_probe(plan))
+                if plan.only_levers:
+                    seed(plan)
+                else:
+                    sessions.append(start_probe(plan))
+            if sessions:
                 sessions[0].own_start_s = arrived_s + time.perf_counter() - torch_came
         except Exception as error:
             # The script's import of torch must not fail by that.

@@ -8,12 +8,12 @@ import torch
 from torch.multiprocessing import reductions
 
 from hotlap.experiment.failure import failed
-from hotlap.probe.ending import Ending
+from hotlap.probe.shutdown import Shutdown
 from hotlap.record import Failure, Run, Status
 
 
 def noted(error: BaseException) -> str | None:
-    ending = Ending(cast("Any", SimpleNamespace()))
+    ending = Shutdown(cast("Any", SimpleNamespace()))
     ending.failed(error)
     return ending.error
 

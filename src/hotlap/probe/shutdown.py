@@ -7,8 +7,9 @@ import time
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from hotlap.probe import parting, unseen
-from hotlap.probe.arrival import tell_why_not
+from hotlap.probe import run_builder, unseen
+from hotlap.probe.bootstrap import tell_why_not
+from hotlap.probe.procfs import hotlap_is_gone
 from hotlap.record import Status
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 # A process whose record is written waits for so long to be ended by hotlap; longer than hotlap waits for its peers.
 _LEAVE_S = 30.0
+
+# How often it looks whether anybody will.
+_LOOK_S = 0.1
 
 _MOST_CHARACTERS = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -38,7 +42,7 @@ def _opened_by(error: BaseException) -> str:
     return ""
 
 
-class Ending:
+class Shutdown:
     """Writes the record once, in the process that trains."""
 
     def __init__(self, session: "Session") -> None:
@@ -48,6 +52,8 @@ class Ending:
         """The record is written, or another process writes it: steps do not count any more."""
         self.error: str | None = None
         """What the script raised."""
+        self.is_fork = False
+        """This process was forked from one that had imported torch, and has none of its threads."""
 
     def failed(self, error: BaseException) -> None:
         """The script raised; it goes on to show its own traceback."""
@@ -65,7 +71,7 @@ class Ending:
 
     def forked(self) -> None:
         """We are in a child now. It may be the one that trains; once its parent has trained, it is not."""
-        self._pid = os.getpid()
+        self._pid, self.is_fork = os.getpid(), True
         self.finished = self.finished or self._session.steps > 0
         self._session.thread.forget()
         self._session.windows.forked()
@@ -88,7 +94,7 @@ class Ending:
     def _write(self, status: Status, *, sample: bool) -> None:
         """Where that fails (a full disk, hotlap has gone) the script still ends as it does without us."""
         try:
-            parting.write(self._session, status, sample=sample)
+            run_builder.write(self._session, status, sample=sample)
         except Exception as error:
             tell_why_not(self._session.out, f"hotlap could not write what it recorded: {type(error).__name__}: {error}")
 
@@ -102,5 +108,12 @@ class Ending:
                 continue
         # Hotlap ends all processes of the command at once. If this one left first, its peers would fail in their next
         # collective, and a shell script would go on as if the training had been completed.
-        parting.await_end(wait_s)
+        _await_end(wait_s)
         os._exit(0)
+
+
+def _await_end(seconds: float) -> None:
+    """Wait to be ended by hotlap, for so long at most; not at all where there is no hotlap (any more)."""
+    deadline = time.monotonic() + seconds
+    while os.environ.get("HOTLAP_PARENT") and time.monotonic() < deadline and not hotlap_is_gone():
+        time.sleep(_LOOK_S)

@@ -1,0 +1,2 @@
+# Named as a part of hotlap.
+MINE = True

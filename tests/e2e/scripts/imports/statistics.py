@@ -1,0 +1,2 @@
+# Named as a module of Python's, which hotlap needs.
+MINE = True
