@@ -52,21 +52,24 @@ class Digest:
 
     def _begin(self) -> None:
         self._hash = hashlib.blake2b(digest_size=12)
-        self._used = False
+        self._added: set[bytes] = set()
 
-    def add(self, batch: Any) -> None:
-        """Take in every tensor, array and plain value of a batch."""
-        self._used = True
+    def add(self, batch: Any, *, once: bool = False) -> None:
+        """Take in every tensor, array and plain value of a batch. `once`: one that is there already is left out."""
+        found = [(_told(leaf), isinstance(leaf, torch.Tensor)) for leaf in leaves(batch)]
+        whole = b"".join(told for told, _ in found)
+        if once and whole in self._added:
+            return
+        self._added.add(whole)
         self.rows.add(batch)
-        for leaf in leaves(batch):
-            told = _told(leaf)
-            self._hash.update(told)
-            if isinstance(leaf, torch.Tensor):
+        self._hash.update(whole)
+        for told, is_tensor in found:
+            if is_tensor:
                 self.fresh.add([told])
 
     def take(self) -> str | None:
         """The digest of what was added since the last call; None if nothing was."""
-        if not self._used:
+        if not self._added:
             return None
         whole = self._hash.hexdigest()
         self._begin()

@@ -136,7 +136,8 @@ class ScriptCalls:
         trains = torch.is_grad_enabled()
         self.draws.look(WITH_GRADIENTS if trains else WITHOUT)
         if trains:
-            self._inputs.add(inputs)
+            # A teacher is given them too, with gradients or without.
+            self._inputs.add(inputs, once=True)
         if trains and module.training:
             rows = list(samples(inputs))
             self._samples.add(rows)
