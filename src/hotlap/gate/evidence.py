@@ -55,6 +55,12 @@ class Pair:
         at = {step: j for j, step in enumerate(self.lever.step_index)}
         return [(step, i, at[step]) for i, step in enumerate(self.base.step_index) if step in at]
 
+    def first_loss_gap(self) -> float:
+        """By what part of it the first loss is larger with the lever; NaN where it is not known on both sides."""
+        losses = [as_float(run.loss[0]) if run.loss else None for run in (self.base, self.lever)]
+        mine, other = (math.nan if loss is None else loss for loss in losses)
+        return (other - mine) / abs(mine) if mine else math.nan
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:

@@ -23,7 +23,7 @@ from hotlap.gate.evidence import (
     undecided,
 )
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
-from hotlap.record import Number, Run, StateDigest, Status, as_float
+from hotlap.record import Number, Run, StateDigest, Status
 from hotlap.units import plural
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
@@ -191,10 +191,8 @@ def _other_batches(a: Run, b: Run, *, same_loss: float) -> dict[str, str]:
     first = BATCH.first(a, b)
     if first is None or _same_rows(a, b):
         return {}
-    mine, other = (as_float(run.loss[0]) for run in (a, b))
     at_first = first[0] == a.step_index[0] == b.step_index[0] == 0
-    same = mine is not None and other is not None and abs(mine - other) <= same_loss * abs(mine)
-    return {} if at_first and same else {BATCH.name: first[1]}
+    return {} if at_first and abs(Pair(a, b).first_loss_gap()) <= same_loss else {BATCH.name: first[1]}
 
 
 def _same_rows(a: Run, b: Run) -> bool:

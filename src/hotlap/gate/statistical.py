@@ -20,7 +20,6 @@ from hotlap.gate import prints
 from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, quantile, undecided, unharmed
 from hotlap.gate.invariants import BATCH
 from hotlap.gate.updates import alike_at_first
-from hotlap.record import as_float
 
 Losses = NDArray[np.float64]
 
@@ -123,9 +122,8 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
 
 def _other_first_loss(pairs: Sequence[Pair]) -> Ruling | None:
     """HARMED where the same weights, batch and draws steadily make another loss: a term of it is lost, say."""
-    losses = [(as_float(pair.base.loss[0]), as_float(pair.lever.loss[0])) for pair in alike_at_first(pairs)]
-    gaps = np.array([(other - mine) / abs(mine) for mine, other in losses if mine and other is not None])
-    if len(gaps) < MIN_SEEDS:
+    gaps = np.array([pair.first_loss_gap() for pair in alike_at_first(pairs)])
+    if len(gaps) < MIN_SEEDS or np.isnan(gaps).any():
         return None
     mean, error = float(gaps.mean()), float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
     if abs(mean) - quantile(len(gaps) - 1, 1 - FIRST_TAIL) * error <= FIRST_TRIFLE:

@@ -126,11 +126,7 @@ def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
 
 
 def _same_first_loss(pair: Pair) -> bool:
-    losses = [as_float(run.loss[0]) for run in (pair.base, pair.lever) if run.loss]
-    if len(losses) < 2 or None in losses:
-        return False
-    mine, other = (loss or 0.0 for loss in losses)
-    return abs(mine - other) <= SAME_LOSS * abs(mine)
+    return abs(pair.first_loss_gap()) <= SAME_LOSS
 
 
 def _whole(update: Update, beside: Update) -> float:
