@@ -46,7 +46,7 @@ class Place(NamedTuple):
         found = self.owner()
         try:
             for key in self.keys:
-                found = found[key]  # type: ignore[index]
+                found = found[key]
         except (LookupError, TypeError):
             return None
         return found if isinstance(found, torch.Tensor) else None

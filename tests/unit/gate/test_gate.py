@@ -176,7 +176,7 @@ def test_models_must_be_given_as_many_samples_whoever_draws_them(
 def test_a_batch_may_be_drawn_ahead_of_its_step(contract: str) -> None:
     e = everywhere({"given": (WHOLE,) * NUM_STEPS})
     first, *others = train(PLAIN).num_samples
-    ahead = {"num_samples": (64, *others[:-1], None)}
+    ahead: dict[str, object] = {"num_samples": (64, *others[:-1], None)}
     assert first == 32
     assert judge(contract, with_lever_run(ahead, e)).verdict is Verdict.UNHARMED
     assert judge(contract, with_lever_run(ahead)).verdict is Verdict.HARMED
