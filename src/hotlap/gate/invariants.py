@@ -286,6 +286,8 @@ def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
         for pair in pairs:
             if what == "batches" and _same_rows(pair.base, pair.lever):
                 continue  # few labels come again sooner where they are sorted
+            if what == "samples" and updates.draws_forward(pair.lever) and not updates.draws_forward(pair.base):
+                continue  # what was drawn before the model is drawn in it
             gap, step, mine, other = _new(pair.base, pair.lever, values)
             if gap > usual + MAX_REPEATED:
                 again = f"{1 - other:.0%} had come before; in the baseline {1 - mine:.0%}"

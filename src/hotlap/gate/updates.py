@@ -254,10 +254,11 @@ def alike_at_first(pairs: Sequence[Pair]) -> list[Pair]:
     """Those that begin with the same batch and the same random numbers. None where forward passes draw them and a first
     loss is another one: samples in another order meet other draws, as in a dropout."""
     alike = [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
-    return alike if all(_same_first_loss(pair) or not _draws_forward(pair.base) for pair in alike) else []
+    return alike if all(_same_first_loss(pair) or not draws_forward(pair.base) for pair in alike) else []
 
 
-def _draws_forward(run: Run) -> bool:
+def draws_forward(run: Run) -> bool:
+    """Its first forward passes with gradients draw random numbers."""
     return bool(run.draws and run.draws[0][0])
 
 

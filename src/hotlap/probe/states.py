@@ -127,8 +127,11 @@ def states(step: int, trained: Iterable[torch.Tensor] = ()) -> Iterator[StateDig
     """A digest of each, at the end of that step. `trained`: the parameters of all optimizers."""
     modules, others = _alive()
     for module in modules:
-        parameters = _digest(step, "", list(module.parameters())).digest
-        yield replace(_digest(step, type(module).__name__, [t for _, t in _named(module)]), parameters=parameters)
+        parameters = _digest(step, type(module).__name__, list(module.parameters()))
+        yield replace(parameters, parameters=parameters.digest)
+        # One by one: a version that holds one more has the others still.
+        for name, buffer in module.named_buffers():
+            yield _digest(step, f"{type(module).__name__}.{name}", buffer)
         yield from _settings(step, module)
     for other in others:
         yield _digest(step, type(other).__name__, _content(other))

@@ -807,6 +807,15 @@ def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what:
     assert judge(contract, with_lever_run({f"fresh_{what}": (1.0,) * NUM_STEPS}, e)).verdict is Verdict.HARMED
 
 
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_samples_may_come_again_where_the_model_draws_what_was_drawn_before_it(contract: str) -> None:
+    drawn = ((False, False, True),) * NUM_STEPS, ((True, False, False),) * NUM_STEPS
+    e = everywhere({"fresh_samples": (1.0,) * NUM_STEPS, "draws": drawn[0]})
+    again: dict[str, object] = {"fresh_samples": (1.0,) * 40 + (0.0,) * (NUM_STEPS - 40)}
+    assert judge(contract, with_lever_run(again | {"draws": drawn[1]}, e)).verdict is Verdict.UNHARMED
+    assert judge(contract, with_lever_run(again, e)).verdict is Verdict.HARMED
+
+
 def test_other_data_by_other_random_numbers_are_left_to_the_seeds() -> None:
     e = evidence(PLAIN, num_seeds=5, other_masks=True)
     drawn = tuple(f"{k}" for k in range(NUM_STEPS))
