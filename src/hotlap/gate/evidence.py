@@ -1,6 +1,7 @@
 """What the gate looks at: baseline runs and runs with the lever, aligned by the step of the training."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
@@ -54,6 +55,12 @@ class Pair:
         at = {step: j for j, step in enumerate(self.lever.step_index)}
         return [(step, i, at[step]) for i, step in enumerate(self.base.step_index) if step in at]
 
+    def first_loss_gap(self) -> float:
+        """By what part of it the first loss is larger with the lever; NaN where it is not known on both sides."""
+        losses = [as_float(run.loss[0]) if run.loss else None for run in (self.base, self.lever)]
+        mine, other = (math.nan if loss is None else loss for loss in losses)
+        return (other - mine) / abs(mine) if mine else math.nan
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -71,8 +78,8 @@ class Evidence:
     """With the lever, the seeds of `base_seeds`."""
 
     def in_one_order(self) -> "Evidence":
-        """With parameters, and what else is followed, in the order of the first baseline run, where names are the
-        same: a model that holds its layers in another order is the same model."""
+        """With parameters, and what else is followed, in the order of the first baseline run: a model that holds its
+        layers in another order is the same model. What only one of them follows is left out."""
         if not self.base:
             return self
         first = self.base[0]
@@ -172,16 +179,22 @@ def _finite_losses(run: Run) -> dict[int, float]:
 
 def _ordered(run: Run, first: Run) -> Run:
     """With its tensors in the order of `first`."""
+    num_params, num_others = len(run.trained), len(run.untrained)
     params, others = _places(run.trained, first.trained), _places(run.untrained, first.untrained)
-    if [*params, *others] == [*range(len(params)), *range(len(others))]:
+    if None in params or len(params) != num_params:
+        params = [*range(num_params)]  # other parameters: by shape, as they stand
+    if [*params, *others] == [*range(num_params + num_others)]:
         return run
-    both = [*params, *(len(params) + k for k in others)]
-    places = dict.fromkeys(_OF_PARAMETERS, params) | {"buffers": others, "directions": both}
+    both = [*params, *(None if k is None else num_params + k for k in others)]
+    places = {name: (num_params, params) for name in _OF_PARAMETERS}
+    places |= {"buffers": (num_others, others), "directions": (num_params + num_others, both)}
 
     def picked(update: Update) -> Update:
-        found = ((name, getattr(update, name), at) for name, at in places.items())
+        found = ((name, getattr(update, name), known, at) for name, (known, at) in places.items())
         moved: dict[str, Any] = {
-            name: tuple(old[k] for k in at) for name, old, at in found if len(old or ()) == len(at)
+            name: tuple(None if k is None else old[k] for k in at)
+            for name, old, known, at in found
+            if old and len(old) == known
         }
         return replace(update, **moved)
 
@@ -191,13 +204,14 @@ def _ordered(run: Run, first: Run) -> Run:
 _OF_PARAMETERS = ("norms", "changed", "gradients", "filled", "residues", "departures")
 
 
-def _places(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where in `names` each of `wanted` is, the first of equal ones first; where other names are, as they stand."""
-    if sorted(names) != sorted(wanted):
-        return [*range(len(names))]
-    mine, theirs = (sorted(range(len(some)), key=some.__getitem__) for some in (names, wanted))
-    found = dict(zip(theirs, mine, strict=True))
-    return [found[k] for k in range(len(wanted))]
+def _places(names: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
+    """Where in `names` each of `wanted` is, the first of equal ones first; None where it is not."""
+    if not set(names) & set(wanted):  # a class may have another name
+        names, wanted = ([name.partition(".")[2] for name in some] for some in (names, wanted))
+    at: dict[str, list[int]] = defaultdict(list)
+    for k, name in enumerate(names):
+        at[name].append(k)
+    return [at[name].pop(0) if at[name] else None for name in wanted]
 
 
 def _distinct(runs: Iterable[Run]) -> tuple[Run, ...]:

@@ -23,7 +23,8 @@ from hotlap.gate.evidence import (
     undecided,
 )
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
-from hotlap.record import Number, Run, StateDigest, Status, as_float
+from hotlap.record import Number, Run, StateDigest, Status
+from hotlap.units import plural
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
 RATE_TOLERANCE = 1e-6
@@ -31,6 +32,8 @@ RATE_TOLERANCE = 1e-6
 MAX_NOT_FINITE = 0.1
 # What comes again, as a share of all so far, beyond what baseline runs differ by: one in fifty.
 MAX_REPEATED = 0.02
+# Data that are kept as float16 leave a first loss to some hundred-thousandths; other samples do not.
+SAME_FIRST_LOSS = 1e-4
 FAILED = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
 
 
@@ -74,16 +77,18 @@ def _epoch_flags(run: Run) -> tuple[bool, ...]:
 FIELDS = (
     StepField("updates", lambda run: run.num_updates or None),
     StepField("learning rates", lambda run: run.learning_rates, of_optimizer=True),
-    StepField("samples", lambda run: run.num_samples or None, of_loader=True),
     StepField("optimizer settings", lambda run: run.settings_digest, of_optimizer=True),
     StepField("starts of a loader", _epoch_flags, of_loader=True),
     StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
 )
 STALE = StepField("updates by gradients that were not cleared", lambda run: run.stale_updates)
 FORGETFUL = StepField("updates without what the optimizer had kept", lambda run: run.forgetful_updates)
+SAMPLES = StepField("samples", lambda run: run.num_samples or None, of_loader=True)
 BATCH = StepField("batch", lambda run: run.batch_digest, article="another")
 """Of another seed it is another one."""
 RANDOM_STATE = StepField("random state", lambda run: run.rng_digest, article="another")
+SOURCES = StepField("random states", lambda run: run.sources_digest)
+"""Those of generators of the script's own among them, and as each batch left them."""
 
 
 def not_finite(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -124,10 +129,13 @@ def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
     """UNDECIDED where something that the contract compares was not recorded."""
     for pair in pairs:
         optimized = any(pair.base.num_updates) or bool(pair.base.optimizers)
-        fields = [field for field in FIELDS if optimized or not field.of_optimizer]
+        fields = [field for field in (*FIELDS, SAMPLES) if optimized or not field.of_optimizer]
         for field in fields if numerics == "statistical" else (*fields, BATCH):
             if not (_complete(field, pair.base) and _complete(field, pair.lever)):
                 return undecided(f"It was not recorded which {field.name} the steps had, so nothing is proved.")
+        # Of a training without loaders and modules no batch is seen.
+        if numerics != "statistical" and len({any(run.batch_digest or ()) for run in (pair.base, pair.lever)}) > 1:
+            return undecided("Batches were recorded of one side only, so nothing is proved.")
         if any(pair.base.num_updates) and not (pair.base.updates and pair.lever.updates):
             return undecided("It was not recorded what the updates did to the parameters, so nothing is proved.")
     return None
@@ -141,9 +149,10 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
     """
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
     data = partial(_other_data, nudged=bool(evidence.perturbed))
-    batches = data if numerics == "statistical" else _other_batches
+    batches = data if numerics == "statistical" else partial(_other_batches, same_loss=FLOOR_ULPS * FLOAT32_ULP)
     checks: tuple[tuple[Sequence[Run], Differing], ...] = (
         *((baseline, field.differing) for field in FIELDS),
+        (baseline, _other_samples),
         (baseline, _other_draws),
         *([(same_seed, batches)] if len(same_seed) > 1 else []),
         (baseline, _other_end),
@@ -161,20 +170,29 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
     return first_certain(look() for look in looks)
 
 
-def _other_batches(a: Run, b: Run) -> dict[str, str]:
+def _other_samples(a: Run, b: Run) -> dict[str, str]:
+    """Models are given more, or fewer, to train on. Samples may be padded otherwise (as many rows), or given in other
+    parts (as many numbers). Where that is not known, it is what loaders gave: a batch that is drawn ahead of its step
+    is in another one then."""
+    both = [(step, a.given[i], b.given[j]) for step, i, j in Pair(a, b).steps()] if a.given and b.given else []
+    known = [(step, mine, other) for step, mine, other in both if mine and other]
+    for step, mine, other in known:
+        if mine[0] != other[0] and mine[1] != other[1]:
+            return {"": f"Step {step} has other samples than the baseline: {other[0]} instead of {mine[0]}."}
+    return {} if known else SAMPLES.differing(a, b)
+
+
+def _other_batches(a: Run, b: Run, *, same_loss: float) -> dict[str, str]:
     """The same samples in another order, or in other parts of a step, are no other batches.
 
-    Batches of which each is another one, and which make the same loss before the first update, are the same in another
-    form (not scaled yet, in another type): what comes of them later is compared, they are not."""
-    if _same_rows(a, b):
+    Batches that are others from the first one on, and make the same loss before the first update, to a part of
+    `same_loss`, are the same in another form (not scaled yet, of another type, padded otherwise): what comes of them
+    later is compared, they are not."""
+    first = BATCH.first(a, b)
+    if first is None or _same_rows(a, b):
         return {}
-    bytes_of = [run.batch_digest or () for run in (a, b)]
-    losses = [as_float(run.loss[0]) for run in (a, b)]
-    if None not in losses and not any(bytes_of[0][i] == bytes_of[1][j] for _, i, j in Pair(a, b).steps()):
-        mine, other = (loss or 0.0 for loss in losses)
-        if a.step_index[0] == b.step_index[0] == 0 and abs(mine - other) <= FLOOR_ULPS * FLOAT32_ULP * abs(mine):
-            return {}
-    return BATCH.differing(a, b)
+    at_first = first[0] == a.step_index[0] == b.step_index[0] == 0
+    return {} if at_first and abs(Pair(a, b).first_loss_gap()) <= same_loss else {BATCH.name: first[1]}
 
 
 def _same_rows(a: Run, b: Run) -> bool:
@@ -191,12 +209,13 @@ def _other_data(a: Run, b: Run, *, nudged: bool) -> dict[str, str]:
     What no loader made may be the work of a model (of a generator), which rounding changes from the first update on:
     without runs that are nudged (`nudged`) the first step alone is known to be other data.
     """
-    if not (a.rng_digest and b.rng_digest) or RANDOM_STATE.first(a, b) is not None:
+    if not (a.rng_digest and b.rng_digest) or any(field.first(a, b) for field in (RANDOM_STATE, SOURCES)):
         return {}
     first = BATCH.first(a, b)
     if not nudged and not any(a.num_samples) and first is not None and first[0] > a.step_index[0]:
         return {}
-    return {key: f"{why} The random numbers are the same." for key, why in _other_batches(a, b).items()}
+    found = _other_batches(a, b, same_loss=SAME_FIRST_LOSS)
+    return {key: f"{why} The random numbers are the same." for key, why in found.items()}
 
 
 def _other_end(a: Run, b: Run) -> dict[int, str]:
@@ -230,31 +249,34 @@ def _fewer_backwards(a: Run, b: Run) -> dict[str, str]:
         usual = median_low(number for number, _ in found)
         number, step = min(found)
         if number < usual:
-            return {
-                "": f"Step {step} has {number} backward passes; others that have {wanted} in the baseline have {usual}."
-            }
+            passes = plural(number, "backward pass")
+            return {"": f"Step {step} has {passes}; others that have {wanted} in the baseline have {usual}."}
     return {}
 
 
 def _other_draws(a: Run, b: Run) -> dict[str, str]:
     """Forward passes draw random numbers, or none, where in the baseline it is always the other way: a dropout that is
-    lost, or left on. What the script draws elsewhere instead was moved."""
+    lost, or left on. What the script draws elsewhere instead, in most of these steps, was moved."""
     found = {}
     both = [(step, a.draws[i], b.draws[j]) for step, i, j in Pair(a, b).steps()] if a.draws and b.draws else []
     for k, passes in enumerate(("with", "without")):
         known = [(step, mine, other) for step, mine, other in both if None not in (mine[k], other[k])]
         if len({mine[k] for _, mine, _ in known}) != 1:
             continue
-        for step, mine, other in known:
-            moved = any(bool(x) != bool(y) == bool(mine[k]) for x, y in zip(mine, other, strict=True))
-            if mine[k] != other[k] and not moved:
-                draw, did = ("draw no", "do") if mine[k] else ("draw", "do not")
-                found[passes] = (
-                    f"Forward passes {passes} gradients {draw} random numbers at step {step}; in the baseline they "
-                    f"{did}."
-                )
-                break
+        others = [one for one in known if one[1][k] != one[2][k]]
+        alone = [step for step, mine, other in others if not _moved(mine, other, k)]
+        if 2 * len(alone) > len(others):
+            draw, did = ("draw no", "do") if known[0][1][k] else ("draw", "do not")
+            found[passes] = (
+                f"Forward passes {passes} gradients {draw} random numbers at step {alone[0]}; in the baseline they "
+                f"{did}."
+            )
     return found
+
+
+def _moved(mine: tuple[bool | None, ...], other: tuple[bool | None, ...], k: int) -> bool:
+    """Another place draws instead of k, or k instead of it."""
+    return any(bool(x) != bool(y) == bool(mine[k]) for x, y in zip(mine, other, strict=True))
 
 
 def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -264,6 +286,8 @@ def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
         for pair in pairs:
             if what == "batches" and _same_rows(pair.base, pair.lever):
                 continue  # few labels come again sooner where they are sorted
+            if what == "samples" and updates.draws_forward(pair.lever) and not updates.draws_forward(pair.base):
+                continue  # what was drawn before the model is drawn in it
             gap, step, mine, other = _new(pair.base, pair.lever, values)
             if gap > usual + MAX_REPEATED:
                 again = f"{1 - other:.0%} had come before; in the baseline {1 - mine:.0%}"
@@ -316,11 +340,9 @@ def _share_not_finite(run: Run) -> float:
 
 
 def _complete(field: StepField, run: Run) -> bool:
-    """True if the field was recorded at each step (batches: at some; a step may draw none)."""
+    """True if the field was recorded at each step."""
     values = field.values(run)
-    if values is None or len(values) != len(run.step_index):
-        return False
-    return field.name != "batch" or any(value is not None for value in values)
+    return values is not None and len(values) == len(run.step_index)
 
 
 def _same(a: object, b: object) -> bool:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hotlap.gate import prints
 from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, quantile, undecided, unharmed
 from hotlap.gate.invariants import BATCH
+from hotlap.gate.updates import alike_at_first
 
 Losses = NDArray[np.float64]
 
@@ -33,6 +34,8 @@ PROGRESS_MARGIN = 0.05
 # that chance is ruled out, long before the difference is large; below a hundredth of what was learnt in the window it
 # is still nobody's concern (the rounding of bfloat16 stays below a thousandth in tests/unit/gate/trainer.py).
 TRIFLE = 0.01
+# Of a first loss, part that is nobody's concern, and chance of a false alarm: rounding to bfloat16 has either sign.
+FIRST_TRIFLE, FIRST_TAIL = 5e-4, 0.005
 EQUAL_TAIL, HARM_TAIL = 0.05, 0.025
 # The loss falls "beyond its noise" if the fall is twice its standard error.
 MIN_FALL = 2.0
@@ -103,7 +106,7 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
     told = "; ".join(gap.text() for gap in gaps)
     if any(gap.is_harm() for gap in gaps):
         return harmed(f"Training differs by more than chance and more than a trifle: {told}.", by_chance=True)
-    ruling = prints.beyond_seeds(pairs)
+    ruling = _other_first_loss(pairs) or prints.beyond_seeds(pairs)
     if ruling:
         return ruling
     if not all(gap.is_equal() for gap in gaps):
@@ -115,6 +118,21 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
     how = f"{len(pairs)} seeds, each on both sides, {extent(len(steps), lever_runs)}"
     flat = " The loss does not fall in the window; this rests on equal samples and updates." if fall == 0.0 else ""
     return unharmed(f"Equal within the spread over seeds ({how}): {told}.{flat}")
+
+
+def _other_first_loss(pairs: Sequence[Pair]) -> Ruling | None:
+    """HARMED where the same weights, batch and draws steadily make another loss: a term of it is lost, say."""
+    gaps = np.array([pair.first_loss_gap() for pair in alike_at_first(pairs)])
+    if len(gaps) < MIN_SEEDS or np.isnan(gaps).any():
+        return None
+    mean, error = float(gaps.mean()), float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
+    if abs(mean) - quantile(len(gaps) - 1, 1 - FIRST_TAIL) * error <= FIRST_TRIFLE:
+        return None
+    return harmed(
+        f"The first loss is {mean:+.2%} from that of the baseline ({len(gaps)} seeds), with the same batch and random "
+        "numbers.",
+        by_chance=True,
+    )
 
 
 def _gap(name: str, base: Losses, lever: Losses, *, fall: float) -> Gap:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, first_certain, harmed, quantile
+from hotlap.gate.rounding import AT_ONCE
 from hotlap.gate.standing_out import Measure, Sides, Trait, common_updates, log_ratios
 from hotlap.record import Number, Run, Update, as_float
 
@@ -30,9 +31,6 @@ SAME_LOSS = 1e-3
 BUFFER_FLOOR = 0.05
 # An angle of 17 degrees: bfloat16 turns a gradient by a hundredth, in deep nets by a few hundredths of a radian.
 ANGLE_FLOOR = 0.3
-# A nudge of one unit in the last place takes many more updates than these to change a gradient by a twentieth, also in
-# a training that is chaotic.
-AT_ONCE = 2
 
 
 def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -42,7 +40,8 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     Elements that legitimately stay (rows of an embedding not in the batch, units that are off) stay on both sides. Of a
     gradient that is nothing but rounding the size of an update says nothing.
     """
-    sides, alike = Sides(pairs, evidence.references(pairs)), Sides(_alike(pairs))
+    first_alike = alike_at_first(pairs)
+    sides, alike = Sides(pairs, evidence.references(pairs)), Sides(first_alike)
     rounding = _unsteady(evidence, lambda mine, other: log_ratios(mine.gradients, other.gradients))
     copies = _copies(evidence.base[0], rounding)
     rounding |= {len(evidence.base[0].trained) + k for k in copies}  # as directions have them
@@ -51,7 +50,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     checks: tuple[Callable[[], Ruling | None], ...] = (
         lambda: _against_formula(evidence, pairs),
         lambda: _no_gradient(pairs),
-        lambda: _other_first_gradient(_alike(pairs)),
+        lambda: _other_first_gradient(first_alike),
         lambda: sides.harm(_filled(pairs)),
         lambda: sides.harm(_gradients(pairs, rounding)),
         lambda: alike.harm_at_first(_directions(pairs, rounding)),
@@ -127,11 +126,7 @@ def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
 
 
 def _same_first_loss(pair: Pair) -> bool:
-    losses = [as_float(run.loss[0]) for run in (pair.base, pair.lever) if run.loss]
-    if len(losses) < 2 or None in losses:
-        return False
-    mine, other = (loss or 0.0 for loss in losses)
-    return abs(mine - other) <= SAME_LOSS * abs(mine)
+    return abs(pair.first_loss_gap()) <= SAME_LOSS
 
 
 def _whole(update: Update, beside: Update) -> float:
@@ -255,14 +250,15 @@ def _angle(mine: str | None, other: str | None) -> float:
     return math.pi * (int(mine, 16) ^ int(other, 16)).bit_count() / (4 * len(mine))
 
 
-def _alike(pairs: Sequence[Pair]) -> list[Pair]:
+def alike_at_first(pairs: Sequence[Pair]) -> list[Pair]:
     """Those that begin with the same batch and the same random numbers. None where forward passes draw them and a first
     loss is another one: samples in another order meet other draws, as in a dropout."""
     alike = [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
-    return alike if all(_same_first_loss(pair) or not _draws_forward(pair.base) for pair in alike) else []
+    return alike if all(_same_first_loss(pair) or not draws_forward(pair.base) for pair in alike) else []
 
 
-def _draws_forward(run: Run) -> bool:
+def draws_forward(run: Run) -> bool:
+    """Its first forward passes with gradients draw random numbers."""
     return bool(run.draws and run.draws[0][0])
 
 

@@ -5,7 +5,7 @@ import random
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,21 +52,24 @@ class Digest:
 
     def _begin(self) -> None:
         self._hash = hashlib.blake2b(digest_size=12)
-        self._used = False
+        self._added: set[bytes] = set()
 
-    def add(self, batch: Any) -> None:
-        """Take in every tensor, array and plain value of a batch."""
-        self._used = True
+    def add(self, batch: Any, *, once: bool = False) -> None:
+        """Take in every tensor, array and plain value of a batch. `once`: one that is there already is left out."""
+        found = [(_told(leaf), isinstance(leaf, torch.Tensor)) for leaf in leaves(batch)]
+        whole = b"".join(told for told, _ in found)
+        if once and whole in self._added:
+            return
+        self._added.add(whole)
         self.rows.add(batch)
-        for leaf in leaves(batch):
-            told = _told(leaf)
-            self._hash.update(told)
-            if isinstance(leaf, torch.Tensor):
+        self._hash.update(whole)
+        for told, is_tensor in found:
+            if is_tensor:
                 self.fresh.add([told])
 
     def take(self) -> str | None:
         """The digest of what was added since the last call; None if nothing was."""
-        if not self._used:
+        if not self._added:
             return None
         whole = self._hash.hexdigest()
         self._begin()
@@ -140,6 +143,23 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
     return numbers
+
+
+class Given:
+    """What models are given to train on -> how much of it a step has (`Run.given`)."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[bytes, tuple[int, int]] = {}
+
+    def add(self, inputs: Any, rows: Sequence[bytes]) -> None:
+        """`rows`: digests of those of the first tensor in `inputs`. Who is given the same again has no more of it."""
+        if rows:
+            self._sizes[b"".join(rows)] = len(rows), tensors(inputs)[0].numel()
+
+    def take(self) -> tuple[int, int] | None:
+        """(rows, numbers in them) since the last call; None if nothing was given."""
+        sizes, self._sizes = self._sizes.values(), {}
+        return (sum(rows for rows, _ in sizes), sum(numbers for _, numbers in sizes)) if sizes else None
 
 
 class Fresh:

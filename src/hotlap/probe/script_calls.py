@@ -1,14 +1,16 @@
 """What the script calls beside its steps, as the hooks report it: modules, loaders, batches, optimizers, groups."""
 
+import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, rng_digest, samples
+from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Given, rng_digest, samples
 from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
 from hotlap.probe.replay import Replay
+from hotlap.probe.seeds import sources
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -51,7 +53,8 @@ class ScriptCalls:
         self.clearings = Clearings()
         self.memories = Memories()
         self.draws = Draws()
-        self._batches, self._inputs, self._samples = Digest(), Digest(), Fresh()
+        self._batches, self._inputs, self._samples, self._trained_on = Digest(), Digest(), Fresh(), Given()
+        self._sources = ""
         self._drawn_from: list[int | None] = []
         self._num_backwards = 0
         for name, what in _REPORTS.items():
@@ -119,7 +122,7 @@ class ScriptCalls:
         if session.steps < LOADERS_SEEN_BY:
             self._drawn_from.append(self.replay.loader_id(iterator))
         if self._evidence:
-            session.own(lambda: self._batches.add(batch))
+            session.own(lambda: self._take_in(batch))
         elif session.plan.free_input:
             session.own(lambda: self.replay.keep(iterator, batch))
         for told in self.on_batch:
@@ -133,9 +136,18 @@ class ScriptCalls:
         trains = torch.is_grad_enabled()
         self.draws.look(WITH_GRADIENTS if trains else WITHOUT)
         if trains:
-            self._inputs.add(inputs)
+            # A teacher is given them too, with gradients or without.
+            self._inputs.add(inputs, once=True)
         if trains and module.training:
-            self._samples.add(samples(inputs))
+            rows = list(samples(inputs))
+            self._samples.add(rows)
+            # A loss is given labels, a transform what a model is given next.
+            if next(module.parameters(), None) is not None:
+                self._trained_on.add(inputs, rows)
+
+    def _take_in(self, batch: Any) -> None:
+        self._batches.add(batch)
+        self._sources += sources()
 
     # What the session takes at the end of a step
 
@@ -154,16 +166,19 @@ class ScriptCalls:
         digest, fresh, rows = drawn if drawn[0] else given
         trained = self.updates.in_order(self._facts.optimizers())
         num_backwards, self._num_backwards = self._num_backwards, 0
+        drawn_from, self._sources = self._sources + sources(), ""
         return {
             "num_backwards": num_backwards,
             "batch_digest": digest,
             "rows_digest": rows,
+            "given": self._trained_on.take(),
             "fresh_samples": self._samples.take(),
             "fresh_batches": fresh,
             "stale_updates": self.clearings.take(),
             "forgetful_updates": self.memories.take(),
             "draws": self.draws.take(),
             "rng_digest": rng_digest(),
+            "sources_digest": hashlib.blake2b(drawn_from.encode(), digest_size=12).hexdigest(),
             "settings_digest": settings_digest(trained),
             "learning_rates": learning_rates(trained),
         }

@@ -1,14 +1,19 @@
-"""Other seeds for a script that sets its own."""
+"""Other seeds for a script that sets its own, and the states of the generators that it makes for itself."""
 
 import functools
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 
 from hotlap.levers.lever import Patch
+from hotlap.probe.digests import rng_digest
+
+# From a variable of the script's to a generator: a loader, its data set, and that one's own.
+_DEPTH = 3
 
 
 def shift(offset: int, patch: Patch) -> None:
@@ -36,3 +41,38 @@ def shift(offset: int, patch: Patch) -> None:
             return manual_seed(self, seed + offset)
 
     patch.set(torch, "Generator", Generator)
+
+
+def sources() -> str:
+    """Digests of the states of all generators that what the script draws can come from: the global ones, and those in
+    its variables, in what they hold and so on."""
+    states: dict[int, str] = {}
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in ("hotlap", "torch"):
+            for variables in (frame.f_locals, frame.f_globals):
+                _look(list(variables.values()), _DEPTH, set(), states)
+        frame = frame.f_back
+    return rng_digest() + "".join(sorted(states.values()))
+
+
+def _look(values: Iterable[Any], depth: int, known: set[int], states: dict[int, str]) -> None:
+    for value in values:
+        kind = type(value)
+        if id(value) in known or kind.__module__ == "builtins" or issubclass(kind, type | ModuleType):
+            continue
+        known.add(id(value))
+        state = _state(value)
+        if state is not None:
+            states[id(value)] = state
+        elif depth > 1 and kind.__dictoffset__:
+            _look(list(object.__getattribute__(value, "__dict__").values()), depth - 1, known, states)
+
+
+def _state(value: Any) -> str | None:
+    """Of a generator, of another thing None."""
+    if isinstance(value, torch.Generator):
+        return str(value.get_state().numpy().tobytes())
+    if type(value).__module__.startswith("numpy.random"):
+        return repr(getattr(value, "bit_generator", getattr(value, "_bit_generator", value)).state)
+    return repr(value.getstate()) if isinstance(value, random.Random) else None

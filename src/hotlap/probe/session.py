@@ -328,7 +328,7 @@ class Session:
         if self.plan.evidence:
             self.ledger.note_evidence(self.script.evidence())
             self.script.updates.after(self._read)
-            self.states.step_ended(self._read, epoch_started=lap.epoch_started)
+            self.states.step_ended(self._read, self.facts.parameters(), epoch_started=lap.epoch_started)
 
     def _note_first_step(self, now: float) -> None:
         self._first_step_at = now

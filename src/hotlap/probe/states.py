@@ -6,9 +6,11 @@ A broken average of the weights, or a schedule that stands still, shows in no lo
 import gc
 import hashlib
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby, islice
+from functools import partial
+from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
 import torch
@@ -33,18 +35,18 @@ _MAX_LEAVES = 10_000
 class Place(NamedTuple):
     """Where a tensor is found: another one may be put there in each step."""
 
-    owner: "weakref.ref[Any]"
+    owner: Callable[[], Any]
+    """Gives the mapping or sequence in which the keys begin; None where it is gone."""
     keys: tuple[Any, ...]
-    """From the attributes of the owner on."""
     label: str
     """For people: "Net.bn1.running_mean"."""
 
     def tensor(self) -> torch.Tensor | None:
         """What is there now; None where it is gone."""
-        found = getattr(self.owner(), "__dict__", None)
+        found = self.owner()
         try:
             for key in self.keys:
-                found = found[key]  # type: ignore[index]
+                found = found[key]
         except (LookupError, TypeError):
             return None
         return found if isinstance(found, torch.Tensor) else None
@@ -56,21 +58,26 @@ def held(trained: Iterable[torch.Tensor]) -> tuple[dict[int, str], list[Place]]:
 
     `trained`: the parameters of all optimizers. What no model holds comes last.
     """
+    trained = list(trained)
     given = {id(p): k for k, p in enumerate(trained)}
     labels: dict[int, str] = {}
     others: dict[int, Place] = {}
-    for owner, keys, label, leaf in _held(given):
+    for owner, keys, label, leaf in chain(_held(given), _held_in_copies(trained)):
         if id(leaf) in given:
             labels.setdefault(id(leaf), label)
         elif _is_comparable(leaf):
-            others.setdefault(id(leaf), Place(weakref.ref(owner), keys, label))
+            others.setdefault(id(leaf), Place(owner, keys, label))
     for address, k in given.items():
         labels.setdefault(address, f"parameter {k}")
     return labels, list(others.values())
 
 
-def _held(trained: Mapping[int, int]) -> Iterator[tuple[Any, tuple[Any, ...], str, Any]]:
-    """(owner, keys, label, what is there) of all attributes that may hold tensors.
+Held = tuple[Callable[[], Any], tuple[Any, ...], str, Any]
+"""(owner, keys and label as in `Place`, what is there)."""
+
+
+def _held(trained: Mapping[int, int]) -> Iterator[Held]:
+    """Of all attributes that may hold tensors.
 
     `trained`: address -> position in the optimizers.
     """
@@ -78,22 +85,58 @@ def _held(trained: Mapping[int, int]) -> Iterator[tuple[Any, tuple[Any, ...], st
     for root in sorted(modules, key=lambda module: _order(module, trained)):
         for name, part in root.named_modules():
             for keys, leaf in _paths({key: getattr(part, key) for key in ("_parameters", "_buffers")}):
-                yield part, keys, ".".join(filter(None, (type(root).__name__, name, keys[-1]))), leaf
+                yield _attributes(part), keys, ".".join(filter(None, (type(root).__name__, name, keys[-1]))), leaf
     for other in sorted(others, key=lambda other: type(other).__name__):
         if not isinstance(other, torch.optim.Optimizer) and type(other).__weakrefoffset__:
             for keys, leaf in islice(_paths(getattr(other, "__dict__", {})), _MAX_LEAVES):
-                yield other, keys, ".".join(map(str, (type(other).__name__, *keys))), leaf
+                yield _attributes(other), keys, ".".join(map(str, (type(other).__name__, *keys))), leaf
 
 
-def states(step: int) -> Iterator[StateDigest]:
-    """A digest of each, at the end of that step."""
+def _attributes(owner: Any) -> Callable[[], Any]:
+    found = weakref.ref(owner)
+    return lambda: getattr(found(), "__dict__", None)
+
+
+def _held_in_copies(trained: Iterable[torch.Tensor]) -> Iterator[Held]:
+    for copy in _copies(trained):
+        for keys, leaf in _paths(copy):
+            # It cannot be referred to weakly.
+            yield partial(_itself, copy), keys, ".".join(map(str, (type(copy).__name__, *keys))), leaf
+
+
+def _itself(copy: Any) -> Any:
+    return copy
+
+
+def _copies(trained: Iterable[torch.Tensor]) -> list[Any]:
+    """Dictionaries and lists with a tensor of their own for each parameter that is trained: averages of the weights."""
+    shapes = Counter(tuple(p.shape) for p in trained)
+
+    def is_copy(thing: Any) -> bool:
+        leaves = list(thing.values() if isinstance(thing, dict) else thing)
+        if not shapes or len(leaves) < shapes.total() or type(leaves[0]) is not torch.Tensor:
+            return False
+        tensors = [leaf for leaf in leaves if type(leaf) is torch.Tensor and not leaf.requires_grad]
+        return Counter(tuple(tensor.shape) for tensor in tensors) >= shapes
+
+    found = [thing for thing in gc.get_objects() if type(thing) in (dict, list, OrderedDict) and is_copy(thing)]
+    return sorted(found, key=lambda copy: str(next(iter(copy))) if isinstance(copy, dict) else "")
+
+
+def states(step: int, trained: Iterable[torch.Tensor] = ()) -> Iterator[StateDigest]:
+    """A digest of each, at the end of that step. `trained`: the parameters of all optimizers."""
     modules, others = _alive()
     for module in modules:
-        parameters = _digest(step, "", list(module.parameters())).digest
-        yield replace(_digest(step, type(module).__name__, [t for _, t in _named(module)]), parameters=parameters)
+        parameters = _digest(step, type(module).__name__, list(module.parameters()))
+        yield replace(parameters, parameters=parameters.digest)
+        # One by one: a version that holds one more has the others still.
+        for name, buffer in module.named_buffers():
+            yield _digest(step, f"{type(module).__name__}.{name}", buffer)
         yield from _settings(step, module)
     for other in others:
         yield _digest(step, type(other).__name__, _content(other))
+    for copy in _copies(trained):
+        yield _digest(step, type(copy).__name__, copy)
 
 
 def _settings(step: int, root: nn.Module) -> Iterator[StateDigest]:
@@ -116,12 +159,12 @@ class States:
         self._wanted = {num_steps // 2, num_steps - 1}
         self._epoch_seen = False
 
-    def step_ended(self, step: int, *, epoch_started: bool) -> None:
-        """`epoch_started`: a loader was started within the step."""
+    def step_ended(self, step: int, trained: Iterable[torch.Tensor] = (), *, epoch_started: bool) -> None:
+        """`trained`: the parameters of all optimizers. `epoch_started`: a loader was started within the step."""
         epoch_over = epoch_started and step > 0 and not self._epoch_seen
         self._epoch_seen |= epoch_over
         if epoch_over or step in self._wanted:
-            self.seen += states(step)
+            self.seen += states(step, trained)
 
 
 def _alive() -> tuple[list[nn.Module], list[Any]]:

@@ -143,6 +143,9 @@ class Run:
     """(S,) of `num_updates`, those by gradients that were never cleared since the update before."""
     forgetful_updates: tuple[int, ...] | None = None
     """(S,) of `num_updates`, those by an optimizer that had lost what it kept (averages, momentum)."""
+    given: tuple[tuple[int, int] | None, ...] | None = None
+    """(S,) rows, and numbers in them, that models were given to train on, equal ones of a step once; None where they
+    were given none."""
     fresh_samples: tuple[float | None, ...] | None = None
     """(S,) part of the samples that models were given to train on that had not come in an earlier step, nor twice in
     this one, in [0, 1]; None where they were given none."""
@@ -153,6 +156,9 @@ class Run:
     elsewhere; None where there was no such pass."""
     rng_digest: tuple[str, ...] | None = None
     """(S,) digest of the states of Python's, NumPy's and torch's generators at the end of the step."""
+    sources_digest: tuple[str, ...] | None = None
+    """(S,) digest of the states of these and of the script's own generators, as each batch of a loader left them and at
+    the end of the step."""
     settings_digest: tuple[str, ...] | None = None
     """(S,) digest of the optimizers' settings except learning rates and the choice of kernel."""
     updates: tuple[Update, ...] | None = None

@@ -13,6 +13,7 @@ from tests.unit.gate.trainer import NUM_STEPS, Training, evidence, train
 
 CONTRACTS = ("exact", "rounding", "statistical")
 PLAIN = Training()
+PLAIN_LOSSES = train(PLAIN).loss
 
 
 def same(num_seeds: int = 3) -> Evidence:
@@ -128,6 +129,57 @@ def test_no_run_at_all_is_never_harmless(contract: str) -> None:
 @pytest.mark.parametrize("contract", ["exact", "rounding"])
 def test_batches_must_be_recorded_where_they_must_be_equal(contract: str) -> None:
     assert judge(contract, everywhere({"batch_digest": None})).verdict is Verdict.UNDECIDED
+    none: dict[str, object] = {"batch_digest": (None,) * NUM_STEPS}
+    ruling = judge(contract, with_lever_run(none))
+    assert ruling.verdict is Verdict.UNDECIDED
+    assert "of one side only" in ruling.why
+
+
+@pytest.mark.parametrize("contract", ["exact", "rounding"])
+def test_a_training_in_which_no_batch_is_seen_is_judged_by_the_rest(contract: str) -> None:
+    """It has neither a loader nor a module."""
+    unseen = everywhere({"batch_digest": (None,) * NUM_STEPS})
+    assert judge(contract, unseen).verdict is Verdict.UNHARMED
+    wrong = train(replace(PLAIN, rate_times=1.1))
+    assert judge(contract, replace(unseen, lever=(replace(wrong, batch_digest=(None,) * NUM_STEPS),))).verdict is (
+        Verdict.HARMED
+    )
+
+
+WHOLE, LAST = (32, 640), (22, 440)
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (((64, 1280),) * NUM_STEPS, "Step 0 has other samples than the baseline: 64 instead of 32."),
+        ((WHOLE,) * NUM_STEPS, "Step 99 has other samples than the baseline: 32 instead of 22."),
+        ((*((32, 704),) * 99, (22, 440), *((32, 640),) * 20), None),
+        ((*((640, 640),) * 99, (440, 440), *((640, 640),) * 20), None),
+        ((None,) * NUM_STEPS, None),
+    ],
+    ids=["twice", "no last batch", "padded", "by places of a sequence", "not seen"],
+)
+def test_models_must_be_given_as_many_samples_whoever_draws_them(
+    contract: str, given: tuple[object, ...], said: str | None
+) -> None:
+    e = everywhere(
+        {"given": (*(WHOLE,) * 99, LAST, *(WHOLE,) * 20), "num_samples": (None,) * NUM_STEPS, "epoch_starts": ()}
+    )
+    ruling = judge(contract, with_lever_run({"given": given}, e))
+    assert ruling.verdict is (Verdict.UNHARMED if said is None else Verdict.HARMED)
+    assert (said or "") in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_batch_may_be_drawn_ahead_of_its_step(contract: str) -> None:
+    e = everywhere({"given": (WHOLE,) * NUM_STEPS})
+    first, *others = train(PLAIN).num_samples
+    ahead: dict[str, object] = {"num_samples": (64, *others[:-1], None)}
+    assert first == 32
+    assert judge(contract, with_lever_run(ahead, e)).verdict is Verdict.UNHARMED
+    assert judge(contract, with_lever_run(ahead)).verdict is Verdict.HARMED
 
 
 def test_random_states_must_be_recorded_to_be_called_equal() -> None:
@@ -226,6 +278,15 @@ def test_passes_that_draw_no_numbers_any_more_or_some_at_last_are_harm(
     ruling = judge(contract, with_lever_run(change, everywhere({"draws": DROPOUT})))
     assert ruling.verdict is (Verdict.UNHARMED if said is None else Verdict.HARMED)
     assert (said or "") in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_model_may_draw_what_a_loader_has_drawn_though_that_draws_an_order_still(contract: str) -> None:
+    e = everywhere({"draws": ((False, False, True),) * NUM_STEPS})
+    moved = ((True, False, True), *((True, False, False),) * (NUM_STEPS - 1))
+    assert judge(contract, with_lever_run({"draws": moved}, e)).verdict is Verdict.UNHARMED
+    added = ((True, False, True),) * NUM_STEPS
+    assert judge(contract, with_lever_run({"draws": added}, e)).verdict is Verdict.HARMED
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
@@ -372,6 +433,53 @@ def test_seeds_are_equal_where_their_interval_lies_within_the_margin_not_their_m
         for run, shift in zip(e.lever_seeds, shifts, strict=True)
     )
     assert judge("statistical", replace(e, lever_seeds=shifted)).verdict is verdict
+
+
+def shifted_first_losses(shift: Callable[[int], float]) -> Evidence:
+    """Of the k-th seed with the lever the first loss is `1 + shift(k)` times that of the baseline."""
+    e = evidence(PLAIN, num_seeds=5)
+
+    def shifted(runs: tuple[Run, ...], first: int) -> tuple[Run, ...]:
+        factors = [1 + shift(first + k) for k in range(len(runs))]
+        return tuple(
+            replace(run, loss=(factor * (as_float(run.loss[0]) or 0.0), *run.loss[1:]))
+            for run, factor in zip(runs, factors, strict=True)
+        )
+
+    return replace(e, lever=shifted(e.lever, 0), lever_seeds=shifted(e.lever_seeds, 1))
+
+
+@pytest.mark.parametrize(
+    ("shift", "verdict"),
+    [
+        (lambda k: 0.002 + 1e-4 * k, Verdict.HARMED),
+        (lambda k: 0.002 * (-1) ** k, Verdict.UNHARMED),
+        (lambda k: 2e-4, Verdict.UNHARMED),
+    ],
+    ids=["steadily", "by chance", "a trifle"],
+)
+def test_a_first_loss_that_is_steadily_another_one_is_harm(shift: Callable[[int], float], verdict: Verdict) -> None:
+    ruling = judge("statistical", shifted_first_losses(shift))
+    assert ruling.verdict is verdict
+    assert ("The first loss is +0.2" in ruling.why) is (verdict is Verdict.HARMED)
+
+
+def test_where_rounding_grows_at_once_the_first_loss_tells_a_wrong_one_still() -> None:
+    """Perturbed runs are anywhere after ten steps: what comes then proves nothing."""
+    e = same()
+
+    def chaotic(k: int) -> Run:
+        gaps = [min(1.0, 1e-7 * 10.0**step) * math.sin(step + k) for step in range(NUM_STEPS)]
+        losses = [(as_float(x) or 0.0) + gap for x, gap in zip(PLAIN_LOSSES, gaps, strict=True)]
+        return replace(train(PLAIN), loss=(PLAIN_LOSSES[0], *losses[1:]))
+
+    e = replace(e, perturbed=tuple(chaotic(k) for k in range(3)))
+    assert judge("rounding", replace(e, lever=(chaotic(7),))).verdict is Verdict.UNHARMED
+    first = as_float(PLAIN_LOSSES[0]) or 0.0
+    wrong = replace(chaotic(7), loss=(first * 1.001, *chaotic(7).loss[1:]))
+    ruling = judge("rounding", replace(e, lever=(wrong,)))
+    assert ruling.verdict is Verdict.HARMED
+    assert "The first loss is" in ruling.why and "before any update" in ruling.why
 
 
 def test_seeds_that_do_not_coincide_prove_nothing() -> None:
@@ -553,6 +661,40 @@ def test_statistics_of_the_model_must_move_as_they_did(contract: str, size: floa
     assert said in ruling.why
 
 
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(("size", "verdict"), [(0.07, Verdict.HARMED), (0.1, Verdict.UNHARMED)])
+@pytest.mark.parametrize("model", ["Net", "FastNet"])
+def test_statistics_are_compared_by_their_names_though_a_model_holds_one_more(
+    contract: str, size: float, verdict: Verdict, model: str
+) -> None:
+    def holding(runs: tuple[Run, ...], own: dict[str, float], untrained: tuple[str, ...]) -> tuple[Run, ...]:
+        return tuple(
+            replace(
+                run,
+                untrained=untrained,
+                updates=tuple(replace(u, buffers=tuple(k * u.step for k in own.values())) for u in run.updates or ()),
+            )
+            for run in runs
+        )
+
+    e = same()
+    base = {"mean": 0.1, "var": 0.4}
+    lever = {"a_mask": 0.0, "var": 0.4, "mean": size}
+    names = [tuple(f"{kind}.norm.{name}" for name in own) for kind, own in (("Net", base), (model, lever))]
+    ruling = judge(
+        contract,
+        Evidence(
+            base=holding(e.base, base, names[0]),
+            lever=holding(e.lever, lever, names[1]),
+            perturbed=holding(e.perturbed, base, names[0]),
+            base_seeds=holding(e.base_seeds, base, names[0]),
+            lever_seeds=holding(e.lever_seeds, lever, names[1]),
+        ),
+    )
+    assert ruling.verdict is verdict
+    assert verdict is Verdict.UNHARMED or "Net.norm.mean, which is not trained, has moved 0.7 times" in ruling.why
+
+
 def other_bytes(batch: int) -> dict[str, object]:
     """Other batches from one on, under the same random numbers."""
     digests = train(PLAIN).batch_digest or ()
@@ -569,6 +711,7 @@ def other_bytes(batch: int) -> dict[str, object]:
         ((4, 5, 4, 2), Verdict.UNHARMED),
         ((4, 4, 3, 2), Verdict.HARMED),
         ((1, 1, 0, 1), Verdict.HARMED),
+        ((2, 2, 1, 1), Verdict.HARMED),
     ],
 )
 def test_a_backward_pass_that_some_steps_leave_out_is_harm(
@@ -577,7 +720,9 @@ def test_a_backward_pass_that_some_steps_leave_out_is_harm(
     e = everywhere({"num_backwards": (4, 4, 4, 2) * (NUM_STEPS // 4)})
     ruling = judge(contract, with_lever_run({"num_backwards": passes * (NUM_STEPS // 4)}, e))
     assert ruling.verdict is verdict
-    assert verdict is Verdict.UNHARMED or "backward passes; others that have 4 in the baseline have" in ruling.why
+    number = min(passes[:-1])
+    said = f"has {number} backward pass{'' if number == 1 else 'es'}; others that have 4 in the baseline have"
+    assert verdict is Verdict.UNHARMED or said in ruling.why
     searched = everywhere(
         {"num_backwards": (4, 4, 4, 2) * (NUM_STEPS // 4), "optimizers": (replace(optimizer(), closure=True),)}
     )
@@ -591,6 +736,28 @@ def test_other_data_under_the_same_random_numbers_are_harm(contract: str) -> Non
     ruling = judge(contract, with_lever_run(other_bytes(1)))
     assert ruling.verdict is Verdict.HARMED
     assert "batch" in ruling.why
+
+
+def test_data_by_other_draws_of_the_scripts_own_are_left_to_the_seeds() -> None:
+    """A generator of its own has another state, or the loader has drawn nothing that is drawn later."""
+    e = everywhere({"sources_digest": ("same",) * NUM_STEPS})
+    assert judge("statistical", with_lever_run(other_bytes(1), e)).verdict is Verdict.HARMED
+    drawn = other_bytes(1) | {"sources_digest": ("other",) * NUM_STEPS}
+    assert judge("statistical", with_lever_run(drawn, e)).verdict is Verdict.UNHARMED
+    assert judge("rounding", with_lever_run(drawn, e)).verdict is Verdict.HARMED
+
+
+@pytest.mark.parametrize(("gap", "verdict"), [(3e-5, Verdict.UNHARMED), (3e-4, Verdict.HARMED)])
+def test_data_that_are_kept_in_fewer_bits_may_make_a_slightly_other_loss(gap: float, verdict: Verdict) -> None:
+    e = same()
+
+    def kept(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        losses = [[(as_float(x) or 0.0) * (1 + gap) for x in run.loss] for run in runs]
+        return tuple(replace(run, loss=tuple(x), **other_bytes(0)) for run, x in zip(runs, losses, strict=True))  # type: ignore[arg-type]
+
+    halves = replace(e, lever=kept(e.lever), lever_seeds=kept(e.lever_seeds))
+    assert judge("statistical", halves).verdict is verdict
+    assert judge("rounding", halves).verdict is Verdict.HARMED
 
 
 @pytest.mark.parametrize("contract", ["rounding", "statistical"])
@@ -638,6 +805,15 @@ def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what:
     assert frozen.verdict is Verdict.HARMED
     assert f"Of the {what} up to step" in frozen.why and "10% had come before; in the baseline 0%" in frozen.why
     assert judge(contract, with_lever_run({f"fresh_{what}": (1.0,) * NUM_STEPS}, e)).verdict is Verdict.HARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_samples_may_come_again_where_the_model_draws_what_was_drawn_before_it(contract: str) -> None:
+    drawn = ((False, False, True),) * NUM_STEPS, ((True, False, False),) * NUM_STEPS
+    e = everywhere({"fresh_samples": (1.0,) * NUM_STEPS, "draws": drawn[0]})
+    again: dict[str, object] = {"fresh_samples": (1.0,) * 40 + (0.0,) * (NUM_STEPS - 40)}
+    assert judge(contract, with_lever_run(again | {"draws": drawn[1]}, e)).verdict is Verdict.UNHARMED
+    assert judge(contract, with_lever_run(again, e)).verdict is Verdict.HARMED
 
 
 def test_other_data_by_other_random_numbers_are_left_to_the_seeds() -> None:

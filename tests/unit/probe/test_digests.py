@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Rows, samples
+from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Given, Rows, samples
 from hotlap.probe.evidence import Clearings, Memories
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
@@ -41,6 +41,18 @@ def test_every_kind_of_leaf_is_taken_in() -> None:
     assert digests(labels) != digests(torch.tensor([1, 1]))
     assert digests(["text"]) != digests(["other"])
     assert Digest().take() is None
+
+
+def test_what_is_given_again_may_count_once() -> None:
+    def given(*batches: torch.Tensor, once: bool) -> str | None:
+        made = Digest()
+        for batch in batches:
+            made.add(batch, once=once)
+        return made.take()
+
+    first, second = torch.rand(3), torch.rand(3)
+    assert given(first, second, first, once=True) == given(first, second, once=True)
+    assert given(first, second, first, once=False) != given(first, second, once=False)
 
 
 IMAGES, LABELS = torch.arange(30.0).reshape(6, 5), torch.tensor([1, 0, 2, 1, 2, 0])
@@ -107,6 +119,16 @@ def test_samples_that_came_before_are_known_however_they_come() -> None:
         given.append(fresh.take())
     assert given == [1.0, 0.5, 0.0, 0.5]
     assert fresh.take() is None
+
+
+def test_what_a_model_is_given_twice_in_a_step_counts_once() -> None:
+    given, real, fake = Given(), torch.rand(4, 3), torch.rand(4, 3)
+    for inputs in (real, fake, real, torch.rand(4, 3, requires_grad=True)):
+        given.add((inputs,), list(samples((inputs,))))
+    parts = given.take()
+    given.add((torch.cat([real, fake]),), list(samples(torch.cat([real, fake]))))
+    assert parts == given.take() == (8, 24)
+    assert given.take() is None
 
 
 def test_tensors_that_came_before_are_known_one_by_one() -> None:

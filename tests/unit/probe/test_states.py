@@ -64,6 +64,43 @@ def test_copies_and_helpers_are_found_behind_the_model_that_is_trained() -> None
     assert average.model is model
 
 
+@pytest.mark.parametrize("kind", [dict, list])
+def test_an_average_in_a_dictionary_or_a_list_is_found(kind: type) -> None:
+    model = nn.Linear(17, 13)
+    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+    average = weights if kind is dict else list(weights.values())
+    keys = ["weight", "bias"] if kind is dict else [0, 1]
+
+    def saved() -> list[str]:
+        gc.collect()
+        return [state.digest for state in states(0, list(model.parameters())) if state.name == kind.__name__]
+
+    first, second = held(model.parameters())[1][-2:]
+    assert [first.label, second.label] == [f"{kind.__name__}.{key}" for key in keys]
+    before = saved()
+    average[keys[0]] = average[keys[0]] + 1.0  # type: ignore[index]
+    assert saved() != before
+    found = first.tensor()
+    assert found is not None and found is average[keys[0]]  # type: ignore[index]
+
+
+def test_a_buffer_more_leaves_the_others_as_they_are() -> None:
+    model = Net()
+    names = ["Net", *(f"Net.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked"))]
+    before = [digest(name) for name in names]
+    model.layer.register_buffer("mask", torch.ones(1, dtype=torch.long))
+    assert [digest(name) for name in names] == before
+    model.norm(torch.rand(4, 2))
+    assert [first != second for first, second in zip(before, map(digest, names), strict=True)] == [False, *[True] * 3]
+
+
+def test_a_list_that_holds_only_some_of_the_parameters_shapes_is_no_copy() -> None:
+    model = nn.Linear(17, 13)
+    some = [torch.zeros(13), torch.zeros(13), torch.zeros(5, 5)]
+    assert not [p.label for p in held(model.parameters())[1] if p.label.startswith("list")]
+    del some
+
+
 def test_a_module_that_only_wraps_another_counts_as_that() -> None:
     """As what torch.compile returns."""
     model = Net()
@@ -161,12 +198,18 @@ def test_they_are_taken_in_the_middle_at_the_end_and_where_the_first_epoch_is_ov
     assert model
 
 
+def digest_of_parameters(name: str) -> str:
+    (found,) = (state for state in states(0) if state.name == name)
+    return found.parameters
+
+
 def test_what_ranks_share_are_the_parameters_alone() -> None:
     model = Net()
     (before,) = (state for state in states(0) if state.name == "Net")
     model.norm(torch.randn(4, 2))
     (other_statistics,) = (state for state in states(0) if state.name == "Net")
-    assert before.digest != other_statistics.digest and before.parameters == other_statistics.parameters
+    assert before.parameters == other_statistics.parameters
+    assert not digest_of_parameters("Net.norm.running_mean")
     with torch.no_grad():
         model.layer.bias.add_(1.0)
     (other_weights,) = (state for state in states(0) if state.name == "Net")
