@@ -67,10 +67,11 @@ class Search:
 
     @property
     def _end_s(self) -> float:
-        """What the end of the study takes: heats of the baseline and its patched copy, the gate, and whole trainings
-        where they are short; 0 once it was."""
-        if self._log.study.result is not None:
-            return 0.0
+        """What the end of the study takes; 0 once it was."""
+        return self._confirmation_s() if self._log.study.result is None else 0.0
+
+    def _confirmation_s(self) -> float:
+        """Heats of the baseline and its patched copy, the gate, and whole trainings where they are short."""
         heats_s = fewest_heats(self._log, self._executor) * self._executor.estimate_s(afresh=True)
         return heats_s + self._gate.estimate_s(self.stack) + whole_trainings_s(self._log) + 5.0
 
@@ -278,8 +279,7 @@ class Search:
         # A step may be shorter where a training as long as the user's is not.
         num_steps, late = self._log.study.total_steps, None
         if never_shorter(effect.pairs, num_steps=num_steps, epoch_steps=facts(self._log.study).epoch_steps()):
-            length = "a long training" if num_steps is None else f"a whole training of {num_steps:,} steps"
-            late = f"{length} takes no less time, its start and starts of epochs included"
+            late = f"{reasons.length(num_steps)} takes no less time, its start and starts of epochs included"
         gained = effect.gained and late is None
         kind = "screening" if gained else "lever"
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
@@ -354,7 +354,7 @@ class Search:
         budget = self._log.budget
         for one in self._candidates.unjudged():
             if one.trial is not None and one.trial.why == reasons.GAINED:
-                needs_s = budget.total_s - budget.left_s + self._gate_s(one) + self._end_s
+                needs_s = budget.spent_s + self._gate_s(one) + self._confirmation_s()
                 why = (
                     f"{one.title} gained {factor(math.exp(one.log_gain))}, and the budget was over before training "
                     f"under it could be compared: that takes --budget {math.ceil(needs_s / 60)}m or more."
