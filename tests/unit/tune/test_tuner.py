@@ -362,6 +362,18 @@ def test_stays_within_its_budget(script: Path) -> None:
     assert world.clock < 1.25 * 200.0
 
 
+@pytest.mark.parametrize(("cached", "pages", "start_s", "budget_s"), [(0.7, 0.5, 4.0, 150.0), (0.9, 0.7, 2.0, 120.0)])
+def test_a_gain_is_judged_before_the_time_that_its_gate_takes_goes_to_others(
+    script: Path, cached: float, pages: float, start_s: float, budget_s: float
+) -> None:
+    """Levers whose own gate does not fit are timed all the same, but not before one that gained."""
+    costs = {"cached-dataset": cached, "huge-pages": pages, "native-step": 0.9, "threads": 0.85}
+    world = world_of(script, costs=costs, step_s=0.05, start_s=start_s, seed=39 if start_s == 4.0 else 27)
+    study = tune(world, budget_s=budget_s)
+    assert "huge-pages" in accepted(study)
+    assert world.clock < 1.15 * budget_s
+
+
 def test_a_machine_that_slows_down_in_the_confirmation_does_not_keep_the_study_beyond_its_budget(script: Path) -> None:
     class Slower(World):
         """Everything takes six times as long from the first fresh process on."""
