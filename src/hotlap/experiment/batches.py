@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from hotlap.experiment.statistics import quantile
-from hotlap.experiment.table import usual_longest_s
 from hotlap.record import Interval
 
 NUM_BATCHES = 16
@@ -21,15 +20,6 @@ MIN_BATCH = 4
 FEWEST = 3
 # What is left of a step must be at least this part of it: a bound of more than 100x says that nothing is known.
 _LEAST_LEFT = 0.01
-
-
-def mean_s(step_s: Sequence[float]) -> float | None:
-    """The mean step, rare pauses cut down; None with too few steps."""
-    steps = np.asarray(step_s, dtype=np.float64)
-    if _num_batches(len(steps)) < 2 or not np.all(np.isfinite(steps)) or steps.min() <= 0:
-        return None
-    # Of so few that each is a batch nobody can tell which is rare.
-    return float((np.minimum(steps, usual_longest_s(steps)) if len(steps) >= 2 * MIN_BATCH else steps).mean())
 
 
 def speedup_without(step_s: Sequence[float], saved_s: Sequence[float]) -> Interval | None:

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.failure import Failed, failed
-from hotlap.experiment.runs import Nodes, Runs, in_the_way, run_heats
+from hotlap.experiment.runs import Job, Nodes, Runs, in_the_way, run_heats
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
 from hotlap.record import Failure, LeverSpec, Plan, Run, Turn
 from hotlap.record.order import rounds
@@ -44,6 +43,8 @@ class Group:
         ours, theirs = ([replace(plan, order_seed=0) for plan in one.plans] for one in (self, other))
         return ours == theirs
 
+
+Begun = tuple[Group, Job]
 
 Likely = Callable[["Executor", Sequence[Group]], list[Group]]
 
@@ -86,9 +87,9 @@ class Executor:
         self._limit = limit
         self._warn = warn
         self._now = now
-        self._pace = Pace()
+        self.pace = Pace()
         self._order_seed = last_seed
-        self._unreached: dict[str, Failed] = {}
+        self.unreached: dict[str, Failed] = {}
         """What `Run.unreached` has told, and in which words a trial does."""
         self.sizes = sizes
         """What heats are planned by."""
@@ -96,7 +97,7 @@ class Executor:
         """What comes after what is asked for, the next first: it is begun on nodes that would idle."""
         self.timed: list[tuple[Design, Heat]] = []
         """What was compared, until somebody clears it."""
-        self._ahead: list[tuple[Group, Any]] = []
+        self._ahead: list[Begun] = []
         """Begun though nobody asked yet, and their jobs."""
         self.foreseen = False
         """Some of what was asked for last had been begun before: its time says nothing."""
@@ -108,7 +109,7 @@ class Executor:
 
     def estimate_s(self, num_arms: int = 2, *, switched: bool = False, afresh: bool = False) -> float:
         """What a heat will take, as far as earlier ones tell."""
-        return self._pace.factor * self.sizes.heat_s(num_arms, switched=switched, afresh=afresh)
+        return self.pace.factor * self.sizes.heat_s(num_arms, switched=switched, afresh=afresh)
 
     def unwritten(self, design: Design, arm: Arm) -> Failed | None:
         """Why the levers of an arm cannot be handed over as an edit: such a lever is of no use to anybody. Nor is one
@@ -117,7 +118,7 @@ class Executor:
             paths = self._script.texts((*design.stack, *arm.levers))
         except UserError as error:
             return Failed(Failure.NOT_INSTALLED, str(error).rstrip("."))
-        return next((why for told, why in self._unreached.items() if told.startswith(tuple(paths))), None)
+        return next((why for told, why in self.unreached.items() if told.startswith(tuple(paths))), None)
 
     def heat(self, design: Design) -> Heat:
         """Run it, and compare each arm with the first.
@@ -142,7 +143,7 @@ class Executor:
         self._learn([run for runs in found for run in runs])
         self._note_unreached([run for runs in found for run in runs if run.unreached])
         if not self.foreseen:
-            self._pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
+            self.pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
         heats = [
             _of_arms(runs[0], design) if design.switched else _of_processes(runs)
             for runs, design in zip(found, designs, strict=True)
@@ -158,7 +159,7 @@ class Executor:
             UserError: as `heat`.
         """
         plans = design.plans(self._common, self.sizes, self._script, order_seed=order_seed)
-        limit_s = self._limit(self._pace.factor * self._expected_s(design))
+        limit_s = self._limit(self.pace.factor * self._expected_s(design))
         return Group(plans, turn=self.sizes.block, limit_s=limit_s)
 
     def num_ahead(self, design: Design) -> int:
@@ -207,17 +208,17 @@ class Executor:
         """Of those that run one after the other."""
         return next(rounds(len(plans), plans[0].order_seed)) if len(plans) > self.sizes.together else range(len(plans))
 
-    def _begun(self, group: Group) -> tuple[Group, Any]:
+    def _begun(self, group: Group) -> Begun:
         assert isinstance(self._runs, Nodes), "one machine runs what it is asked for"
         return group, self._runs.begin(self._heat(group), limit_s=group.limit_s)
 
-    def _begun_ahead(self, group: Group) -> tuple[Group, Any] | None:
+    def _begun_ahead(self, group: Group) -> Begun | None:
         found = next((one for one in self._ahead if one[0].same(group)), None)
         if found is not None:
             self._ahead.remove(found)
         return found
 
-    def _begin_ahead(self, asked: Sequence[Group], jobs: Sequence[Any]) -> None:
+    def _begin_ahead(self, asked: Sequence[Group], jobs: Sequence[Job]) -> None:
         """What will likely be asked for next goes on, or begins where nodes are free; the rest is dropped."""
         likely = self.likely(self, asked)
         known = [self._begun_ahead(group) for group in likely]
@@ -232,7 +233,7 @@ class Executor:
             plans = [replace(plan, order_seed=self._order_seed) for plan in group.plans]
             self._ahead.append(self._begun(replace(group, plans=plans)))
 
-    def _drop(self, ahead: Sequence[tuple[Group, Any]]) -> None:
+    def _drop(self, ahead: Sequence[Begun]) -> None:
         for one in list(ahead):
             assert isinstance(self._runs, Nodes), "one machine begins nothing ahead"
             self._runs.drop(one[1])
@@ -260,7 +261,7 @@ class Executor:
     def _note_unreached(self, runs: Sequence[Run]) -> None:
         for run in runs:
             if (why := failed(run)) is not None and why.kind is Failure.NOT_INSTALLED:
-                self._unreached |= dict.fromkeys(run.unreached, why)
+                self.unreached |= dict.fromkeys(run.unreached, why)
                 self._warn(f"No lever that edits the script can be tried: {why.why}.")
 
     def _expected_s(self, design: Design) -> float:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from hotlap.record import Plan, Run, Status
 
@@ -34,8 +34,11 @@ class Job(Protocol):
         ...
 
 
+Placed = TypeVar("Placed", bound=Job)
+
+
 @runtime_checkable
-class Nodes(Protocol):
+class Nodes(Protocol[Placed]):
     """Runs whole heats, each on a node of its own: what is compared shares one."""
 
     @property
@@ -43,15 +46,15 @@ class Nodes(Protocol):
         """Heats that may run at the same time."""
         ...
 
-    def begin(self, heat: Heat, *, limit_s: float) -> Any:
-        """Place it, and return its `Job`; it is asked to end after `limit_s`."""
+    def begin(self, heat: Heat, *, limit_s: float) -> Placed:
+        """Place it; it is asked to end after `limit_s`."""
         ...
 
-    def finish(self, jobs: Sequence[Any]) -> list[list[Run]]:
+    def finish(self, jobs: Sequence[Placed]) -> list[list[Run]]:
         """Wait for these: one Run per plan of each."""
         ...
 
-    def drop(self, job: Any) -> None:
+    def drop(self, job: Placed) -> None:
         """Nobody will wait for it."""
         ...
 

@@ -125,14 +125,10 @@ def _level(pairs: Sequence[Pair]) -> float:
 
 
 def _mean_cost(parts: Sequence[NDArray[np.float64]]) -> float:
-    """Mean over blocks of their mean step, rare pauses cut down."""
-    longest_s = usual_longest_s(np.concatenate(parts))
+    """Mean over blocks of their mean step, rare pauses cut down: `PAUSES_SHARE` of all steps, and one at least."""
+    step_s = np.sort(np.concatenate(parts))
+    longest_s = step_s[-1 - max(1, int(PAUSES_SHARE * len(step_s)))]
     return float(np.mean([np.minimum(part, longest_s).mean() for part in parts]))
-
-
-def usual_longest_s(step_s: NDArray[np.float64]) -> float:
-    """To which rare pauses are cut down: the longest step but for `PAUSES_SHARE` of them, and for one at least."""
-    return float(np.sort(step_s)[-1 - max(1, int(PAUSES_SHARE * len(step_s)))])
 
 
 def mean_step_s(run: Run) -> float:

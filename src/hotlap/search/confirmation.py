@@ -13,7 +13,7 @@ from hotlap.experiment.total import total_s, total_speedup, whole_speedup
 from hotlap.gate import Ruling
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Status, Verdict
 from hotlap.search.gate_runs import GateRuns
-from hotlap.search.reasons import unchanged
+from hotlap.search.reasons import length, unchanged
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import factor, percent
 
@@ -104,14 +104,14 @@ class Confirmation:
             self._log.change("result", result=unchanged(why, ruling.verdict))
 
     def _conclude(self, copy: Effect, speedup: Interval, ruling: Ruling, whole_s: WholeS) -> None:
-        """It is faster, and unharmed: that is the result, unless the user's whole training gains nothing by it."""
+        """It is faster, and unharmed: that is the result, unless a whole training gains nothing by it."""
         total = whole_speedup(whole_s) or total_speedup(
             copy.pairs, num_steps=self._num_steps, epoch_steps=self._epoch_steps, pooled=self._pooled
         )
-        if self._num_steps is not None and total is not None and total.low <= 1.0:
+        if total is not None and total.low <= 1.0:
             why = (
-                f"{factor(speedup.mid)} as fast a step, but a whole training of {self._num_steps:,} steps came out at "
-                f"{factor(total.mid)} ({_between(total)}), which cannot be told from none: nothing is changed."
+                f"{factor(speedup.mid)} as fast a step, but {length(self._num_steps)} came out at {factor(total.mid)} "
+                f"({_between(total)}), which cannot be told from none: nothing is changed."
             )
             # Where it looks like a gain all the same, more time may tell.
             verdict = Verdict.UNDECIDED if total.mid > LEAST_GAIN else Verdict.UNHARMED
@@ -175,7 +175,7 @@ class Confirmation:
             design=Design(epoch_end=self._executor.sizes.sees_end_of(self._epoch_steps), afresh=True),
             pooled=self._pooled,
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
-            time_left=self._make_room,
+            time_left=lambda: self._has_time(effect),
         )
         compare(self._executor, one)
         return effect
@@ -186,12 +186,13 @@ class Confirmation:
         left_s -= whole_trainings_s(self._log)
         return max(PLANNED, min(MOST, int(left_s / self._executor.estimate_s(afresh=True)) - 2))
 
-    def _make_room(self) -> bool:
-        """All heats that were said before the first are made. Where the budget is ours to choose, it becomes the longer
-        one for them: what was found must not be lost to noise."""
-        if self._log.budget.left_s < self._gate.estimate_s(self._stack) + 3 * self._executor.estimate_s(afresh=True):
+    def _has_time(self, effect: Effect) -> bool:
+        """The fewest heats are made in any case: what was found must not be lost to noise. Where the budget is ours to
+        choose, it becomes the longer one for more."""
+        gate_s, heat_s = self._gate.estimate_s(self._stack), self._executor.estimate_s(afresh=True)
+        if self._log.budget.left_s < gate_s + 3 * heat_s:
             self._log.extend()
-        return True
+        return len(effect.log_ratios) < PLANNED or self._log.budget.affords(gate_s + heat_s)
 
     def _whole_s(self, effect: Effect) -> WholeS | str:
         """Whole trainings of the baseline and of its patched copy in turns; empty where there is no time for enough of

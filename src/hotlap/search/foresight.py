@@ -50,9 +50,12 @@ class _Imagined(Executor):
     """Begins nothing, and notes what it is asked for."""
 
     def __init__(self, real: Executor, log: StudyLog, asked: Sequence[Group]) -> None:
-        self.__dict__.update(vars(real), warn=log.warn)
+        budget, plan = log.budget, log.options.plan
+        super().__init__(
+            log.runs, plan, real.sizes, script=log.script, limit=budget.limit_s, warn=log.warn, now=log.now
+        )
+        self.pace, self.unreached, self.timed = real.pace, real.unreached, list(real.timed)
         self._log = log
-        self._timed = list(real.timed)
         self._asked = list(asked)
         self.found: list[Group] = []
 
@@ -69,7 +72,7 @@ class _Imagined(Executor):
 
     def num_ahead(self, design: Design) -> int:
         """Heats of such a design that are looked at together."""
-        timed = sum(one == design for one, _ in self._timed)
+        timed = sum(one == design for one, _ in self.timed)
         return timed or (FEWEST_SHOWN if design.afresh else CLEAR)
 
     def heats(self, designs: Sequence[Design]) -> list[Heat]:
@@ -81,11 +84,11 @@ class _Imagined(Executor):
         raise _FarEnoughError
 
     def _known(self, design: Design) -> Heat | None:
-        for k, (timed, heat) in enumerate(self._timed):
-            if timed == design:
-                del self._timed[k]
-                return heat
-        return None
+        known = next((one for one in self.timed if one[0] == design), None)
+        if known is None:
+            return None
+        self.timed.remove(known)
+        return known[1]
 
     def _expected(self, design: Design) -> Heat:
         self.foresee([self.group(design, order_seed=0)])

@@ -8,7 +8,7 @@ from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.experiment import Executor, Group, Pace, Sizes, Stack
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
-from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Verdict
+from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Status, Verdict
 from hotlap.search.study_log import StudyLog
 
 Start = tuple[int, int]
@@ -61,7 +61,7 @@ class GateRuns:
         if self._baseline():
             return
         plan = self.plan()
-        (run,) = self._in_pairs([plan])
+        (run,) = self._failed_again([plan], self._in_pairs([plan]))
         if not plan.whole_epoch:
             note = (
                 f"An epoch of {self._sizes.epoch_steps:,} steps takes too long for the gate: its runs end after "
@@ -151,10 +151,19 @@ class GateRuns:
 
     def _make(self, starts: Sequence[Start], plans: Sequence[Plan] = ()) -> list[Run]:
         """Runs of the baseline, which are kept, and of these plans, which are the answer."""
-        made = self._in_pairs([*(self.plan(seed, nudge) for seed, nudge in starts), *plans])
+        of_baseline = [self.plan(seed, nudge) for seed, nudge in starts]
+        made = self._in_pairs([*of_baseline, *plans])
         if starts:
-            self._keep(made[: len(starts)])
+            self._keep(self._failed_again(of_baseline, made[: len(starts)]))
         return made[len(starts) :]
+
+    def _failed_again(self, plans: Sequence[Plan], runs: Sequence[Run]) -> list[Run]:
+        """A run of the baseline that failed is made once more: beside it no lever could be judged."""
+        found = list(runs)
+        failures = [k for k, run in enumerate(runs) if run.status in (Status.CRASHED, Status.KILLED)]
+        for k, run in zip(failures, self._in_pairs([plans[k] for k in failures]), strict=True):
+            found[k] = run
+        return found
 
     def _keep(self, runs: Sequence[Run]) -> None:
         self.known += runs

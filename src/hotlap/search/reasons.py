@@ -42,6 +42,11 @@ def excluded(names: Sequence[str], other: str) -> str:
     return f"Faster, but {what} was accepted; so training was not compared."
 
 
+def length(num_steps: int | None) -> str:
+    """What total times are of."""
+    return "a long training" if num_steps is None else f"a whole training of {num_steps:,} steps"
+
+
 def why_not_judged(effect: Effect, late: str | None) -> str:
     """Why training under it was not compared. `late`: why a whole training gains nothing by it."""
     if effect.gained and late is not None:

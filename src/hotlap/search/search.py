@@ -10,7 +10,7 @@ that the user knows what more time would bring.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -37,6 +37,9 @@ _PLANNED_LAST, _MOST_LAST = 8, 16
 # From such a gain of other numbers (bf16) on the time of the gate's ten runs is kept while others are tried, and they
 # are worth it though nothing is shown yet.
 _WORTH_TEN_RUNS = 1.1
+
+# Part of the budget by which a study may end late where a gain would be lost else.
+_MOST_LATE = 0.15
 
 # What compiling a model adds to heats that decide a clear case, about: three beside two modes of `compile` took 10 s
 # longer on an H200.
@@ -67,10 +70,11 @@ class Search:
 
     @property
     def _end_s(self) -> float:
-        """What the end of the study takes: heats of the baseline and its patched copy, the gate, and whole trainings
-        where they are short; 0 once it was."""
-        if self._log.study.result is not None:
-            return 0.0
+        """What the end of the study takes; 0 once it was."""
+        return self._confirmation_s() if self._log.study.result is None else 0.0
+
+    def _confirmation_s(self) -> float:
+        """Heats of the baseline and its patched copy, the gate, and whole trainings where they are short."""
         heats_s = fewest_heats(self._log, self._executor) * self._executor.estimate_s(afresh=True)
         return heats_s + self._gate.estimate_s(self.stack) + whole_trainings_s(self._log) + 5.0
 
@@ -109,36 +113,36 @@ class Search:
             pass
 
     def _screen(self) -> bool:
-        """Compare the next groups of what was not tried, where the gate and the end of the study fit as well."""
-        waiting = [one for one in self._candidates.unjudged() if one.other_numbers]
-        aside_s = [self._proof_s(one) for one in waiting if one.log_gain >= math.log(_WORTH_TEN_RUNS)]
-        return self._time_open(keep_s=self._end_s, aside_s=max(aside_s, default=0.0))
+        """One round of what was not tried, where its gate fits as well, that of what gained, and the study's end."""
+
+        def affords(group: Group) -> bool:
+            waiting = (one for one in self._stacks(self._candidates.unjudged(), late=True) if one.other_numbers)
+            return self._affords(group, keep_s=self._end_s + math.fsum(map(self._proof_s, waiting)))
+
+        found = False
+        for groups in self._open(affords):
+            self._time(groups, keep_s=self._end_s)
+            found = True
+        return found
 
     def _time_more(self) -> bool:
         """Times alone, where what they may call for does not fit into the budget any more."""
         keep_s = self._end_s if self.stack else 0.0
         unshown = self._stacks(self._candidates.unshown(), late=True)
         again = [one for one in unshown if self._affords([one], keep_s=keep_s, times_only=True)]
-        if self._time_open(keep_s=keep_s, times_only=True):
-            return True
-        if again:
-            self._time([[one] for one in again[: self._executor.nodes]], keep_s=keep_s)
-        return bool(again)
+        groups = next(self._open(partial(self._affords, keep_s=keep_s, times_only=True)), None)
+        groups = groups or [[one] for one in again[: self._executor.nodes]]
+        if groups:
+            self._time(groups, keep_s=keep_s)
+        return bool(groups)
 
-    def _time_open(self, *, keep_s: float, aside_s: float = 0.0, times_only: bool = False) -> bool:
-        """One round; of each group as many as the budget affords side by side."""
-
-        def affords(group: Group) -> bool:
-            return self._affords(group, keep_s=keep_s + aside_s, times_only=times_only)
-
-        found = False
+    def _open(self, affords: Callable[[Group], bool]) -> Iterator[list[Group]]:
+        """The groups of a round, as many at once as there are nodes; of each as many as the budget affords by then."""
         groups = iter(self._groups([one for one in self._candidates.open() if affords([one])]))
         while at_once := list(islice(groups, self._executor.nodes)):
             afforded = [next((g[:n] for n in range(len(g), 0, -1) if affords(g[:n])), g[:0]) for g in at_once]
             if any(afforded):
-                self._time(list(filter(None, afforded)), keep_s=keep_s)
-                found = True
-        return found
+                yield list(filter(None, afforded))
 
     def _prove(self, *, late: bool = False) -> bool:
         """Compare or judge the stack that brings most for its time. `late`: nothing else is left to be tried."""
@@ -152,16 +156,14 @@ class Search:
         # Where there is no time for a stack, there may be for one lever that needs no more heats.
         compared = filter(self._is_compared, compatible(shown))
         alone = [stack for one in compared for stack in self._stacks([one], late=late)]
-        # A gain was afforded before its heats: they may have taken longer.
-        keep_s = self._end_s if late else 0.0
-        affordable = ([one for one in wanted if self._affords([one], keep_s=keep_s)] for wanted in (stacks, alone))
+        affordable = (list(filter(self._affords_proof, wanted)) for wanted in (stacks, alone))
         # Halves of a stack in their order: what clashes with a better lever comes after it.
         first = {one.other_numbers: one for one in reversed(next(filter(None, affordable), []))}
         best = max(first.values(), key=lambda one: one.log_gain / self._proof_s(one), default=None)
         if best is not None and self._is_compared(best):
             self._judge(best)
         elif best is not None:
-            self._time([[best]], keep_s=keep_s)
+            self._time([[best]], keep_s=self._end_s)
         return best is not None
 
     def _stacks(self, found: Group, *, late: bool) -> Iterator[Candidate]:
@@ -205,6 +207,11 @@ class Search:
         if times_only:
             return self._log.budget.affords(self._heat_s(group), keep_s=keep_s)
         return self._log.budget.affords(self._heats_s(group), max(map(self._gate_s, group)), keep_s=keep_s)
+
+    def _affords_proof(self, one: Candidate) -> bool:
+        """What gained was afforded before its heats, and they may have taken longer."""
+        late_s = _MOST_LATE * self._log.budget.total_s if self._is_compared(one) else 0.0
+        return self._affords([one], keep_s=self._end_s - late_s)
 
     def _heat_s(self, group: Group) -> float:
         """One heat that compares the group."""
@@ -278,8 +285,7 @@ class Search:
         # A step may be shorter where a training as long as the user's is not.
         num_steps, late = self._log.study.total_steps, None
         if never_shorter(effect.pairs, num_steps=num_steps, epoch_steps=facts(self._log.study).epoch_steps()):
-            length = "a long training" if num_steps is None else f"a whole training of {num_steps:,} steps"
-            late = f"{length} takes no less time, its start and starts of epochs included"
+            late = f"{reasons.length(num_steps)} takes no less time, its start and starts of epochs included"
         gained = effect.gained and late is None
         kind = "screening" if gained else "lever"
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
@@ -354,7 +360,7 @@ class Search:
         budget = self._log.budget
         for one in self._candidates.unjudged():
             if one.trial is not None and one.trial.why == reasons.GAINED:
-                needs_s = budget.total_s - budget.left_s + self._gate_s(one) + self._end_s
+                needs_s = budget.spent_s + self._gate_s(one) + self._confirmation_s()
                 why = (
                     f"{one.title} gained {factor(math.exp(one.log_gain))}, and the budget was over before training "
                     f"under it could be compared: that takes --budget {math.ceil(needs_s / 60)}m or more."

@@ -7,9 +7,9 @@ from itertools import pairwise
 from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import Arm, Design, Executor, Heat, Sizes
-from hotlap.experiment.batches import mean_s
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
+from hotlap.experiment.table import mean_step_s
 from hotlap.machine import cores, threads
 from hotlap.record import NO_OPERATORS, Phase, Plan, Run, State, Status, Study
 from hotlap.search import StudyLog
@@ -132,7 +132,7 @@ def _repeat(log: StudyLog, run: Run, executor: Executor) -> list[float]:
         log.doing(f"running {log.options.title} {what} ({number + 1} of {_ROUNDS})")
         heats.append(executor.heat(Design(arms=arms)))
     # One run of the baseline and the next: equal things, at different times.
-    means = [found for heat in heats if (found := mean_s(heat.runs[0].step_s)) is not None]
+    means = [mean_step_s(heat.runs[0]) for heat in heats if heat.base_failure is None]
     noise = noise_of("again", [math.log(one / other) for one, other in pairwise(means)])
     if noise is not None:
         log.change("noise", noise=(noise,))

@@ -25,9 +25,21 @@ _LEAVE = 0.6
 
 
 def calibrate(log: StudyLog, executor: Executor) -> None:
+    """Know the noise, and take more time where it hides most gains."""
+    if not log.study.noise:
+        _compare_equal(log, executor)
+    noise = next((one for one in log.study.noise if one.scope == "process"), None)
+    if noise is not None and noise.smallest_gain > _MUCH_NOISE:
+        log.extend()
+        log.warn(
+            "Runs of the unchanged script differ so much here that gains below "
+            f"{factor(noise.smallest_gain)} between processes are hard to show. Most often other programs use the "
+            "machine: run it again when they have ended, or raise --budget."
+        )
+
+
+def _compare_equal(log: StudyLog, executor: Executor) -> None:
     """Equal things compared (A/A), and beside them the script with its input for free where that tells something."""
-    if log.study.noise:
-        return
     run = log.study.baseline[0]
     processes: list[float] = []
     blocks: list[float] = []
@@ -52,15 +64,8 @@ def calibrate(log: StudyLog, executor: Executor) -> None:
             free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
             blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
     log.change("ceilings", ceilings=ceilings(run, free=free))
-    noise = [noise_of("process", processes), noise_of("step", blocks)]
-    log.change("noise", noise=tuple(part for part in noise if part is not None))
-    if noise[0] is not None and noise[0].smallest_gain > _MUCH_NOISE:
-        log.extend()
-        log.warn(
-            "Runs of the unchanged script differ so much here that gains below "
-            f"{factor(noise[0].smallest_gain)} between processes are hard to show. Most often other programs use the "
-            "machine: run it again when they have ended, or raise --budget."
-        )
+    noise = (noise_of("process", processes), noise_of("step", blocks))
+    log.change("noise", noise=tuple(filter(None, noise)))
 
 
 def noise_of(scope: str, log_ratios: Sequence[float]) -> Noise | None:

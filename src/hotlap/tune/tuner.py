@@ -61,12 +61,12 @@ def _wants_recipes(log: StudyLog) -> bool:
 
 def _find_levers(log: StudyLog, executor: Executor) -> None:
     """Levers that leave training as it is."""
-    several, least_s = _why_not_several(log.study.baseline[0]), _least_s(log, executor.sizes)
+    several, least_s = _why_not_several(log.study.baseline[0]), _least_s(executor.sizes)
     if several is not None:
         log.warn(several)
         if log.study.result is None:
             log.change("result", result=unchanged(several))
-    elif log.study.trials or log.budget.affords(least_s):
+    elif log.study.noise or log.study.trials or log.budget.affords(least_s):
         executor.likely = Foresight(log, _try_levers)
         _try_levers(log, executor, GateRuns(log, executor))
     else:
@@ -108,11 +108,10 @@ def _look(log: StudyLog) -> Sizes:
     return sizes
 
 
-def _least_s(log: StudyLog, sizes: Sizes) -> float:
+def _least_s(sizes: Sizes) -> float:
     """Without so much time nothing can be shown, even if all goes well."""
     at_best = _at_best(sizes)
-    heats = _FEWEST_HEATS - bool(log.study.noise)
-    return heats * at_best.heat_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s()
+    return _FEWEST_HEATS * at_best.heat_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s()
 
 
 def _at_best(sizes: Sizes) -> Sizes:

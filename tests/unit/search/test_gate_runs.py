@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hotlap.experiment import Sizes
-from hotlap.record import LeverSpec, Plan, Run, Verdict
+from hotlap.record import LeverSpec, Plan, Run, Status, Verdict
 from hotlap.search import Options, StudyLog
 from hotlap.search.gate_runs import GateRuns
 from tests.unit.tune.world import MACHINE, AnyScript, Silent, World, new_study, options_for
@@ -59,6 +59,29 @@ def test_harm_by_chance_that_finds_no_time_for_other_seeds_is_no_verdict() -> No
     assert ruling.verdict is Verdict.UNDECIDED
     assert "no time for other seeds: raise --budget" in ruling.why
     assert max(plan.reseed for plan in world.plans) < 5
+
+
+class Fails(World):
+    """The first `most` runs of the baseline with this nudge end in an error."""
+
+    nudge, most = 0, 1
+
+    def run(self, plan: Plan) -> Run:
+        if plan.always or plan.nudge != self.nudge or not self.most:
+            return super().run(plan)
+        self.most -= 1
+        return Run(status=Status.CRASHED, error="OSError: planted", nudge=plan.nudge)
+
+
+@pytest.mark.parametrize("nudge", [0, 2])
+def test_a_run_of_the_baseline_that_fails_once_is_made_again_and_one_that_fails_twice_is_told(nudge: int) -> None:
+    """No lever could be judged beside it, and what was accepted would be refused in the end."""
+    for most, verdict in ((1, Verdict.UNHARMED), (2, Verdict.UNDECIDED)):
+        world = Fails(path="/train.py", sha256="0" * 64)
+        world.nudge, world.most = nudge, most
+        ruling = gate_runs_of(world).judge(({"name": "fused-optimizer"},))
+        assert ruling.verdict is verdict
+        assert ("OSError: planted" in ruling.why) is (verdict is Verdict.UNDECIDED)
 
 
 class Chance(World):

@@ -311,6 +311,24 @@ def test_a_whole_training_that_may_gain_is_to_be_asked_about_again(script: Path)
     assert command.startswith("hotlap tune --budget")
 
 
+def test_faster_steps_that_starts_of_epochs_take_back_in_a_long_training_are_no_gain(script: Path) -> None:
+    class Starting(World):
+        """An epoch has 16 steps; in the patched copy the first of each takes 20 ms longer."""
+
+        def run(self, plan: Plan) -> Run:
+            run = super().run(plan)
+            starts = tuple(range(0, len(run.step_s), 16))
+            more_s = 0.02 if plan.afresh and plan.replaced else 0.0
+            steps = [one + more_s * (k in starts) for k, one in enumerate(run.step_s)]
+            return replace(run, step_s=tuple(steps), epoch_starts=starts)
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Starting(path=str(script), sha256=digest, costs={"cached-dataset": 0.7})
+    study = tune(world, levers=("cached-dataset",), budget_s=600.0)
+    assert accepted(study) == [] and study.patch is None
+    assert study.result is not None and "but a long training came out at 0." in study.result.why
+
+
 def test_what_costs_nothing_once_has_no_break_even_step(script: Path) -> None:
     study = tune(world_of(script, costs={"cached-dataset": 0.5}), levers=("cached-dataset",), total_steps=1_000)
     assert accepted(study) == ["cached-dataset"]
@@ -343,6 +361,39 @@ def test_stays_within_its_budget(script: Path) -> None:
     world = world_of(script, costs={"cached-dataset": 0.4, "fused-optimizer": 0.9}, start_s=8.0)
     tune(world, budget_s=200.0)
     assert world.clock < 1.25 * 200.0
+
+
+@pytest.mark.parametrize(("cached", "pages", "start_s", "budget_s"), [(0.7, 0.5, 4.0, 150.0), (0.9, 0.7, 2.0, 120.0)])
+def test_a_gain_is_judged_before_the_time_that_its_gate_takes_goes_to_others(
+    script: Path, cached: float, pages: float, start_s: float, budget_s: float
+) -> None:
+    """Levers whose own gate does not fit are timed all the same, but not before one that gained."""
+    costs = {"cached-dataset": cached, "huge-pages": pages, "native-step": 0.9, "threads": 0.85}
+    world = world_of(script, costs=costs, step_s=0.05, start_s=start_s, seed=39 if start_s == 4.0 else 27)
+    study = tune(world, budget_s=budget_s)
+    assert "huge-pages" in accepted(study)
+    assert world.clock < 1.15 * budget_s
+
+
+def test_a_machine_that_slows_down_in_the_confirmation_does_not_keep_the_study_beyond_its_budget(script: Path) -> None:
+    class Slower(World):
+        """Everything takes six times as long from the first fresh process on."""
+
+        slow = False
+
+        def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+            self.slow |= any(plan.afresh for plan in plans)
+            begun = self.clock
+            runs = super().__call__(plans, limit_s=limit_s)
+            self.clock += 5 * (self.clock - begun) if self.slow else 0.0
+            return runs
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Slower(path=str(script), sha256=digest, costs={"cached-dataset": 0.94}, process_sd=0.03, seed=3)
+    study = tune(world, levers=("cached-dataset", "threads"), budget_s=300.0)
+    (confirmed,) = [one for one in study.trials if one.kind == "patch"]
+    assert 4 <= len(confirmed.log_ratios) < 12, "it had planned twelve"
+    assert world.clock < 1.1 * 300.0
 
 
 def test_levers_that_bring_nothing_do_not_ride_on_one_that_does(script: Path) -> None:
@@ -531,6 +582,15 @@ def test_where_the_gate_does_not_fit_any_more_it_says_what_more_time_would_bring
     assert accepted(enough) == ["native-step"]
 
 
+def test_what_gained_behind_the_confirmation_needs_time_for_another_one(script: Path) -> None:
+    costs = {"cached-dataset": 0.6, "threads": 0.6, "native-step": 0.8}
+    study = tune(world_of(script, costs=costs, length=200, step_s=0.04), budget_s=300.0)
+    assert accepted(study) == ["cached-dataset", "native-step"]
+    (told,) = [one for one in study.warnings if one.startswith("threads")]
+    needs = re.search(r"--budget (\d+)m or more", told)
+    assert needs and int(needs[1]) > 5, told
+
+
 @pytest.mark.parametrize("budget_s", [20.0, 30.0])
 def test_where_the_budget_reaches_no_lever_it_does_not_say_that_one_was_tried(script: Path, budget_s: float) -> None:
     study = tune(world_of(script, costs={"cached-dataset": 0.4}), budget_s=budget_s)
@@ -629,6 +689,17 @@ def test_long_steps_get_more_time_unless_the_user_said_how_much(script: Path) ->
     assert said.budget_s == 300.0
     assert accepted(said)[0] == "cached-dataset"
     assert tune(world_of(script, costs=costs), long_budget_s=540.0).budget_s == 300.0
+
+
+def test_a_study_that_was_interrupted_in_its_longer_budget_goes_on_in_it(script: Path) -> None:
+    observer = Silent()
+    settings = {"costs": {"cached-dataset": 0.4}, "process_sd": 0.3}
+    tune(world_of(script, **settings), observer=observer, levers=("cached-dataset",), long_budget_s=540.0)
+    part = next(study for study in observer.studies if study.noise)
+    late = replace(part, elapsed_s=310.0, budget_s=300.0)
+    resumed = tune(world_of(script, seed=1, **settings), study=late, levers=("cached-dataset",), long_budget_s=540.0)
+    assert resumed.budget_s == 540.0
+    assert [trial for trial in resumed.trials if trial.scope != "none"]
 
 
 def test_a_noisy_machine_gets_more_time_unless_the_user_said_how_much(script: Path) -> None:
