@@ -5,7 +5,6 @@ import fcntl
 import os
 import pickle
 import stat
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing import current_process, get_context
@@ -76,8 +75,6 @@ def cannot_fork(*, shares_files: bool = False, waits: bool = False) -> str | Non
         waits: for `in_a_copy`, which puts back what was read on; not in a file that is written to as well, by
             another thread perhaps.
     """
-    if sys.platform != "linux":
-        return "fillers are used on Linux only"
     if current_process().daemon:
         return "this is a worker process itself"
     # A file whose position is still 0 was never read, or is mapped, or is read in a way that no position matters to.
