@@ -4,7 +4,8 @@ What it says: this part of each step goes into calling the model's operators (Py
 launching kernels), not into their arithmetic.
 Why it is bad: a call costs microseconds whatever its size, so the processor is busy with handing out work.
 Example: a recurrent net written as a Python loop over time, with a few small operators in each turn.
-Risk: compiled code rounds differently, and is compiled again for shapes that it has not seen.
+Risk: compiled code rounds differently, and is compiled again for shapes that it has not seen. CUDA graphs (the mode
+"reduce-overhead", or backend="cudagraphs" for the kernels as they are) overwrite an output with the next call.
 
 Before:
 
@@ -12,7 +13,7 @@ Before:
 
 After:
 
-    model = torch.compile(Net())
+    model = torch.compile(Net())  # on a GPU with many small kernels: torch.compile(Net(), mode="reduce-overhead")
 """
 
 from hotlap.record import Finding, IdleReason, Machine, OperatorWindow, Phase, Run
@@ -74,7 +75,7 @@ def _on_device(run: Run) -> Finding | None:
         cost_s,
         f"The device idles {spent(run, cost_s, ' of each step')}{kernels} "
         f"because the host has not launched the next one{_next(seen)}.",
-        levers=("cuda-graphs",) if run.compiled else ("cuda-graphs", "compile"),
+        levers=() if run.compiled else ("compile",),
     )
 
 
