@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import gc
 import os
 import pickle
 import stat
@@ -60,6 +61,7 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
 
 def _answer(action: Callable[[], Any], there: Any) -> None:
     """IN THE COPY."""
+    gc.freeze()  # what is garbage already ends where it was made: files that are removed with it would go twice
     try:
         data = pickle.dumps((False, action()))
     except Exception as error:  # the script's code, or an answer that cannot be sent; its own workers will tell
