@@ -210,7 +210,8 @@ class Contents(Walk):
             if value.device.type != "cpu" or value.layout is not torch.strided or value.is_quantized or value.is_nested:
                 raise Unseen(f"changes to a tensor like {name} ({value.device}, {value.layout}) cannot be seen")
             cost_s = _bytes_s(value, value.is_contiguous())
-            self._add(f"the tensor {name}", partial(of_tensor, value), cost_s, shared=value.is_shared())
+            shared = value.is_shared()  # type: ignore[no-untyped-call]
+            self._add(f"the tensor {name}", partial(of_tensor, value), cost_s, shared=shared)
         elif isinstance(value, np.memmap) and value.mode == "r" and value.filename is not None:
             self._paths.note(value.filename)  # nobody writes through it, and who writes to the file changes its time
             if self._key is not None:
