@@ -20,7 +20,6 @@ _HELD = "**The gate has passed it on an H100 and an H200**; no study there has a
 _CACHE_ALONE = "**On an H100 and an H200 its cache alone was timed**, by a fault since fixed ([what](../gpu.md))."
 _ON_GPUS = {
     "bf16-autocast": _HELD,
-    "cuda-graphs": _HELD,
     "cudnn-benchmark": _HELD,
     "device-resident": _CACHE_ALONE,
     "pin-and-overlap": _HELD,

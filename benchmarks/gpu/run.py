@@ -44,7 +44,7 @@ STAGES = ("suite", "machine", "plain", "measure", "raw", "levers", "tune")
 # Each has something to win there.
 LEVERS = {
     "gpt-10m": ("tf32", "bf16-autocast"),
-    "mnist": ("cuda-graphs", "fused-optimizer", "pin-and-overlap", "compile", "batched-fetch"),
+    "mnist": ("fused-optimizer", "pin-and-overlap", "compile", "batched-fetch"),
     "conv-amp": ("channels-last", "cudnn-benchmark"),
     "lstm": ("compile",),
     "images": ("device-resident", "cached-dataset"),

@@ -104,7 +104,6 @@ def test_names_are_unique() -> None:
 # Those with something to win there; the others must not say that there is (0: not tried).
 ON_A_GPU = {
     "tf32",
-    "cuda-graphs",
     "cudnn-benchmark",
     "pin-and-overlap",
     "device-resident",

@@ -49,7 +49,7 @@ def test_measure_names_the_line_that_waits(tmp_path: Path, monkeypatch: pytest.M
 def test_tune_tries_what_helps_there_and_refuses_levers_for_other_devices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    levers = "cached-dataset,tf32,cuda-graphs,cudnn-benchmark,compile"
+    levers = "cached-dataset,tf32,cudnn-benchmark,compile"
     study = study_of(
         "tune", "--budget", "10m", "--levers", levers, "input.py", folder=tmp_path, monkeypatch=monkeypatch
     )
@@ -58,5 +58,5 @@ def test_tune_tries_what_helps_there_and_refuses_levers_for_other_devices(
     trials = {lever["name"]: trial for trial in study.trials for lever in trial.levers}
     assert not trials["cached-dataset"].why.startswith("Not tried")
     assert trials["cached-dataset"].verdict is not Verdict.HARMED
-    refused = [trials[name].why for name in ("tf32", "cuda-graphs", "cudnn-benchmark", "compile")]
+    refused = [trials[name].why for name in ("tf32", "cudnn-benchmark", "compile")]
     assert all(why.endswith("sim.") for why in refused), refused

@@ -24,7 +24,6 @@ class CachedPrefix(DataWrapper):
     cannot be compared is refused, and what is not seen is the same.
     """
 
-    needs_linux: ClassVar[str] = "Heads lie in memory that forked processes share"
     function: ClassVar[str] = "cached_prefix"
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:

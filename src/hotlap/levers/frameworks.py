@@ -40,7 +40,6 @@ _FRAMEWORKS = (
             "bucket-size": {"ddp_bucket_cap_mb": "{value}"},
             "buffer-broadcast": {"ddp_broadcast_buffers": "{value}"},
             "compile": {"torch_compile_mode": '"{mode}"'},  # each of the three has torch_compile=True follow
-            "cuda-graphs": {"torch_compile_backend": '"cudagraphs"'},
             "fused-optimizer": {"optim": '"adamw_torch_fused"'},
             "pin-and-overlap": {
                 "dataloader_pin_memory": "{pin_memory}",  # torch's True is the default

@@ -32,8 +32,8 @@ class HugePages(Lever):
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """The system must have them, and leave the choice open."""
-        if machine.system != "Linux" or not machine.libc.startswith("glibc"):
-            return f"Huge pages for malloc are a feature of glibc on Linux; this is {machine.system}."
+        if not machine.libc.startswith("glibc"):
+            return f"Huge pages for malloc are a feature of glibc; this is {machine.libc or 'another libc'}."
         version = tuple(int(part) for part in machine.libc.removeprefix("glibc ").split(".")[:2])
         if version < (2, 35):
             return f"glibc 2.35 or newer is needed; this is {machine.libc}."

@@ -30,7 +30,6 @@ class LateTransform(DataWrapper):
     transforms are compared before each batch.
     """
 
-    needs_linux: ClassVar[str] = "Items are tried in a forked process first"
     function: ClassVar[str] = "late"
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:

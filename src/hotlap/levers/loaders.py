@@ -35,15 +35,11 @@ class DataWrapper(Lever):
     numerics: ClassVar[Numerics] = Numerics.EXACT
     no_line: ClassVar[str] = NO_LINE
     across_ranks: ClassVar[bool] = True
-    needs_linux: ClassVar[str] = ""
-    """What it does there alone, as a clause; empty where any system will do."""
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """What the loaders read, then what there is to gain."""
         if not run.loaders:
             return NO_LOADER
-        if self.needs_linux and machine.system != "Linux":
-            return f"{self.needs_linux}; this is {machine.system}."
         refused = refused_by_all(run, lambda loader: self._leaves(run, loader) or self.no_room(run, loader, machine))
         return refused or self.gains_nothing(run)
 

@@ -114,8 +114,6 @@ class Workers(Lever):
         """What the loaders are, then what there is to gain, then whether there is room."""
         if not run.loaders:
             return NO_LOADER
-        if machine.system != "Linux":
-            return f"Workers are tried where processes are forked; this is {machine.system}."
         refused = refused_by_all(run, lambda loader: _refuses(run, loader))
         if refused is not None:
             return refused

@@ -132,8 +132,6 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
     ("late-transform", "batched-fetch"),
     ("late-transform", "cached-dataset"),
     ("late-transform", "device-resident"),
-    # A model is compiled once, for one backend.
-    ("compile", "cuda-graphs"),
     # What a first step did not exchange is not known afterwards; and a search is turned off, or done once.
     ("no-sync", "static-graph"),
     ("static-graph", "unused-parameters"),

@@ -236,6 +236,6 @@ def _write(files: Sequence[tuple[Target, bytes]]) -> None:
 
 def _take_rights(path: Path, of: os.stat_result) -> None:
     os.chmod(path, stat.S_IMODE(of.st_mode))
-    if hasattr(os, "chown") and (of.st_uid, of.st_gid) != (os.geteuid(), os.getegid()):
+    if (of.st_uid, of.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(OSError):  # only root may give files away
             os.chown(path, of.st_uid, of.st_gid)

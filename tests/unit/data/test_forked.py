@@ -1,5 +1,7 @@
 """A copy of the process answers, and leaves what is open here as it was."""
 
+import gc
+import os
 import threading
 import time
 from pathlib import Path
@@ -44,3 +46,24 @@ def test_a_file_that_another_thread_closes_meanwhile_is_no_error(tmp_path: Path)
     thread.start()
     assert in_a_copy(answer) == 7
     thread.join()
+
+
+def test_what_is_garbage_here_does_not_end_in_a_copy_too(tmp_path: Path) -> None:
+    class Removes:
+        """Part of a circle of references, as a folder that is removed with its owner."""
+
+        def __init__(self) -> None:
+            self.own = self
+
+        def __del__(self) -> None:
+            (tmp_path / str(os.getpid())).touch()
+
+    gc.collect()
+    gc.disable()
+    try:
+        Removes()
+        in_a_copy(gc.collect)
+    finally:
+        gc.enable()
+    gc.collect()
+    assert [path.name for path in tmp_path.iterdir()] == [str(os.getpid())]

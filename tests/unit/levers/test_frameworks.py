@@ -11,7 +11,6 @@ from hotlap import levers
 from hotlap.levers import Lever, Scope
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.compile import Compile
-from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.cudnn_benchmark import CudnnBenchmark
 from hotlap.levers.frameworks import _FRAMEWORKS, in_their_words
 from hotlap.levers.fused_optimizer import FusedOptimizer
@@ -68,7 +67,6 @@ def after(lever: Lever, run: Run) -> str:
     ("text", "lever", "given"),
     [
         (TRAINER, Bf16Autocast(), "bf16=True"),
-        (TRAINER, CudaGraphs(), 'torch_compile_backend="cudagraphs"'),
         (TRAINER, FusedOptimizer(), 'optim="adamw_torch_fused"'),
         (TRAINER, Tf32(), "tf32=True"),
         (TRAINER, Workers(num_workers=4), "dataloader_num_workers=4"),

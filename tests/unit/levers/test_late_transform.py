@@ -58,11 +58,6 @@ def test_says_why_it_is_not_worth_one(run: Run, reason: str) -> None:
     assert LateTransform().rejects(run, machine()) == reason
 
 
-def test_needs_processes_that_are_copies() -> None:
-    reason = LateTransform().rejects(run_of(augmented()), replace(machine(), system="Darwin"))
-    assert reason == "Items are tried in a forked process first; this is Darwin."
-
-
 def test_saves_no_more_than_the_transforms_take() -> None:
     run = run_of(augmented())
     assert LateTransform().saves_at_most_s(run, ()) == pytest.approx(0.002)

@@ -11,7 +11,6 @@ import torch
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.compile import Compile
 from hotlap.levers.compiling import Compilation, has_torch_forward
-from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.models import named_models
 from hotlap.record import OperatorWindow, Phase, Run, ShapeFacts
 from hotlap.source import patch
@@ -232,11 +231,3 @@ def test_a_model_in_pieces_is_told(counters: dict[str, Counter[str]]) -> None:
     first, second = Compilation().notes()
     assert first.endswith("leaves the compiled code at 1 places, first because: call to print")
     assert "graphs were compiled" in second
-
-
-def test_graphs_are_recorded_where_shapes_stay() -> None:
-    on_gpu = replace(run_of(SCRIPTS[0]), device="NVIDIA H200")
-    assert CudaGraphs().rejects(on_gpu, machine()) is None
-    assert CudaGraphs().rejects(on_gpu, replace(machine(), compiler=None)) is None
-    reason = CudaGraphs().rejects(replace(with_shapes(5, late=0), device="NVIDIA H200"), machine())
-    assert reason is not None and "5 different shapes" in reason

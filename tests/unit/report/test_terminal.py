@@ -188,7 +188,7 @@ def test_trials_that_failed_for_one_reason_are_told_once_in_a_line() -> None:
 def test_levers_that_do_not_apply_are_one_line() -> None:
     refused = [
         Trial(levers=({"name": name},), scope="none", why=f"Not tried. {name} needs a GPU.")
-        for name in ("tf32", "cuda-graphs")
+        for name in ("tf32", "cudnn-benchmark")
     ]
     study = dataclasses.replace(samples.study_full(), trials=(*samples.study_full().trials, *refused))
     text = " ".join(terminal.render(study).split())

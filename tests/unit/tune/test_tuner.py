@@ -622,7 +622,7 @@ def test_where_the_time_is_over_within_the_first_comparison_it_does_not_say_that
 
 
 def test_where_no_lever_promises_anything_it_says_so(script: Path) -> None:
-    study = tune(world_of(script), levers=("cuda-graphs",))
+    study = tune(world_of(script), levers=("cudnn-benchmark",))
     told = conclusion(study)
     assert told.title == "No gain"
     assert told.sentence.startswith("No lever was worth a trial here")

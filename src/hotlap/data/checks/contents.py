@@ -89,6 +89,8 @@ class _Part:
     then: object
     cost_s: float
     """Of asking for the number once."""
+    shared: bool
+    """It lies in memory that copies of this process have as well."""
 
 
 class Contents(Walk):
@@ -163,11 +165,17 @@ class Contents(Walk):
         for part in self._parts:
             if part.number() != part.then:
                 return part.name
-        file = self.changed_file()
+        return self.changed_for_copies()
+
+    def changed_for_copies(self) -> str | None:
+        """What copies of this process, made before, find changed as well: shared memory, a file; None if nothing is."""
+        for part in self._parts:
+            if part.shared and part.number() != part.then:
+                return part.name
+        file = self._changed_file()
         return None if file is None else f"the file {file}"
 
-    def changed_file(self) -> str | None:
-        """A file that is no longer what it was; None if all are."""
+    def _changed_file(self) -> str | None:
         paths = (files.changed() for files in (self._paths, self._files) if files is not None)
         return next((path for path in paths if path is not None), None)
 
@@ -183,11 +191,11 @@ class Contents(Walk):
         self._spend(_OPEN_S)
         return super()._open(name, value)
 
-    def _add(self, name: str, number: Callable[[], object], cost_s: float) -> None:
+    def _add(self, name: str, number: Callable[[], object], cost_s: float, *, shared: bool = False) -> None:
         """`cost_s`: of asking for the number, beside what anything costs."""
         self._spend(_PART_S + cost_s)
         then = number()
-        self._parts.append(_Part(name, number, then, _PART_S + cost_s))
+        self._parts.append(_Part(name, number, then, _PART_S + cost_s, shared))
         if self._key is not None:
             self._key.note(name, then)
 
@@ -201,7 +209,9 @@ class Contents(Walk):
         if isinstance(value, torch.Tensor):
             if value.device.type != "cpu" or value.layout is not torch.strided or value.is_quantized or value.is_nested:
                 raise Unseen(f"changes to a tensor like {name} ({value.device}, {value.layout}) cannot be seen")
-            self._add(f"the tensor {name}", partial(of_tensor, value), _bytes_s(value, value.is_contiguous()))
+            cost_s = _bytes_s(value, value.is_contiguous())
+            shared = value.is_shared()  # type: ignore[no-untyped-call]
+            self._add(f"the tensor {name}", partial(of_tensor, value), cost_s, shared=shared)
         elif isinstance(value, np.memmap) and value.mode == "r" and value.filename is not None:
             self._paths.note(value.filename)  # nobody writes through it, and who writes to the file changes its time
             if self._key is not None:
@@ -215,7 +225,8 @@ class Contents(Walk):
                 self._key.note_entries(name, entries)
             yield from ((f"an entry of {name}", part) for part in entries if type(part) not in ATOMS)
         else:
-            self._add(f"the array {name}", partial(of_array, value), _bytes_s(value, value.flags.c_contiguous))
+            cost_s, shared = _bytes_s(value, value.flags.c_contiguous), isinstance(value, np.memmap)
+            self._add(f"the array {name}", partial(of_array, value), cost_s, shared=shared)
 
     def _container(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         known = ("container", id(value)) in self._elsewhere

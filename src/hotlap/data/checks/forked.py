@@ -2,10 +2,10 @@
 
 import contextlib
 import fcntl
+import gc
 import os
 import pickle
 import stat
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing import current_process, get_context
@@ -61,6 +61,7 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
 
 def _answer(action: Callable[[], Any], there: Any) -> None:
     """IN THE COPY."""
+    gc.freeze()  # what is garbage already ends where it was made: files that are removed with it would go twice
     try:
         data = pickle.dumps((False, action()))
     except Exception as error:  # the script's code, or an answer that cannot be sent; its own workers will tell
@@ -76,8 +77,6 @@ def cannot_fork(*, shares_files: bool = False, waits: bool = False) -> str | Non
         waits: for `in_a_copy`, which puts back what was read on; not in a file that is written to as well, by
             another thread perhaps.
     """
-    if sys.platform != "linux":
-        return "fillers are used on Linux only"
     if current_process().daemon:
         return "this is a worker process itself"
     # A file whose position is still 0 was never read, or is mapped, or is read in a way that no position matters to.

@@ -1,6 +1,7 @@
 """Files that items are read from: their times and sizes as they were, in this process and in copies of it."""
 
 import contextlib
+import fcntl
 import os
 import stat
 import struct
@@ -23,15 +24,13 @@ class OpenedFiles:
     """Names of files and folders, and what they were like when they were noted."""
 
     def __init__(self, *, shared: bool = False) -> None:
-        """`shared`: copies of this process, made from now on, note files here as well (Linux only)."""
+        """`shared`: copies of this process, made from now on, note files here as well."""
         self._stamps: dict[str, Stamp] = {}
         self._differs: str | None = None
         self._process = os.getpid()
         self._read_bytes = 0
-        self._log = os.memfd_create("hotlap", os.MFD_CLOEXEC) if shared and sys.platform == "linux" else -1
+        self._log = os.memfd_create("hotlap", os.MFD_CLOEXEC) if shared else -1
         if self._log >= 0:
-            import fcntl
-
             fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # each write whole, whoever else writes
 
     def __bool__(self) -> bool:
@@ -130,7 +129,7 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def reads_unnamed_files(action: Callable[[], object]) -> bool:
-    """True if this thread reads from somewhere while it does that (Linux; False elsewhere)."""
+    """True if this thread reads from somewhere while it does that."""
     before = _num_reads()
     action()
     after = _num_reads()

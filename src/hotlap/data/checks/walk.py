@@ -36,6 +36,8 @@ _SORTS: dict[str, Any] = {
     "class": type,
 }
 
+_NUMBERS = frozenset({int, float, bool, complex})
+
 _STANDARD = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
 
@@ -61,11 +63,18 @@ class Place:
     name: str
     read: Callable[[], Collection[Any]]
     of_data_set: bool = False
+    of_library: bool = False
     keys: Callable[[], Iterable[Any]] | None = None
     values: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.refresh()
+
+    def counts(self) -> bool:
+        """A number of the script's own is another one, where nothing was added: items may come to depend on it."""
+        now = list(self.read())
+        pairs = () if self.of_library or len(now) != len(self.values) else zip(now, self.values, strict=True)
+        return any({type(new), type(old)} <= _NUMBERS and not alike(new, old) for new, old in pairs)
 
     def refresh(self) -> None:
         """Take the present values as given."""
@@ -172,10 +181,13 @@ class Walk:
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
             of_data_set = value is self.root or isinstance(value, Dataset)
+            of_library = is_library(type(value).__module__)
             if attributes:
                 self._place(
                     "attributes", value,
-                    lambda: Place(f"an attribute of {name}", attributes.values, of_data_set, attributes.keys),
+                    lambda: Place(
+                        f"an attribute of {name}", attributes.values, of_data_set, of_library, attributes.keys
+                    ),
                 )  # fmt: skip
             yield from ((f"{name}.{key}", child) for key, child in attributes.items())
         slots = slots_of(value)

@@ -103,10 +103,13 @@ class Watch(Walk):
         return next((name for name, now, then in self._by_item if _differ(now, then, numbers)), None)
 
     def changed_by_item(self) -> str | None:
-        """What an item just computed changed in the data set itself; what it changed elsewhere is taken as given."""
+        """What an item just computed changed in the data set itself, or counted elsewhere.
+
+        Taken as given: what it keeps for later items in a container or an object, and what libraries note.
+        """
         for place in self.places.values():
             if place.changed():
-                if place.of_data_set:
+                if place.of_data_set or place.counts():
                     return place.what()
                 place.refresh()
         return None

@@ -135,7 +135,7 @@ class ItemCache(ComputedAgain):
             self._drop_as_changed(contents, changed)
 
     def _drop_as_changed(self, contents: Contents, changed: str) -> None:
-        if contents.changed_file() is not None:
+        if contents.changed_for_copies() is not None:
             self.progress.refuse(f"{changed} was changed")  # persistent workers read it anew
         self.drop(f"{changed} of the data set")
 

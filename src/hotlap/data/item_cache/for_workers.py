@@ -42,13 +42,14 @@ def before_workers(cache: ItemCache, role: Role) -> None:
 
 
 def goes_on(cache: ItemCache, progress: Progress) -> bool:
-    """True if persistent workers that were forked with this fill what is kept now, and all files are as they were.
+    """True if persistent workers that were forked with this fill what is kept now, and what they share is as it was.
 
-    Of the data set they have a copy of their own, which changes do not reach; but they read files anew.
+    Of the data set they have a copy of their own, which changes do not reach; but they read files anew, and shared
+    memory.
     """
-    file = None if cache.contents is None else cache.contents.changed_file()
-    if file is not None:
-        progress.refuse(f"{cache.name} is read by its own workers: the file {file} was changed while they lived")
+    changed = None if cache.contents is None else cache.contents.changed_for_copies()
+    if changed is not None:
+        progress.refuse(f"{cache.name} is read by its own workers: {changed} was changed while they lived")
     return progress is cache.progress and not cache.refused()
 
 

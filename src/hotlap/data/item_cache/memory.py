@@ -28,8 +28,7 @@ def available_bytes() -> int:
 
 def usable_cores() -> int:
     """Cores that this process may be on at once, at least 1."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, int(min(allowed, cgroups.cpu_quota())))
+    return max(1, int(min(len(os.sched_getaffinity(0)), cgroups.cpu_quota())))
 
 
 def given_bytes() -> int | None:

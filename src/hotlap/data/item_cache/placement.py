@@ -1,7 +1,6 @@
 """The first items of a data set -> a store for all of them, in memory or in a file; or a full one off the disk."""
 
 import os
-import sys
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
@@ -108,8 +107,6 @@ def open_records(
     Raises:
         Unsupported: there is no room.
     """
-    if sys.platform != "linux":
-        raise Unsupported("its items differ in structure, and such are kept on Linux only")
     if entry_bytes is None:
         entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
     wanted, notes = expected_bytes(length, entry_bytes), list[str]()

@@ -270,7 +270,7 @@ def late(dataset: Any) -> Any:
     if type(dataset) is LateDataset:
         return dataset
     check(LateDataset, dataset)
-    if sys.platform != "linux" or fetches_whole_batches(unwrapped(dataset)) or not _num_items(dataset):
+    if fetches_whole_batches(unwrapped(dataset)) or not _num_items(dataset):
         return dataset
     return put_in_place(LateDataset(dataset))
 

@@ -138,6 +138,88 @@ def test_a_data_set_that_counts_its_calls_is_left_alone(batch_size: int) -> None
     assert kept.note is not None and "(calls)" in kept.note
 
 
+def counting_in(where: str) -> Any:
+    """Its items come to depend on how many were computed, which is counted there."""
+    builds = {
+        "a container": CountsInDict,
+        "a transform": Warms,
+        "a closure": counts_around,
+        "a global": lambda: counts_in_global,
+    }
+    return Pictures(50, builds[where]())
+
+
+class CountsInDict:
+    def __init__(self) -> None:
+        self.seen = {"items": 0}
+
+    def __call__(self, number: int) -> Any:
+        self.seen["items"] += 1
+        return torch.tensor(number + self.seen["items"] // 70)
+
+
+class Warms:
+    """A transform that warms up."""
+
+    def __init__(self) -> None:
+        self.num_calls = 0
+
+    def __call__(self, number: int) -> Any:
+        self.num_calls += 1
+        return torch.tensor(number + self.num_calls // 70)
+
+
+def counts_around() -> Callable[[int], Any]:
+    calls = 0
+
+    def build(number: int) -> Any:
+        nonlocal calls
+        calls += 1
+        return torch.tensor(number + calls // 70)
+
+    return build
+
+
+CALLS = 0
+
+
+def counts_in_global(number: int) -> Any:
+    global CALLS  # noqa: PLW0603 - as scripts do
+    CALLS += 1
+    return torch.tensor(number + CALLS // 70)
+
+
+@pytest.mark.parametrize("where", ["a container", "a transform", "a closure", "a global"])
+def test_items_that_come_to_depend_on_what_they_count_are_left_alone(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.CALLS", 0)
+    plain = epochs(counting_in(where))
+    monkeypatch.setattr(f"{__name__}.CALLS", 0)
+    kept = cached(counting_in(where))
+    assert_same_epochs(epochs(kept), plain)
+    assert kept.num_cached == 0 and kept.note is not None and "computing an item changes" in kept.note
+
+
+class Memoizes(Pictures):
+    """Keeps what is read for each item by itself."""
+
+    def __init__(self) -> None:
+        super().__init__(30)
+        self.read: dict[int, Any] = {}
+        self.last: list[Any] = [None]
+
+    def __getitem__(self, index: Any) -> Any:
+        self.last[0] = self.read.setdefault(index, torch.tensor(float(index)))
+        return self.read[index].clone()
+
+
+def test_what_an_item_keeps_for_later_ones_is_no_change() -> None:
+    kept = cached(Memoizes())
+    assert_same_epochs(epochs(kept), epochs(Memoizes()))
+    assert kept.full and kept.note is None
+
+
 class OpensLate(Pictures):
     file: object = None
 

@@ -327,3 +327,27 @@ def test_workers_end_when_all_items_are_kept(persistent: bool) -> None:
         list(iterator)
         iterators.append(type(iterator))
     assert iterators == [FillingWorkers, InPlaceOfWorkers, InPlaceOfWorkers]
+
+
+class Shares(Pictures):
+    """Persistent workers see what the script writes into its tensor, as curricula are told to them."""
+
+    def __init__(self) -> None:
+        super().__init__(24)
+        self.level = torch.ones(1).share_memory_()
+
+    def __getitem__(self, index: Any) -> Any:
+        return torch.full((2,), float(index)) * self.level
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_persistent_workers_see_what_is_written_to_memory_that_they_share() -> None:
+    def told(wrap: Callable[[Any], Any]) -> list[Any]:
+        data, seen = Shares(), list[Any]()
+        loader = DataLoader(wrap(data), batch_size=5, num_workers=1, persistent_workers=True)
+        for epoch in range(4):
+            data.level.fill_(1.0 + epoch // 2)
+            seen += [batch.tolist() for batch in loader]
+        return seen
+
+    assert told(cached) == told(lambda data: data)
