@@ -92,7 +92,8 @@ def times_of(t: torch.Tensor) -> Times:
     if not all(a < b for a, b in pairwise(numbers)):
         raise UserError("t has to be strictly increasing or strictly decreasing.")
     times = sign, numbers
-    last_times[:] = weakref.ref(t), t._version, times
+    if not t.is_inference():  # of which it is not known when they are changed
+        last_times[:] = weakref.ref(t), t._version, times
     return times
 
 
@@ -103,5 +104,5 @@ def fixed_times(t: torch.Tensor, settings: Settings) -> torch.Tensor | None:
     if settings.step_size is None:
         return t
     count = math.ceil(float((t[-1] - t[0]) / settings.step_size + 1))
-    grid = torch.arange(count, dtype=t.dtype) * settings.step_size + t[0]
+    grid = torch.arange(count, dtype=t.dtype, device=t.device) * settings.step_size + t[0]
     return torch.cat([grid[:-1], t[-1:]])
