@@ -43,18 +43,16 @@ class Compiled:
 
     def lease(self) -> Lease:
         """A solver that nobody uses."""
-        return Lease(self._free, self._make)
+        return Lease(self._free, self._free.pop() if self._free else self._make())
 
     def _make(self) -> Any:
-        tableau, s = self._tableau, len(self._tableau.b)
+        tableau, s = self._tableau, len(self._tableau.c)
         a = [row[j] if j < len(row) else 0.0 for row in tableau.a for j in range(s)]
         name = "OdeFloat32" if self.program.dtype == torch.float32 else "OdeFloat64"
         return getattr(core().module, name)(
             self.program.description(),
             tableau.order,
-            tableau.first_same_as_last,
             a,
-            list(tableau.b),
             list(tableau.c),
             list(tableau.e or [0.0] * s),
             [w for row in tableau.dense for w in row],
