@@ -97,6 +97,6 @@ def prepare(solver: Any, t: torch.Tensor, rows: int, settings: Settings) -> None
     solver.asked = None
     grid = fixed_times(sign * t.detach(), settings)
     *control, max_num_steps = settings.control.values()
-    solver.set_control([settings.rtol, settings.atol, *control], int(max_num_steps))
+    solver.set_control([settings.rtol, settings.atol, *control], int(min(max_num_steps, 2**62)))
     solver.set_times(numbers, [] if grid is None else grid.double().tolist(), sign, rows)
     solver.asked = asked

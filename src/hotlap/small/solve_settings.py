@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 
 from hotlap.errors import UserError
+from hotlap.small.program import Unsupported
 from hotlap.small.tableau import METHODS
 
 CONTROL: dict[str, float] = {
@@ -40,10 +41,12 @@ class Settings:
 
 
 def read_settings(method: str | None, rtol: Any, atol: Any, options: Mapping[str, Any] | None) -> Settings:
-    """The arguments of odeint, checked."""
-    if options:
-        return _settings(method, float(rtol), float(atol), options)
-    return _plain_settings(method, float(rtol), float(atol))
+    """The arguments of odeint, checked. Tolerances of each variable's own are Unsupported."""
+    try:
+        tolerances = float(rtol), float(atol)
+    except (TypeError, ValueError, RuntimeError):
+        raise Unsupported("its tolerances are not one number each.") from None
+    return _settings(method, *tolerances, options) if options else _plain_settings(method, *tolerances)
 
 
 @lru_cache(maxsize=64)
@@ -65,6 +68,8 @@ def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str
         given.pop(name, None)
     if given:
         raise UserError(f"options {', '.join(sorted(given))} are not known for {method}.")
+    if step_size is not None and not 0 < float(step_size) < math.inf:
+        raise UserError(f"step_size is {step_size}; it has to be above 0.")
     return Settings(
         method=method,
         rtol=rtol,

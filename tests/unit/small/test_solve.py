@@ -391,6 +391,16 @@ def test_a_state_that_outlived_a_transform_is_one_as_any_other() -> None:
 
 
 @needs_core
+def test_tolerances_of_each_variables_own_are_left_to_torchdiffeq() -> None:
+    torchdiffeq = pytest.importorskip("torchdiffeq", reason="torchdiffeq is not installed")
+    y0, t, rtol = torch.ones(3), torch.linspace(0, 1, 3), torch.tensor([1e-3, 1e-4, 1e-5])
+    with pytest.warns(NativeSolveSkipped, match="not one number each"):
+        found = odeint(decay, y0, t, rtol=rtol)
+    assert torch.equal(found, torchdiffeq.odeint(decay, y0, t, rtol=rtol))
+    assert torch.equal(odeint(decay, y0, t, options={"max_num_steps": math.inf}), odeint(decay, y0, t))
+
+
+@needs_core
 def test_states_and_times_may_be_made_in_inference_mode() -> None:
     field = Field()
     with torch.inference_mode():
@@ -422,6 +432,7 @@ def test_within_a_transform_it_is_refused_by_torch() -> None:
         ({"method": "radau"}, "radau"),
         ({"method": "dopri5", "options": {"steps": 3}}, "steps"),
         ({"options": {"controller": "pi"}}, "controller"),
+        ({"method": "rk4", "options": {"step_size": 0.0}}, "step_size is 0.0; it has to be above 0"),
     ],
 )
 def test_unknown_settings_are_named(arguments: dict[str, Any], word: str) -> None:
