@@ -174,7 +174,7 @@ def test_a_batch_that_lies_elsewhere_is_torchs_to_refuse_or_to_take() -> None:
     expected = net(X)
     with torch.inference_mode():
         unwatched = X.clone()
-    net[0].requires_grad_(False)  # type: ignore[no-untyped-call]
+    net[0].requires_grad_(False)
     with installed() as steps:
         with pytest.raises(RuntimeError, match="meta"):
             net(X.to("meta"))
