@@ -40,14 +40,9 @@ void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
         case Op::relu: return map(x, y, n, [=](V v) { return select<T>(v <= zero, zero, v); });
         case Op::leaky_relu: return map(x, y, n, [=](V v) { return select<T>(v > zero, v, v * f0); });
         case Op::sigmoid: return map(x, y, n, [](V v) { return logistic<T>(v); });
-        case Op::gelu: return map(x, y, n, [](V v) { return v * normal_cdf<T>(v); });
         case Op::silu: return map(x, y, n, [](V v) { return v * logistic<T>(v); });
         case Op::softplus:  // beta f0, threshold f1
             return map(x, y, n, [=](V v) { return select<T>(v * f0 > f1, v, softplus<T>(v * f0) / f0); });
-        case Op::elu:
-            return map(x, y, n, [=](V v) {
-                return select<T>(v > zero, v, f0 * expm1_of_negative<T>(at_most<T>(v, zero)));
-            });
         case Op::sin: return map(x, y, n, [](V v) { return lane_by_lane<T>(v, [](T s) { return std::sin(s); }); });
         case Op::cos: return map(x, y, n, [](V v) { return lane_by_lane<T>(v, [](T s) { return std::cos(s); }); });
         case Op::exp: return map(x, y, n, [](V v) { return exponential<T>(v); });
@@ -80,10 +75,6 @@ void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx,
         case Op::leaky_relu:
             return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) { return select<T>(v > zero, d, d * f0); });
         case Op::sigmoid: return map_gradient(x, y, g, gx, n, acc, [=](V, V s, V d) { return d * (one - s) * s; });
-        case Op::gelu:
-            return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) {
-                return d * (normal_cdf<T>(v) + v * normal_density<T>(v));
-            });
         case Op::silu:
             return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) {
                 const V s = logistic<T>(v);
@@ -92,9 +83,6 @@ void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx,
         case Op::softplus:
             return map_gradient(x, y, g, gx, n, acc,
                                 [=](V v, V, V d) { return select<T>(v * f0 > f1, d, d * logistic<T>(v * f0)); });
-        case Op::elu:
-            return map_gradient(x, y, g, gx, n, acc,
-                                [=](V v, V e, V d) { return select<T>(v > zero, d, d * (e + f0)); });
         case Op::sin:
             return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) {
                 return d * lane_by_lane<T>(v, [](T s) { return std::cos(s); });

@@ -86,7 +86,7 @@ class Exec {
         return to;
     }
 
-    // After the last backward(): every gradient of a parameter, but not those of linear layers, is in its place.
+    // After the last backward(): the gradients of rows of parameters are in their place.
     void finish_backward();
 
     // The same for the linear layers, over the first `count` evaluations.
@@ -120,7 +120,6 @@ class Exec {
     Program program_;
     std::vector<State> values_;
     std::vector<Linear> linear_;
-    std::vector<Buffer<T>> aux_;   // per node: means and deviations of a layer norm
     std::vector<Buffer<T>> gradients_;
     std::vector<T*> elsewhere_;
     std::vector<char> written_;
@@ -170,8 +169,6 @@ class Exec {
     void linear_forward(const Node& n, const Linear& l, int64_t e);
     void linear_gradient(size_t node, int64_t count);
     void linear_backward(const Node& n, const Linear& l, int64_t e, bool add);
-    void norm_forward(size_t i, const Node& n, int64_t e);
-    void norm_backward(size_t i, const Node& n, int64_t e, bool add);
     void place_forward(const Node& n, int64_t e);
     void place_backward(const Node& n, int64_t e, bool add);
 };
@@ -181,7 +178,6 @@ Exec<T>::Exec(Program program, bool input_gradient)
     : program_(std::move(program)),
       values_(program_.values.size()),
       linear_(program_.nodes.size()),
-      aux_(program_.nodes.size()),
       gradients_(program_.parameters.size()),
       elsewhere_(program_.parameters.size(), nullptr),
       written_(program_.parameters.size(), 0),
@@ -201,8 +197,7 @@ void Exec<T>::find_gradients(bool input_gradient) {
         values_[n.out].fixed = n.op == Op::parameter;
         const bool through = needed(n.a) || needed(n.b) || trained(n.weight) || trained(n.bias);
         values_[n.out].needed = values_[n.out].needed || through;
-        if (n.op == Op::linear && trained(n.weight)) values_[n.out].kept = true;
-        if (n.op == Op::linear && trained(n.bias)) values_[n.out].kept = true;
+        if (n.op == Op::linear && (trained(n.weight) || trained(n.bias))) values_[n.out].kept = true;
     }
     std::vector<char> set(values_.size(), 0);
     set[program_.output] = 1;
@@ -239,10 +234,6 @@ void Exec<T>::reserve(int64_t evaluations, int64_t rows) {
         s.step = s.fixed ? 0 : each;
         s.gradient_step = s.kept ? s.step : 0;
     }
-    for (size_t i = 0; i < program_.nodes.size(); i++) {
-        const Node& n = program_.nodes[i];
-        if (n.op == Op::layer_norm) aux_[i].grow(2 * rows * evaluations);
-    }
 }
 
 template <class T>
@@ -264,7 +255,11 @@ HOTLAP_INLINE void copy_bias(const T* from, int64_t n, T* to) {
 template <class T>
 void Exec<T>::prepare(const Node& n, Linear& l) {
     const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
-    l.form = is_large<T>(rows_, in, out) ? Form::large : rows_ != 1 ? Form::tiles : in <= few<T> && in <= out ? Form::few_inputs : out <= few<T> ? Form::few_outputs : Form::tiles;
+    l.form = Form::tiles;
+    if (is_large<T>(rows_, in, out))
+        l.form = Form::large;
+    else if (rows_ == 1 && std::min(in, out) <= few<T>)
+        l.form = in <= out ? Form::few_inputs : Form::few_outputs;
     // For few numbers on one side vectors along the other; and one row does not pay for turning a weight around.
     const bool once = rows_ == 1 && evaluations_ == 1;
     l.row_forward = l.form == Form::few_outputs || (l.form == Form::tiles && in >= W && (out <= 2 || once));
@@ -288,15 +283,6 @@ void Exec<T>::begin_backward() {
     std::fill(written_.begin(), written_.end(), 0);
     for (size_t v = 0; v < values_.size(); v++)
         if (values_[v].fixed && values_[v].needed) std::memset(gradient(int(v)), 0, sizeof(T) * ld(int(v)));
-    for (size_t p = 0; p < gradients_.size(); p++) {
-        bool summed = false;
-        for (const Node& n : program_.nodes)
-            summed = summed || (n.op == Op::layer_norm && (n.weight == int(p) || n.bias == int(p)));
-        if (summed && gradients_[p].size()) {
-            std::memset(parameter_gradient(int(p)), 0, sizeof(T) * program_.parameters[p].numel);
-            written_[p] = 1;
-        }
-    }
 }
 
 template <class T>

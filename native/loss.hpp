@@ -63,7 +63,7 @@ double cross_entropy(const Criterion& criterion, const Prediction<T>& p, const i
         Vec<T> s{};
         for (int64_t c = 0; c < p.cols; c += W) {
             const int last = int(std::min<int64_t>(W, p.cols - c));
-            const Vec<T> e = exponential_of_negative<T>(load_n<T>(x + c, last) - splat<T>(top));
+            const Vec<T> e = exponential<T>(load_n<T>(x + c, last) - splat<T>(top));
             s += from_bits<T>(bits<T>(e) & first_lanes<T>(last));
             store_n<T>(g + c, e, last);
         }

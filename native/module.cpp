@@ -57,7 +57,7 @@ std::vector<Slot<T>> make_slots(const std::vector<SlotTuple>& slots) {
 std::vector<Group> make_groups(const std::vector<std::vector<double>>& groups) {
     std::vector<Group> made;
     for (const auto& g : groups)
-        made.push_back({g.at(0), g.at(1), g.at(2), g.at(3), g.at(4), g.at(5), g.at(6), g.at(7) != 0, g.at(8) != 0});
+        made.push_back({g.at(0), g.at(1), g.at(2), g.at(3), g.at(4), g.at(5), g.at(6), g.at(7) != 0, g.at(8) != 0, g.at(9) != 0});
     return made;
 }
 
@@ -128,7 +128,6 @@ void bind_step(nb::module_& m, const char* name) {
         .def("set_groups",
              [](P& self, const std::vector<std::vector<double>>& groups) { self.step.groups() = make_groups(groups); })
         .def("set_slots", [](P& self, const std::vector<SlotTuple>& slots) { self.step.set_slots(make_slots<T>(slots)); })
-        .def("set_clip", [](P& self, double limit) { self.step.set_clip(limit); })
         .def("set_guards",
              [](P& self, nb::object guard, nb::object settings) {
                  self.guard = nb::cast<Guard*>(guard);
@@ -221,10 +220,9 @@ void bind_ode(nb::module_& m, const char* name) {
     using P = PyOde<T>;
     nb::class_<P>(m, name)
         .def("__init__",
-             [](P* self, const ProgramTuple& program, int order, bool fsal, const std::vector<double>& a, const std::vector<double>& b,
-                const std::vector<double>& c, const std::vector<double>& e, const std::vector<double>& dense) {
-                 const int stages = int(b.size());
-                 new (self) P(make_program(program), {stages, a, b, c, e, dense, order, fsal});
+             [](P* self, const ProgramTuple& program, int order, const std::vector<double>& a, const std::vector<double>& c,
+                const std::vector<double>& e, const std::vector<double>& dense) {
+                 new (self) P(make_program(program), {int(c.size()), a, c, e, dense, order});
              })
         .def_prop_rw("asked", [](P& self) { return self.asked; }, [](P& self, nb::object asked) { self.asked = std::move(asked); },
                      nb::arg().none())
@@ -264,27 +262,6 @@ void bind_ode(nb::module_& m, const char* name) {
              })
         .def_prop_ro("num_steps", [](P& self) { return self.num_steps(); })
         .def_prop_ro("num_evaluations", [](P& self) { return self.num_evaluations(); });
-}
-
-// A function of vector_math.hpp over n numbers, for the tests of its accuracy.
-template <class T>
-void apply(const std::string& name, uintptr_t x, uintptr_t y, int64_t n) {
-    using V = Vec<T>;
-    const auto run = [&](auto f) {
-        for (int64_t i = 0; i < n; i += Simd<T>::W) {
-            const int last = int(std::min<int64_t>(Simd<T>::W, n - i));
-            store_n<T>(pointer<T>(y) + i, f(load_n<T>(pointer<T>(x) + i, last)), last);
-        }
-    };
-    if (name == "exp") return run([](V v) { return exponential<T>(v); });
-    if (name == "exp_of_negative") return run([](V v) { return exponential_of_negative<T>(v); });
-    if (name == "expm1_of_negative") return run([](V v) { return expm1_of_negative<T>(v); });
-    if (name == "tanh") return run(Tanh<T>());
-    if (name == "sigmoid") return run([](V v) { return logistic<T>(v); });
-    if (name == "log") return run([](V v) { return logarithm<T>(v); });
-    if (name == "softplus") return run([](V v) { return softplus<T>(v); });
-    if (name == "normal_cdf") return run([](V v) { return normal_cdf<T>(v); });
-    throw std::invalid_argument("no such function");
 }
 
 // The loss of a prediction (rows, cols), and its gradient.
@@ -340,8 +317,6 @@ NB_MODULE(HOTLAP_MODULE, m) {
     m.def("resample", &resample_all);
     m.def("loss_float32", &loss_of<float>);
     m.def("loss_float64", &loss_of<double>);
-    m.def("apply_float32", &apply<float>);
-    m.def("apply_float64", &apply<double>);
     nb::class_<Guard>(m, "Guard")
         .def(nb::init<>())
         .def("tensor", [](Guard& g, nb::handle t) { g.tensor(t.ptr(), exchange); })

@@ -34,7 +34,6 @@ void Exec<T>::forward_node(size_t i, int64_t e) {
     const Node& n = program_.nodes[i];
     switch (n.op) {
         case Op::linear: return linear_forward(n, linear_[i], e);
-        case Op::layer_norm: return norm_forward(i, n, e);
         case Op::parameter: return;
         case Op::select:
         case Op::place: return place_forward(n, e);
@@ -55,7 +54,6 @@ void Exec<T>::backward_node(size_t i, int64_t e) {
     switch (n.op) {
         case Op::parameter: return;
         case Op::linear: return linear_backward(n, linear_[i], e, add.a);
-        case Op::layer_norm: return norm_backward(i, n, e, add.a);
         case Op::select:
         case Op::place: return needed(n.a) ? place_backward(n, e, add.a) : void();
         case Op::add:
@@ -111,68 +109,6 @@ void Exec<T>::linear_backward(const Node& n, const Linear& l, int64_t e, bool ad
         multiply_large<T>({from, ld(n.out), false}, {parameter(n.weight), in, false}, rows, in, out, to, ld(n.a), add);
     else
         multiply_broadcast<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, true}, rows, in);
-}
-
-template <class T>
-void Exec<T>::norm_forward(size_t i, const Node& n, int64_t e) {
-    const int64_t C = cols(n.out), L = ld(n.out);
-    T* stats = aux_[i].data() + 2 * rows_ * e;
-    for (int64_t r = 0; r < rows_of(n.out); r++) {
-        const T* x = value(n.a, e) + r * L;
-        T* y = value(n.out, e) + r * L;
-        Vec<T> s{};
-        for (int64_t c = 0; c < C; c += W) s += load_n<T>(x + c, int(std::min<int64_t>(W, C - c)));
-        const T mean = sum_of<T>(s) / T(C);
-        Vec<T> q{};
-        for (int64_t c = 0; c < C; c += W) {
-            const int last = int(std::min<int64_t>(W, C - c));
-            const Vec<T> d = load_n<T>(x + c, last) - splat<T>(mean);
-            q = fma(from_bits<T>(bits<T>(d) & first_lanes<T>(last)), d, q);
-        }
-        const T deviation = T(1) / std::sqrt(sum_of<T>(q) / T(C) + T(n.f0));
-        stats[2 * r] = mean;
-        stats[2 * r + 1] = deviation;
-        for (int64_t c = 0; c < C; c += W) {
-            const int last = int(std::min<int64_t>(W, C - c));
-            Vec<T> v = (load_n<T>(x + c, last) - splat<T>(mean)) * splat<T>(deviation);
-            if (n.weight >= 0) v *= load_n<T>(parameter(n.weight) + c, last);
-            if (n.bias >= 0) v += load_n<T>(parameter(n.bias) + c, last);
-            store_n<T>(y + c, v, last);
-        }
-    }
-}
-
-template <class T>
-void Exec<T>::norm_backward(size_t i, const Node& n, int64_t e, bool add) {
-    const int64_t C = cols(n.out), L = ld(n.out);
-    const T* stats = aux_[i].data() + 2 * rows_ * e;
-    T* to_weight = trained(n.weight) ? parameter_gradient(n.weight) : nullptr;
-    T* to_bias = trained(n.bias) ? parameter_gradient(n.bias) : nullptr;
-    for (int64_t r = 0; r < rows_of(n.out); r++) {
-        const T *x = value(n.a, e) + r * L, *g = gradient(n.out, e) + r * L;
-        const Vec<T> mean = splat<T>(stats[2 * r]), deviation = splat<T>(stats[2 * r + 1]);
-        Vec<T> sum{}, product{};
-        for (int64_t c = 0; c < C; c += W) {
-            const int last = int(std::min<int64_t>(W, C - c));
-            const Vec<T> d = load_n<T>(g + c, last), unit = (load_n<T>(x + c, last) - mean) * deviation;
-            if (to_weight) store_n<T>(to_weight + c, load_n<T>(to_weight + c, last) + d * unit, last);
-            if (to_bias) store_n<T>(to_bias + c, load_n<T>(to_bias + c, last) + d, last);
-            const Vec<T> w = n.weight >= 0 ? d * load_n<T>(parameter(n.weight) + c, last) : d;
-            sum += w;
-            product += w * unit;  // w is 0 in the lanes beyond `last`
-        }
-        if (!needed(n.a)) continue;
-        T* gx = gradient(n.a, e) + r * L;
-        const Vec<T> s = splat<T>(sum_of<T>(sum) / T(C)), p = splat<T>(sum_of<T>(product) / T(C));
-        for (int64_t c = 0; c < C; c += W) {
-            const int last = int(std::min<int64_t>(W, C - c));
-            const Vec<T> d = load_n<T>(g + c, last), unit = (load_n<T>(x + c, last) - mean) * deviation;
-            const Vec<T> w = n.weight >= 0 ? d * load_n<T>(parameter(n.weight) + c, last) : d;
-            Vec<T> v = deviation * (w - s - unit * p);
-            if (add) v += load_n<T>(gx + c, last);
-            store_n<T>(gx + c, v, last);
-        }
-    }
 }
 
 // select reads columns i0 ... of a; place writes columns i0 ... of out.

@@ -17,14 +17,14 @@ namespace hotlap {
 
 constexpr int powers = 4;
 
-// y1 = y0 + h sum b k, error = h sum e k, y(theta) = y0 + h sum_p theta^p sum_i dense[i][p - 1] k_i.
+// The last stage is the first of the next step: y1 = y0 + h sum a[last] k. error = h sum e k,
+// y(theta) = y0 + h sum_p theta^p sum_i dense[i][p - 1] k_i.
 struct Tableau {
     int stages;
     std::vector<double> a;  // (stages, stages), below the diagonal
-    std::vector<double> b, c, e;
+    std::vector<double> c, e;
     std::vector<double> dense;  // (stages, powers)
     int order;
-    bool first_same_as_last;  // the last stage is the first of the next step
 };
 
 struct Control {
@@ -52,11 +52,10 @@ class Ode {
 
     Ode(Program program, Tableau tableau) : exec_(std::move(program), true), tableau_(std::move(tableau)) {
         const int s = tableau_.stages;
-        if (s < 1 || s > max_stages || int(tableau_.a.size()) != s * s || int(tableau_.b.size()) != s ||
-            int(tableau_.c.size()) != s || int(tableau_.e.size()) != s || int(tableau_.dense.size()) != s * powers)
+        if (s < 2 || s > max_stages || int(tableau_.a.size()) != s * s || int(tableau_.c.size()) != s ||
+            int(tableau_.e.size()) != s || int(tableau_.dense.size()) != s * powers)
             throw std::invalid_argument("the tableau's parts do not fit together");
         std::copy(tableau_.a.begin(), tableau_.a.end(), numbers_.a);
-        std::copy(tableau_.b.begin(), tableau_.b.end(), numbers_.b);
         std::copy(tableau_.e.begin(), tableau_.e.end(), numbers_.e);
         std::copy(tableau_.dense.begin(), tableau_.dense.end(), numbers_.dense);
     }
@@ -83,7 +82,11 @@ class Ode {
         thetas_.grow(int64_t(times.t.size()));
         for (int64_t r = 0; r < rows_; r++) std::memcpy(now_.data() + r * ld(), y0 + r * cols(), sizeof(T) * cols());
         std::memcpy(out, y0, sizeof(T) * rows_ * cols());
-        if (times.t.size() > 1) times.grid.empty() ? adaptive(out) : fixed(out);
+        if (times.t.size() < 2) return;
+        copy_vectors<T>(now_.data(), argument(0), size_);
+        evaluate(times.t[0], 0);
+        used_ = 1;
+        times.grid.empty() ? adaptive(out) : fixed(out);
     }
 
     // From the gradient of `out` to those of y0 (rows, cols), which may be null, and of the parameters.
@@ -110,7 +113,7 @@ class Ode {
     };
     // A tableau's numbers in the type of the state.
     struct Numbers {
-        T a[max_stages * max_stages], b[max_stages], e[max_stages], dense[max_stages * powers];
+        T a[max_stages * max_stages], e[max_stages], dense[max_stages * powers];
     };
 
     Exec<T> exec_;
@@ -175,10 +178,7 @@ class Ode {
             // The end of the step exactly, as torchdiffeq has it.
             evaluate(tableau_.c[i] == 1 ? s.t + s.h : s.t + tableau_.c[i] * s.h, s.first + i);
         }
-        if (tableau_.first_same_as_last)
-            copy_vectors<T>(argument(s.first + last), next_.data(), size_);
-        else
-            combine(s, numbers_.b, tableau_.stages, next_.data());
+        copy_vectors<T>(argument(s.first + last), next_.data(), size_);
     }
 
     // The same for a state of one vector: each slope is still in a register when the next argument is made of it.
@@ -187,17 +187,15 @@ class Ode {
         const T* k = stage(s.first);
         const int64_t stride = stages_.step;
         const Vec<T> now = load<T>(now_.data()), h = size_of(s);
-        const auto end_of = [&](const T* weight, int newest, Vec<T> slope) {
-            return fma(h, fma(splat<T>(weight[newest]), slope, sum_stages(Vec<T>{}, weight, 1, k, stride, newest)), now);
-        };
         Vec<T> slope = load<T>(k), y = now;
         for (int i = 1; i <= last; i++) {
-            y = end_of(numbers_.a + i * tableau_.stages, i - 1, slope);
+            const T* weight = numbers_.a + i * tableau_.stages;
+            y = fma(h, fma(splat<T>(weight[i - 1]), slope, sum_stages(Vec<T>{}, weight, 1, k, stride, i - 1)), now);
             store<T>(argument(s.first + i), y);
             slope = exec_.one_forward(s.first + i, y);
         }
         asked_ += last;
-        store<T>(next_.data(), tableau_.first_same_as_last ? y : end_of(numbers_.b, last, slope));
+        store<T>(next_.data(), y);
     }
 
     // sqrt(mean((numerator / (atol + rtol max(|y|, |z|)))^2)).
@@ -257,17 +255,13 @@ class Ode {
 
     void adaptive(T* out) {
         const std::vector<double>& t = times.t;
-        double now = t[0];
-        reserve_more(used_ + 2);  // the first slope, and the one that the first step is chosen by
-        copy_vectors<T>(now_.data(), argument(used_), size_);
-        evaluate(now, used_);
-        used_++;
-        double h = control.first_step > 0 ? control.first_step : initial_step(now);
+        double now = t[0], h = control.first_step > 0 ? control.first_step : initial_step(now);
         size_t wanted = 1;
         for (int64_t tries = 0; wanted < t.size();) {
             if (!std::isfinite(h)) fail("the state or its slope is not finite", now, h);
             h = std::min(std::max(h, control.min_step), control.max_step);
-            if (!(now + h > now)) fail("the step size has become too small: the problem is stiff, or the tolerance too tight", now, h);
+            if (!(now + h > now))
+                fail("the step size has become too small: the problem is stiff, or the tolerance too tight", now, h);
             if (tries++ >= control.max_steps) fail("more than max_num_steps steps", now, h);
             reserve_more(used_ + tableau_.stages);
             Taken step{now, h, used_ - 1, int64_t(wanted), int64_t(wanted)};
@@ -297,14 +291,13 @@ class Ode {
         size_t wanted = 1;
         for (size_t i = 0; i + 1 < grid.size(); i++) {
             reserve_more(used_ + tableau_.stages);
-            Taken step{grid[i], grid[i + 1] - grid[i], used_, int64_t(wanted), int64_t(wanted)};
-            copy_vectors<T>(now_.data(), argument(used_), size_);
-            evaluate(step.t, used_++);
+            Taken step{grid[i], grid[i + 1] - grid[i], used_ - 1, int64_t(wanted), int64_t(wanted)};
             attempt(step);
             while (wanted < t.size() && grid[i + 1] >= t[wanted]) wanted++;
             step.end = int64_t(wanted);
             accept(step, out);
         }
+        used_--;  // the slope at the end is no part of the solution, and need not be finite
         for (int64_t i = 0; i < size_; i++)
             if (!std::isfinite(now_.data()[i]) && i % ld() < cols()) fail("the state is not finite", grid.back(), 0);
     }
@@ -361,7 +354,7 @@ class Ode {
     void backward_step(const Taken& s, const T* gradient);
     void backward_step_in_registers(const Taken& s, bool outputs);
     Vec<T> gathered(const Taken& s, int i, bool outputs, Vec<T> start, int64_t at, int from, int top);
-    void gather(const Taken& s, int i, bool outputs, int top, T* to);
+    void gather(const Taken& s, int i, bool outputs, T* to);
     void add(const T* from, T* to);
     void read_outputs(const Taken& s, const T* gradient);
 };

@@ -11,7 +11,7 @@ inline void Ode<T>::backward_steps(const T* gradient) {
     std::memset(y, 0, sizeof(T) * size_);
     std::memset(carried, 0, sizeof(T) * size_);
     for (size_t n = steps_.size(); n-- > 0;) backward_step(steps_[n], gradient);
-    if (!steps_.empty() && tableau_.first_same_as_last) {
+    if (!steps_.empty()) {
         const int64_t first = steps_[0].first;
         copy_vectors<T>(carried, slope_gradient(first), size_);
         exec_.backward(first);
@@ -19,29 +19,29 @@ inline void Ode<T>::backward_steps(const T* gradient) {
     }
 }
 
-// now_ holds the gradient of y at the end of the step and becomes that at its beginning. The first stage's gradient
-// comes in, and goes out, in carried_ where it is the last stage of the step before. Each stage's gradient is summed
+// now_ holds the gradient of y at the end of the step and becomes that at its beginning. That of the last stage's slope
+// comes in in carried_, and that of the first one's goes out there: it is the last stage of the step before. Each stage's gradient is summed
 // up once, in a register, when everything that it is made of is there.
 template <class T>
 inline void Ode<T>::backward_step(const Taken& s, const T* gradient) {
     const int last = tableau_.stages - 1;
-    const bool shared = tableau_.first_same_as_last, outputs = s.end > s.output;
+    const bool outputs = s.end > s.output;
     T *y = now_.data(), *carried = carried_.data();
     if (outputs) read_outputs(s, gradient);
     if (exec_.in_one_pass()) return backward_step_in_registers(s, outputs);
-    const int top = shared ? last - 1 : last;
-    if (shared) {
-        gather(s, last, outputs, last, slope_gradient(s.first + last));
+    if (s.first + last < used_) {
+        gather(s, last, outputs, slope_gradient(s.first + last));
         exec_.backward(s.first + last);
         add(argument_gradient(s.first + last), y);
     }
-    for (int i = top; i >= 0; i--) {
-        gather(s, i, outputs, top, i == 0 && shared ? carried : slope_gradient(s.first + i));
-        if (i > 0 || !shared) exec_.backward(s.first + i);
+    for (int i = last - 1; i > 0; i--) {
+        gather(s, i, outputs, slope_gradient(s.first + i));
+        exec_.backward(s.first + i);
     }
+    gather(s, 0, outputs, carried);
     for (int64_t k = 0; k < size_; k += W) {
         Vec<T> v = load<T>(y + k);
-        for (int i = shared ? 1 : 0; i <= top; i++) v += load<T>(argument_gradient(s.first + i) + k);
+        for (int i = 1; i < last; i++) v += load<T>(argument_gradient(s.first + i) + k);
         if (outputs) v += load<T>(power_gradients_.data() + k);
         store<T>(y + k, v);
     }
@@ -51,8 +51,7 @@ inline void Ode<T>::backward_step(const Taken& s, const T* gradient) {
 // Such a field does not read the time.
 template <class T>
 inline void Ode<T>::backward_step_in_registers(const Taken& s, bool outputs) {
-    const int stages = tableau_.stages, last = stages - 1;
-    const bool shared = tableau_.first_same_as_last;
+    const int stages = tableau_.stages, last = stages - 1, top = last - 1;
     const T *q = power_gradients_.data(), *a = numbers_.a;
     const Vec<T> h = size_of(s);
     Vec<T> y = load<T>(now_.data()), newest{};
@@ -60,17 +59,19 @@ inline void Ode<T>::backward_step_in_registers(const Taken& s, bool outputs) {
         store<T>(slope_gradient(s.first + i), g);
         return exec_.one_backward(s.first + i, g);
     };
-    if (shared) y += newest = pulled(last, fma(h, gathered(s, last, outputs, Vec<T>{}, 0, last, last), load<T>(carried_.data())));
-    const int top = shared ? last - 1 : last;
+    if (s.first + last < used_) {
+        const Vec<T> g = gathered(s, last, outputs, Vec<T>{}, 0, last, last);
+        y += pulled(last, fma(h, g, load<T>(carried_.data())));
+    }
     for (int i = top; i >= 0; i--) {
-        Vec<T> g = gathered(s, i, outputs, splat<T>(shared ? a[last * stages + i] : numbers_.b[i]) * y, 0, i + 1, top);
+        Vec<T> g = gathered(s, i, outputs, splat<T>(a[last * stages + i]) * y, 0, i + 1, top);
         if (i < top) g = fma(splat<T>(a[(i + 1) * stages + i]), newest, g);
-        if (i > 0 || !shared)
+        if (i > 0)
             newest = pulled(i, h * g);
         else
             store<T>(carried_.data(), h * g);
     }
-    for (int i = shared ? 1 : 0; i <= top; i++) y += load<T>(argument_gradient(s.first + i));
+    for (int i = 1; i <= top; i++) y += load<T>(argument_gradient(s.first + i));
     store<T>(now_.data(), outputs ? y + load<T>(q) : y);
 }
 
@@ -84,12 +85,12 @@ inline Vec<T> Ode<T>::gathered(const Taken& s, int i, bool outputs, Vec<T> start
                       top - from);
 }
 
-// The gradient of stage i's slope. Where the last stage is the first of the next step, its own comes in carried_.
+// The gradient of stage i's slope; a part of the last one's comes in carried_.
 template <class T>
-inline void Ode<T>::gather(const Taken& s, int i, bool outputs, int top, T* to) {
-    const int stages = tableau_.stages, last = stages - 1;
-    const bool shared = tableau_.first_same_as_last, carries = shared && i == last;
-    const Vec<T> h = size_of(s), weight = splat<T>(carries ? T(0) : shared ? numbers_.a[last * stages + i] : numbers_.b[i]);
+inline void Ode<T>::gather(const Taken& s, int i, bool outputs, T* to) {
+    const int stages = tableau_.stages, last = stages - 1, top = i == last ? last : last - 1;
+    const bool carries = i == last;
+    const Vec<T> h = size_of(s), weight = splat<T>(carries ? T(0) : numbers_.a[last * stages + i]);
     for (int64_t k = 0; k < size_; k += W) {
         const Vec<T> before = carries ? load<T>(carried_.data() + k) : Vec<T>{};
         store<T>(to + k, fma(h, gathered(s, i, outputs, weight * load<T>(now_.data() + k), k, i, top), before));

@@ -33,7 +33,7 @@ class OdeFit : public Ode<T> {
             const double sum = double(sum_of<T>(total));
             losses[k] = mean ? sum / double(n) : sum;
             this->backward(out_.data(), nullptr);
-            update_all<T>(method, groups, slots, T(1), [this](size_t i) {
+            update_all<T>(method, groups, slots, [this](size_t i) {
                 const int p = slots[i].parameter;
                 return std::pair(this->exec().parameter(p), this->exec().parameter_gradient(p));
             });

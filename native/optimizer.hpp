@@ -1,4 +1,4 @@
-// torch's optimizers on flat memory: SGD, Adam, AdamW, RMSprop. Formulas and their order are those of torch.optim.
+// torch's optimizers on flat memory: SGD, Adam, AdamW. Formulas and their order are those of torch.optim.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,15 @@
 
 namespace hotlap {
 
-enum class Method : int { sgd = 0, adam = 1, adamw = 2, rmsprop = 3 };
+enum class Method : int { sgd = 0, adam = 1 };  // AdamW is an Adam whose weight decay is decoupled
 
 // The settings of one parameter group.
 struct Group {
     double lr, weight_decay;
-    double momentum, dampening;    // sgd, rmsprop
-    double beta1, beta2, eps;      // adam, adamw; rmsprop has its alpha in beta2
+    double momentum, dampening;    // sgd
+    double beta1, beta2, eps;      // adam
     bool nesterov, maximize;
+    bool decoupled;                // adam
 };
 
 // eps from here on hides what is denormal, and what estimates of 14 bits make of a root.
@@ -55,7 +56,7 @@ template <class T>
 struct Slot {
     int parameter, group;
     int64_t numel;
-    T* states[2];    // sgd: momentum_buffer. adam(w): exp_avg, exp_avg_sq. rmsprop: square_avg, momentum_buffer
+    T* states[2];    // sgd: momentum_buffer. adam: exp_avg, exp_avg_sq
     float* step;     // torch counts in a float32 tensor; null for sgd
     bool fresh;      // sgd: no momentum yet, the first gradient becomes it
 };
@@ -77,7 +78,6 @@ Rate<T> rate_of(Method method, const Group& group, Slot<T>& slot, const Slot<T>*
     slot.fresh = false;
     if (!slot.step) return r;
     *slot.step += 1;
-    if (method == Method::rmsprop) return r;
     if (previous && previous->group == slot.group && *previous->step == *slot.step) {
         r.step_size = last->step_size;
         r.root_correction = last->root_correction;
@@ -119,21 +119,20 @@ HOTLAP_INLINE Vec<T> over_root(Vec<T> a, Vec<T> v, Vec<T> scale, Vec<T> eps) {
 
 // All that is the same for every element is computed here, before the loop, into values of its own: a store through T*
 // could change whatever is read through a reference.
-// Adam's is that of AdamW as well.
 template <class T, Method method, bool Estimate>
-void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T factor, int64_t count) {
+void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, int64_t count) {
     constexpr int W = Simd<T>::W;
     using V = Vec<T>;
     const Group o = rate.group;
     const auto all = [](double x) { return splat<T>(T(x)); };
-    const bool decoupled = rate.method == Method::adamw, decays = o.weight_decay != 0 && !decoupled;
+    const bool decays = o.weight_decay != 0 && !o.decoupled;
     const bool nesterov = o.nesterov, fresh = rate.fresh;
-    const V scale = all(o.maximize ? -double(factor) : double(factor)), decay = all(o.weight_decay), lr = all(-o.lr);
-    const V shrink = all(decoupled ? 1 - o.lr * o.weight_decay : 1), momentum = all(o.momentum), undamped = all(1 - o.dampening);
+    const V sign = all(o.maximize ? -1 : 1), decay = all(o.weight_decay), lr = all(-o.lr);
+    const V shrink = all(o.decoupled ? 1 - o.lr * o.weight_decay : 1), momentum = all(o.momentum), undamped = all(1 - o.dampening);
     const V one_less_beta1 = all(1 - o.beta1), beta2 = all(o.beta2), one_less_beta2 = all(1 - o.beta2);
-    const V eps = all(o.eps), step = all(-rate.step_size), correction = all(1 / rate.root_correction), one = all(1);
+    const V eps = all(o.eps), step = all(-rate.step_size), correction = all(1 / rate.root_correction);
     const auto block = [=](int64_t i, auto get, auto put) {
-        V w = get(p + i), g = get(gradient + i) * scale;
+        V w = get(p + i), g = get(gradient + i) * sign;
         if (decays) g = fma(decay, w, g);
         if constexpr (method == Method::sgd) {
             if (s0) {
@@ -142,15 +141,6 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T f
                 g = nesterov ? fma(momentum, m, g) : m;
             }
             put(p + i, fma(lr, g, w));
-        } else if constexpr (method == Method::rmsprop) {
-            const V q = fma(one_less_beta2 * g, g, beta2 * get(s0 + i));
-            put(s0 + i, q);
-            V u = over_root<T, Estimate>(g, q, one, eps);
-            if (s1) {
-                u = fma(momentum, get(s1 + i), u);
-                put(s1 + i, u);
-            }
-            put(p + i, fma(lr, u, w));
         } else {
             const V old = get(s0 + i), m = fma(one_less_beta1, g - old, old);
             const V v = fma(one_less_beta2 * g, g, beta2 * get(s1 + i));
@@ -168,31 +158,25 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T f
     }
 }
 
-// One parameter, given its gradient, which is multiplied by `scale`.
+// One parameter, given its gradient.
 template <class T>
-void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g, T scale) {
-    const auto run = [&](auto span) { span(rate, p, g, slot.states[0], slot.states[1], scale, slot.numel); };
-    const auto with_root = [&]<Method method>() {
-        if constexpr (can_estimate<T>)
-            if (rate.group.eps >= HIDING_EPS) return run(update_span<T, method, true>);
-        run(update_span<T, method, false>);
-    };
-    switch (rate.method) {
-        case Method::sgd: return run(update_span<T, Method::sgd, false>);
-        case Method::rmsprop: return with_root.template operator()<Method::rmsprop>();
-        default: return with_root.template operator()<Method::adam>();
-    }
+void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g) {
+    const auto run = [&](auto span) { span(rate, p, g, slot.states[0], slot.states[1], slot.numel); };
+    if (rate.method == Method::sgd) return run(update_span<T, Method::sgd, false>);
+    if constexpr (can_estimate<T>)
+        if (rate.group.eps >= HIDING_EPS) return run(update_span<T, Method::adam, true>);
+    run(update_span<T, Method::adam, false>);
 }
 
 // All parameters of an optimizer: the i-th slot's lies at(i).first, its gradient at(i).second.
 template <class T, class At>
-void update_all(Method method, const std::vector<Group>& groups, std::vector<Slot<T>>& slots, T scale, At at) {
+void update_all(Method method, const std::vector<Group>& groups, std::vector<Slot<T>>& slots, At at) {
     const NoDenormals here(method, groups);
     Rate<T> rate{};
     for (size_t i = 0; i < slots.size(); i++) {
         rate = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, &rate);
         const auto [p, g] = at(i);
-        update<T>(rate, slots[i], p, g, scale);
+        update<T>(rate, slots[i], p, g);
     }
 }
 

@@ -9,16 +9,13 @@ namespace hotlap {
 // The numbers are shared with src/hotlap/small/program.py.
 enum class Op : int {
     linear = 0,
-    layer_norm = 2,
     parameter = 3,  // a row of constants or of trainable numbers
     tanh = 10,
     relu = 11,
     leaky_relu = 12,
     sigmoid = 13,
-    gelu = 14,
     silu = 16,
     softplus = 17,
-    elu = 18,
     sin = 20,
     cos = 21,
     exp = 22,

@@ -205,7 +205,7 @@ HOTLAP_INLINE Vec<T> add_neighbours(Vec<T> a, Vec<T> b) {
     return add_neighbours<T>(a, b, std::make_integer_sequence<int, Simd<T>::W>{});
 }
 
-// Lane j of the result is the sum of all lanes of v[j]; N is a power of two up to W, other lanes are undefined.
+// Lane j of the result is the sum of all lanes of v[j % N]; N is a power of two up to W.
 template <class T, int N>
 HOTLAP_INLINE Vec<T> sums_of(Vec<T> (&v)[N]) {
     int left = N;

@@ -1,7 +1,6 @@
 // Training steps of a small network: forward, loss, backward and update, on the user's own tensors.
 #pragma once
 
-#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -30,17 +29,13 @@ class Step {
 
     void set_slots(std::vector<Slot<T>> slots) { slots_ = std::move(slots); }
 
-    // The largest norm of all gradients together.
-    void set_clip(double limit) { limit_ = limit; }
-
     double step(const Batch<T>& batch) {
         const double loss = forward(batch);
         exec_.begin_backward();
         exec_.backward(0);
         exec_.finish_backward();
         exec_.linear_gradients(1);
-        const T scale = limit_ ? T(clip_scale()) : T(1);
-        update_all<T>(method_, groups_, slots_, scale, [this](size_t i) {
+        update_all<T>(method_, groups_, slots_, [this](size_t i) {
             const int p = slots_[i].parameter;
             return std::pair(exec_.parameter(p), exec_.parameter_gradient(p));
         });
@@ -70,7 +65,6 @@ class Step {
     Method method_;
     std::vector<Group> groups_;
     std::vector<Slot<T>> slots_;
-    std::optional<double> limit_;
     Buffer<T> gathered_;
     Buffer<char> targets_;
 
@@ -106,18 +100,6 @@ class Step {
             std::memcpy(targets_.data() + r * bytes, one.target, bytes);
         }
         return {gathered_.data(), targets_.data(), rows};
-    }
-
-    // torch.nn.utils.clip_grad_norm_: what all gradients are multiplied by.
-    double clip_scale() {
-        const Program& program = exec_.program();
-        double squares = 0;
-        for (size_t p = 0; p < program.parameters.size(); p++) {
-            const T* g = exec_.parameter_gradient(int(p));
-            for (int64_t i = 0; program.parameters[p].trained && i < program.parameters[p].numel; i++) squares += double(g[i]) * double(g[i]);
-        }
-        const double scale = *limit_ / (std::sqrt(squares) + 1e-6);
-        return scale > 1 ? 1 : scale;  // NaN stays NaN
     }
 };
 

@@ -1,6 +1,6 @@
 // One row through a layer with few inputs or few outputs: what a small ODE consists of, one after the other.
 //
-// Nothing here is cut into tiles, and results are written in whole vectors: a vector that was written in pieces, or under a mask,
+// Nothing here is cut into tiles, and results are written in whole vectors: one that was written in pieces, or under a mask,
 // cannot be loaded before it has reached the cache, and the next layer waits for it.
 #pragma once
 
@@ -36,27 +36,31 @@ void few_to_many(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* 
 // y[k] = start[k] + sum_v x[v] m[k][v] for all `rows` of m; start and y have whole vectors, and may be the same.
 template <class T>
 void many_to_any(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* y) {
-    constexpr int W = Simd<T>::W;
-    alignas(64) T sums[W] = {};
+    constexpr int W = Simd<T>::W, N = std::min(W, 4);  // so many rows at a time: each sum waits for itself only
     for (int64_t first = 0; first < rows; first += W) {
         const int room = int(std::min<int64_t>(W, rows - first));
-        for (int k = 0; k < room; k++) {
-            Vec<T> sum{};
+        Vec<T> sums{};
+        for (int k = 0; k < room; k += N) {
+            const T* m[N];
+            Vec<T> sum[N] = {};
+            for (int i = 0; i < N; i++) m[i] = a.m + std::min(first + k + i, rows - 1) * a.ld;
             for (int64_t v = 0; v < a.n; v += W) {
                 const int last = int(std::min<int64_t>(W, a.n - v));
-                sum = fma(load_n<T>(x + v, last), load_n<T>(a.m + (first + k) * a.ld + v, last), sum);
+                const Vec<T> z = load_n<T>(x + v, last);
+#pragma GCC unroll 4
+                for (int i = 0; i < N; i++) sum[i] = fma(z, load_n<T>(m[i] + v, last), sum[i]);
             }
-            sums[k] = sum_of<T>(sum);
+            sums = select<T>(first_lanes<T>(k), sums, sums_of<T, N>(sum));
         }
-        store<T>(y + first, load<T>(sums) + load<T>(start + first));
+        store<T>(y + first, from_bits<T>(bits<T>(sums) & first_lanes<T>(room)) + load<T>(start + first));
     }
 }
 
 // Sums are taken of so many vectors at once: the next power of two.
 constexpr int in_pairs(int n) { return n <= 2 ? n : 4; }
 
-// Layer, tanh and layer in one pass (behind their last number `start` and `a` have zeros, so `hidden` has too), from K numbers to K numbers; the first K lanes of x and of the result. What the
-// second layer needs is still in a register.
+// Layer, tanh and layer in one pass, from K numbers to K numbers: the first K lanes of x and of the result. What the second
+// layer needs is still in a register. Behind their last number `start` and `a` have zeros, so `hidden` has too.
 // hidden[v] = tanh(start[v] + sum_k x[k] a[k][v]), y[k] = end[k] + sum_v hidden[v] b[k][v].
 template <class T, int K>
 Vec<T> through_tanh(const Thin<T>& a, const T* start, const Thin<T>& b, const T* end, Vec<T> x, T* hidden) {

@@ -55,7 +55,7 @@ class Update {
 
     // Update all parameters; needs no lock of the interpreter's.
     void run() {
-        update_all<T>(method_, groups, slots_, T(1), [this](size_t i) { return std::pair(data_[i], gradients_[i]); });
+        update_all<T>(method_, groups, slots_, [this](size_t i) { return std::pair(data_[i], gradients_[i]); });
     }
 
     bool drop() {

@@ -74,43 +74,19 @@ HOTLAP_INLINE Vec<T> exponential(Vec<T> x) {
     return expand<T>(d.r, first, first) * power_of_two<T>(n - half);
 }
 
-// e^x for x <= 0: no overflow to guard, so one factor does down to the smallest normal number (0 below).
-template <class T>
-HOTLAP_INLINE Vec<T> exponential_of_negative(Vec<T> x) {
-    constexpr T lowest = sizeof(T) == 4 ? T(-87.3) : T(-708.3);
-    const IVec<T> vanishes = x < splat<T>(lowest);
-    x = at_least<T>(x, splat<T>(lowest));
-    const Reduced<T> d = reduce<T>(x);
-    const Vec<T> scale = power_of_two<T>(d.raw);
-    return select<T>(vanishes, Vec<T>{}, expand<T>(d.r, scale, scale));
-}
-
-// e^x - 1 for x between 0 and about 40 or between -40 and 0.
-template <class T>
-HOTLAP_INLINE Vec<T> expm1_moderate(Vec<T> x) {
-    const Reduced<T> d = reduce<T>(x);
-    const Vec<T> scale = power_of_two<T>(d.raw);
-    return expand<T>(d.r, scale, scale - splat<T>(1));
-}
-
-// e^x - 1 for x <= 0.
-template <class T>
-HOTLAP_INLINE Vec<T> expm1_of_negative(Vec<T> x) {
-    return expm1_moderate<T>(at_least<T>(x, splat<T>(T(-40))));
-}
-
 template <class T>
 HOTLAP_INLINE Vec<T> hyperbolic_tangent(Vec<T> x) {
     // Beyond this the nearest number to tanh is 1.
     constexpr T saturated = sizeof(T) == 4 ? T(9.02) : T(19.07);
     const Vec<T> a = at_most<T>(absolute<T>(x), splat<T>(saturated));
-    const Vec<T> e = expm1_moderate<T>(a + a);
+    const Reduced<T> d = reduce<T>(a + a);
+    const Vec<T> scale = power_of_two<T>(d.raw), e = expand<T>(d.r, scale, scale - splat<T>(1));  // e^2a - 1
     return copy_sign<T>(e / (e + splat<T>(2)), x);
 }
 
 template <class T>
 HOTLAP_INLINE Vec<T> logistic(Vec<T> x) {
-    const Vec<T> e = exponential_of_negative<T>(-absolute<T>(x));
+    const Vec<T> e = exponential<T>(-absolute<T>(x));
     const Vec<T> top = select<T>(x < Vec<T>{}, e, splat<T>(1));
     // The comparison above is false for NaN, and e is NaN then: the quotient is too.
     return top / (e + splat<T>(1));
@@ -166,52 +142,13 @@ HOTLAP_INLINE Vec<T> log1p_unit(Vec<T> x) {
 // log(1 + e^x), without overflow.
 template <class T>
 HOTLAP_INLINE Vec<T> softplus(Vec<T> x) {
-    return at_least<T>(x, Vec<T>{}) + log1p_unit<T>(exponential_of_negative<T>(-absolute<T>(x)));
+    return at_least<T>(x, Vec<T>{}) + log1p_unit<T>(exponential<T>(-absolute<T>(x)));
 }
 
 template <class T, class F>
 HOTLAP_INLINE Vec<T> lane_by_lane(Vec<T> x, F f) {
     for (int i = 0; i < Simd<T>::W; i++) x[i] = f(x[i]);
     return x;
-}
-
-// (1 + erf(x / sqrt 2)) / 2. Double: by the C library, right everywhere, the tail included.
-HOTLAP_INLINE Vec<double> normal_cdf_of(Vec<double> x) {
-    return lane_by_lane<double>(x, [](double v) { return 0.5 * std::erfc(-v * 0.70710678118654752440); });
-}
-
-// Float: e^(-x^2/2) times a polynomial in t = 1 / (1 + |x| / 4), fitted to erfcx(|x| / sqrt 2) / 2 on [0, 13.5] with a
-// relative error of 1.3e-8; the tail included, within 8 units in the last place.
-HOTLAP_INLINE Vec<float> normal_cdf_of(Vec<float> x) {
-    constexpr float c[] = {-2.353932155647677e-05f, 0.1002658810469178f,  0.09451853613833892f, 0.12296161896432559f, -0.024392772106178164f,
-                           0.3119403085063112f,     -0.34243876122696854f, 0.4017479504376226f, -0.19905980300572984f, 0.03448057435065184f};
-    const Vec<float> z = at_most<float>(absolute<float>(x), splat(14.0f)), one = splat(1.0f);
-    const Vec<float> t = one / fma(z, splat(0.25f), one);
-    Vec<float> p = splat(c[9]);
-#pragma GCC unroll 9
-    for (int i = 8; i >= 0; i--) p = fma(p, t, splat(c[i]));
-    // The square in two parts: its rounding error, times |x|^2 / 2, would be the largest of all.
-    const Vec<float> square = z * z;
-#if defined(HOTLAP_AVX512) || defined(HOTLAP_AVX2)
-    const Vec<float> low = fma(z, z, -square);
-#else  // no fused product: Dekker's, from the upper half of z and the rest
-    const Vec<float> upper = from_bits<float>(bits<float>(z) & (IVec<float>{} + int32_t(0xfffff000))), rest = z - upper;
-    const Vec<float> low = ((upper * upper - square) + (upper + upper) * rest) + rest * rest;
-#endif
-    const Vec<float> e = exponential<float>(splat(-0.5f) * square);
-    const Vec<float> tail = p * fma(e, splat(-0.5f) * low, e);
-    return select<float>(x > Vec<float>{}, one - tail, select<float>(x < splat(-14.1f), Vec<float>{}, tail));
-}
-
-template <class T>
-HOTLAP_INLINE Vec<T> normal_cdf(Vec<T> x) {
-    return normal_cdf_of(x);
-}
-
-template <class T>
-HOTLAP_INLINE Vec<T> normal_density(Vec<T> x) {
-    const Vec<T> half = splat<T>(T(-0.5)) * x * x;
-    return splat<T>(T(0.39894228040143267794)) * exponential_of_negative<T>(half);
 }
 
 }  // namespace hotlap

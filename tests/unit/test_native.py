@@ -15,14 +15,21 @@ for variant in native.VARIANTS:
     sys.modules[f"hotlap._core_{variant}"] = None  # what an install without a compiler leaves: nothing to import
 import torch
 from torch import nn
-from hotlap.small import compile_step
+from hotlap.small import native_steps
+from hotlap.small.script_steps import known_steps
+native_steps()
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
-step = compile_step(net, nn.MSELoss(), torch.optim.Adam(net.parameters(), lr=0.01))
-x, y = torch.randn(16, 4), torch.randn(16, 2)
-losses = [step.step(x, y) for _ in range(20)]
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+x, y, losses = torch.randn(16, 4), torch.randn(16, 2), []
+for _ in range(20):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(net(x), y)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
 assert losses[-1] < losses[0]
-print(step.why_torch)
+print(known_steps().notes[0])
 """
 
 

@@ -14,7 +14,7 @@ from hotlap.source import Edit
 class NativeOde(Lever):
     """Puts `hotlap.small.native_odeint()` into the script: `torchdiffeq.odeint` runs in hotlap's native core.
 
-    What: dopri5, tsit5, bosh3, rk4 and euler with the same steps and the exact gradient of those steps, where the field
+    What: dopri5, tsit5, rk4 and euler with the same steps and the exact gradient of those steps, where the field
     is made of small layers and arithmetic; other solves run in torchdiffeq as before. With it comes what native-step
     does, because the optimizer is most of what is left of the step.
     Why: an adaptive solve is hundreds of tiny operators one after the other, and as many again backward.

@@ -9,7 +9,7 @@ from hotlap.record import Ceiling, Machine, OptimizerFacts, Phase, Run
 from hotlap.source import Edit
 
 # As hotlap.small.optimizers knows them; named here because the parent process must not import torch.
-OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop")
+OPTIMIZERS = ("SGD", "Adam", "AdamW")
 
 # Beyond this the arithmetic outweighs what a step costs besides: a layer of 2048 x 2048 has 4 million weights.
 MAX_ELEMENTS = 8_000_000
@@ -24,8 +24,8 @@ WORK = 10
 class NativeStep(Lever):
     """Puts `hotlap.small.native_steps()` into the script: known models and optimizers run in hotlap's native core.
 
-    What: the forward and backward of a model made of linear layers, activations, layer norms and sums become one node
-    of autograd, the usual loss modules another, and `optimizer.step()` of SGD, Adam, AdamW and RMSprop one call on the
+    What: the forward and backward of a model made of linear layers, activations and sums become one node
+    of autograd, the usual loss modules another, and `optimizer.step()` of SGD, Adam and AdamW one call on the
     `.grad` tensors. Other losses, hooks, clipping, accumulation, schedulers and `state_dict` stay torch's; what is not
     known runs as before.
     Why: a small network's arithmetic takes a few microseconds, torch's operators around it hundreds.
@@ -86,7 +86,7 @@ def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:
     """Why none of these can be served."""
     known = [o for o in optimizers if _is_known(o.name) and o.all_dense]
     if not known:
-        return "The script has no SGD, Adam, AdamW or RMSprop over dense parameters."
+        return "The script has no SGD, Adam or AdamW over dense parameters."
     if all(set(o.dtypes) - {"float32", "float64"} for o in known):
         return "The parameters are neither float32 nor float64."
     if all(o.num_elements > MAX_ELEMENTS for o in known):

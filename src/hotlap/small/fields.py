@@ -43,18 +43,16 @@ class Compiled:
 
     def lease(self) -> Lease:
         """A solver that nobody uses."""
-        return Lease(self._free, self._make)
+        return Lease(self._free, self._free.pop() if self._free else self._make())
 
     def _make(self) -> Any:
-        tableau, s = self._tableau, len(self._tableau.b)
+        tableau, s = self._tableau, len(self._tableau.c)
         a = [row[j] if j < len(row) else 0.0 for row in tableau.a for j in range(s)]
         name = "OdeFloat32" if self.program.dtype == torch.float32 else "OdeFloat64"
         return getattr(core().module, name)(
             self.program.description(),
             tableau.order,
-            tableau.first_same_as_last,
             a,
-            list(tableau.b),
             list(tableau.c),
             list(tableau.e or [0.0] * s),
             [w for row in tableau.dense for w in row],
@@ -99,6 +97,6 @@ def prepare(solver: Any, t: torch.Tensor, rows: int, settings: Settings) -> None
     solver.asked = None
     grid = fixed_times(sign * t.detach(), settings)
     *control, max_num_steps = settings.control.values()
-    solver.set_control([settings.rtol, settings.atol, *control], int(max_num_steps))
+    solver.set_control([settings.rtol, settings.atol, *control], int(min(max_num_steps, 2**62)))
     solver.set_times(numbers, [] if grid is None else grid.double().tolist(), sign, rows)
     solver.asked = asked

@@ -70,12 +70,31 @@ class Lowering:
 
     def run(self) -> Program:
         """All nodes in order; the program is complete afterwards."""
+        used = self._used()
         for node in self.graph.nodes:
             if node.op == "output":
                 self._finish(self._resolve(node.args[0]))
-            elif node not in self.known:
+            elif node in used and node not in self.known:
                 self.known[node] = self._node(node)
         return self.program
+
+    def _used(self) -> set[fx.Node]:
+        """What the result is made of, and what changes a tensor in place: layers beside that train nothing."""
+        left = [node for node in self.graph.nodes if node.op == "output" or self._is_inplace(node)]
+        used: set[fx.Node] = set()
+        while left:
+            node = left.pop()
+            if node not in used:
+                used.add(node)
+                left += node.all_input_nodes
+        return used
+
+    def _is_inplace(self, node: fx.Node) -> bool:
+        if node.op == "call_module":
+            return bool(getattr(self.root.get_submodule(str(node.target)), "inplace", False))
+        name = str(node.target) if node.op == "call_method" else name_of(node.target)
+        flagged = node.kwargs.get("inplace") or any(argument is True for argument in node.args[1:])
+        return bool(flagged) or (name.endswith("_") and not name.endswith("__"))
 
     def _finish(self, result: Any) -> None:
         if not isinstance(result, Sym):
@@ -96,15 +115,15 @@ class Lowering:
 
         args, kwargs = self._resolve(node.args), self._resolve(node.kwargs)
         self._check_arguments(node, _flat(args, kwargs))
+        if self._is_inplace(node) and isinstance(node.args[0], fx.Node) and len(node.args[0].users) > 1:
+            raise Unsupported(f"{node.format_node()} changes a tensor in place that is used again.")
         if node.op == "get_attr":
             return self._constant(attribute(self.root, str(node.target)), str(node.target))
         if node.op == "call_module":
             module = self.root.get_submodule(str(node.target))
             if type(module) not in tables.MODULES:
                 raise Unsupported(f"the layer {type(module).__name__} is not known.")
-            self._refuse_shared_inplace(node, getattr(module, "inplace", False))
             return tables.MODULES[type(module)](self, module, *args, **kwargs)
-        self._refuse_shared_inplace(node, bool(node.kwargs.get("inplace")) or _changes_its_operand(node))
         handler = (
             tables.METHODS.get(str(node.target)) if node.op == "call_method" else tables.FUNCTIONS.get(node.target)
         )
@@ -150,10 +169,6 @@ class Lowering:
         if node.op == "call_function":
             return cast(Callable[..., Any], node.target)(*args, **kwargs)
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-
-    def _refuse_shared_inplace(self, node: fx.Node, inplace: bool) -> None:
-        if inplace and isinstance(node.args[0], fx.Node) and len(node.args[0].users) > 1:
-            raise Unsupported(f"{node.format_node()} changes a tensor in place that is used again.")
 
     def _constant(self, tensor: Any, name: str) -> Any:
         if not isinstance(tensor, torch.Tensor):
@@ -215,7 +230,7 @@ class Lowering:
         return self.unary(Op.AFFINE, b, f0=scale, f1=shift)
 
     def _number(self, c: float) -> Sym:
-        return self.tensor(Sym(-1, (), True, torch.tensor(c, dtype=self.program.dtype)))
+        return self.tensor(Sym(-1, (), True, torch.tensor(c, dtype=self.program.dtype, device="cpu")))
 
     def _broadcast(self, a: Sym, b: Sym) -> tuple[int, ...]:
         """The shape of the result; Unsupported where torch would line up rows with columns."""
@@ -256,14 +271,6 @@ class Lowering:
         if training and p > 0:
             raise Unsupported("a dropout that is on draws numbers of torch's; .eval() turns it off.")
         return s
-
-    def layer_norm(self, s: Sym, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Sym:
-        """Over the last dimension alone."""
-        if tuple(normalized_shape) != s.shape[-1:] or len(s.shape) != len(self.lead) + 1 or s.single:
-            raise Unsupported(f"LayerNorm over {tuple(normalized_shape)} of a shape {s.shape} is not known.")
-        weight, bias = (w.constant if isinstance(w, Sym) else w for w in (weight, bias))
-        numbers = [-1 if w is None else self.program.parameter(w, "a LayerNorm's parameter") for w in (weight, bias)]
-        return self.unary(Op.LAYER_NORM, s, weight=numbers[0], bias=numbers[1], f0=float(eps))
 
     def power(self, s: Any, exponent: Any) -> Sym:
         """A tensor to the power of a number."""
@@ -327,8 +334,3 @@ def _flat(args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
     for a in [*args, *kwargs.values()]:
         flat.extend(a if isinstance(a, tuple | list) else [a])
     return flat
-
-
-def _changes_its_operand(node: fx.Node) -> bool:
-    name = str(node.target) if node.op == "call_method" else name_of(node.target)
-    return name.endswith("_") and not name.endswith("__")

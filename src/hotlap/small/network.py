@@ -63,7 +63,9 @@ class Network:
 
     def takes(self, x: torch.Tensor) -> bool:
         """Whether `x` is a batch as it was traced for. Of samples with several dimensions that is looked at once."""
-        if x.dtype is not self.program.dtype or x.numel() == 0:
+        if x.dtype is not self.program.dtype or not x.is_cpu or x.layout is not torch.strided:
+            return False
+        if x.numel() == 0 or x.is_inference():  # the latter does not say when it is changed
             return False
         if x.dim() == 2:
             return x.shape[1] == self.features
@@ -81,8 +83,8 @@ class Network:
 
     def lease(self, input_gradient: bool) -> Lease:
         """A native pass that nobody uses."""
-        made = getattr(core().module, self._kind)
-        return Lease(self._free[input_gradient], lambda: made(self.program.description(), input_gradient))
+        free, made = self._free[input_gradient], getattr(core().module, self._kind)
+        return Lease(free, free.pop() if free else made(self.program.description(), input_gradient))
 
 
 def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.Tensor]:
@@ -92,8 +94,8 @@ def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.
     for node in program.nodes:
         through = node.a in wanted or node.b in wanted
         numbers = [n for n in (node.weight, node.bias) if n >= 0]
-        if numbers and (through or node.op is Op.LAYER_NORM):
-            read.append(program.parameters[node.weight if node.weight >= 0 else node.bias])
+        if numbers and through:
+            read.append(program.parameters[node.weight])
         if through or any(program.parameters[n].requires_grad for n in numbers):
             wanted.add(node.out)
     return read
@@ -109,7 +111,7 @@ class Pass(torch.autograd.Function):
         dense = x if x.is_contiguous() else x.contiguous()
         rows = dense.shape[0]
         lease = network.lease(wanted)
-        out = torch.empty((rows, network.outputs), dtype=x.dtype)
+        out = dense.new_empty(rows, network.outputs)
         lease.native.forward(dense.data_ptr(), rows, out.data_ptr())
         ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense
         ctx.model = network.model  # for a second derivative, which may be asked for when nobody else has it any more

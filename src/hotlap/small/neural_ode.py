@@ -77,6 +77,8 @@ class NeuralODE:
         """
         if loss not in ("sse", "mse"):
             raise UserError(f"loss {loss!r} is not known; 'sse' and 'mse' are.")
+        if every < 1:
+            raise UserError(f"every is {every}; it has to be at least 1.")
         check_data(y0, t)
         if tuple(target.shape) != (len(t), *y0.shape) or target.dtype != y0.dtype:
             raise UserError(f"the target is {target.dtype} {tuple(target.shape)}; the solution will be {y0.dtype} "
@@ -121,7 +123,7 @@ class NeuralODE:
             slots = optimizers.slots(optimizer, method, compiled.program.parameters)
             groups = [optimizers.settings(group) for group in optimizer.param_groups]
             solver.set_optimizer(method, groups, slots)
-            losses = torch.zeros(iterations, dtype=torch.float64)
+            losses = torch.zeros(iterations, dtype=torch.float64, device=y0.device)
             solver.fit(y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None

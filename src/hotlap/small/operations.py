@@ -12,12 +12,6 @@ from hotlap.small.lowering import Lowering, Sym
 from hotlap.small.program import Op, Unsupported
 
 
-def _gelu(low: Lowering, s: Sym, approximate: str = "none") -> Sym:
-    if approximate != "none":
-        raise Unsupported(f"GELU with approximate={approximate!r} is not known.")
-    return low.unary(Op.GELU, s)
-
-
 def _shape_of(low: Lowering, s: Sym, dim: int | None = None) -> Any:
     return low.shape(s) if dim is None else low.shape(s)[dim]
 
@@ -54,10 +48,6 @@ def _unary(op: Op) -> Callable[..., Sym]:
 
 def _leaky(low: Lowering, s: Any, negative_slope: float = 0.01, inplace: bool = False) -> Sym:
     return low.unary(Op.LEAKY_RELU, s, f0=float(negative_slope))
-
-
-def _elu(low: Lowering, s: Any, alpha: float = 1.0, inplace: bool = False) -> Sym:
-    return low.unary(Op.ELU, s, f0=float(alpha))
 
 
 def _softplus(low: Lowering, s: Any, beta: float = 1.0, threshold: float = 20.0) -> Sym:
@@ -122,14 +112,9 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     F.tanh: _unary(Op.TANH),
     F.sigmoid: _unary(Op.SIGMOID),
     F.leaky_relu: _leaky,
-    F.elu: _elu,
-    F.gelu: _gelu,
     F.silu: _unary(Op.SILU),
     F.softplus: _softplus,
     F.dropout: lambda low, s, p=0.5, training=True, inplace=False: low.dropout(s, p, training),
-    F.layer_norm: lambda low, s, n, w=None, b=None, eps=1e-5, **kw: low.layer_norm(
-        s, n, kw.get("weight", w), kw.get("bias", b), eps
-    ),
     F.linear: lambda low, s, w, b=None, **kw: low.linear(s, w, kw.get("bias", b)),
 }
 
@@ -139,12 +124,9 @@ MODULES: dict[type[nn.Module], Callable[..., Any]] = {
     nn.ReLU: lambda low, m, s: low.unary(Op.RELU, s),
     nn.LeakyReLU: lambda low, m, s: low.unary(Op.LEAKY_RELU, s, f0=float(m.negative_slope)),
     nn.Sigmoid: lambda low, m, s: low.unary(Op.SIGMOID, s),
-    nn.GELU: lambda low, m, s: _gelu(low, s, m.approximate),
     nn.SiLU: lambda low, m, s: low.unary(Op.SILU, s),
     nn.Softplus: lambda low, m, s: _softplus(low, s, m.beta, m.threshold),
-    nn.ELU: lambda low, m, s: low.unary(Op.ELU, s, f0=float(m.alpha)),
     nn.Dropout: lambda low, m, s: low.dropout(s, m.p, m.training),
-    nn.LayerNorm: lambda low, m, s: low.layer_norm(s, m.normalized_shape, m.weight, m.bias, m.eps),
     nn.Identity: lambda low, m, s: s,
     nn.Flatten: lambda low, m, s: _reshaped("flatten")(low, s, m.start_dim, m.end_dim),
 }

@@ -8,24 +8,15 @@ from torch import optim
 
 from hotlap.small.program import Unsupported
 
-METHODS: dict[type[optim.Optimizer], int] = {optim.SGD: 0, optim.Adam: 1, optim.AdamW: 2, optim.RMSprop: 3}
+METHODS: dict[type[optim.Optimizer], int] = {optim.SGD: 0, optim.Adam: 1, optim.AdamW: 1}
 """The numbers are shared with native/optimizer.hpp."""
 
-READ = (
-    "weight_decay",
-    "momentum",
-    "dampening",
-    "nesterov",
-    "maximize",
-    "betas",
-    "alpha",
-    "eps",
-    "centered",
-    "amsgrad",
-)
+FLAGS = ("nesterov", "maximize", "decoupled_weight_decay")
+UNKNOWN_FLAGS = ("amsgrad", "differentiable", "capturable")
+NUMBERS = ("lr", "weight_decay", "momentum", "eps")
+READ = (*NUMBERS[1:], "dampening", "betas", *FLAGS, "amsgrad")
 """The settings of a group that the native core is given, or that it refuses; the rate is read at every step."""
 
-UNKNOWN_FLAGS = ("amsgrad", "centered", "differentiable", "capturable")
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
@@ -38,30 +29,27 @@ def check_known(optimizer: optim.Optimizer, *, hooks: bool = False) -> int:
     """
     name = type(optimizer).__name__
     if type(optimizer) not in METHODS:
-        raise Unsupported(f"the optimizer {name} is not known; SGD, Adam, AdamW and RMSprop are.")
+        raise Unsupported(f"the optimizer {name} is not known; SGD, Adam and AdamW are.")
     for name_of_hooks in () if hooks else HOOKS:
         if getattr(optimizer, name_of_hooks, None):
             raise Unsupported(f"the optimizer has step hooks ({name_of_hooks}).")
     for group in optimizer.param_groups:
         _check_group(name, group)
-    method = METHODS[type(optimizer)]
-    if method == 1 and any(group.get("decoupled_weight_decay") for group in optimizer.param_groups):
-        return 2
-    return method
+    return METHODS[type(optimizer)]
 
 
 def _check_group(name: str, group: Mapping[str, Any]) -> None:
     for flag in UNKNOWN_FLAGS:
         if group.get(flag):
             raise Unsupported(f"{name} with {flag}=True is not known.")
-    for key in ("lr", "weight_decay", "momentum", "eps", "alpha"):
+    for key in NUMBERS:
         if not isinstance(group.get(key, 0.0), int | float):
             raise Unsupported(f"{name} with a {type(group[key]).__name__} as {key} is not known; a number is.")
 
 
 def settings(group: Mapping[str, Any]) -> list[float]:
     """A parameter group in the order of native/optimizer.hpp's Group."""
-    beta1, beta2 = group.get("betas", (0.0, group.get("alpha", 0.0)))
+    beta1, beta2 = group.get("betas", (0.0, 0.0))
     return [
         float(group["lr"]),
         float(group.get("weight_decay", 0.0)),
@@ -70,20 +58,17 @@ def settings(group: Mapping[str, Any]) -> list[float]:
         float(beta1),
         float(beta2),
         float(group.get("eps", 0.0)),
-        float(bool(group.get("nesterov"))),
-        float(bool(group.get("maximize"))),
+        *(float(bool(group.get(flag))) for flag in FLAGS),
     ]
 
 
 def form(optimizer: optim.Optimizer) -> list[tuple[Any, ...]]:
     """What decides which state there is: another form means compiling again, other numbers do not."""
-    flags = ("decoupled_weight_decay", *UNKNOWN_FLAGS)
-    numbers = ("lr", "weight_decay", "momentum", "eps", "alpha")
     return [
         (
             bool(group.get("momentum")),
-            *(bool(group.get(flag)) for flag in flags),
-            *(isinstance(group.get(key, 0.0), int | float) for key in numbers),
+            *(bool(group.get(flag)) for flag in UNKNOWN_FLAGS),
+            *(isinstance(group.get(key, 0.0), int | float) for key in NUMBERS),
         )
         for group in optimizer.param_groups
     ]
@@ -110,7 +95,7 @@ def _states(
 ) -> tuple[int, int, int, bool]:
     momentum = "momentum_buffer" if group.get("momentum") else None
     fresh = method == 0 and momentum is not None and state.get(momentum) is None
-    names = {0: (momentum, None), 3: ("square_avg", momentum)}.get(method, ("exp_avg", "exp_avg_sq"))
+    names = (momentum, None) if method == 0 else ("exp_avg", "exp_avg_sq")
     first, second = (0 if name is None else _state(state, name, p).data_ptr() for name in names)
     return first, second, 0 if method == 0 else _count(state).data_ptr(), fresh
 
@@ -119,7 +104,7 @@ def _count(state: dict[str, Any]) -> torch.Tensor:
     """The number of updates, as torch keeps it: a float32 tensor of no dimension."""
     step = state.get("step")
     if not isinstance(step, torch.Tensor) or step.dtype != torch.float32 or step.device.type != "cpu":
-        state["step"] = step = torch.tensor(float(step or 0.0), dtype=torch.float32)
+        state["step"] = step = torch.tensor(float(step or 0.0), dtype=torch.float32, device="cpu")
     return step
 
 

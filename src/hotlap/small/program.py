@@ -17,16 +17,13 @@ class Op(IntEnum):
     """What a node does. The numbers are shared with native/program.hpp."""
 
     LINEAR = 0
-    LAYER_NORM = 2
     PARAMETER = 3
     TANH = 10
     RELU = 11
     LEAKY_RELU = 12
     SIGMOID = 13
-    GELU = 14
     SILU = 16
     SOFTPLUS = 17
-    ELU = 18
     SIN = 20
     COS = 21
     EXP = 22

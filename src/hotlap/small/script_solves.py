@@ -127,8 +127,6 @@ def _native(
         raise Unsupported(f"the method {method!r} is not known.")
     if type(y0) not in (torch.Tensor, torch.nn.Parameter) or type(t) is not torch.Tensor:
         raise Unsupported("its state is no single tensor.")
-    if not isinstance(rtol, float | int) or not isinstance(atol, float | int):
-        raise Unsupported("its tolerances are tensors.")
     return solve_natively(func, y0, t, read_settings(method, rtol, atol, options))
 
 

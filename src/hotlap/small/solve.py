@@ -29,8 +29,8 @@ def odeint(
     y0: Any,
     t: torch.Tensor,
     *,
-    rtol: float = 1e-7,
-    atol: float = 1e-9,
+    rtol: float | torch.Tensor = 1e-7,
+    atol: float | torch.Tensor = 1e-9,
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Any:

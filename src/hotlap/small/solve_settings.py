@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 
 from hotlap.errors import UserError
+from hotlap.small.program import Unsupported
 from hotlap.small.tableau import METHODS
 
 CONTROL: dict[str, float] = {
@@ -40,10 +41,12 @@ class Settings:
 
 
 def read_settings(method: str | None, rtol: Any, atol: Any, options: Mapping[str, Any] | None) -> Settings:
-    """The arguments of odeint, checked."""
-    if options:
-        return _settings(method, float(rtol), float(atol), options)
-    return _plain_settings(method, float(rtol), float(atol))
+    """The arguments of odeint, checked. Tolerances of each variable's own are Unsupported."""
+    try:
+        tolerances = float(rtol), float(atol)
+    except (TypeError, ValueError, RuntimeError):
+        raise Unsupported("its tolerances are not one number each.") from None
+    return _settings(method, *tolerances, options) if options else _plain_settings(method, *tolerances)
 
 
 @lru_cache(maxsize=64)
@@ -65,6 +68,8 @@ def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str
         given.pop(name, None)
     if given:
         raise UserError(f"options {', '.join(sorted(given))} are not known for {method}.")
+    if step_size is not None and not 0 < float(step_size) < math.inf:
+        raise UserError(f"step_size is {step_size}; it has to be above 0.")
     return Settings(
         method=method,
         rtol=rtol,
@@ -92,7 +97,8 @@ def times_of(t: torch.Tensor) -> Times:
     if not all(a < b for a, b in pairwise(numbers)):
         raise UserError("t has to be strictly increasing or strictly decreasing.")
     times = sign, numbers
-    last_times[:] = weakref.ref(t), t._version, times
+    if not t.is_inference():  # of which it is not known when they are changed
+        last_times[:] = weakref.ref(t), t._version, times
     return times
 
 
@@ -103,5 +109,5 @@ def fixed_times(t: torch.Tensor, settings: Settings) -> torch.Tensor | None:
     if settings.step_size is None:
         return t
     count = math.ceil(float((t[-1] - t[0]) / settings.step_size + 1))
-    grid = torch.arange(count, dtype=t.dtype) * settings.step_size + t[0]
+    grid = torch.arange(count, dtype=t.dtype, device=t.device) * settings.step_size + t[0]
     return torch.cat([grid[:-1], t[-1:]])

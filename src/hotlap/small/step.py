@@ -23,32 +23,20 @@ class CompiledStep:
     a parameter that was resized, moved, tied or given a hook means compiling again, or a refusal that names it.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Loss,
-        optimizer: optim.Optimizer,
-        *,
-        clip_grad_norm: float | None = None,
-    ) -> None:
+    def __init__(self, model: nn.Module, loss: Loss, optimizer: optim.Optimizer) -> None:
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
-        self._clip = clip_grad_norm
         self._native: Any = None
         self._guard: Any = None
         self._settings: Any = None
         self._form: Any = None
-        self.why_torch = core().why_not
-        """Why steps run in torch, as a sentence; "" where they run natively."""
         self._bind()
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def step(self, x: torch.Tensor, y: torch.Tensor) -> float:
         """One forward, backward and update; returns the loss before the update."""
-        if self._native is None:
-            return self._torch_step(x, y)
         wants_gradient = x.requires_grad or y.requires_grad  # which _check refuses
         loss = None if wants_gradient else self._native.call(x, y, self._criterion.labels)
         if loss is None:
@@ -75,18 +63,14 @@ class CompiledStep:
         """
         if batch_size < 1:
             raise UserError(f"batch_size is {batch_size}; it has to be at least 1.")
-        if self._native is not None:
-            self._revalidate()
-            X, y = self._check(X, y)  # noqa: N806 - the same name as the argument
+        self._revalidate()
+        X, y = self._check(X, y)  # noqa: N806 - the same name as the argument
         history = []
         for epoch in range(epochs):
-            order = torch.randperm(X.shape[0], generator=generator) if shuffle else None
-            if self._native is None:
-                mean = self._torch_epoch(X, y, order, batch_size, drop_last)
-            else:
-                self._revalidate()
-                address = 0 if order is None else order.data_ptr()
-                mean = self._native.epoch(X.data_ptr(), y.data_ptr(), X.shape[0], address, batch_size, drop_last)
+            order = torch.randperm(X.shape[0], generator=generator, device="cpu") if shuffle else None
+            self._revalidate()
+            address = 0 if order is None else order.data_ptr()
+            mean = self._native.epoch(X.data_ptr(), y.data_ptr(), X.shape[0], address, batch_size, drop_last)
             history.append(float(mean))
             if after_epoch is not None and after_epoch(epoch, history[-1]) is True:
                 break
@@ -103,13 +87,11 @@ class CompiledStep:
         if self._program.dtype not in (torch.float32, torch.float64):
             raise Unsupported(f"parameters of {self._program.dtype} are not known; float32 and float64 are.")
         if core().module is None:
-            return
+            raise Unsupported(core().why_not)
         name = "StepFloat32" if self._program.dtype == torch.float32 else "StepFloat64"
         native = getattr(core().module, name)(self._program.description(), self._criterion, method)
         native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
         native.set_slots(optimizers.slots(self.optimizer, method, self._program.parameters))
-        if self._clip is not None:
-            native.set_clip(self._clip)
         self._native = native
         self._watch()
         # A scheduler warns where it believes that the optimizer has not stepped.
@@ -157,45 +139,14 @@ class CompiledStep:
             raise Unsupported(f"the target is {y.dtype}, the model {program.dtype}.")
         return x.contiguous(), y
 
-    # -- the same in torch -------------------------------------------------------------------------------------------
 
-    def _torch_step(self, x: torch.Tensor, y: torch.Tensor) -> float:
-        self.optimizer.zero_grad()
-        loss = self.loss(self.model(x), y)
-        loss.backward()
-        if self._clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self._clip)
-        self.optimizer.step()
-        return float(loss.detach())
-
-    def _torch_epoch(
-        self, x: torch.Tensor, y: torch.Tensor, order: torch.Tensor | None, size: int, drop_last: bool
-    ) -> float:
-        total, seen = 0.0, 0
-        for first in range(0, x.shape[0], size):
-            rows = slice(first, first + size) if order is None else order[first : first + size]
-            batch = x[rows]
-            if batch.shape[0] < size and drop_last:
-                break
-            total += self._torch_step(batch, y[rows]) * batch.shape[0]
-            seen += batch.shape[0]
-        return total / seen if seen else float("nan")
-
-
-def compile_step(
-    model: nn.Module,
-    loss: Loss,
-    optimizer: optim.Optimizer,
-    *,
-    clip_grad_norm: float | None = None,
-) -> CompiledStep:
+def compile_step(model: nn.Module, loss: Loss, optimizer: optim.Optimizer) -> CompiledStep:
     """A training step for a small network, run natively on the CPU; Unsupported names what is not recognised.
 
     Args:
-        model: nn.Sequential, or any module whose forward torch.fx can follow, made of Linear, LayerNorm, sums and
-            the usual activations; float32 or float64, on the CPU.
+        model: nn.Sequential, or any module whose forward torch.fx can follow, made of Linear, sums and the usual
+            activations; float32 or float64, on the CPU.
         loss: a loss of torch.nn, or of torch.nn.functional with its defaults.
-        optimizer: SGD, Adam, AdamW or RMSprop over (some of) the model's parameters.
-        clip_grad_norm: as torch.nn.utils.clip_grad_norm_ between backward and update.
+        optimizer: SGD, Adam or AdamW over (some of) the model's parameters.
     """
-    return CompiledStep(model, loss, optimizer, clip_grad_norm=clip_grad_norm)
+    return CompiledStep(model, loss, optimizer)

@@ -6,21 +6,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tableau:
-    """An explicit method: y1 = y0 + h sum b k, and y(theta) = y0 + h sum_p theta^p sum_i dense[i][p - 1] k_i."""
+    """An explicit method, whose last stage is the first of the next step: y1 = y0 + h sum a[-1] k.
+
+    Between the ends of a step y(theta) = y0 + h sum_p theta^p sum_i dense[i][p - 1] k_i.
+    """
 
     order: int
     a: tuple[tuple[float, ...], ...]
     """Row i has the i weights of the stages before stage i."""
-    b: tuple[float, ...]
     c: tuple[float, ...]
     e: tuple[float, ...] | None
     """Weights of the error estimate; None for a method without one, whose steps are fixed."""
     dense: tuple[tuple[float, ...], ...]
-
-    @property
-    def first_same_as_last(self) -> bool:
-        """Whether the last stage is the first of the next step."""
-        return self.b[-1] == 0 and self.a[-1] == self.b[:-1]
 
     @property
     def adaptive(self) -> bool:
@@ -62,7 +59,6 @@ TSIT5 = Tableau(
         (5.86145544294642, -12.92096931784711, 8.159367898576159, -0.071584973281401, -0.028269050394068383),
         _TSIT5_B[:-1],
     ),
-    b=_TSIT5_B,
     c=(0.0, 0.161, 0.327, 0.9, 0.9800255409045097, 1.0, 1.0),
     e=(
         -0.00178001105222577714,
@@ -101,7 +97,6 @@ DOPRI5 = Tableau(
         (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
         _DOPRI5_B[:-1],
     ),
-    b=_DOPRI5_B,
     c=(0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0),
     e=(
         35 / 384 - 1951 / 21600,
@@ -126,28 +121,15 @@ DOPRI5 = Tableau(
     ),
 )
 
-_BOSH3_B = (2 / 9, 1 / 3, 4 / 9, 0.0)
-
-# Bogacki and Shampine 1989; torchdiffeq's middle is y0 + h / 2 times the second stage.
-BOSH3 = Tableau(
-    order=3,
-    a=((), (1 / 2,), (0.0, 3 / 4), _BOSH3_B[:-1]),
-    b=_BOSH3_B,
-    c=(0.0, 1 / 2, 3 / 4, 1.0),
-    e=(2 / 9 - 7 / 24, 1 / 3 - 1 / 4, 4 / 9 - 1 / 3, -1 / 8),
-    dense=_quartic(_BOSH3_B, (0.0, 0.5, 0.0, 0.0)),
-)
-
 # The 3/8 rule, which torchdiffeq means by rk4; a straight line between the ends, as there.
 RK4 = Tableau(
     order=4,
-    a=((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)),
-    b=(1 / 8, 3 / 8, 3 / 8, 1 / 8),
-    c=(0.0, 1 / 3, 2 / 3, 1.0),
+    a=((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0), (1 / 8, 3 / 8, 3 / 8, 1 / 8)),
+    c=(0.0, 1 / 3, 2 / 3, 1.0, 1.0),
     e=None,
-    dense=tuple((weight, 0.0, 0.0, 0.0) for weight in (1 / 8, 3 / 8, 3 / 8, 1 / 8)),
+    dense=tuple((weight, 0.0, 0.0, 0.0) for weight in (1 / 8, 3 / 8, 3 / 8, 1 / 8, 0.0)),
 )
 
-EULER = Tableau(order=1, a=((),), b=(1.0,), c=(0.0,), e=None, dense=((1.0, 0.0, 0.0, 0.0),))
+EULER = Tableau(order=1, a=((), (1.0,)), c=(0.0, 1.0), e=None, dense=((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)))
 
-METHODS = {"tsit5": TSIT5, "dopri5": DOPRI5, "bosh3": BOSH3, "rk4": RK4, "euler": EULER}
+METHODS = {"tsit5": TSIT5, "dopri5": DOPRI5, "rk4": RK4, "euler": EULER}

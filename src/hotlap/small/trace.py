@@ -157,8 +157,6 @@ def _first_layer(recorded: Recorded) -> tuple[int, torch.dtype]:
             module = recorded.root.get_submodule(str(node.target))
             if type(module) is nn.Linear:
                 return module.in_features, module.weight.dtype
-            if type(module) is nn.LayerNorm and module.elementwise_affine:
-                return module.normalized_shape[-1], module.weight.dtype
         if node.op == "call_function" and node.target is F.linear and isinstance(node.args[1], fx.Node):
             weight = attribute(recorded.root, str(node.args[1].target))
             return weight.shape[1], weight.dtype

@@ -187,3 +187,5 @@ def test_fit_refuses_what_it_cannot_take_in_one_sentence() -> None:
     for y0, t, optimizer, reason in wrong:
         with pytest.raises(UserError, match=reason):
             ode.fit(y0, t, TARGET[: len(t)], optimizer=optimizer)
+    with pytest.raises(UserError, match="every is 0; it has to be at least 1"):
+        ode.fit(Y0, T, TARGET, optimizer=adam, after=lambda *_: None, every=0)

@@ -42,10 +42,10 @@ class Field(nn.Module):
         return out
 
 
-@pytest.mark.parametrize("method", ["dopri5", "bosh3", "rk4", "euler"])
+@pytest.mark.parametrize("method", ["dopri5", "rk4", "euler"])
 def test_the_solution_and_its_gradient_are_torchdiffeqs(method: str) -> None:
     field = Field()
-    options = {"first_step": 0.05} if method in ("dopri5", "bosh3") else None
+    options = {"first_step": 0.05} if method == "dopri5" else None
     found = []
     for native in (False, True):
         field.zero_grad()
@@ -73,7 +73,7 @@ def test_the_adjoint_is_replaced_by_the_exact_gradient() -> None:
     [
         ({"method": "dopri8"}, "dopri8"),
         ({"options": {"norm": lambda x: x.abs().max()}, "method": "dopri5"}, "norm"),
-        ({"rtol": torch.tensor(1e-5)}, "tolerances"),
+        ({"rtol": torch.tensor([1e-5, 1e-4])}, "tolerances"),
     ],
 )
 def test_what_is_not_known_is_left_to_torchdiffeq_and_said(given: dict[str, object], says: str) -> None:

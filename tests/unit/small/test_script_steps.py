@@ -99,7 +99,6 @@ OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
     "AdamW": lambda p: optim.AdamW(p, lr=0.01, weight_decay=0.1),
     "SGD": lambda p: optim.SGD(p, lr=0.1),
     "SGD with momentum": lambda p: optim.SGD(p, lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-3),
-    "RMSprop": lambda p: optim.RMSprop(p, lr=0.003, momentum=0.5),
 }
 
 
@@ -167,6 +166,36 @@ def test_small_and_large_batches_in_turn_wait_for_their_gradients_side_by_side()
         sum(net(batch).square().sum() for batch in batches).backward()
     for p, q in zip(net.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-11, atol=1e-11)
+
+
+def test_a_batch_that_lies_elsewhere_is_torchs_to_refuse_or_to_take() -> None:
+    """Its address is none that the core may read."""
+    net = model()
+    expected = net(X)
+    with torch.inference_mode():
+        unwatched = X.clone()
+    net[0].requires_grad_(False)
+    with installed() as steps:
+        with pytest.raises(RuntimeError, match="meta"):
+            net(X.to("meta"))
+        torch.testing.assert_close(net(X.to_sparse()), expected, rtol=1e-4, atol=1e-6)
+        net(unwatched).sum().backward()
+        assert not steps.at_work
+
+
+def test_a_layer_whose_result_nobody_uses_has_no_gradient() -> None:
+    class Heads(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = torch.tanh(self[0](x))
+            self[2](hidden)
+            out: torch.Tensor = self[1](hidden)
+            return out
+
+    net = Heads(nn.Linear(5, 8), nn.Linear(8, 3), nn.Linear(8, 2))
+    with installed() as steps:
+        net(X).sum().backward()
+        assert steps.at_work
+    assert [p.grad is None for p in net.parameters()] == [False] * 4 + [True] * 2
 
 
 def test_a_second_derivative_can_be_taken() -> None:

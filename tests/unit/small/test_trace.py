@@ -95,6 +95,13 @@ class InPlace(nn.Module):
         return out
 
 
+class InPlaceByTheWay(InPlace):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z: torch.Tensor = self.net(x)
+        F.relu(z, True)
+        return z
+
+
 with torch.inference_mode():
     UNWATCHED = nn.Sequential(nn.Linear(3, 3))
 
@@ -106,6 +113,7 @@ with torch.inference_mode():
         (Branch(), "cannot follow"),
         (Sideways(), "across the batch"),
         (InPlace(), "in place"),
+        (InPlaceByTheWay(), "in place"),
         (nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1)), "Softmax"),
         (nn.Sequential(nn.Tanh()), "no Linear layer"),
         (nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 6)), "takes 5 features"),

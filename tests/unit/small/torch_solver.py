@@ -55,8 +55,6 @@ class _Solver:
         for row, c in zip(self.tableau.a[1:], self.tableau.c[1:], strict=True):
             arrived = y + step * _weighted(row, k)
             k.append(self.field((t + c * h).to(y.dtype), arrived))
-        if not self.tableau.first_same_as_last:
-            arrived = y + step * _weighted(self.tableau.b, k)
         return arrived, k
 
     def between(self, y: torch.Tensor, k: list[torch.Tensor], h: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
