@@ -140,7 +140,7 @@ def test_a_data_set_that_counts_its_calls_is_left_alone(batch_size: int) -> None
 
 def counting_in(where: str) -> Any:
     """Its items come to depend on how many were computed, which is counted there."""
-    builds = {
+    builds: dict[str, Callable[[], Any]] = {
         "a container": CountsInDict,
         "a transform": Warms,
         "a closure": counts_around,

@@ -334,7 +334,7 @@ class Shares(Pictures):
 
     def __init__(self) -> None:
         super().__init__(24)
-        self.level = torch.ones(1).share_memory_()
+        self.level: torch.Tensor = torch.ones(1).share_memory_()  # type: ignore[no-untyped-call]
 
     def __getitem__(self, index: Any) -> Any:
         return torch.full((2,), float(index)) * self.level
