@@ -36,6 +36,8 @@ OWN |= dict.fromkeys(
     OWN.pop("data-parallel"),
 )
 
+OWN |= dict.fromkeys(("no-reshard", "sharded-bf16"), OWN.pop("sharded"))
+
 # A step of a small network: there is something to win in the input, in the model, and in the optimizer.
 _PHASES = {
     Phase.INPUT: 0.0020,

@@ -337,7 +337,7 @@ def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -
         ("cd ../elsewhere && exec {} by_hand.py", True, True),
         ("cd ../elsewhere && exec {} -u by_hand.py 400", False, True),
         ("cp first.py ../elsewhere/by_hand.py && exec {} ../elsewhere/by_hand.py", True, False),
-        ("cp first.py ../covered/copy.py && exec {} copy.py", True, False),
+        ("cp first.py ../covered/copied.py && exec {} copied.py", True, False),
         ("exec {} first.py", False, False),
     ],
 )
@@ -346,10 +346,10 @@ def test_an_edit_reaches_what_a_shell_starts_or_is_said_not_to(
 ) -> None:
     covered, elsewhere = tmp_path / "covered", tmp_path / "elsewhere"
     text = (SCRIPTS / "by_hand.py").read_text()
-    for path in (covered / "first.py", covered / "copy.py", elsewhere / "by_hand.py"):
+    for path in (covered / "first.py", covered / "copied.py", elsewhere / "by_hand.py"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    edited = covered / "copy.py" if "copy.py" in shell else elsewhere / "by_hand.py"
+    edited = covered / "copied.py" if "copied.py" in shell else elsewhere / "by_hand.py"
     plan = Plan(
         command=("sh", "-c", shell.format(sys.executable)), cwd=str(covered), out="", steps=20, warmup=3,
         replaced={str(edited): text.replace("0.01", "0.0")},
@@ -364,7 +364,7 @@ def test_an_edit_reaches_what_a_shell_starts_or_is_said_not_to(
     failure = failed(found)
     assert (failure is None) is reached
     assert failure is None or f"the edit of {edited} was not run" in failure.why
-    assert elsewhere.joinpath("by_hand.py").read_text() == covered.joinpath("copy.py").read_text() == text
+    assert elsewhere.joinpath("by_hand.py").read_text() == covered.joinpath("copied.py").read_text() == text
 
 
 def test_spawned_workers_run_the_patched_script(launcher: Launcher, tmp_path: Path) -> None:

@@ -156,12 +156,12 @@ def test_a_data_set_that_a_sampler_shares_out_may_be_served_to_each_rank(
 
 
 def test_each_rank_says_whether_the_edit_reached_it_where_no_folder_can_be_covered(tmp_path: Path) -> None:
-    script, copy = tmp_path / "train.py", tmp_path / "copy.py"
+    script, copy = tmp_path / "train.py", tmp_path / "copied.py"
     for path in (script, copy):
         path.write_text((SCRIPTS / "together.py").read_text())
     line = "    torch.set_num_threads(1)\n"
     edited = script.read_text().replace(line, f"{line}    __import__('sys').stderr.write(f'edited {{rank}}\\n')\n")
-    shell = f"[ $RANK = 1 ] && exec {sys.executable} copy.py; exec {sys.executable} train.py"
+    shell = f"[ $RANK = 1 ] && exec {sys.executable} copied.py; exec {sys.executable} train.py"
     plan = Plan(
         command=(*TORCHRUN, "--no-python", "sh", "-c", shell), cwd=str(tmp_path), out="", steps=20, warmup=3,
         replaced={str(script): edited},

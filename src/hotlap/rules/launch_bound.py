@@ -6,8 +6,7 @@ take far longer than one core would for all that they compute.
 Why it is bad: a call costs microseconds whatever its size, so the processor is busy with handing out work.
 Example: a recurrent net written as a Python loop over time, with a few small operators in each turn; an `nn.LSTM` that
 is called for each moment, and prepares its weights each time, where one call takes the whole sequence.
-Risk: compiled code rounds differently, and is compiled again for shapes that it has not seen. CUDA graphs (the mode
-"reduce-overhead", or backend="cudagraphs" for the kernels as they are) overwrite an output with the next call.
+Risk: compiled code rounds differently, and is compiled again for new shapes; CUDA graphs overwrite an earlier output.
 
 Before:
 
@@ -15,7 +14,7 @@ Before:
 
 After:
 
-    model = torch.compile(Net())  # on a GPU with many small kernels: torch.compile(Net(), mode="reduce-overhead")
+    model = torch.compile(Net())  # on a GPU: mode="reduce-overhead" replays CUDA graphs
 """
 
 from hotlap.record import CallFacts, Finding, IdleReason, Machine, OperatorWindow, Phase, Run
