@@ -129,8 +129,8 @@ def _write(name: str, things: str, rows: list[dict[str, object]], scopes: Sequen
 
 
 def claims(things: str, rows: list[dict[str, object]], scopes: Sequence[str]) -> list[dict[str, object]]:
-    """What `rows` say of studies of equal `things`. An interval is shown from three groups of processes on, to which only
-    those come that looked best at first: how many of them hold the truth is no rate of coverage."""
+    """What `rows` say of studies of equal `things`. An interval is shown from three groups of processes on, to which
+    only those come that looked best at first: how many of them hold the truth is no rate of coverage."""
     claimed = sum(any(row[f"{scope}_claimed"] for scope in scopes) for row in rows)
     confirmed = sum(any(row[f"{scope}_confirmed"] for scope in scopes) for row in rows)
     shown = [
