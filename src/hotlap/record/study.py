@@ -218,7 +218,7 @@ class Result:
     """Variables that the script is to be started with, beside the patch: they are read before Python runs, so that no
     line of source can set them."""
     needs_s: float | None = None
-    """Budget that a first trial takes on this machine, where the study's was too short for one."""
+    """Budget that a first trial takes on this machine, or the gate of what gained, where the study's was too short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

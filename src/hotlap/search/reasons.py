@@ -1,12 +1,13 @@
 """Why a trial, or a study without a lever, came to what it did: in words for people."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from hotlap.experiment import Effect, Rule, Stack
 from hotlap.experiment.statistics import FALSE_GAIN, Progress
 from hotlap.record import LEAST_GAIN, Interval, Result, Trial, Verdict, lever_title
-from hotlap.search.candidates import Candidates
+from hotlap.search.candidates import Candidate, Candidates
 from hotlap.search.study_log import Key, StudyLog, key
 from hotlap.units import factor, plural
 
@@ -70,12 +71,24 @@ def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
     return Result(levers=(), speedup=Interval(low=1.0, mid=1.0, high=1.0), verdict=verdict, why=why)
 
 
-def without_levers(log: StudyLog, candidates: Candidates) -> Result:
-    """What a search without an accepted lever comes to."""
+def not_gated(one: Candidate) -> str:
+    """It gained, and there was no time for its gate."""
+    gain = factor(math.exp(one.log_gain))
+    return f"{one.title} gained {gain}, and the budget was over before training under it could be compared."
+
+
+def in_vain(whys: Sequence[str], *, needs_s: float | None) -> str:
+    """What gained and was not judged, with the budget that this takes, where it is known."""
+    takes = [] if needs_s is None else [f"That takes --budget {math.ceil(needs_s / 60)}m or more."]
+    return " ".join([*whys, *takes])
+
+
+def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float | None = None) -> Result:
+    """What a search without an accepted lever comes to. `needs_s`: the budget that judges what gained in vain."""
     trials = [trial for trial in log.study.trials if trial.scope != "none"]
-    in_vain = [one.trial.why for one in candidates.unjudged() if one.trial is not None]
-    if in_vain:
-        return unchanged(" ".join(in_vain))
+    whys = [one.trial.why for one in candidates.unjudged() if one.trial is not None]
+    if whys:
+        return replace(unchanged(in_vain(whys, needs_s=needs_s)), needs_s=needs_s)
     seen = sighting(log, trials)
     if seen is not None:
         return unchanged(seen)

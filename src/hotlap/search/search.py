@@ -62,6 +62,7 @@ class Search:
         self._executor = executor
         self._gate = gate
         self._candidates = Candidates(log, lambda one: self._heats_s([one]))
+        self._needs_s: float | None = None  # the budget that the gate of what gained would have taken
 
     @property
     def stack(self) -> Stack:
@@ -91,7 +92,9 @@ class Search:
                 Confirmation(self._log, self._executor, self._gate, self.stack).run()
             else:
                 self._use_the_rest()
-                self._log.change("result", result=reasons.without_levers(self._log, self._candidates))
+                self._log.change(
+                    "result", result=reasons.without_levers(self._log, self._candidates, needs_s=self._needs_s)
+                )
         self._use_the_rest()
 
     def _use_the_rest(self) -> None:
@@ -357,13 +360,12 @@ class Search:
 
     def _tell_gains_in_vain(self) -> None:
         """What gained and found no time for its gate, with the budget that it takes."""
-        budget = self._log.budget
-        for one in self._candidates.unjudged():
-            if one.trial is not None and one.trial.why == reasons.GAINED:
-                needs_s = budget.spent_s + self._gate_s(one) + self._confirmation_s()
-                why = (
-                    f"{one.title} gained {factor(math.exp(one.log_gain))}, and the budget was over before training "
-                    f"under it could be compared: that takes --budget {math.ceil(needs_s / 60)}m or more."
-                )
-                self._log.warn(why)
-                self._settle(one, why=why)
+        gains = self._candidates.unjudged()
+        waiting = [one for one in gains if one.trial is not None and one.trial.why == reasons.GAINED]
+        if not waiting:
+            return
+        self._needs_s = self._log.budget.spent_s + max(map(self._gate_s, waiting)) + self._confirmation_s()
+        whys = [reasons.not_gated(one) for one in waiting]
+        self._log.warn(reasons.in_vain(whys, needs_s=self._needs_s))
+        for one, why in zip(waiting, whys, strict=True):
+            self._settle(one, why=why)

@@ -974,7 +974,9 @@ def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monke
     (told,) = [one for one in too_short.warnings if "training under it could be compared" in one]
     needs = re.search(r"huge-pages gained 1\.[67]\dx.* --budget (\d+)m or more", told)
     assert needs, told
-    (trial,) = [one for one in too_short.trials if one.why == told]
+    (command, _), *_ = again_commands(too_short)
+    assert command.startswith(f"hotlap tune --budget {needs[1]}m ") and conclusion(too_short).sentence == told
+    (trial,) = [one for one in too_short.trials if one.why and told.startswith(one.why)]
     assert trial.seen is not None
     assert trial.seen > 1.5
     assert trial.verdict is Verdict.UNDECIDED
