@@ -124,13 +124,16 @@ def slower_chance(step_s: Interval, *, than_s: float) -> float:
     return 1 - NormalDist().cdf(off / half * NormalDist().inv_cdf(0.9))
 
 
+# One of two predictions that differ by less is not called the fastest: what is predicted errs by far more.
+_ALIKE = 1.01
+
 _BOUND = {
     "compute": "products, so the units that multiply decide, and the bandwidth that feeds them",
     "memory": "moving bytes, so bandwidth decides",
     "launch": "the gaps between many small operators, so a larger batch would gain most",
     "host": "Python and launches on the host, so a larger batch or a compiled model gains more than a faster GPU",
     "python": "the script's own Python between its passes, which no GPU shortens",
-    "input": "waiting for batches, so the loader decides and no GPU helps",
+    "input": "waiting for batches, so the loader decides, and no faster GPU helps",
     "communication": "adding up gradients, so the link between the GPUs decides",
 }
 
@@ -139,11 +142,8 @@ def why(shown: Shown) -> tuple[str, ...]:
     """What bounds the step here; which is fastest, and from what; and which takes the least money, where prices are
     known."""
     known = shown.known
-    title = known.work.name or "The step"
-    fastest = min(shown.holding, key=lambda row: row.today_s)
-    one = fastest.prediction
-    said = "None holds this batch (--fill: one that it does); fastest would be" if one.fits is False else "Fastest is"
-    there = f"{said} {one.title}{_gain(shown, fastest)}; there it is bound by {_BOUND[one.bound_by]}."
+    title = f"A step of {known.work.name}" if known.work.name else "The step"
+    there = _fastest(shown)
     if known.device is None or known.step_s is None:
         return f"{title} was not timed on any device.", there, *_cheapest(shown)
     measured = forecast(
@@ -155,6 +155,20 @@ def why(shown: Shown) -> tuple[str, ...]:
     )
     here = f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[measured.bound_by]}."
     return here, there, *_cheapest(shown)
+
+
+def _fastest(shown: Shown) -> str:
+    row = min(shown.holding, key=lambda row: row.today_s)
+    one = row.prediction
+    bound = f"there it is bound by {_BOUND[one.bound_by]}."
+    if one.fits is False:
+        none = "None holds this batch (--fill: one that it does); fastest would be"
+        return f"{none} {one.title}{_gain(shown, row)}; {bound}"
+    alike = sum(other.today_s <= row.today_s * _ALIKE for other in shown.holding)
+    if alike > 1:
+        gain = "" if shown.known.step_s is None else f", {_speedup(shown, row)}"
+        return f"The fastest {alike} of {len(shown.rows)} take the same time within {_ALIKE - 1:.0%}{gain}; {bound}"
+    return f"Fastest is {one.title}{_gain(shown, row)}; {bound}"
 
 
 def _gain(shown: Shown, row: Row) -> str:

@@ -95,6 +95,18 @@ def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.Ca
     assert "Cheapest" not in shown
 
 
+def test_of_gpus_that_are_as_fast_as_each_other_none_is_called_the_fastest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "work.json"
+    save(replace(Workload.from_totals(flop=1e6, memory_bytes=1e6, num_kernels=1), name="vae.py", input_s=0.1), path)
+    measured = ["--measured-on", "V100 SXM2 16GB", "--measured-step", "0.1"]
+    assert call("--workload", str(path), "--gpu", "A100,H100,T4", *measured) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("A step of vae.py takes 100 ms on V100")
+    assert "The fastest 3 of 3 take the same time within 1%" in shown and "Fastest is" not in shown
+
+
 def test_the_peak_beside_the_gain_is_that_of_the_precision_that_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
