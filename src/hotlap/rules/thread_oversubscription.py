@@ -115,7 +115,7 @@ def _of_main(run: Run) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"torch computes with {asked.now} threads: with {asked.other} each step would be {spent(run, cost_s)} shorter.",
+        f"torch computes with {asked.now} threads: with {asked.other}, a step would be {spent(run, cost_s)} shorter.",
         levers=("threads",),
     )
 

@@ -43,7 +43,7 @@ def _too_few(run: Run) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"torch computes with {threads}{why} where {asked.other} cores may be used: with {asked.other} each step "
+        f"torch computes with {threads}{why} where {asked.other} cores may be used: with {asked.other}, a step "
         f"would be {spent(run, cost_s)} shorter.",
         levers=("threads",),
     )

@@ -383,7 +383,7 @@ def test_thread_starvation_says_what_was_tried() -> None:
     assert finding is not None
     assert finding.evidence == (
         "torch computes with 1 thread (OMP_NUM_THREADS=1) where 2 cores may be used: "
-        "with 2 each step would be 4.00 ms (40%) shorter."
+        "with 2, a step would be 4.00 ms (40%) shorter."
     )
     assert thread_oversubscription.check(run) is None
 
