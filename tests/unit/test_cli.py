@@ -234,6 +234,30 @@ def test_an_option_that_no_command_has_is_told_with_the_usage_of_the_command(
 
 
 @pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["predict", "--gpus", "H100"], "--gpus. Did you mean --gpu?"),
+        (["tune", "--budjet=2m", "train.py"], "--budjet=2m. Did you mean --budget?"),
+    ],
+)
+def test_an_option_that_is_nearly_one_is_told_with_that_one(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    assert capsys.readouterr().err.endswith(f"error: unrecognized arguments: {meant}\n")
+
+
+def test_an_option_without_its_value_does_not_take_the_script_for_it_in_silence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for command, option in (("tune", "--budget"), ("measure", "--steps"), ("predict", "--count")):
+        sentence = refused([command, option, "train.py"], capsys, cwd=tmp_path)
+        assert sentence == f"{option} needs a value in front of the script: train.py was taken for it."
+    assert "Which training?" in refused(["measure", "--json", "train.py"], capsys, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--steps", "x"], "--steps x is not a whole number from 8"),

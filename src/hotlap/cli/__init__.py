@@ -13,7 +13,7 @@ from pathlib import Path
 import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
-from hotlap.cli.words import commands, split_command
+from hotlap.cli.words import check_swallowed, commands, nearest_option, split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed, UserError
 
 _EPILOG = """\
@@ -116,8 +116,11 @@ def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.N
     configuration.apply(parser, Path.cwd())
     head, tail = split_command(words, parser)
     args, unknown = parser.parse_known_args(head)
+    command = commands(parser)[args.command]
     if unknown:
-        commands(parser)[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{nearest_option(unknown, command)}")
+    if not tail and command.get_default("trains"):
+        check_swallowed(head, command)
     args.tail = tail
     return args
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from hotlap.cli import shelf, words
 from hotlap.errors import RecordError, UserError
-from hotlap.record import State, Study, load
+from hotlap.record import Purpose, State, Study, load
 from hotlap.report.clean import clean
 from hotlap.report.outcome import accepted, conclusion, patch_missing, runs_on, start_commands
+from hotlap.report.story import script
 from hotlap.source.disk import PatchFiles
 from hotlap.source.file import shown
 from hotlap.tune.part import part
@@ -125,6 +126,9 @@ def _no_patch(path: Path, study: Study) -> str:
         return f"The study {path.parent.name} has no patch. {' '.join(start)}"
     if accepted(study):
         return f"The study {path.parent.name}: {patch_missing(study)}"
+    if study.purpose is Purpose.MEASURE:
+        tune = shown(f"hotlap tune {script(study)}")
+        return f"The study {path.parent.name} only measured, so it has no patch: `{tune}` tries what makes it faster."
     found = conclusion(study)
     return f"The study {path.parent.name} has no patch. {found.title}: {clean(found.sentence)}"
 

@@ -82,6 +82,11 @@ def check_script(script: Path, name: str, *, command: str = "tune") -> None:
             raise UserError(f"{name} is a folder. Give the script in it that trains.")
         if not stat.S_ISREG(kind):
             raise UserError(f"{name} is no file that can be read again and again. Save the script under a name.")
+        if script.suffix == ".ipynb":
+            raise UserError(
+                f"{name} is a notebook. Write its training into a script: `%%writefile train.py` as the first line of "
+                f"a cell, or `jupyter nbconvert --to script {name}`."
+            )
         ast.parse(source(script), filename=name)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"There is no file {name}. Give the script that you would run as `python {name}`.") from None

@@ -4,6 +4,7 @@ import argparse
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import TypeAlias
 
 from hotlap.errors import UserError
@@ -27,6 +28,9 @@ _OUTPUTS = {
     "html": "write the report page there as well",
     "markdown": "write a report for a pull request there",
 }
+
+# Options whose value may be a Python file, if an odd one.
+_FILES = frozenset(f"--{name}" for name in _OUTPUTS)
 
 _TRAINING = "(SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
 _THEIRS = "What stands behind SCRIPT, MODULE or -- goes to the training as it is."
@@ -124,6 +128,24 @@ def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentP
 def value_options(command: argparse.ArgumentParser) -> frozenset[str]:
     """Options that are followed by a value."""
     return frozenset(name for action in command._actions if action.nargs != 0 for name in action.option_strings)
+
+
+def nearest_option(unknown: Sequence[str], command: argparse.ArgumentParser) -> str:
+    """A question that names the option that was meant; empty where none is like the first unknown one."""
+    known = [name for action in command._actions for name in action.option_strings]
+    found = get_close_matches(unknown[0].partition("=")[0], known, n=1, cutoff=0.7)
+    return f". Did you mean {found[0]}?" if found else ""
+
+
+def check_swallowed(head: Sequence[str], command: argparse.ArgumentParser) -> None:
+    """Refuse an option that lacks its value, so that the script was taken for it.
+
+    Raises:
+        UserError: names both.
+    """
+    option, value = ("", *head)[-2:]
+    if option in value_options(command) - _FILES and value.endswith(".py"):
+        raise UserError(f"{option} needs a value in front of the script: {value} was taken for it.")
 
 
 def seconds(text: str, option: str) -> float:

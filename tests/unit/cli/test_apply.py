@@ -16,6 +16,7 @@ from hotlap.record import (
     FileChange,
     Interval,
     LeverSpec,
+    Purpose,
     Result,
     Run,
     State,
@@ -222,6 +223,12 @@ def test_without_a_study_says_what_to_run(project: Path) -> None:
         hotlap()
     with pytest.raises(UserError, match=r"There is no study at nowhere"):
         hotlap("nowhere")
+
+
+def test_a_study_that_only_measured_names_the_command_that_makes_a_patch(project: Path, files: list[Path]) -> None:
+    written(project, files, patch=None, changes=(), purpose=Purpose.MEASURE)
+    with pytest.raises(UserError, match=r"only measured, so it has no patch: `hotlap tune train\.py` tries"):
+        hotlap()
 
 
 def test_a_study_without_a_patch_says_why(project: Path, files: list[Path]) -> None:

@@ -3,7 +3,16 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from hotlap.cli.target import parse
+from hotlap.errors import UserError
+
+
+def test_a_notebook_is_refused_with_the_way_to_a_script(tmp_path: Path) -> None:
+    (tmp_path / "train.ipynb").write_text('{"cells": [], "nbformat": 4}')
+    with pytest.raises(UserError, match=r"train\.ipynb is a notebook\. .*jupyter nbconvert --to script train\.ipynb"):
+        parse(["train.ipynb"], cwd=tmp_path)
 
 
 def test_scripts_that_a_command_names_are_edited_where_they_lie(tmp_path: Path) -> None:
