@@ -8,7 +8,7 @@ from hotlap.cli import shelf, words
 from hotlap.errors import RecordError, UserError
 from hotlap.record import Purpose, State, Study, load
 from hotlap.report.clean import clean
-from hotlap.report.outcome import accepted, conclusion, patch_missing, runs_on, start_commands
+from hotlap.report.outcome import accepted, again_commands, conclusion, patch_missing, runs_on, start_commands
 from hotlap.report.story import script
 from hotlap.source.disk import PatchFiles
 from hotlap.source.file import shown
@@ -130,7 +130,8 @@ def _no_patch(path: Path, study: Study) -> str:
         tune = shown(f"hotlap tune {script(study)}")
         return f"The study {path.parent.name} only measured, so it has no patch: `{tune}` tries what makes it faster."
     found = conclusion(study)
-    return f"The study {path.parent.name} has no patch. {found.title}: {clean(found.sentence)}"
+    again = "".join(f" `{shown(command)}` {what}." for command, what in again_commands(study))
+    return f"The study {path.parent.name} has no patch. {found.title}: {clean(found.sentence)}{again}"
 
 
 def _start_lines(study: Study) -> tuple[str, ...]:

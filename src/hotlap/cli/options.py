@@ -285,7 +285,9 @@ def _predict(subparsers: Subparsers) -> None:
         "       hotlap predict [options] --workload FILE",
         training=True,
     )
-    parser.add_argument("--gpu", action="extend", type=several, metavar="NAME,NAME", help="devices")
+    parser.add_argument(
+        "--gpu", action="extend", type=several, metavar="NAME,NAME", help="GPUs to predict (default: nine; --list: all)"
+    )
     parser.add_argument("--count", default="1", metavar="N,N", help="numbers of GPUs, as 1,2,4 (default: 1)")
     parser.add_argument("--precision", metavar="NAME", help="fp32, fp32-ieee, tf32, fp16, bf16 (default: the script's)")
     parser.add_argument("--interconnect", choices=("nvlink", "pcie", "pcie-no-p2p"), help="how the GPUs are connected")

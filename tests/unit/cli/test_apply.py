@@ -231,6 +231,14 @@ def test_a_study_that_only_measured_names_the_command_that_makes_a_patch(project
         hotlap()
 
 
+def test_a_study_that_proved_nothing_names_the_command_that_asks_again(project: Path, files: list[Path]) -> None:
+    none = Interval(low=1, mid=1, high=1)
+    result = Result(levers=(), speedup=none, verdict=Verdict.UNDECIDED, why="No time for the gate.", needs_s=540.0)
+    written(project, files, patch=None, changes=(), result=result)
+    with pytest.raises(UserError, match=r"No time for the gate\. `hotlap tune --budget 9m .*train\.py` asks again"):
+        hotlap()
+
+
 def test_a_study_without_a_patch_says_why(project: Path, files: list[Path]) -> None:
     folder = written(project, files, patch=None, changes=())
     for words in ((), (str(folder),), (str(folder / "study.json"),)):
