@@ -1,15 +1,18 @@
 """What the data levers share: the calls that make DataLoaders, and the edits of their arguments."""
 
 import ast
+import builtins
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from hotlap.data.item_cache.memory import SHARE_OF_FREE
+from hotlap.errors import UserError
 from hotlap.levers.frameworks import is_within
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Script, WrapArgument, scripts
+from hotlap.source import AddArgument, Edit, Script, WrapArgument, keywords, scripts
 from hotlap.units import percent
 
 # Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
@@ -21,6 +24,9 @@ NESTING = ("batched", "cached", "resident", "cached_prefix", "late")
 
 # A DataLoader takes them by position; what comes behind them is written by name.
 _BY_POSITION = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
+
+# What levers write by name.
+_WRITTEN = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
 _DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 
@@ -70,7 +76,7 @@ class DataWrapper(Lever):
     def _leaves(self, run: Run, loader: LoaderFacts) -> str | None:
         if loader.num_items is None:
             return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
-        return self.leaves(run, loader)
+        return self.leaves(run, loader) or _hides_dataset(run, loader)
 
 
 def always_the_same(loader: LoaderFacts) -> str:
@@ -174,6 +180,40 @@ def why_hidden(run: Run, loader: LoaderFacts) -> str | None:
     return next((f"{reason} (line {line})." for line, reason in reasons if reason is not None), None)
 
 
+def dataset_of(script: Script, call: ast.Call) -> ast.expr | None:
+    """What a loader is given to read; None where that cannot be seen, or not be changed."""
+    if not _may_make_loader(script, call.func):
+        return None
+    if call.args:
+        return None if isinstance(call.args[0], ast.Starred) else call.args[0]
+    written = next((word.value for word in call.keywords if word.arg == "dataset"), None)
+    return written or (keywords(script, call) or {}).get("dataset")
+
+
+def _may_make_loader(script: Script, function: ast.expr) -> bool:
+    """Not where Python itself calls what makes it, as in `list(map(make, datasets))`, and its arguments are others; nor
+    in `DataLoader.__init__(self, dataset)`."""
+    match function:
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
+            return True
+        case ast.Name(id=name) if name not in script.names and hasattr(builtins, name):
+            return False
+    full_name = script.full_name(function) or ""
+    return full_name.partition(".")[0] not in sys.stdlib_module_names and not ast.unparse(function).endswith("__init__")
+
+
+def _hides_dataset(run: Run, loader: LoaderFacts) -> str | None:
+    """Where a call that makes this loader does not show what it reads."""
+    try:
+        made = [(site.line, *found_at(run, site)) for site in sites(run, [loader])]
+    except UserError:  # the source is not what it was: whoever edits it says so
+        return None
+    for line, script, call in made:
+        if script is not None and call is not None and dataset_of(script, call) is None:
+            return f"The data set that the loader is given in line {line} cannot be seen there: write it out."
+    return None
+
+
 def found_at(run: Run, site: CallSite) -> tuple[Script, ast.Call] | tuple[None, None]:
     """The call as it stands in the source, and the file.
 
@@ -190,8 +230,12 @@ def _hides(script: Script | None, call: ast.Call | None) -> str | None:
         return "The call that makes the loader cannot be told from others"
     if script.full_name(call.func) not in _DATA_LOADER:
         return f"{ast.unparse(call.func)} is not the DataLoader of torch.utils.data, imported by its name"
-    if any(word.arg is None for word in call.keywords) or any(isinstance(arg, ast.Starred) for arg in call.args):
+    given = keywords(script, call)
+    if given is None or any(isinstance(arg, ast.Starred) for arg in call.args):
         return "The loader is given arguments by * or **, which may hide others: write them out"
+    shared = next((name for name in _WRITTEN if name in given and given[name] is None), None)
+    if shared is not None:
+        return f"{shared} is in a mapping that other calls are given as well: write it out"
     if len(call.args) > len(_BY_POSITION):
         return f"The loader is given more than {len(_BY_POSITION)} arguments by position: name them"
     return None

@@ -15,6 +15,7 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     argument_edits,
+    dataset_of,
     found_at,
     hardly_waits,
     mean_step_s,
@@ -26,7 +27,7 @@ from hotlap.levers.loaders import (
     why_hidden,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import Edit, Script
+from hotlap.source import Edit, Script, keywords
 from hotlap.units import size
 
 # torch's own default, and one more setting for items whose times differ much.
@@ -187,7 +188,7 @@ def _refuses(run: Run, loader: LoaderFacts) -> str | None:
     if not loader.num_workers and loader.start_method not in ("fork", None):
         return f"Workers would be started by {loader.start_method}, which needs a script that can be imported again."
     hidden = why_hidden(run, loader)
-    if hidden is None and any(word.arg == "in_order" for _, call in _calls(run, loader) for word in call.keywords):
+    if hidden is None and any("in_order" in (keywords(*made) or ()) for made in _calls(run, loader)):
         return "The script says in which order batches of workers may come (in_order)."
     return hidden
 
@@ -227,13 +228,12 @@ def _may_stay(run: Run, loader: LoaderFacts) -> bool:
     return epoch_s * MIN_SHARE < START_S if gap is None else gap >= MIN_SHARE
 
 
-def _datasets(call: ast.Call) -> list[ast.expr]:
-    return [*call.args[:1], *(word.value for word in call.keywords if word.arg == "dataset")]
-
-
 def _changes(script: Script, call: ast.Call) -> bool:
-    """The script writes to something in the data set that this call is given, or calls a method of it."""
-    names = {ast.dump(each) for each in _datasets(call) if isinstance(each, ast.Name | ast.Attribute)}
+    """The script writes to something in the data set that this call is given, or calls a method of it; or may do so."""
+    dataset = dataset_of(script, call)
+    if dataset is None:
+        return True
+    names = {ast.dump(dataset)} if isinstance(dataset, ast.Name | ast.Attribute) else set()
     for node in ast.walk(script.tree):
         target = node.func if isinstance(node, ast.Call) else node
         if isinstance(target, ast.Attribute | ast.Subscript):

@@ -3,6 +3,7 @@
 from hotlap.source.arguments import AddArgument, WrapArgument
 from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, Replace, WrapStatement, top_of
 from hotlap.source.file import CannotEdit
+from hotlap.source.keywords import keywords
 from hotlap.source.moves import device_of, moved_to
 from hotlap.source.patching import Patched, patch
 from hotlap.source.script import Script, is_name, parsed, scripts, word_of
@@ -21,6 +22,7 @@ __all__ = [
     "WrapStatement",
     "device_of",
     "is_name",
+    "keywords",
     "moved_to",
     "parsed",
     "patch",

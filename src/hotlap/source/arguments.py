@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hotlap.source import snippet
 from hotlap.source.edits import Edit
 from hotlap.source.file import Refusal
+from hotlap.source.keywords import keywords
 from hotlap.source.page import Page, Splice
 
 
@@ -23,14 +24,11 @@ class AddArgument(Edit):
             raise ValueError(f"not a keyword and a value: {self.keyword}={self.value!r}")
         page.settle(self.site, self.keyword, self.value)
         call, new = page.call(self.site), page.renamed(self.value, self.imports)
-        present = [word.value for word in call.keywords if word.arg == self.keyword]
-        if present:
-            if not snippet.same(page.script.code(present[0]), new):
-                yield *page.script.span(present[0]), new
-        elif all(word.arg for word in call.keywords):
+        given = _given(page, call, self.keyword)
+        if self.keyword not in given:
             yield from _appended(page, call, f"{self.keyword}={new}")
-        else:
-            raise Refusal(f"{self.keyword} may be in a ** argument of the call; write it out")
+        elif not snippet.same(page.script.code(given[self.keyword]), new):
+            yield *page.script.span(given[self.keyword]), new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,7 @@ class WrapArgument(Edit):
 
     def splices(self, page: Page) -> Iterator[Splice]:
         """Around the argument, or what is left of it within those that stay around."""
-        value = inner = self._argument(page.call(self.site))
+        value = inner = self._argument(page, page.call(self.site))
         function = page.renamed(self.function, self.imports)
         while isinstance(inner, ast.Call):
             there = page.script.code(inner.func)
@@ -67,17 +65,27 @@ class WrapArgument(Edit):
         yield start, start, f"{function}("
         yield end, end, f", {self.arguments})" if self.arguments else ")"
 
-    def _argument(self, call: ast.Call) -> ast.expr:
-        named = [word.value for word in call.keywords if word.arg == self.keyword]
-        stars = ["*" for arg in call.args if isinstance(arg, ast.Starred)]
-        stars += ["**" for word in call.keywords if word.arg is None]
-        if named:
-            return named[0]
+    def _argument(self, page: Page, call: ast.Call) -> ast.expr:
         first = call.args[: self.position + 1]
-        if len(first) > self.position and not any(isinstance(arg, ast.Starred) for arg in first):
+        if any(isinstance(arg, ast.Starred) for arg in first):
+            raise Refusal(f"the call has no argument {self.keyword} to be seen; it may be in the * argument")
+        if len(first) > self.position:
             return first[-1]
-        where = f"; it may be in the {stars[0]} argument" if stars else ""
-        raise Refusal(f"the call has no argument {self.keyword} to be seen{where}")
+        given = _given(page, call, self.keyword)
+        if self.keyword not in given:
+            raise Refusal(f"the call has no argument {self.keyword} to be seen")
+        return given[self.keyword]
+
+
+def _given(page: Page, call: ast.Call, keyword: str) -> dict[str, ast.expr]:
+    """What a call is given by name, as far as it may be changed; `Refusal` where that of `keyword` cannot be told."""
+    written = {word.arg: word.value for word in call.keywords if word.arg is not None}
+    given = written if keyword in written else keywords(page.script, call)
+    if given is None:
+        raise Refusal(f"{keyword} may be in a ** argument of the call; write it out")
+    if keyword in given and given[keyword] is None:
+        raise Refusal(f"{keyword} is in a mapping that other calls are given as well; write it out")
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _appended(page: Page, call: ast.Call, new: str) -> Iterator[Splice]:

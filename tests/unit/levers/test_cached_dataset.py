@@ -1,6 +1,7 @@
 """The cached-dataset lever: when it applies, what it wraps, how it reads as source."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from hotlap.data import cached
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.record import Ceiling, Interval, LoaderFacts, Run
 from hotlap.search.candidates import rejects
-from hotlap.source import WrapArgument
+from hotlap.source import WrapArgument, scripts
+from tests.conformance.recorded import run_of as recorded
 from tests.sample_runs import loader, machine, run_with, site
 from tests.unit.data.sets import Pictures
 
@@ -67,6 +69,32 @@ def test_one_loader_that_is_served_is_enough() -> None:
     run = run_of(replace(loader(), deterministic=False), replace(loader(), id=1, num_workers=4))
     assert CachedDataset().rejects(run, machine()) is None
     assert [edit.site.line for edit in CachedDataset().edits(run) if isinstance(edit, WrapArgument)] == [11]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "DataLoader(**given)",
+        "DataLoader(*given)",
+        "list(map(make, datasets))",
+        "functools.reduce(make, datasets)",
+        "DataLoader.__init__(self, data)",
+        "make(batch_size=3)",
+    ],
+)
+def test_a_loader_whose_data_set_cannot_be_seen_is_left_and_others_are_served(call: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(f"import functools; from torch.utils.data import DataLoader\na = {call}\nb = DataLoader(data)\n")
+    seen = recorded(path)
+    (script,) = scripts(seen)
+    first, second = (made for made in script.all_calls() if made.col_offset == 4)
+    made = tuple(replace(script.site(one, calls=LOADER), detail={"loader": n}) for n, one in enumerate((first, second)))
+    run = replace(seen, call_sites=made, loaders=(loader(), replace(loader(), id=1)))
+    assert [edit.site.line for edit in CachedDataset().edits(run)] == [3]
+    assert CachedDataset().rejects(run, machine()) is None
+    assert CachedDataset().rejects(replace(run, loaders=(loader(),)), machine()) == (
+        "The data set that the loader is given in line 2 cannot be seen there: write it out."
+    )
 
 
 def test_a_loader_that_is_not_trained_on_is_no_reason_to_try() -> None:
