@@ -46,8 +46,8 @@ class PinAndOverlap(Lever):
     without (left alone). Memory that is pinned anew for each batch costs more than it saves (pytorch/pytorch#124456),
     so it is refused where sizes keep changing. A script that writes to a batch on the host after its copy was asked for
     may change what arrives. Copies begin when the script asks for them, on the stream that trains: the next batch is
-    not copied beside the kernels of this one. Arguments in `*` or `**` and classes derived from DataLoader are left
-    alone; `pin_memory_device` keeps its meaning.
+    not copied beside the kernels of this one. Arguments in `*`, or in a `**` that cannot be seen, and classes derived
+    from DataLoader are left alone; `pin_memory_device` keeps its meaning.
     """
 
     scope: ClassVar[Scope] = Scope.LOADER

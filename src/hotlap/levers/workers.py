@@ -79,8 +79,8 @@ class Workers(Lever):
     in the data set is lost, and workers that stay do not see what the script changes between epochs, so they are not
     kept where it sets something in the data set or calls its methods; such changes from elsewhere go unseen. A sampler
     of the script's own is asked for indices ahead of the training. Left alone: loaders with `in_order=False`, arguments
-    in `*` or `**`, classes derived from DataLoader, and iterable data sets: each worker would give all of it, or its
-    own part in another order, and what it keeps from one epoch for the next would be lost.
+    in `*`, or in a `**` that cannot be seen, classes derived from DataLoader, and iterable data sets: each worker would
+    give all of it, or its own part in another order, and what it keeps from one epoch for the next would be lost.
     """
 
     scope: ClassVar[Scope] = Scope.LOADER

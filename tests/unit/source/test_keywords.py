@@ -12,7 +12,9 @@ def given(text: str) -> dict[str, str | None] | None:
     script = Script(path="train.py", sha256="", text=text, tree=ast.parse(text))
     *_, call = [call for call in script.all_calls() if ast.unparse(call.func) == "f"]
     found = keywords(script, call)
-    return None if found is None else {name: value and script.code(value) for name, value in found.items()}
+    if found is None:
+        return None
+    return {name: None if value is None else script.code(value) for name, value in found.items()}
 
 
 @pytest.mark.parametrize(
