@@ -41,6 +41,8 @@ class NativeLoss:
 
     def takes(self, prediction: torch.Tensor, target: torch.Tensor) -> bool:
         """Whether torch would do the same with these: nothing is broadcast, and no target is a probability."""
+        if type(prediction) is not torch.Tensor or type(target) is not torch.Tensor:
+            return False
         if prediction.dtype not in NAMES or prediction.dim() != 2 or not prediction.requires_grad:
             return False
         if target.requires_grad or not (prediction.is_contiguous() and target.is_contiguous()):
@@ -83,11 +85,9 @@ class Loss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, to_loss: torch.Tensor | None) -> Any:
         """Of what forward() was given: of the prediction alone."""
-        if ctx.over:
-            raise RuntimeError("Trying to backward through the graph a second time: its buffers are gone.")
-        (gradient,) = ctx.saved_tensors
+        found = to_prediction(ctx, to_loss)
         if not torch.is_grad_enabled():
-            return None, None, gradient if to_loss is None or to_loss.item() == 1 else gradient * to_loss, None
+            return None, None, found, None
         # create_graph=True: a second derivative is to come
         if ctx.versions != tuple(given._version for given in ctx.given):
             raise RuntimeError(
@@ -96,6 +96,14 @@ class Loss(torch.autograd.Function):
             )
         value = ctx.loss.eager(ctx.module, *ctx.given)
         return None, None, *torch.autograd.grad(value, ctx.given[0], to_loss, create_graph=True), None
+
+
+def to_prediction(ctx: Any, to_loss: torch.Tensor | None) -> torch.Tensor:
+    """The gradient of the prediction, given that of the loss: None is one of 1."""
+    if ctx.over:
+        raise RuntimeError("Trying to backward through the graph a second time: its buffers are gone.")
+    found: torch.Tensor = ctx.saved_tensors[0]
+    return found if to_loss is None or to_loss.item() == 1 else found * to_loss
 
 
 _apply_directly = direct(Loss)
