@@ -9,7 +9,7 @@ from torch import nn
 
 from hotlap.native import core
 from hotlap.small import guards
-from hotlap.small.node import Lease, direct, is_plain
+from hotlap.small.node import Lease, direct, is_wrapped
 from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.trace import Samples, trace_model
 
@@ -55,7 +55,8 @@ class Network:
         self.read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
         """Is there a gradient of the batch? -> the parameters that must not change before the backward pass."""
         self._free: dict[bool, list[Any]] = {False: [], True: []}
-        self._kind = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
+        name = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
+        self._make = getattr(core().module, name)
 
     @property
     def model(self) -> nn.Module:
@@ -84,15 +85,15 @@ class Network:
         return x.dim() > 2 and not self._samples.why_not(self.model, tuple(x.shape[1:]))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """The model's result, with its gradient."""
-        apply = _apply_directly if is_plain(x) else Pass.apply
+        """The model's result, with its gradient; no transform of functorch is at work."""
+        apply = Pass.apply if is_wrapped(x) else _apply_directly
         out: torch.Tensor = apply(self, x, *self.trained)
         return out
 
     def lease(self, input_gradient: bool) -> Lease:
         """A native pass that nobody uses."""
-        free, made = self._free[input_gradient], getattr(core().module, self._kind)
-        return Lease(free, free.pop() if free else made(self.program.description(), input_gradient))
+        free = self._free[input_gradient]
+        return Lease(free, free.pop() if free else self._make(self.program.description(), input_gradient))
 
 
 def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.Tensor]:

@@ -8,7 +8,7 @@ from torch import nn
 
 from hotlap.native import core
 from hotlap.small import guards, losses
-from hotlap.small.node import direct, is_plain
+from hotlap.small.node import direct, is_wrapped
 from hotlap.small.program import Unsupported
 from hotlap.small.trace import check_plain
 
@@ -31,6 +31,7 @@ class NativeLoss:
             raise Unsupported(core().why_not)
         check_plain(module)
         self._criterion = losses.recognise(module)
+        self._native = {dtype: getattr(core().module, name) for dtype, name in NAMES.items()}
         self.eager = eager
         self._guard = core().module.Guard()
         guards.watch_model(self._guard, module, [])
@@ -54,17 +55,16 @@ class NativeLoss:
         return target.dtype is prediction.dtype and target.shape == prediction.shape
 
     def __call__(self, module: nn.Module, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The loss, with its gradient."""
-        apply = _apply_directly if is_plain(prediction) and is_plain(target) else Loss.apply
+        """The loss, with its gradient; no transform of functorch is at work."""
+        apply = Loss.apply if is_wrapped(prediction) or is_wrapped(target) else _apply_directly
         out: torch.Tensor = apply(self, module, prediction, target)
         return out
 
     def fill(self, prediction: torch.Tensor, target: torch.Tensor, gradient: torch.Tensor, out: torch.Tensor) -> None:
         """Write the loss to `out` and its gradient to `gradient`."""
         rows, cols = prediction.shape
-        native = getattr(core().module, NAMES[prediction.dtype])
         where = prediction.data_ptr(), target.data_ptr(), rows, cols, gradient.data_ptr(), out.data_ptr()
-        native(self._criterion, *where)
+        self._native[prediction.dtype](self._criterion, *where)
 
 
 class Loss(torch.autograd.Function):
