@@ -86,7 +86,7 @@ class Network:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The model's result, with its gradient; no transform of functorch is at work."""
-        apply = Pass.apply if is_wrapped(x) else _apply_directly
+        apply = _apply_directly if not is_wrapped(x) else Pass.apply
         out: torch.Tensor = apply(self, x, *self.trained)
         return out
 

@@ -56,7 +56,7 @@ class NativeLoss:
 
     def __call__(self, module: nn.Module, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """The loss, with its gradient; no transform of functorch is at work."""
-        apply = Loss.apply if is_wrapped(prediction) or is_wrapped(target) else _apply_directly
+        apply = _apply_directly if not (is_wrapped(prediction) or is_wrapped(target)) else Loss.apply
         out: torch.Tensor = apply(self, module, prediction, target)
         return out
 
