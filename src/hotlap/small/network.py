@@ -9,11 +9,14 @@ from torch import nn
 
 from hotlap.native import core
 from hotlap.small import guards
-from hotlap.small.node import Lease, direct, is_plain
+from hotlap.small.node import Lease, direct, is_wrapped
 from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.trace import Samples, trace_model
 
 Eager = Callable[[nn.Module, torch.Tensor], torch.Tensor]
+
+TAKES_GRADIENTS = {"is_leaf": True, "grad": None, "_backward_hooks": None, "_post_accumulate_grad_hooks": None}
+"""Attributes of a parameter that has no gradient yet, and that nobody watches."""
 
 
 class Network:
@@ -45,9 +48,15 @@ class Network:
         self._samples = Samples(self.program)
         self._guard = core().module.Guard()
         guards.watch_model(self._guard, model, self.program.parameters)
-        self._read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
+        self._parameters = core().module.Guard()
+        for p in self.trained:
+            for name, value in TAKES_GRADIENTS.items():
+                self._parameters.attribute(p, name, value)
+        self.read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
+        """Is there a gradient of the batch? -> the parameters that must not change before the backward pass."""
         self._free: dict[bool, list[Any]] = {False: [], True: []}
-        self._kind = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
+        name = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
+        self._make = getattr(core().module, name)
 
     @property
     def model(self) -> nn.Module:
@@ -61,6 +70,10 @@ class Network:
         """Whether the model is still what was traced."""
         return bool(self._guard.holds())
 
+    def takes_gradients(self) -> bool:
+        """Whether a gradient that is put into `.grad` is all that torch would do with it."""
+        return bool(self._parameters.holds())
+
     def takes(self, x: torch.Tensor) -> bool:
         """Whether `x` is a batch as it was traced for. Of samples with several dimensions that is looked at once."""
         if x.dtype is not self.program.dtype or not x.is_cpu or x.layout is not torch.strided:
@@ -72,19 +85,15 @@ class Network:
         return x.dim() > 2 and not self._samples.why_not(self.model, tuple(x.shape[1:]))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """The model's result, with its gradient."""
-        apply = _apply_directly if is_plain(x) else Pass.apply
+        """The model's result, with its gradient; no transform of functorch is at work."""
+        apply = _apply_directly if not is_wrapped(x) else Pass.apply
         out: torch.Tensor = apply(self, x, *self.trained)
         return out
 
-    def read_on_the_way_back(self, input_gradient: bool) -> list[torch.Tensor]:
-        """The parameters that must not change before the backward pass."""
-        return self._read[input_gradient]
-
     def lease(self, input_gradient: bool) -> Lease:
         """A native pass that nobody uses."""
-        free, made = self._free[input_gradient], getattr(core().module, self._kind)
-        return Lease(free, free.pop() if free else made(self.program.description(), input_gradient))
+        free = self._free[input_gradient]
+        return Lease(free, free.pop() if free else self._make(self.program.description(), input_gradient))
 
 
 def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.Tensor]:
@@ -115,36 +124,40 @@ class Pass(torch.autograd.Function):
         lease.native.forward(dense.data_ptr(), rows, out.data_ptr())
         ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense
         ctx.model = network.model  # for a second derivative, which may be asked for when nobody else has it any more
-        ctx.read = network.read_on_the_way_back(wanted)
+        ctx.read = network.read[wanted]
         ctx.versions = [dense._version, *[p._version for p in ctx.read]]
         return out.view(rows) if network.program.output_squeezed else out
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         """Of what forward() was given: nothing for the network, then for `x` and each parameter that is trained."""
-        network, wanted = ctx.network, ctx.needs_input_grad
-        if torch.is_grad_enabled():  # create_graph=True: a second derivative is to come
-            return None, *_in_torch(ctx, gradient)
-        if ctx.versions != [ctx.dense._version, *[p._version for p in ctx.read]]:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation "
-                "(the batch, or a parameter of the model)."
-            )
-        gradient = gradient.contiguous()
-        to_x = torch.empty_like(ctx.dense) if wanted[1] else None
-        found = [torch.empty_like(p) for p in network.trained]
-        to = [0] * len(network.program.parameters)
-        for number, one in zip(network.numbers, found, strict=True):
-            to[number] = one.data_ptr()
-        ctx.lease.native.backward(gradient.data_ptr(), 0 if to_x is None else to_x.data_ptr(), to)
-        return None, to_x, *found
+        # create_graph=True: a second derivative is to come
+        return None, *(_in_torch if torch.is_grad_enabled() else gradients)(ctx, gradient)
 
 
 _apply_directly = direct(Pass)
 
 
+def gradients(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:
+    """Of the batch, None where nobody wants it, and of each parameter that is trained."""
+    network, dense = ctx.network, ctx.dense
+    if ctx.versions != [dense._version, *[p._version for p in ctx.read]]:
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation "
+            "(the batch, or a parameter of the model)."
+        )
+    gradient = gradient.contiguous()
+    to_x = torch.empty_like(dense) if ctx.needs_input_grad[1] else None
+    found = [torch.empty_like(p) for p in network.trained]
+    to = [0] * len(network.program.parameters)
+    for number, one in zip(network.numbers, found, strict=True):
+        to[number] = one.data_ptr()
+    ctx.lease.native.backward(gradient.data_ptr(), 0 if to_x is None else to_x.data_ptr(), to)
+    return [to_x, *found]
+
+
 def _in_torch(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:
-    """The same gradients by torch's own operators, so that they can be differentiated again."""
+    """The same by torch's own operators, so that they can be differentiated again."""
     inputs = [ctx.x, *ctx.network.trained]
     wanted = [tensor for tensor, needed in zip(inputs, ctx.needs_input_grad[1:], strict=True) if needed]
     out = ctx.network.eager(ctx.model, ctx.x)

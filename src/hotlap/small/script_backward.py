@@ -12,11 +12,10 @@ from typing import Any
 
 import torch
 
-from hotlap.small.network import Pass
-from hotlap.small.script_losses import Loss
+from hotlap.small import network, script_losses
 
-LOSS: Any = Loss._backward_cls
-PASS: Any = Pass._backward_cls
+LOSS: Any = script_losses.Loss._backward_cls
+PASS: Any = network.Pass._backward_cls
 
 Plain = Callable[[], bool]
 """Whether no mode or hook of torch's is on that would have to see what is left out."""
@@ -61,14 +60,12 @@ def _go(value: torch.Tensor, gradient: torch.Tensor | None, is_plain_torch: Plai
     loss: Any = getattr(value, "grad_fn", None)
     if type(loss) is not LOSS or not is_plain_torch() or _may_be_hooked():
         return False
-    network = loss.given[0].grad_fn
-    if type(network) is not PASS or not _are_alone(value, loss, network):
+    passed = loss.given[0].grad_fn
+    if type(passed) is not PASS or not _are_alone(value, loss, passed):
         return False
-    with torch.no_grad():
-        to_prediction = Loss.backward(loss, gradient)[2]
-        found = Pass.backward(network, to_prediction)[2:]
-        for p, one in zip(network.network.trained, found, strict=True):
-            p.grad = one
+    _, *found = network.gradients(passed, script_losses.to_prediction(loss, gradient))
+    for p, one in zip(passed.network.trained, found, strict=True):
+        p.grad = one
     loss.over = True
     return True
 
@@ -78,18 +75,15 @@ def _may_be_hooked() -> bool:
     return several or torch._C._autograd._profiler_enabled() or torch.is_anomaly_enabled()
 
 
-def _are_alone(value: torch.Tensor, loss: Any, network: Any) -> bool:
+def _are_alone(value: torch.Tensor, loss: Any, passed: Any) -> bool:
     """Nobody looks at what goes from one to the other, or at gradients on their way to the parameters."""
     prediction = loss.given[0]
-    return (
+    return bool(
         value._backward_hooks is None
         and not value.retains_grad
         and prediction._backward_hooks is None
         and not prediction.retains_grad
         and prediction._version == loss.versions[0]
-        and not network.needs_input_grad[1]
-        and all(
-            p.is_leaf and p.grad is None and p._backward_hooks is None and p._post_accumulate_grad_hooks is None
-            for p in network.network.trained
-        )
+        and not passed.needs_input_grad[1]
+        and passed.network.takes_gradients()
     )

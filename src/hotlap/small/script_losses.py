@@ -8,7 +8,7 @@ from torch import nn
 
 from hotlap.native import core
 from hotlap.small import guards, losses
-from hotlap.small.node import direct, is_plain
+from hotlap.small.node import direct, is_wrapped
 from hotlap.small.program import Unsupported
 from hotlap.small.trace import check_plain
 
@@ -31,6 +31,7 @@ class NativeLoss:
             raise Unsupported(core().why_not)
         check_plain(module)
         self._criterion = losses.recognise(module)
+        self._native = {dtype: getattr(core().module, name) for dtype, name in NAMES.items()}
         self.eager = eager
         self._guard = core().module.Guard()
         guards.watch_model(self._guard, module, [])
@@ -41,6 +42,8 @@ class NativeLoss:
 
     def takes(self, prediction: torch.Tensor, target: torch.Tensor) -> bool:
         """Whether torch would do the same with these: nothing is broadcast, and no target is a probability."""
+        if type(prediction) is not torch.Tensor or type(target) is not torch.Tensor:
+            return False
         if prediction.dtype not in NAMES or prediction.dim() != 2 or not prediction.requires_grad:
             return False
         if target.requires_grad or not (prediction.is_contiguous() and target.is_contiguous()):
@@ -52,17 +55,16 @@ class NativeLoss:
         return target.dtype is prediction.dtype and target.shape == prediction.shape
 
     def __call__(self, module: nn.Module, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The loss, with its gradient."""
-        apply = _apply_directly if is_plain(prediction) and is_plain(target) else Loss.apply
+        """The loss, with its gradient; no transform of functorch is at work."""
+        apply = _apply_directly if not (is_wrapped(prediction) or is_wrapped(target)) else Loss.apply
         out: torch.Tensor = apply(self, module, prediction, target)
         return out
 
     def fill(self, prediction: torch.Tensor, target: torch.Tensor, gradient: torch.Tensor, out: torch.Tensor) -> None:
         """Write the loss to `out` and its gradient to `gradient`."""
         rows, cols = prediction.shape
-        native = getattr(core().module, NAMES[prediction.dtype])
         where = prediction.data_ptr(), target.data_ptr(), rows, cols, gradient.data_ptr(), out.data_ptr()
-        native(self._criterion, *where)
+        self._native[prediction.dtype](self._criterion, *where)
 
 
 class Loss(torch.autograd.Function):
@@ -83,11 +85,9 @@ class Loss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, to_loss: torch.Tensor | None) -> Any:
         """Of what forward() was given: of the prediction alone."""
-        if ctx.over:
-            raise RuntimeError("Trying to backward through the graph a second time: its buffers are gone.")
-        (gradient,) = ctx.saved_tensors
+        found = to_prediction(ctx, to_loss)
         if not torch.is_grad_enabled():
-            return None, None, gradient if to_loss is None or to_loss.item() == 1 else gradient * to_loss, None
+            return None, None, found, None
         # create_graph=True: a second derivative is to come
         if ctx.versions != tuple(given._version for given in ctx.given):
             raise RuntimeError(
@@ -96,6 +96,14 @@ class Loss(torch.autograd.Function):
             )
         value = ctx.loss.eager(ctx.module, *ctx.given)
         return None, None, *torch.autograd.grad(value, ctx.given[0], to_loss, create_graph=True), None
+
+
+def to_prediction(ctx: Any, to_loss: torch.Tensor | None) -> torch.Tensor:
+    """The gradient of the prediction, given that of the loss: None is one of 1."""
+    if ctx.over:
+        raise RuntimeError("Trying to backward through the graph a second time: its buffers are gone.")
+    found: torch.Tensor = ctx.saved_tensors[0]
+    return found if to_loss is None or to_loss.item() == 1 else found * to_loss
 
 
 _apply_directly = direct(Loss)

@@ -23,6 +23,7 @@ from hotlap.errors import UserError
 from hotlap.native import core
 from hotlap.small.losses import KINDS
 from hotlap.small.network import Network
+from hotlap.small.node import transforms_are_active
 from hotlap.small.optimizers import METHODS
 from hotlap.small.program import Unsupported
 from hotlap.small.script_backward import straight, straightest
@@ -140,13 +141,14 @@ class NativeSteps(Served):
             if self._inside or get_ident() != self._thread:
                 return call(module, *args, **kwargs)
             if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and torch.is_grad_enabled():
-                network = self._network(module, args[0], call)
-                if network is not None:
+                network = self._made(Network, self._models, module, call)
+                # To know whether it takes `x` the model's forward may be looked at, or tried.
+                if network is not None and self._apart(network.takes, args[0]):
                     self.at_work = True
                     return network(args[0])
             if len(args) == 2 and not kwargs and type(module) in KINDS and torch.is_grad_enabled():
-                loss = self._loss(module, call)
-                if loss is not None and all(type(a) is torch.Tensor for a in args) and loss.takes(*args):
+                loss = self._made(NativeLoss, self._losses, module, call)
+                if loss is not None and loss.takes(*args):
                     return loss(module, *args)
             self._inside = True
             try:
@@ -164,16 +166,12 @@ class NativeSteps(Served):
         finally:
             self._inside = False
 
-    def _loss(self, module: nn.Module, call: Callable[..., Any]) -> NativeLoss | None:
-        return self._made(self._losses, module, lambda: NativeLoss(module, partial(self._apart, call)))
-
-    def _network(self, module: nn.Module, x: torch.Tensor, call: Callable[..., Any]) -> Network | None:
-        network = self._made(self._models, module, lambda: Network(module, partial(self._apart, call)))
-        # To know whether it takes `x` the model's forward may be looked at, or tried.
-        return network if network is not None and self._apart(network.takes, x) else None
-
     def _made(
-        self, table: "dict[int, _Known[nn.Module, Holding]]", module: nn.Module, make: Callable[[], Holding]
+        self,
+        kind: type[Holding],
+        table: "dict[int, _Known[nn.Module, Holding]]",
+        module: nn.Module,
+        call: Callable[..., Any],
     ) -> Holding | None:
         """What was made of a module, anew where it is not as it was; None where torch has to."""
         known = table.get(id(module))
@@ -189,7 +187,7 @@ class NativeSteps(Served):
                     raise Unsupported("it is another one again and again.")
                 if vars(module).get("_compiled_call_impl") is not None:
                     raise Unsupported("it is compiled.")
-                known.made = self._apart(make)
+                known.made = self._apart(kind, module, partial(self._apart, call))
             except Unsupported as reason:
                 # One that is refused in training (a dropout) is not asked again; one that trains nothing is not told.
                 known.refused = True
@@ -204,13 +202,14 @@ class NativeSteps(Served):
         def step(optimizer: optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
             if args or kwargs or type(optimizer) is not kind or not self.installed or not _is_plain_update(optimizer):
                 return original(optimizer, *args, **kwargs)
-            if self._update_of(optimizer) is None:
+            update = self._update_of(optimizer)
+            if update is None:
                 return original(optimizer)
             of_all, hooks = optimizer_module, cast(Any, optimizer)
             given: tuple[Any, Any] = (optimizer,), {}
             for hook in chain(of_all._global_optimizer_pre_hooks.values(), hooks._optimizer_step_pre_hooks.values()):
                 given = hook(optimizer, *given) or given
-            if given != ((optimizer,), {}) or not self._update(optimizer):
+            if given != ((optimizer,), {}) or not self._update(optimizer, update):
                 cast(Any, original).__wrapped__(*given[0], **given[1])  # torch's own, which runs no hooks
             for hook in chain(hooks._optimizer_step_post_hooks.values(), of_all._global_optimizer_post_hooks.values()):
                 hook(optimizer, *given)
@@ -219,17 +218,14 @@ class NativeSteps(Served):
         step.hooked = True  # type: ignore[attr-defined] # torch is not to wrap it once more
         return step
 
-    def _update(self, optimizer: optim.Optimizer) -> bool:
+    def _update(self, optimizer: optim.Optimizer, update: NativeUpdate) -> bool:
         """Do the update; False where torch has to."""
-        update = self._update_of(optimizer)
-        if update is None:
-            return False
         self.at_work = True
         if update.step(optimizer):
             return True
         self._optimizers.pop(id(optimizer), None)  # something is not as it was: look again, once
-        update = self._update_of(optimizer)
-        return update is not None and update.step(optimizer)
+        again = self._update_of(optimizer)
+        return again is not None and again.step(optimizer)
 
     def _update_of(self, optimizer: optim.Optimizer) -> NativeUpdate | None:
         known = self._optimizers.get(id(optimizer))
@@ -277,26 +273,18 @@ def _hooked(kind: Any) -> Any:
 
 def _is_plain_torch() -> bool:
     """No mode, transform, hook or autocast that would have to see the operations inside of the model."""
-    c = torch._C
+    c, of_all_modules = torch._C, nn.modules.module
     return not (
         c._len_torch_dispatch_stack()
         or c._len_torch_function_stack()
-        or c._are_functorch_transforms_active()
+        or transforms_are_active()
         or torch.is_autocast_enabled("cpu")
-        or _has_global_hooks()
+        or of_all_modules._global_forward_hooks
+        or of_all_modules._global_forward_pre_hooks
+        or of_all_modules._global_backward_hooks
+        or of_all_modules._global_backward_pre_hooks
         or torch.compiler.is_compiling()
         or c._get_tracing_state() is not None
-    )
-
-
-def _has_global_hooks() -> bool:
-    """Somebody wants to hear of each module's call. (torch has a function for it since 2.8.)"""
-    of = nn.modules.module
-    return bool(
-        of._global_forward_hooks
-        or of._global_forward_pre_hooks
-        or of._global_backward_hooks
-        or of._global_backward_pre_hooks
     )
 
 
