@@ -208,7 +208,7 @@ def parts(run: Run, phase: Phase) -> Parts | None:
         return Parts(arithmetic_s=0.0, calls_s=0.0, python_s=spent_s)
     ours = phase is Phase.OTHER
     longer = longer_than_seen(run, phase)
-    arithmetic_s = min(spent_s, longer * (seen.graph_s if ours else seen.arithmetic_s))
+    arithmetic_s = at_pace(run, phase, seen.graph_s if ours else seen.arithmetic_s)
     calls = seen.graph_calls if ours else seen.calls
     calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s)
     # Threads that share their cores wait for each other within operators: that is not Python either.
@@ -238,6 +238,11 @@ def longer_than_seen(run: Run, phase: Phase) -> float:
     recorded = run.phase_s.get(phase)
     plain_s = run.calls.plain_s.get(phase) if run.calls is not None else None
     return median(recorded) / plain_s if recorded and plain_s else 1.0
+
+
+def at_pace(run: Run, phase: Phase, seen_s: float) -> float:
+    """Seconds of a recorded step for what was seen to take `seen_s` of this phase: at most all of the phase."""
+    return min(run.mean_phase_s(phase) or 0.0, longer_than_seen(run, phase) * seen_s)
 
 
 def hottest(run: Run, *phases: Phase) -> HotLine | None:

@@ -262,6 +262,16 @@ def test_memory_bound_counts_operators_at_the_pace_of_the_recorded_steps() -> No
     assert finding.cost_s == pytest.approx(same.cost_s)
 
 
+def test_operators_of_a_phase_take_no_more_than_the_phase_of_the_recorded_steps() -> None:
+    """A short backward pass that others held up for much of the time, beside Python that is the most of the step."""
+    run = run_of_shares({Phase.FORWARD: 0.1, Phase.BACKWARD: 0.15, Phase.OTHER: 0.7})
+    seen = calls(step_s=0.01)
+    backward = replace(seen.phases[Phase.BACKWARD], streaming_s=0.0015, double_s=0.0015)
+    held_up = replace(seen, phases={Phase.BACKWARD: backward}, plain_s={Phase.BACKWARD: 0.0015 / 8})
+    assert memory_bound.check(replace(run, calls=held_up)) is None
+    assert double_precision.check(replace(run, calls=held_up)) is None
+
+
 def test_host_bound_leaves_a_loss_that_is_written_as_functions_to_the_model() -> None:
     run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.4, Phase.OTHER: 0.2})
     seen = calls(step_s=0.01)
@@ -596,7 +606,7 @@ def test_double_precision_tells_where_it_creeps_in() -> None:
     run = healthy()
     assert run.calls is not None
     loss = replace(run.calls.phases[Phase.FORWARD], double_s=0.004)
-    crept = replace(run, calls=replace(run.calls, phases={Phase.OTHER: loss}))
+    crept = replace(run, calls=replace(run.calls, phases={Phase.BACKWARD: loss}))
     finding = double_precision.check(replace(crept, sightings=(sighting(SightingKind.PROMOTED, cost_s=0.001),)))
     assert finding is not None
     assert finding.cost_s == pytest.approx(0.002), "half of it"
