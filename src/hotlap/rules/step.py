@@ -210,7 +210,8 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     longer = longer_than_seen(run, phase)
     arithmetic_s = at_pace(run, phase, seen.graph_s if ours else seen.arithmetic_s)
     calls = seen.graph_calls if ours else seen.calls
-    calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s)
+    # The price is that of calls that nobody held up.
+    calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s / served(run))
     # Threads that share their cores wait for each other within operators: that is not Python either.
     known_s = arithmetic_s + calls_s
     if not ours:
@@ -238,6 +239,11 @@ def longer_than_seen(run: Run, phase: Phase) -> float:
     recorded = run.phase_s.get(phase)
     plain_s = run.calls.plain_s.get(phase) if run.calls is not None else None
     return median(recorded) / plain_s if recorded and plain_s else 1.0
+
+
+def served(run: Run) -> float:
+    """Part of the time in which training wanted a core and had one; 1 where that is not known, or others took none."""
+    return (run.cpu.served if run.cpu is not None else None) or 1.0
 
 
 def at_pace(run: Run, phase: Phase, seen_s: float) -> float:

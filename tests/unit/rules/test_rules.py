@@ -342,6 +342,17 @@ def test_launch_bound_counts_calls_and_sets_them_beside_the_arithmetic() -> None
     )
 
 
+def test_launch_bound_prices_calls_at_the_time_that_they_take_beside_others() -> None:
+    """The training has a core for a quarter of the time; what one call costs was measured when it had one."""
+    run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.5}, step_s=0.04)
+    busy = CpuUse(usable_cores=2.0, main=0.25, others=0.0, runnable=1.0, throttled=0.0)
+    loop = replace(run, calls=calls(step_s=0.01, arithmetic=0.2, number=500))
+    assert launch_bound.check(loop) is None
+    found = launch_bound.check(replace(loop, cpu=busy))
+    assert found is not None and found.cost_s == pytest.approx(4 * 0.006)
+    assert launch_bound.check(replace(run, calls=calls(step_s=0.01), cpu=busy)) is None, "few calls"
+
+
 def looped(*, flops: float = 2e7, num: float = 32.0) -> Run:
     """A recurrent layer that is called for each moment: few calls, each much longer than a tiny operator's."""
     run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.5}, step_s=0.02)
