@@ -283,5 +283,5 @@ def at_sighting(sighting: Sighting) -> str:
 
 
 def file_name(path: str) -> str:
-    """ "train.py" of its path, on any system."""
-    return path.replace("\\", "/").rpartition("/")[2]
+    """ "train.py" of its path, on any system. Beside slashes a backslash is part of a name (one that is not UTF-8)."""
+    return path.rpartition("/" if "/" in path else "\\")[2]

@@ -36,6 +36,7 @@ from hotlap.rules import (
     memory_growth,
     optimizer_bound,
     shape_churn,
+    step,
     sync_bound,
     thread_oversubscription,
     thread_starvation,
@@ -340,6 +341,11 @@ def test_launch_bound_counts_calls_and_sets_them_beside_the_arithmetic() -> None
         "Each step makes 700 calls of operators in the model, which cost 7.08 ms (71% of it) beside "
         "1.84 ms of arithmetic."
     )
+
+
+@pytest.mark.parametrize("path", ["/home/me/tr\\udce4in.py", "C:\\me\\train.py", "train.py"])
+def test_a_file_is_named_whole(path: str) -> None:
+    assert step.file_name(path) == ("tr\\udce4in.py" if "udce4" in path else "train.py")
 
 
 def test_launch_bound_prices_calls_at_the_time_that_they_take_beside_others() -> None:
