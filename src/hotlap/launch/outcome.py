@@ -153,7 +153,7 @@ def silent(out: Path) -> str:
     """Why nobody wrote anything."""
     told = out / "no-probe"
     if told.exists():
-        text = told.read_text().strip()
+        text = told.read_text(encoding="utf-8", errors="replace").strip()
         if text.startswith("hotlap "):
             return f"{text.splitlines()[0]} (please report it)"
         return f"the Python that it started cannot load hotlap ({text}); install hotlap there"

@@ -100,7 +100,7 @@ class Workplace:
     def not_enclosed(self) -> str | None:
         """Why the user's folders could not be protected; None when they were."""
         told = self.out / "not-enclosed"
-        return told.read_text() if told.exists() else None
+        return told.read_text(encoding="utf-8") if told.exists() else None
 
     @property
     def encloses(self) -> bool:

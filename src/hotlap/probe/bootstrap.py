@@ -64,8 +64,8 @@ def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session 
 
 def tell_why_not(out: Path, text: str) -> None:
     """Why there is no record of this process: for the parent, if it is still there."""
-    with contextlib.suppress(OSError), (out / "no-probe").open("a", encoding="utf-8") as told:
-        told.write(f"{text[:300]}\n")
+    with contextlib.suppress(OSError), (out / "no-probe").open("ab") as told:
+        told.write(f"{text[:300]}\n".encode(errors="backslashreplace"))  # names of files that are not UTF-8
 
 
 def _seed_numpy(plan: Plan) -> None:

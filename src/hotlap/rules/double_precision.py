@@ -23,7 +23,7 @@ import ast
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
 from hotlap.rules.advice import at_line, readable, replaced
-from hotlap.rules.step import Change, arithmetic_s, at_sighting, finding, longer_than_seen, share_of, sightings, spent
+from hotlap.rules.step import Change, arithmetic_s, at_pace, at_sighting, finding, share_of, sightings, spent
 
 # Ours: what float32 saves is a half at most, so at a fifth of the step in such arithmetic a tenth is to be had.
 MIN_SHARE = 0.10
@@ -41,7 +41,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         rest, change = "if they, and all that the model is given, were float32", _change(run)
     else:
         seen = {} if run.calls is None or "float64" in dtypes else run.calls.phases
-        cost_s = 0.5 * sum(longer_than_seen(run, phase) * seen[phase].double_s for phase in seen)
+        cost_s = 0.5 * sum(at_pace(run, phase, seen[phase].double_s) for phase in seen)
         where = next(iter(sightings(run, SightingKind.PROMOTED)), None)
         told = "Operators of the model compute in float64 although no parameter does: a step could be up to"
         rest = "in float32" + (f"; both meet{at_sighting(where)}: {where.text}" if where is not None else "")

@@ -27,10 +27,10 @@ from collections.abc import Sequence
 from hotlap.record import Finding, IdleReason, Machine, Phase, Run
 from hotlap.rules.step import (
     at_line,
+    at_pace,
     device_s,
     finding,
     hottest,
-    longer_than_seen,
     named,
     on_cpu,
     parts,
@@ -131,7 +131,7 @@ def _outside(run: Run) -> float:
 def _called_s(run: Run) -> float:
     """Operators that are the script's own, not the model's: metrics, statistics of weights."""
     seen = None if run.calls is None else run.calls.phases.get(Phase.OTHER)
-    return 0.0 if seen is None else longer_than_seen(run, Phase.OTHER) * (seen.arithmetic_s - seen.graph_s)
+    return 0.0 if seen is None else at_pace(run, Phase.OTHER, seen.arithmetic_s - seen.graph_s)
 
 
 def _inside(run: Run) -> float:
@@ -162,4 +162,4 @@ def _giving_back_s(run: Run, phase: Phase) -> float:
     Ours: up to as long as operators took to fill them; 2.9 ms beside 3.7 ms were seen for temporaries of 8 MB.
     """
     seen = None if run.calls is None else run.calls.phases.get(phase)
-    return 0.0 if seen is None else longer_than_seen(run, phase) * seen.streaming_s
+    return 0.0 if seen is None else at_pace(run, phase, seen.streaming_s)

@@ -27,6 +27,7 @@ from hotlap.rules.step import (
     on_cpu,
     on_one_core_s,
     parts,
+    served,
     share_of,
     spent,
 )
@@ -89,7 +90,7 @@ def _in_many_small(run: Run, calls: CallFacts, within_s: float) -> Finding | Non
     if seen is None or computed_s is None:
         return None
     # Where others take the cores, everything takes longer.
-    computed_s /= (run.cpu.served if run.cpu is not None else None) or 1.0
+    computed_s /= served(run)
     cost_s = within_s - computed_s
     all_s = sum(one.self_s for one in seen.operators)
     many = [one for one in seen.operators if one.per_step >= _MANY]

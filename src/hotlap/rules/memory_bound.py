@@ -25,7 +25,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, OperatorWindow, Phase, Run
-from hotlap.rules.step import finding, longer_than_seen, on_cpu, share_of, spent
+from hotlap.rules.step import at_pace, finding, on_cpu, share_of, spent
 
 # Ours: a sound convolutional net spends 20-40% of a CPU step in normalisation, activations and pooling; where these
 # take half of it, they and not its products decide.
@@ -41,11 +41,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators that stream: on the CPU by their own rate, on a device by what they are."""
     if on_cpu(run):
         seen = {} if run.calls is None else run.calls.phases
-        cost_s = sum(longer_than_seen(run, phase) * seen[phase].streaming_s for phase in _MODEL if phase in seen)
+        cost_s = sum(at_pace(run, phase, seen[phase].streaming_s) for phase in _MODEL if phase in seen)
     else:
         cost_s = _on_device(run.operators)
-    # Under the watch a step is slower than by itself: no more than the model's own time can be meant.
-    cost_s = min(cost_s, sum(run.mean_phase_s(phase) or 0.0 for phase in _MODEL) if on_cpu(run) else cost_s)
     if share_of(run, cost_s) < MIN_SHARE:
         return None
     return finding(

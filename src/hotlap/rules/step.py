@@ -208,9 +208,10 @@ def parts(run: Run, phase: Phase) -> Parts | None:
         return Parts(arithmetic_s=0.0, calls_s=0.0, python_s=spent_s)
     ours = phase is Phase.OTHER
     longer = longer_than_seen(run, phase)
-    arithmetic_s = min(spent_s, longer * (seen.graph_s if ours else seen.arithmetic_s))
+    arithmetic_s = at_pace(run, phase, seen.graph_s if ours else seen.arithmetic_s)
     calls = seen.graph_calls if ours else seen.calls
-    calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s)
+    # The price is that of calls that nobody held up.
+    calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s / served(run))
     # Threads that share their cores wait for each other within operators: that is not Python either.
     known_s = arithmetic_s + calls_s
     if not ours:
@@ -238,6 +239,16 @@ def longer_than_seen(run: Run, phase: Phase) -> float:
     recorded = run.phase_s.get(phase)
     plain_s = run.calls.plain_s.get(phase) if run.calls is not None else None
     return median(recorded) / plain_s if recorded and plain_s else 1.0
+
+
+def served(run: Run) -> float:
+    """Part of the time in which training wanted a core and had one; 1 where that is not known, or others took none."""
+    return (run.cpu.served if run.cpu is not None else None) or 1.0
+
+
+def at_pace(run: Run, phase: Phase, seen_s: float) -> float:
+    """Seconds of a recorded step for what was seen to take `seen_s` of this phase: at most all of the phase."""
+    return min(run.mean_phase_s(phase) or 0.0, longer_than_seen(run, phase) * seen_s)
 
 
 def hottest(run: Run, *phases: Phase) -> HotLine | None:
@@ -272,5 +283,5 @@ def at_sighting(sighting: Sighting) -> str:
 
 
 def file_name(path: str) -> str:
-    """ "train.py" of its path, on any system."""
-    return path.replace("\\", "/").rpartition("/")[2]
+    """ "train.py" of its path, on any system. Beside slashes a backslash is part of a name (one that is not UTF-8)."""
+    return path.rpartition("/" if "/" in path else "\\")[2]

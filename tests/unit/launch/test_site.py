@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hotlap.launch.outcome import silent
 from hotlap.launch.workplace import site_environment
 from hotlap.record import Plan, save
 
@@ -132,3 +133,21 @@ def test_a_python_of_another_environment_runs_and_its_usercustomize_too(
     assert start(tmp_path, bare | site_environment(out), python=python) == without
     assert without[1].startswith("None None True")
     assert "No module named 'hotlap'" in (out / "no-probe").read_text()
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "POSIX"])
+def test_a_python_in_a_folder_whose_name_is_not_utf8_runs_its_own_sitecustomize(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    os.mkdir(folder)
+    python = f"{folder}/python"
+    os.symlink(sys.executable, python)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text(WELL)
+    out = planned(tmp_path)
+    (out / "plan.json").write_text("")
+    said = same_with_and_without(tmp_path, out, monkeypatch, python=python)
+    assert "own/sitecustomize.py sitecustomize" in said
+    assert "hotlap" in silent(out)

@@ -36,6 +36,7 @@ from hotlap.rules import (
     memory_growth,
     optimizer_bound,
     shape_churn,
+    step,
     sync_bound,
     thread_oversubscription,
     thread_starvation,
@@ -262,6 +263,16 @@ def test_memory_bound_counts_operators_at_the_pace_of_the_recorded_steps() -> No
     assert finding.cost_s == pytest.approx(same.cost_s)
 
 
+def test_operators_of_a_phase_take_no_more_than_the_phase_of_the_recorded_steps() -> None:
+    """A short backward pass that others held up for much of the time, beside Python that is the most of the step."""
+    run = run_of_shares({Phase.FORWARD: 0.1, Phase.BACKWARD: 0.15, Phase.OTHER: 0.7})
+    seen = calls(step_s=0.01)
+    backward = replace(seen.phases[Phase.BACKWARD], streaming_s=0.0015, double_s=0.0015)
+    held_up = replace(seen, phases={Phase.BACKWARD: backward}, plain_s={Phase.BACKWARD: 0.0015 / 8})
+    assert memory_bound.check(replace(run, calls=held_up)) is None
+    assert double_precision.check(replace(run, calls=held_up)) is None
+
+
 def test_host_bound_leaves_a_loss_that_is_written_as_functions_to_the_model() -> None:
     run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.4, Phase.OTHER: 0.2})
     seen = calls(step_s=0.01)
@@ -330,6 +341,22 @@ def test_launch_bound_counts_calls_and_sets_them_beside_the_arithmetic() -> None
         "Each step makes 700 calls of operators in the model, which cost 7.08 ms (71% of it) beside "
         "1.84 ms of arithmetic."
     )
+
+
+@pytest.mark.parametrize("path", ["/home/me/tr\\udce4in.py", "C:\\me\\train.py", "train.py"])
+def test_a_file_is_named_whole(path: str) -> None:
+    assert step.file_name(path) == ("tr\\udce4in.py" if "udce4" in path else "train.py")
+
+
+def test_launch_bound_prices_calls_at_the_time_that_they_take_beside_others() -> None:
+    """The training has a core for a quarter of the time; what one call costs was measured when it had one."""
+    run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.5}, step_s=0.04)
+    busy = CpuUse(usable_cores=2.0, main=0.25, others=0.0, runnable=1.0, throttled=0.0)
+    loop = replace(run, calls=calls(step_s=0.01, arithmetic=0.2, number=500))
+    assert launch_bound.check(loop) is None
+    found = launch_bound.check(replace(loop, cpu=busy))
+    assert found is not None and found.cost_s == pytest.approx(4 * 0.006)
+    assert launch_bound.check(replace(run, calls=calls(step_s=0.01), cpu=busy)) is None, "few calls"
 
 
 def looped(*, flops: float = 2e7, num: float = 32.0) -> Run:
@@ -596,7 +623,7 @@ def test_double_precision_tells_where_it_creeps_in() -> None:
     run = healthy()
     assert run.calls is not None
     loss = replace(run.calls.phases[Phase.FORWARD], double_s=0.004)
-    crept = replace(run, calls=replace(run.calls, phases={Phase.OTHER: loss}))
+    crept = replace(run, calls=replace(run.calls, phases={Phase.BACKWARD: loss}))
     finding = double_precision.check(replace(crept, sightings=(sighting(SightingKind.PROMOTED, cost_s=0.001),)))
     assert finding is not None
     assert finding.cost_s == pytest.approx(0.002), "half of it"

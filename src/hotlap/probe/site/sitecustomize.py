@@ -34,8 +34,9 @@ def _start_if_wanted(plan: str) -> None:
     except Exception as error:
         # The parent tells the user; the script itself must run on as if nothing had been tried.
         try:
-            with open(os.path.join(os.path.dirname(plan), "no-probe"), "a") as told:
-                told.write("%s: %s\n" % (sys.executable, error))  # noqa: UP031 - for any Python
+            with open(os.path.join(os.path.dirname(plan), "no-probe"), "ab") as told:
+                text = "%s: %s\n" % (sys.executable, error)  # noqa: UP031 - for any Python
+                told.write(text.encode("utf-8", "backslashreplace"))  # paths that are not UTF-8, any locale
         except OSError:
             return
 

@@ -13,7 +13,8 @@ from hotlap.record import MemorySample
 _MAX_SAMPLES = 512
 
 # A look takes 2 to 4 us; so often, it is less than a thousandth of the time. On a device, where the allocator lists all
-# its statistics for each figure, it takes hundreds: the gap is then as many times longer.
+# its statistics for each figure, it takes hundreds: the gap is then as many times longer. What counts is this thread's
+# time on a core: a look in which others had that for 10 ms would put off the next one by 10 s, and hide all growth.
 _GAP_S = 0.005
 _MOST_SHARE = 1e-3
 
@@ -34,6 +35,7 @@ class Memory(Watch):
         now = time.perf_counter()
         if now < self._next_at:
             return
+        begun_s = time.thread_time()
         if self._statm is None:
             # Only now: the process that trains may be a fork of the one that imported torch.
             self._statm = Path("/proc/self/statm").open("rb", buffering=0)  # noqa: SIM115 - it is read again and again
@@ -50,7 +52,7 @@ class Memory(Watch):
         if len(self._samples) > _MAX_SAMPLES:
             self._samples = self._samples[::2]
             self._gap_s *= 2
-        self._next_at = now + max(self._gap_s, (time.perf_counter() - now) / _MOST_SHARE)
+        self._next_at = now + max(self._gap_s, (time.thread_time() - begun_s) / _MOST_SHARE)
 
     def close(self, num_steps: int) -> None:
         """Nothing more is read."""
