@@ -1,12 +1,15 @@
 """The tools and resources of `hotlap mcp`, asked by the client of the protocol's own package."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 import pytest
@@ -14,13 +17,13 @@ import pytest
 from hotlap.record import save
 from tests import sample_measured, samples
 
-pytest.importorskip("mcp", reason="the package mcp is not installed (pip install 'mcp>=2')")
+# Imported where a test needs it: collecting, which every worker does, takes 3 s of a core less in a new environment.
+if TYPE_CHECKING:
+    from mcp import Client
 
-import anyio
-from mcp import Client, MCPError, StdioServerParameters
-from mcp_types import TextContent, TextResourceContents
-
-from hotlap.mcp.server import Server
+pytestmark = pytest.mark.skipif(
+    find_spec("mcp") is None, reason="the package mcp is not installed (pip install 'mcp>=2')"
+)
 
 T = TypeVar("T")
 
@@ -44,6 +47,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(folder: Path, ask: Callable[[Client], Awaitable[T]]) -> T:
+    from mcp import Client
+
+    from hotlap.mcp.server import Server
+
     async def session() -> T:
         async with Client(Server(folder)) as client:
             return await ask(client)
@@ -53,6 +60,8 @@ def asked(folder: Path, ask: Callable[[Client], Awaitable[T]]) -> T:
 
 def told(folder: Path, tool: str, /, **arguments: Any) -> tuple[str, bool]:
     """(text, is it an error?)"""
+    from mcp_types import TextContent
+
     result = asked(folder, lambda client: client.call_tool(tool, arguments))
     (content,) = result.content
     assert isinstance(content, TextContent)
@@ -60,6 +69,8 @@ def told(folder: Path, tool: str, /, **arguments: Any) -> tuple[str, bool]:
 
 
 def read(folder: Path, uri: str) -> str:
+    from mcp_types import TextResourceContents
+
     (content,) = asked(folder, lambda client: client.read_resource(uri)).contents
     assert isinstance(content, TextResourceContents)
     return content.text
@@ -84,6 +95,8 @@ def test_studies_are_resources_with_what_they_came_to(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gone", "..%2Fmeasured"])
 def test_a_study_that_is_not_there_is_said_to_be_missing(folder: Path, name: str) -> None:
+    from mcp import MCPError
+
     async def missing(client: Client) -> str:
         with pytest.raises(MCPError) as error:
             await client.read_resource(f"hotlap://studies/{name}")
@@ -133,6 +146,9 @@ def test_bad_input_is_an_error_of_one_clear_sentence(
 @pytest.mark.e2e
 def test_a_training_is_measured_over_standard_input_and_output(folder: Path) -> None:
     """The real server: its output is the protocol's alone, and what it is doing comes as progress."""
+    from mcp import Client, StdioServerParameters
+    from mcp_types import TextContent, TextResourceContents
+
     (folder / "train.py").write_text(TRAINING)
     doing: list[str] = []
 
@@ -157,6 +173,11 @@ def test_a_training_is_measured_over_standard_input_and_output(folder: Path) -> 
 
 @pytest.mark.e2e
 def test_a_call_that_is_cancelled_leaves_nothing_running(folder: Path) -> None:
+    import anyio
+    from mcp import Client
+
+    from hotlap.mcp.server import Server
+
     async def session() -> None:
         async with Client(Server(folder)) as client:
             with anyio.CancelScope() as scope:
