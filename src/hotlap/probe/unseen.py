@@ -14,10 +14,14 @@ from typing import Any
 
 from hotlap.levers import Patch
 from hotlap.probe.imports import after_import
+from hotlap.probe.sites import outwards
 
 # What runs in the hooks. (A user may well compile what hotlap.data and hotlap.small hold.)
 _PROBES = ("hotlap.probe.", "hotlap.record.", "hotlap.levers.")
 
+
+# Around each compiled function Dynamo puts one of this file.
+_CALLS_COMPILED = "torch/_dynamo/eval_frame.py"
 
 # Hooks ask first of all whether they are being compiled, for within a compiled function there must be nothing that
 # Dynamo cannot trace. torch's answer takes two Python calls, and one of them is called at each layer: they ask only
@@ -68,6 +72,11 @@ def _compiles() -> None:
     compiles = True
     while _give_way:
         _give_way.pop()()
+
+
+def within_compiled() -> bool:
+    """A function that Dynamo compiled is under way: whoever asks was called by it, or by what it calls."""
+    return compiles and any(frame.f_code.co_filename.endswith(_CALLS_COMPILED) for frame in outwards(sys._getframe(1)))
 
 
 def by_dynamo() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.autograd import profiler
 
+from hotlap.probe import unseen
 from hotlap.probe.watches.operators import Operators
 from hotlap.record import Run, Status
 from hotlap.trace.window import completed
@@ -37,3 +38,25 @@ def test_the_profiler_is_taken_off_the_driver_behind_its_last_session(
     assert (run.operators.num_steps, run.operators.num_calls) == (5, 1)
     assert seen == ["0", last]
     assert "TEARDOWN_CUPTI" not in os.environ
+
+
+def test_no_profiler_begins_within_a_compiled_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unseen, "compiles", True)
+    x, stage, found = torch.ones(4), Stage(), []
+    stage.out = tmp_path
+
+    @torch.compiler.disable
+    def looking() -> None:
+        found.append(play(Operators(), lambda: x * x, stage=stage, num_steps=12))
+
+    @torch.compile(backend="eager")
+    def step() -> torch.Tensor:
+        made = x + x
+        looking()
+        return made * made
+
+    step()
+    (fields,) = found
+    assert "operators" not in fields
+    assert "within a compiled function" in fields["notes"][0]
+    assert not [*tmp_path.iterdir()], "no trace was made"
