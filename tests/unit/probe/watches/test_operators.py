@@ -45,7 +45,7 @@ def test_no_profiler_begins_within_a_compiled_function(tmp_path: Path, monkeypat
     x, stage, found = torch.ones(4), Stage(), []
     stage.out = tmp_path
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def looking() -> None:
         found.append(play(Operators(), lambda: x * x, stage=stage, num_steps=12))
 
