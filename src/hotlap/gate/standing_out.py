@@ -125,12 +125,16 @@ def _table(pairs: Sequence[Pair], trait: Trait, *, part: slice = slice(None)) ->
     return np.where(np.isnan(table), means, table)
 
 
-def log_ratios(mine: Sequence[Number] | None, other: Sequence[Number] | None) -> list[float]:
-    """log(other / mine) of each; NaN where one of them is not a positive number, or nothing can be compared."""
+def of_both(
+    mine: Sequence[Number] | None, other: Sequence[Number] | None, compute: Callable[[float, float], float]
+) -> list[float]:
+    """`compute` of each number and its partner; NaN where one of them is not known, or nothing can be compared."""
     if mine is None or other is None or len(mine) != len(other):
         return [math.nan] * len(mine or ())
-    found = []
-    for a, b in zip(map(as_float, mine), map(as_float, other), strict=True):
-        known = a is not None and b is not None and 0 < a < math.inf and 0 < b < math.inf
-        found.append(math.log(b / a) if known and a and b else math.nan)
-    return found
+    both = zip(map(as_float, mine), map(as_float, other), strict=True)
+    return [math.nan if a is None or b is None else compute(a, b) for a, b in both]
+
+
+def log_ratios(mine: Sequence[Number] | None, other: Sequence[Number] | None) -> list[float]:
+    """log(other / mine) of each; NaN also where one of them is not a positive number."""
+    return of_both(mine, other, lambda a, b: math.log(b / a) if 0 < a < math.inf and 0 < b < math.inf else math.nan)

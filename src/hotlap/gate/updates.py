@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, first_certain, harmed, quantile
-from hotlap.gate.rounding import AT_ONCE
-from hotlap.gate.standing_out import Measure, Sides, Trait, common_updates, log_ratios
+from hotlap.gate.rounding import AT_ONCE, FLOAT32_ULP, FLOOR_ULPS
+from hotlap.gate.standing_out import Measure, Sides, Trait, common_updates, log_ratios, of_both
 from hotlap.record import Number, Run, Update, as_float
 
 # An update departs from its formula in float64 by rounding; kernels that keep the number of steps in float32 lose 6e-5
@@ -24,6 +24,9 @@ NORM_FLOOR = 0.02
 CHANGED_FLOOR = 0.01
 # bfloat16 rounds each factor by up to 0.4%; a twentieth in the size of a gradient is no rounding.
 GRADIENT_FLOOR = 0.05
+# A direction is told by 64 signs: one that rounding flips is an angle of 0.05, and three of them in the parameters that
+# make most of a gradient are no rounding.
+APART_FLOOR = 0.12
 # One element in a hundred: float16 under a scaler that works loses fewer of a gradient.
 FILLED_FLOOR = 0.01
 # bfloat16 leaves a loss in which thousands of terms are summed to a thousandth; other masks of a dropout do not.
@@ -109,20 +112,38 @@ def _no_gradient(pairs: Sequence[Pair]) -> Ruling | None:
 
 def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
     """At its first update a run has its partner's weights, and where it had the same draws and found the same loss, its
-    gradient. Of a parameter's rounding may leave little; of all together, bfloat16 leaves 99%."""
+    gradient. Of a parameter's rounding may leave little; of all together, bfloat16 leaves 99%. Where the loss is the
+    same but for the rounding of float32, both went forward alike, and gradients point the same way as well: what comes
+    through a `detach` that was lost, or added, shows here alone."""
     for pair in alike:
         mine, other = next(common_updates(pair), (None, None))
         if mine is None or other is None:
             continue
         is_first = mine.step == pair.base.step_index[0] == pair.lever.step_index[0]
-        if is_first and _same_first_loss(pair):
-            ratio = _whole(other, mine) / (_whole(mine, other) or math.nan)
-            if 0 < ratio < math.inf and abs(math.log(ratio)) > GRADIENT_FLOOR:
-                return harmed(
-                    f"The first gradient, of all parameters together, is {ratio:.3g} times as large as in the "
-                    "baseline, with the same batch, random numbers and loss."
-                )
+        if not (is_first and _same_first_loss(pair)):
+            continue
+        ratio = _whole(other, mine) / (_whole(mine, other) or math.nan)
+        if 0 < ratio < math.inf and abs(math.log(ratio)) > GRADIENT_FLOOR:
+            return harmed(
+                f"The first gradient, of all parameters together, is {ratio:.3g} times as large as in the "
+                "baseline, with the same batch, random numbers and loss."
+            )
+        if abs(pair.first_loss_gap()) <= FLOOR_ULPS * FLOAT32_ULP and (apart := _apart(mine, other)) > APART_FLOOR:
+            return harmed(
+                f"The first gradient, of all parameters together, is {apart:.0%} of its size away from that of the "
+                "baseline, with the same batch, random numbers and loss."
+            )
     return None
+
+
+def _apart(mine: Update, other: Update) -> float:
+    """Size of the difference of two gradients, of all parameters of which size and direction are known in both, as a
+    part of the first one's; 0 where none is. What is 0 but for rounding counts for nothing beside the others."""
+    squares = of_both(mine.gradients, other.gradients, lambda a, b: a * a + b * b)
+    products = of_both(mine.gradients, other.gradients, lambda a, b: 2 * a * b)
+    gaps = [x - y * math.cos(angle) for x, y, angle in zip(squares, products, _angles(mine, other), strict=False)]
+    known = [gap for gap in gaps if not math.isnan(gap)]
+    return math.sqrt(max(0.0, math.fsum(known))) / (_whole(mine, other) or math.inf)
 
 
 def _same_first_loss(pair: Pair) -> bool:
@@ -153,8 +174,7 @@ def _directions(pairs: Sequence[Pair], rounding: frozenset[int], *, beyond: floa
     """
 
     def measure(mine: Update, other: Update) -> list[float]:
-        both = zip(mine.directions or (), other.directions or (), strict=False)
-        return _without(rounding, [_angle(a, b) - beyond for a, b in both])
+        return _without(rounding, [angle - beyond for angle in _angles(mine, other)])
 
     def say(p: int, angle: float) -> str:
         num_parameters = len((pairs[0].base.updates or ())[0].norms)
@@ -241,6 +261,11 @@ def _other_parameters(pairs: Sequence[Pair], rounding: frozenset[int]) -> Ruling
 def _floats(update: Update) -> list[float]:
     values = (as_float(norm) for norm in update.norms)
     return [math.nan if value is None else value for value in values]
+
+
+def _angles(mine: Update, other: Update) -> list[float]:
+    """Between the directions of each parameter, and of each tensor that is not trained."""
+    return [_angle(a, b) for a, b in zip(mine.directions or (), other.directions or (), strict=False)]
 
 
 def _angle(mine: str | None, other: str | None) -> float:
@@ -356,15 +381,11 @@ def _name(pairs: Sequence[Pair], k: int) -> str:
     return f"{names[k]}, which is not trained," if k < len(names) else f"Buffer {k} of the model"
 
 
-def _losses_of_elements(mine: Update, other: Update) -> list[float]:
-    both = zip(mine.filled or (), other.filled or (), strict=False)
-    found = [math.nan if a is None or b is None else a - b for a, b in both]
-    return found or [math.nan] * len(mine.norms)
-
-
 def _filled(pairs: Sequence[Pair]) -> Trait:
     return Trait(
-        measure=_losses_of_elements,
+        measure=lambda mine, other: (
+            of_both(mine.filled, other.filled, lambda a, b: a - b) or [math.nan] * len(mine.norms)
+        ),
         floor=FILLED_FLOOR,
         say=lambda p, size: (
             f"{size:.1%} of the elements of the gradient of {_trained(pairs, p)} are 0 that are not in the baseline."

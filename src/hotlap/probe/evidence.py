@@ -23,6 +23,10 @@ _GOLDEN = (5**0.5 - 1) / 2
 # A part of a gradient's largest element that float32 hardly resolves in a sum: its unit roundoff is 6e-8.
 _RESIDUE = 1e-6
 
+# An average of what stands still drifts by some units in its last place: 0.99 x + 0.01 x is not x. Below this part of
+# its size it has not moved.
+_STANDING = 1e-6
+
 _UNIT_ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
@@ -216,21 +220,23 @@ class Updates:
                 filled=tuple(None if found is None else found[1] for found in gradients),
                 residues=tuple(None if found is None else found[2] for found in gradients),
                 departures=tuple(None if found is None else as_number(found) for found in departures),
-                buffers=tuple(None if way is None else as_number(_norm(way)) for way in ways),
+                buffers=tuple(None if way is None else as_number(way[1]) for way in ways),
                 directions=(
                     *(None if found is None else found[3] for found in gradients),
-                    *(None if way is None else direction(way) for way in ways),
+                    *(None if way is None else direction(way[0]) for way in ways),
                 ),
             )
         )
         self._before, self._gradients, self._departures = None, {}, {}
 
 
-def _way(now: torch.Tensor | None, first: torch.Tensor) -> torch.Tensor | None:
-    """From what was first there to what is now; None if that is gone, or another one."""
+def _way(now: torch.Tensor | None, first: torch.Tensor) -> tuple[torch.Tensor, float] | None:
+    """From what was first there to what is now, and how far; None if that is gone, or another one."""
     if now is None or (sample := sampled(now)).shape != first.shape or sample.device != first.device:
         return None
-    return sample - first
+    way = sample - first
+    size = _norm(way)
+    return way, 0.0 if size <= _STANDING * _norm(first) else size
 
 
 def _filled(gradient: torch.Tensor) -> tuple[float, float]:

@@ -117,3 +117,31 @@ def test_of_other_draws_that_no_state_shows_the_first_loss_tells_and_gradients_m
     )
     e = replace(e, base=(base[0], base[0]), perturbed=(), base_seeds=base, lever=others[:1], lever_seeds=others)
     assert ("degrees" in judge("statistical", e).why) is not dropout
+
+
+def with_aside(*, seed: int, detached: bool) -> Run:
+    """A perceptron with a second head, whose loss is not to reach what both heads stand on."""
+    torch.manual_seed(seed)
+    body, head, aside = nn.Sequential(nn.Linear(10, 32), nn.Tanh()), nn.Linear(32, 1), nn.Linear(32, 10)
+    params = [p for part in (body, head, aside) for p in part.parameters()]
+
+    def loss_of() -> torch.Tensor:
+        x = torch.randn(16, 10)
+        hidden = body(x)
+        shown = aside(hidden.detach() if detached else hidden)
+        loss: torch.Tensor = (head(hidden) - x[:, :1].sin()).square().mean() + 0.2 * (shown - x).square().mean()
+        return loss
+
+    optimizer = torch.optim.AdamW(params, lr=1e-5)
+    return recorded(loss_of, params, optimizer, num_steps=NUM_STEPS, num_samples=16, seed=seed)
+
+
+@pytest.mark.parametrize("detached", [True, False])
+def test_a_detach_that_was_lost_shows_in_the_first_gradient_as_the_loss_before_it_is_the_same(detached: bool) -> None:
+    bases = tuple(with_aside(seed=seed, detached=True) for seed in range(5))
+    levers = tuple(with_aside(seed=seed, detached=detached) for seed in range(5))
+    e = Evidence(base=bases[:1] * 2, lever=levers[:1], base_seeds=bases[1:], lever_seeds=levers[1:])
+    ruling = judge("statistical", e)
+    assert ruling.verdict is (Verdict.UNHARMED if detached else Verdict.HARMED)
+    assert ("first gradient, of all parameters together" in ruling.why) is not detached
+    assert not ruling.by_chance

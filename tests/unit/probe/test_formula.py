@@ -1,5 +1,6 @@
 """The second opinion on an update: silent where the optimizer does what it says, loud where something else happens."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,29 @@ def test_an_update_is_recorded_with_its_gradients_and_the_statistics_of_the_mode
     moved = {name for name, x in zip(updates.untrained, second.buffers, strict=True) if isinstance(x, float) and x > 0}
     # A count of batches is no statistic.
     assert moved == {"Sequential.1.running_mean", "Sequential.1.running_var"}
+
+
+def test_an_average_of_what_stands_still_has_not_moved_though_its_last_places_have() -> None:
+    frozen = torch.nn.Linear(64, 32).requires_grad_(False)
+    model = torch.nn.Sequential(frozen, torch.nn.Linear(32, 2))
+    average = copy.deepcopy(model).requires_grad_(False)
+    optimizer = torch.optim.SGD(model[1].parameters(), lr=0.1)
+    updates = Updates()
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 64)).square().mean().backward()
+        updates.before([optimizer], optimizer)
+        optimizer.step()
+        for mine, trained in zip(average.parameters(), model.parameters(), strict=True):
+            mine.mul_(0.99).add_(trained.detach(), alpha=0.01)
+        updates.stepped()
+        updates.after(step)
+    assert not torch.equal(next(average.parameters()), frozen.weight)
+    last = zip(updates.untrained, updates.seen[-1].buffers or (), strict=True)
+    assert {name for name, way in last if isinstance(way, float) and way > 0} == {
+        "Sequential.1.weight",
+        "Sequential.1.bias",
+    }
 
 
 @pytest.mark.parametrize("period", [2, 3, 5, 7, 10, 16, 20, 50])

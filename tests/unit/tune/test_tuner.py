@@ -119,6 +119,21 @@ def test_of_levers_that_save_the_same_wait_the_better_one_is_taken_alone(
     assert set(accepted(study)) == both, "what it brings on top of the better one is shown"
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_lever_of_loaders_that_brought_nothing_is_tried_again_beside_one_that_made_the_step_much_shorter(
+    script: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int
+) -> None:
+    monkeypatch.setattr(DeviceResident, "refuses", lambda self, run, machine: None)
+    both = frozenset({"cached-dataset", "device-resident"})
+    loader = {"num_workers": num_workers}
+    world = world_of(script, costs={"cached-dataset": 0.45}, together={both: 0.7}, loader=loader)
+    study = tune(world, levers=tuple(sorted(both)), budget_s=400.0)
+    assert accepted(study) == ["cached-dataset", "device-resident"]
+    alone, again = [trial for trial in study.trials if trial.kind == "lever" and "device-resident" in str(trial.levers)]
+    assert not alone.accepted and not alone.on_top_of
+    assert again.accepted and again.on_top_of
+
+
 def test_a_gain_above_its_upper_bound_is_told_with_doubt(script: Path) -> None:
     """Batches take 60% of a step here: without them it were 2.5x as fast."""
     likely = tune(world_of(script, costs={"cached-dataset": 0.45}), levers=("cached-dataset",), budget_s=600.0)
