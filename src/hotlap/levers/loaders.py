@@ -12,7 +12,7 @@ from hotlap.errors import UserError
 from hotlap.levers.frameworks import is_within
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Script, WrapArgument, keywords, scripts, word_of
+from hotlap.source import AddArgument, Edit, Script, WrapArgument, found_at, keywords, value_of, word_of
 from hotlap.units import percent
 
 # Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
@@ -186,8 +186,7 @@ def dataset_of(script: Script, call: ast.Call) -> ast.expr | None:
         return None
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]
-    written = next((word.value for word in call.keywords if word.arg == "dataset"), None)
-    return written or (keywords(script, call) or {}).get("dataset")
+    return value_of(script, call, "dataset")
 
 
 def _may_make_loader(script: Script, function: ast.expr) -> bool:
@@ -228,16 +227,6 @@ def _hides_dataset(run: Run, loader: LoaderFacts) -> str | None:
         if script is not None and call is not None and dataset_of(script, call) is None:
             return f"The data set that the loader is given in line {line} cannot be seen there: write it out."
     return None
-
-
-def found_at(run: Run, site: CallSite) -> tuple[Script, ast.Call] | tuple[None, None]:
-    """The call as it stands in the source, and the file.
-
-    Raises:
-        UserError: a file is missing or changed since.
-    """
-    found = [(script, call) for script in scripts(run) if (call := script.at(site)) is not None]
-    return found[0] if found else (None, None)
 
 
 def _hides(script: Script | None, call: ast.Call | None) -> str | None:
