@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, final
 
+from hotlap.errors import UserError
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
-from hotlap.record import Machine, OptimizerFacts, Phase, Run
-from hotlap.source import AddArgument, Edit
+from hotlap.record import CallSite, Machine, OptimizerFacts, Phase, Run
+from hotlap.source import AddArgument, Edit, found_at, why_unseen
 
 
 @final
@@ -43,7 +44,8 @@ class FusedOptimizer(Lever):
             )
         if not any(_can_be_fused(o) for o in run.optimizers):
             return "Each optimizer is fused already, has no fused kernel, or was told by the script which one to use."
-        return None
+        reasons = [_hides_choice(run, site) for site in _sites(run)]
+        return None if None in reasons else next(iter(reasons), None)
 
     def install(self, patch: Patch) -> None:
         """Switches the groups of each optimizer, those made later included."""
@@ -51,21 +53,35 @@ class FusedOptimizer(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`fused=True` at each construction; the name of the fused AdamW where a framework makes it."""
-        wanted = [optimizer for optimizer in run.optimizers if _can_be_fused(optimizer)]
-        ids = {optimizer.id for optimizer in wanted}
         edits = tuple(
             AddArgument(site=site, keyword="fused", value="True")
-            for site in run.call_sites
-            # A function that makes an optimizer may not take it.
-            if site.detail.get("optimizer") in ids and not site.detail.get("through")
+            for site in _sites(run)
+            if _hides_choice(run, site) is None
         )
-        if edits or not any(optimizer.name == "torch.optim.AdamW" for optimizer in wanted):
+        wanted = [optimizer.name for optimizer in run.optimizers if _can_be_fused(optimizer)]
+        if edits or "torch.optim.AdamW" not in wanted:
             return edits
         return in_their_words(run, self.name) or ()
 
 
 def _can_be_fused(optimizer: OptimizerFacts) -> bool:
     return optimizer.has_fused and optimizer.fused is None and optimizer.foreach is None and optimizer.all_dense
+
+
+def _sites(run: Run) -> Sequence[CallSite]:
+    """Where optimizers are made that can be fused. (A function that makes one may not take the argument.)"""
+    ids = {optimizer.id for optimizer in run.optimizers if _can_be_fused(optimizer)}
+    return [site for site in run.call_sites if site.detail.get("optimizer") in ids and not site.detail.get("through")]
+
+
+def _hides_choice(run: Run, site: CallSite) -> str | None:
+    """Why the argument cannot be written into this call, as a sentence; None where it can."""
+    try:
+        script, call = found_at(run, site)
+    except UserError:  # the source is not what it was: whoever edits it says so
+        return None
+    reason = why_unseen(script, call, "fused") if script is not None and call is not None else None
+    return None if reason is None else f"In line {site.line} {reason}."
 
 
 def _turn_on(optimizer: Any, patch: Patch) -> None:

@@ -12,7 +12,7 @@ from hotlap.errors import UserError
 from hotlap.levers.frameworks import is_within
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Script, WrapArgument, keywords, scripts
+from hotlap.source import AddArgument, Edit, Script, WrapArgument, found_at, keywords, value_of, word_of
 from hotlap.units import percent
 
 # Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
@@ -186,13 +186,14 @@ def dataset_of(script: Script, call: ast.Call) -> ast.expr | None:
         return None
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]
-    written = next((word.value for word in call.keywords if word.arg == "dataset"), None)
-    return written or (keywords(script, call) or {}).get("dataset")
+    return value_of(script, call, "dataset")
 
 
 def _may_make_loader(script: Script, function: ast.expr) -> bool:
     """Not where Python itself calls what makes it, as in `list(map(make, datasets))`, and its arguments are others; nor
-    in `DataLoader.__init__(self, dataset)`."""
+    in `DataLoader.__init__(self, dataset)`, nor where a `functools.partial` holds the first ones."""
+    if _holds_arguments(script, function):
+        return False
     match function:
         case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
             return True
@@ -200,6 +201,20 @@ def _may_make_loader(script: Script, function: ast.expr) -> bool:
             return False
     full_name = script.full_name(function) or ""
     return full_name.partition(".")[0] not in sys.stdlib_module_names and not ast.unparse(function).endswith("__init__")
+
+
+def _holds_arguments(script: Script, function: ast.expr) -> bool:
+    """`partial(DataLoader, dataset)`, or a name that it is assigned somewhere in the file."""
+    values = [function]
+    for node in ast.walk(script.tree):
+        match node:
+            case ast.Assign(targets=targets, value=value) if word_of(function) in map(word_of, targets):
+                values.append(value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value) if word_of(function) == word_of(target):
+                values.append(value)
+    calls = [value for value in values if isinstance(value, ast.Call)]
+    partials = [call.args for call in calls if script.full_name(call.func) == "functools.partial"]
+    return any(len(given) > 1 or any(isinstance(one, ast.Starred) for one in given) for given in partials)
 
 
 def _hides_dataset(run: Run, loader: LoaderFacts) -> str | None:
@@ -212,16 +227,6 @@ def _hides_dataset(run: Run, loader: LoaderFacts) -> str | None:
         if script is not None and call is not None and dataset_of(script, call) is None:
             return f"The data set that the loader is given in line {line} cannot be seen there: write it out."
     return None
-
-
-def found_at(run: Run, site: CallSite) -> tuple[Script, ast.Call] | tuple[None, None]:
-    """The call as it stands in the source, and the file.
-
-    Raises:
-        UserError: a file is missing or changed since.
-    """
-    found = [(script, call) for script in scripts(run) if (call := script.at(site)) is not None]
-    return found[0] if found else (None, None)
 
 
 def _hides(script: Script | None, call: ast.Call | None) -> str | None:

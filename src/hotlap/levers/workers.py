@@ -16,7 +16,6 @@ from hotlap.levers.loaders import (
     NO_LOADER,
     argument_edits,
     dataset_of,
-    found_at,
     hardly_waits,
     mean_step_s,
     memory_bytes,
@@ -27,7 +26,7 @@ from hotlap.levers.loaders import (
     why_hidden,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import Edit, Script, keywords
+from hotlap.source import Edit, Script, found_at, keywords
 from hotlap.units import size
 
 # torch's own default, and one more setting for items whose times differ much.

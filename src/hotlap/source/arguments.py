@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hotlap.source import snippet
 from hotlap.source.edits import Edit
 from hotlap.source.file import Refusal
-from hotlap.source.keywords import keywords
+from hotlap.source.keywords import value_of, why_unseen
 from hotlap.source.page import Page, Splice
 
 
@@ -25,10 +25,10 @@ class AddArgument(Edit):
         page.settle(self.site, self.keyword, self.value)
         call, new = page.call(self.site), page.renamed(self.value, self.imports)
         given = _given(page, call, self.keyword)
-        if self.keyword not in given:
+        if given is None:
             yield from _appended(page, call, f"{self.keyword}={new}")
-        elif not snippet.same(page.script.code(given[self.keyword]), new):
-            yield *page.script.span(given[self.keyword]), new
+        elif not snippet.same(page.script.code(given), new):
+            yield *page.script.span(given), new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +72,17 @@ class WrapArgument(Edit):
         if len(first) > self.position:
             return first[-1]
         given = _given(page, call, self.keyword)
-        if self.keyword not in given:
+        if given is None:
             raise Refusal(f"the call has no argument {self.keyword} to be seen")
-        return given[self.keyword]
+        return given
 
 
-def _given(page: Page, call: ast.Call, keyword: str) -> dict[str, ast.expr]:
-    """What a call is given by name, as far as it may be changed; `Refusal` where that of `keyword` cannot be told."""
-    written = {word.arg: word.value for word in call.keywords if word.arg is not None}
-    given = written if keyword in written else keywords(page.script, call)
-    if given is None:
-        raise Refusal(f"{keyword} may be in a ** argument of the call; write it out")
-    if keyword in given and given[keyword] is None:
-        raise Refusal(f"{keyword} is in a mapping that other calls are given as well; write it out")
-    return {name: value for name, value in given.items() if value is not None}
+def _given(page: Page, call: ast.Call, keyword: str) -> ast.expr | None:
+    """What a call is given by this name; `Refusal` where that cannot be told, or not be changed."""
+    reason = why_unseen(page.script, call, keyword)
+    if reason is not None:
+        raise Refusal(reason)
+    return value_of(page.script, call, keyword)
 
 
 def _appended(page: Page, call: ast.Call, new: str) -> Iterator[Splice]:

@@ -25,6 +25,24 @@ def keywords(script: Script, call: ast.Call) -> Given | None:
     return given
 
 
+def value_of(script: Script, call: ast.Call, keyword: str) -> ast.expr | None:
+    """What a call is given by this name; None where it is not, or `why_unseen` says why that cannot be told."""
+    written = next((word.value for word in call.keywords if word.arg == keyword), None)
+    return written or (keywords(script, call) or {}).get(keyword)
+
+
+def why_unseen(script: Script, call: ast.Call, keyword: str) -> str | None:
+    """Why it cannot be told, or not be changed, what a call is given by this name, as a clause; None where it can."""
+    if any(word.arg == keyword for word in call.keywords):
+        return None
+    given = keywords(script, call)
+    if given is None:
+        return f"{keyword} may be in a ** argument of the call; write it out"
+    if keyword in given and given[keyword] is None:
+        return f"{keyword} is in a mapping that other calls are given as well; write it out"
+    return None
+
+
 def _entries(script: Script, mapping: ast.expr) -> Given | None:
     match mapping:
         case ast.Call(func=ast.Name(id="dict"), args=[]) if "dict" not in script.names:

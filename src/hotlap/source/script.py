@@ -196,6 +196,16 @@ def scripts(run: Run) -> list[Script]:
     return [script for script in found if script is not None]
 
 
+def found_at(run: Run, site: CallSite) -> tuple[Script, ast.Call] | tuple[None, None]:
+    """The call as it stands in the source, and the file.
+
+    Raises:
+        UserError: a file is missing or changed since.
+    """
+    found = [(script, call) for script in scripts(run) if (call := script.at(site)) is not None]
+    return found[0] if found else (None, None)
+
+
 @lru_cache(maxsize=1024)
 def parsed(path: str, sha256: str, text: str) -> Script | None:
     """A file's text, parsed; None where it is not valid Python. (Every lever asks for all files, several times.)"""

@@ -1,5 +1,6 @@
 """The cached-dataset lever: when it applies, what it wraps, how it reads as source."""
 
+import ast
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,14 +81,22 @@ def test_one_loader_that_is_served_is_enough() -> None:
         "functools.reduce(make, datasets)",
         "DataLoader.__init__(self, data)",
         "make(batch_size=3)",
+        "functools.partial(DataLoader, data)(4)",
+        "functools.partial(*given)(4)",
+        "holds(4)",
+        "self.holds(4)",
     ],
 )
 def test_a_loader_whose_data_set_cannot_be_seen_is_left_and_others_are_served(call: str, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
-    path.write_text(f"import functools; from torch.utils.data import DataLoader\na = {call}\nb = DataLoader(data)\n")
+    path.write_text(
+        f"import functools; from torch.utils.data import DataLoader\na = {call}\nb = DataLoader(data)\n"
+        "holds: object = functools.partial(DataLoader, data)\n"
+        "self.holds: object = functools.partial(DataLoader, data)\n"
+    )
     seen = recorded(path)
     (script,) = scripts(seen)
-    first, second = (made for made in script.all_calls() if made.col_offset == 4)
+    first, second = (one for one in script.all_calls() if isinstance(next(script.around(one)), ast.Assign))
     made = tuple(replace(script.site(one, calls=LOADER), detail={"loader": n}) for n, one in enumerate((first, second)))
     run = replace(seen, call_sites=made, loaders=(loader(), replace(loader(), id=1)))
     assert [edit.site.line for edit in CachedDataset().edits(run)] == [3]
@@ -95,6 +104,22 @@ def test_a_loader_whose_data_set_cannot_be_seen_is_left_and_others_are_served(ca
     assert CachedDataset().rejects(replace(run, loaders=(loader(),)), machine()) == (
         "The data set that the loader is given in line 2 cannot be seen there: write it out."
     )
+
+
+@pytest.mark.parametrize("call", ["functools.partial(DataLoader, batch_size=4)(data)", "make(data)", "made(data)"])
+def test_the_data_set_that_a_partial_is_given_is_wrapped(call: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import functools; from torch.utils.data import DataLoader\n"
+        "make = functools.partial(DataLoader, num_workers=1)\n"
+        f"made: object = functools.partial(DataLoader)\n{call}\n"
+    )
+    seen = recorded(path)
+    (script,) = scripts(seen)
+    (made,) = (one for one in script.all_calls() if isinstance(next(script.around(one)), ast.Expr))
+    made_at = replace(script.site(made, calls=LOADER), detail={"loader": 0})
+    run = replace(seen, call_sites=(made_at,), loaders=(loader(),))
+    assert [edit.site.line for edit in CachedDataset().edits(run)] == [4]
 
 
 def test_a_loader_that_is_not_trained_on_is_no_reason_to_try() -> None:

@@ -1,6 +1,7 @@
 """What the levers of one setting or none decide: candidates, refusals, bounds, edits."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.threads import Threads
 from hotlap.record import CpuUse, Phase, Run
 from hotlap.source import AddArgument, InsertAfterImports, WrapStatement, top_of
+from tests.conformance.recorded import run_of as recorded
 from tests.sample_runs import SCRIPT, SHA, machine, optimizer, run_with, site
 
 
@@ -91,6 +93,31 @@ def test_fused_is_an_argument_at_each_construction() -> None:
     run = run_of_optimizer()
     assert FusedOptimizer().rejects(run, machine()) is None
     assert FusedOptimizer().edits(run) == (AddArgument(site=run.call_sites[0], keyword="fused", value="True"),)
+
+
+def run_of_two(path: Path, *, first: str) -> Run:
+    """Two optimizers, the first one made by this call in line 4."""
+    path.write_text(
+        f"from torch.optim import Adam\nseen = {{'lr': 0.1}}\ngiven = load()\none = {first}\ntwo = Adam(b)\n"
+    )
+    run = recorded(path)
+    made = tuple(replace(site, detail={"optimizer": n}) for n, site in enumerate(run.call_sites))
+    return replace(run, call_sites=made, optimizers=tuple(replace(optimizer(), id=n) for n in range(2)))
+
+
+@pytest.mark.parametrize("call", ["Adam(a, **given)", "Adam(a, **{'fused': None}, **given)"])
+def test_fused_leaves_a_call_alone_that_may_choose_for_itself(call: str, tmp_path: Path) -> None:
+    run = run_of_two(tmp_path / "train.py", first=call)
+    assert FusedOptimizer().rejects(run, machine()) is None
+    assert [edit.site.line for edit in FusedOptimizer().edits(run)] == [5]
+    assert FusedOptimizer().rejects(replace(run, optimizers=run.optimizers[:1]), machine()) == (
+        "In line 4 fused may be in a ** argument of the call; write it out."
+    )
+
+
+def test_fused_is_written_beside_arguments_in_a_mapping_that_can_be_seen(tmp_path: Path) -> None:
+    run = run_of_two(tmp_path / "train.py", first="Adam(a, **seen)")
+    assert [edit.site.line for edit in FusedOptimizer().edits(run)] == [4, 5]
 
 
 def test_fused_leaves_groups_alone_that_have_a_choice_of_their_own() -> None:

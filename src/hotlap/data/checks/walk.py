@@ -3,6 +3,7 @@
 Attributes, containers, arrays, transforms, closures, and the globals and methods that `__getitem__` uses.
 """
 
+import os
 import sys
 import sysconfig
 import types
@@ -38,16 +39,20 @@ _SORTS: dict[str, Any] = {
 
 _NUMBERS = frozenset({int, float, bool, complex})
 
-_STANDARD = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+_STANDARD = tuple(
+    os.path.join(folder, "")
+    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__))
+)
 
 
 @cache
 def is_library(module: str | None) -> bool:
-    """True for a module that is installed: its globals are no settings of a script."""
+    """True for a module that is installed: its globals are no settings of a script. Judged by where its file lies, for
+    one beside the script may have the name of one of Python's."""
     top = (module or "").partition(".")[0]
-    if top in ("hotlap", "builtins") or top in sys.stdlib_module_names:
-        return True
     source = str(getattr(sys.modules.get(top), "__file__", None) or "")
+    if top == "hotlap" or not source:
+        return top == "hotlap" or top in sys.stdlib_module_names  # some of Python's have no file
     return source.startswith(_STANDARD) or bool({"site-packages", "dist-packages"} & {*PurePath(source).parts})
 
 

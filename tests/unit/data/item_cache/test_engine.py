@@ -1,9 +1,12 @@
 """When kept items are dropped or refused: items that draw, that change, that were changed."""
 
+import importlib
 import os
 import random
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -303,6 +306,28 @@ def test_a_global_setting_that_is_changed_is_noticed(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(globals(), "LEVEL", 2.0)
     assert_same_epochs(epochs(kept), epochs(ReadsGlobal()))
     assert kept.note is not None and "a global name used by ReadsGlobal.__getitem__" in kept.note
+
+
+SCALES = """import torch
+LEVEL = 1.0
+def scaled(number):
+    return torch.tensor(float(number)) * LEVEL
+"""
+
+
+def test_a_global_setting_in_a_file_named_like_a_module_of_pythons_is_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tabnanny.py").write_text(SCALES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "tabnanny", None)
+    del sys.modules["tabnanny"]
+    beside: Any = importlib.import_module("tabnanny")
+    kept = cached(Pictures(50, beside.scaled))
+    epochs(kept, num_epochs=1)
+    assert kept.full
+    beside.LEVEL = 2.0
+    assert_same_epochs(epochs(kept), epochs(Pictures(50, beside.scaled)))
 
 
 def test_a_global_variable_named_like_an_attribute_is_another_thing(monkeypatch: pytest.MonkeyPatch) -> None:
