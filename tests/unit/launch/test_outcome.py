@@ -165,13 +165,13 @@ def test_a_python_without_hotlap_is_told_to_install_it(place: Workplace) -> None
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
 def test_why_there_is_no_record_may_hold_any_bytes(place: Workplace, encoding: str) -> None:
-    (place.out / "no-probe").write_text("/opt/caf\u00e9/python: No module named 'msgspec'\n", encoding=encoding)
+    (place.out / "no-probe").write_text("/opt/tools-\u00e9/python: No module named 'msgspec'\n", encoding=encoding)
     assert "install hotlap there" in (end(place).error or "")
 
 
 def test_why_there_is_no_record_is_told_with_names_that_are_not_utf8(place: Workplace) -> None:
-    tell_why_not(place.out, "hotlap could not write caf\udce9.py")
-    assert end(place).error == "hotlap could not write caf\\udce9.py (please report it)"
+    tell_why_not(place.out, "hotlap could not write train-\udce9.py")
+    assert end(place).error == "hotlap could not write train-\\udce9.py (please report it)"
 
 
 def test_a_record_that_could_not_be_written_is_no_kill_by_the_system(place: Workplace) -> None:

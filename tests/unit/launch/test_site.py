@@ -140,7 +140,7 @@ def test_a_python_in_a_folder_whose_name_is_not_utf8_runs_its_own_sitecustomize(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: str
 ) -> None:
     monkeypatch.setenv("LC_ALL", locale)
-    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/runs-\xe9")
     os.mkdir(folder)
     python = f"{folder}/python"
     os.symlink(sys.executable, python)
