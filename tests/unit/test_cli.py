@@ -45,7 +45,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"hotlap {hotlap.__version__}\n"
 
 
-@pytest.mark.parametrize("words", [["tun"], ["--nonsense"], ["tune", "--nonsense", "a.py"], ["apply", "a", "b"]])
+@pytest.mark.parametrize("words", [["--nonsense"], ["tune", "--nonsense", "a.py"], ["apply", "a", "b"]])
 def test_what_no_parser_knows_is_misuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         cli.main(words)
@@ -246,6 +246,16 @@ def test_an_option_that_is_nearly_one_is_told_with_that_one(
     with pytest.raises(SystemExit):
         cli.main(words)
     assert capsys.readouterr().err.endswith(f"error: unrecognized arguments: {meant}\n")
+
+
+def test_a_word_that_is_no_command_is_told_with_the_one_that_was_meant(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    told = {word: refused([word, "train.py"], capsys, cwd=tmp_path) for word in ("mesure", "dance")}
+    assert told == {
+        "mesure": "There is no command mesure. Did you mean measure? `hotlap --help` lists them all.",
+        "dance": "There is no command dance. `hotlap --help` lists them all.",
+    }
 
 
 def test_an_option_without_its_value_does_not_take_the_script_for_it_in_silence(

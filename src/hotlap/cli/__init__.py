@@ -13,7 +13,7 @@ from pathlib import Path
 import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
-from hotlap.cli.words import check_swallowed, commands, nearest_option, split_command
+from hotlap.cli.words import check_swallowed, commands, nearest, nearest_option, split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed, UserError
 
 _EPILOG = """\
@@ -127,10 +127,14 @@ def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.N
 
 def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
     """A script in a command's place is what somebody types who has not read the help."""
-    if word not in commands(parser) and not word.startswith("-") and (word.endswith(".py") or Path(word).is_file()):
+    known = commands(parser)
+    if word in known or word.startswith("-"):
+        return
+    if word.endswith(".py") or Path(word).is_file():
         raise UserError(
             f"Which command? `hotlap tune {word}` makes it faster; `hotlap measure {word}` says where its time goes."
         )
+    raise UserError(f"There is no command {word}{nearest(word, known) or '.'} `hotlap --help` lists them all.")
 
 
 def _check_folder() -> None:

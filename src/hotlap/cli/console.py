@@ -1,8 +1,9 @@
 """A stream -> what prints on it: as wide as the terminal is, coloured where that is wanted, plain text in a pipe."""
 
 import os
+import re
 from collections.abc import Iterable
-from typing import TextIO
+from typing import Any, TextIO, cast
 
 from rich.console import Console, RenderableType
 
@@ -18,6 +19,20 @@ class PipedConsole(Console):
         raise  # noqa: PLE0704 - which is that error
 
 
+class _Trimmed:
+    """A pipe or a file, which is given no spaces at the ends of lines: rich fills those of a table."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """As the stream does it."""
+        return self._stream.write(re.sub(" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def console(stream: TextIO, color: str = "auto", *, width: int = WIDTH, soft_wrap: bool = False) -> Console:
     """`color` as `--color` has it; `width` is of what has none of its own, a pipe or a file."""
     tolerate(stream)
@@ -26,7 +41,7 @@ def console(stream: TextIO, color: str = "auto", *, width: int = WIDTH, soft_wra
     wished = bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
     colours = color == "always" or (color == "auto" and (terminal or wished))
     return PipedConsole(
-        file=stream,
+        file=stream if terminal else cast(TextIO, _Trimmed(stream)),
         width=None if terminal else width,
         color_system=None if not colours else "auto" if terminal else "standard",
         no_color=False if color == "always" else None,

@@ -3,7 +3,7 @@
 import argparse
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeAlias
 
@@ -131,9 +131,14 @@ def value_options(command: argparse.ArgumentParser) -> frozenset[str]:
 
 
 def nearest_option(unknown: Sequence[str], command: argparse.ArgumentParser) -> str:
-    """A question that names the option that was meant; empty where none is like the first unknown one."""
+    """`nearest` of the first unknown one."""
     known = [name for action in command._actions for name in action.option_strings]
-    found = get_close_matches(unknown[0].partition("=")[0], known, n=1, cutoff=0.7)
+    return nearest(unknown[0].partition("=")[0], known)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A question that names the word that was meant, behind a full stop; empty where none is like this one."""
+    found = get_close_matches(word, list(known), n=1, cutoff=0.7)
     return f". Did you mean {found[0]}?" if found else ""
 
 

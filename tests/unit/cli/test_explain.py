@@ -7,6 +7,7 @@ import pytest
 
 from hotlap import cli, levers, rules
 from hotlap.record import Trial, save
+from hotlap.report.terminal import WIDTH
 from tests import samples
 
 
@@ -42,3 +43,11 @@ def test_levers_say_what_came_of_them_here(folder: Path, capsys: pytest.CaptureF
     said = " ".join(capsys.readouterr().out.split())
     assert "here: does not apply. The model is on the CPU." in said
     assert "here: not taken. slower, so its effect on training was not examined" in said
+
+
+def test_lines_of_levers_are_as_wide_as_those_of_a_report_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["levers"]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert max(map(len, lines)) <= WIDTH
+    first = next(number for number, line in enumerate(lines) if line.startswith("gradient-compression "))
+    assert lines[first + 1].startswith(f"{'':34}`model.register_comm_hook(")

@@ -5,6 +5,7 @@ import pty
 from io import StringIO, TextIOWrapper
 
 import pytest
+from rich.table import Table
 from rich.text import Text
 
 from hotlap.cli.console import show
@@ -43,6 +44,16 @@ def test_a_line_of_the_patch_is_not_cut() -> None:
     show(shown, [terminal.patch(patch)])
     assert f"  +{'y' * 300}\n" in live.getvalue()
     assert f"  +{'y' * 300}\n" in shown.getvalue()
+
+
+def test_lines_of_a_table_do_not_end_in_spaces_in_a_pipe() -> None:
+    table, shown = Table(box=None), StringIO()
+    table.add_column("what")
+    table.add_row("a")
+    table.add_row("a longer one")
+    show(shown, [table])
+    assert [line.strip() for line in shown.getvalue().splitlines()] == ["what", "a", "a longer one", ""]
+    assert not any(line.endswith(" ") for line in shown.getvalue().splitlines())
 
 
 def test_without_a_terminal_each_change_is_one_plain_line() -> None:
