@@ -71,24 +71,25 @@ def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
     return Result(levers=(), speedup=Interval(low=1.0, mid=1.0, high=1.0), verdict=verdict, why=why)
 
 
-def not_gated(one: Candidate) -> str:
-    """It gained, and there was no time for its gate."""
-    gain = factor(math.exp(one.log_gain))
-    return f"{one.title} gained {gain}, and the budget was over before training under it could be compared."
+def not_gated(gains: Sequence[Candidate]) -> str:
+    """They gained, and there was no time for their gate."""
+    *first, last = [f"{one.title} gained {factor(math.exp(one.log_gain))}" for one in gains]
+    gained, under = (f"{', '.join(first)} and {last}", "each") if first else (last, "it")
+    return f"{gained}, and the budget was over before training under {under} could be compared."
 
 
-def in_vain(whys: Sequence[str], *, needs_s: float | None) -> str:
+def in_vain(gains: Sequence[Candidate], *, needs_s: float | None) -> str:
     """What gained and was not judged, with the budget that this takes, where it is known."""
-    takes = [] if needs_s is None else [f"That takes --budget {math.ceil(needs_s / 60)}m or more."]
-    return " ".join([*whys, *takes])
+    takes = "" if needs_s is None else f" That takes --budget {math.ceil(needs_s / 60)}m or more."
+    return f"{not_gated(gains)}{takes}"
 
 
 def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float | None = None) -> Result:
     """What a search without an accepted lever comes to. `needs_s`: the budget that judges what gained in vain."""
     trials = [trial for trial in log.study.trials if trial.scope != "none"]
-    whys = [one.trial.why for one in candidates.unjudged() if one.trial is not None]
-    if whys:
-        return replace(unchanged(in_vain(whys, needs_s=needs_s)), needs_s=needs_s)
+    gains = candidates.unjudged()
+    if gains:
+        return replace(unchanged(in_vain(gains, needs_s=needs_s)), needs_s=needs_s)
     seen = sighting(log, trials)
     if seen is not None:
         return unchanged(seen)

@@ -362,10 +362,10 @@ class Search:
         """What gained and found no time for its gate, with the budget that it takes."""
         gains = self._candidates.unjudged()
         waiting = [one for one in gains if one.trial is not None and one.trial.why == reasons.GAINED]
-        if not waiting:
-            return
-        self._needs_s = self._log.budget.spent_s + max(map(self._gate_s, waiting)) + self._confirmation_s()
-        whys = [reasons.not_gated(one) for one in waiting]
-        self._log.warn(reasons.in_vain(whys, needs_s=self._needs_s))
-        for one, why in zip(waiting, whys, strict=True):
-            self._settle(one, why=why)
+        # A study that goes on may have told of all before it came to its result.
+        if waiting or (gains and self._needs_s is None):
+            self._needs_s = self._log.budget.spent_s + max(map(self._gate_s, gains)) + self._confirmation_s()
+        if waiting:
+            self._log.warn(reasons.in_vain(waiting, needs_s=self._needs_s))
+        for one in waiting:
+            self._settle(one, why=reasons.not_gated([one]))

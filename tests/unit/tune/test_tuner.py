@@ -1,12 +1,14 @@
 """The whole search in a world without processes: what it accepts, what it refuses, and how it goes on."""
 
 import hashlib
+import math
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
@@ -975,6 +977,26 @@ def test_a_gain_that_finds_no_time_for_its_gate_is_timed_once(script: Path, monk
     assert not accepted(study) and "training under it could be compared" in trial.why
     timed = [plan for plan in world.plans if not plan.evidence and {"name": "huge-pages"} in plan.always]
     assert len(timed) == len(trial.log_ratios)
+
+
+def test_what_gained_in_vain_is_told_in_one_sentence_with_its_budget_also_by_a_study_that_goes_on(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for lever in (CachedDataset, HugePages):
+        monkeypatch.setattr(lever, "numerics", Numerics.STATISTICAL)
+    settings: dict[str, Any] = {"costs": {"cached-dataset": 0.5, "huge-pages": 0.7}, "start_s": 2.0}
+    names, observer = ("cached-dataset", "huge-pages"), Silent()
+    whole = tune(world_of(script, **settings), observer=observer, levers=names, budget_s=90.0)
+    part = [study for study in observer.studies if study.result is None][-1]
+    assert all("training under it could be compared" in one.why for one in part.trials), "all was told"
+    resumed = tune(world_of(script, seed=1, **settings), study=part, levers=names, budget_s=90.0)
+    for study in (whole, resumed):
+        assert study.result is not None and study.result.needs_s is not None and study.result.needs_s > 90.0
+        assert re.fullmatch(
+            r"cached-dataset gained [\d.]+x and huge-pages gained [\d.]+x, and the budget was over before training "
+            rf"under each could be compared\. That takes --budget {math.ceil(study.result.needs_s / 60)}m or more\.",
+            study.result.why,
+        )
 
 
 def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
