@@ -9,6 +9,7 @@ from hotlap.levers.batches import copies
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
+    MIN_SHARE,
     NO_LINE,
     NO_LOADER,
     argument_edits,
@@ -20,9 +21,6 @@ from hotlap.levers.loaders import (
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts, SightingKind
 from hotlap.source import AddArgument, Edit, moved_to, scripts
 from hotlap.units import percent, size
-
-# As for waiting: gains below this drown in the noise between processes.
-MIN_SHARE = 0.02
 
 # Some sizes are pinned once each; as for compiled code.
 _MOST_SHAPES = 8

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from hotlap.data.item.compare import as_array
+
 # Containers are read, and arrays that are not contiguous are copied, so many entries and bytes at a time.
 _ENTRIES_AT_ONCE = 1 << 16
 _BYTES_AT_ONCE = 16 << 20
@@ -69,11 +71,7 @@ def of_plain(value: Any) -> int:
 def of_tensor(value: torch.Tensor) -> object:
     """Of all its elements, whoever wrote them: torch counts no changes through `.data` or a NumPy view."""
     plain = value.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
-    try:
-        array = plain.numpy()
-    except TypeError:  # NumPy has no bfloat16, no float8 and no complex32
-        array = plain.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}[plain.element_size()]).numpy()
-    return str(plain.dtype), of_array(array)
+    return str(plain.dtype), of_array(as_array(plain))
 
 
 def of_bytes(data: Any) -> list[int]:

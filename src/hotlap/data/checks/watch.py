@@ -24,10 +24,10 @@ MAX_CHILDREN = 32
 MAX_DEPTH = 8
 
 
-def _len(dataset: Any) -> int | None:
-    """Items in it; None if it does not say."""
+def num_items(dataset: Any) -> int | None:
+    """In it; None if it does not say."""
     try:
-        return len(dataset) if hasattr(type(dataset), "__len__") else None
+        return len(dataset)
     except (TypeError, NotImplementedError):
         return None
 
@@ -71,9 +71,9 @@ class Watch(Walk):
             self._subsets.append(("what a Subset picks", inside.indices, copy(inside.indices)))
             inside = inside.dataset
         # In a worker's copy only its own code could change them, and to copy a list takes up all that lies in it.
-        self._num_entries = None if current_process().daemon else _len(inside)
+        self._num_entries = None if current_process().daemon else num_items(inside)
         self._dtype = torch.get_default_dtype()
-        self._length = _len(root)
+        self._length = num_items(root)
         self._go(MAX_DEPTH)
 
     @property
@@ -129,7 +129,7 @@ class Watch(Walk):
                 return name
         if torch.get_default_dtype() != self._dtype:
             return "torch's default dtype, which makes the numbers"
-        return None if _len(self.root) == self._length else "the number of items"
+        return None if num_items(self.root) == self._length else "the number of items"
 
     def _full(self) -> bool:
         return len(self.places) >= MAX_OBJECTS

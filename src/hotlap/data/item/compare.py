@@ -68,6 +68,14 @@ def copy_tensor(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     return copy if core is value else copy.expand(value.shape)
 
 
+def as_array(value: torch.Tensor) -> Any:
+    """The same memory for NumPy, which has no bfloat16, no float8 and no complex32."""
+    try:
+        return value.numpy()
+    except TypeError:
+        return value.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}[value.element_size()]).numpy()
+
+
 def tensor_bytes(value: torch.Tensor) -> torch.Tensor:
     """The elements in order, as one row of bytes: so that NaN equals itself and -0.0 differs from 0.0."""
     flat = value.detach().contiguous()

@@ -11,7 +11,15 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 import torch
 
-from hotlap.data.item.compare import Unsupported, copy_tensor, is_plain_tensor, same_array, same_tensor, tensor_bytes
+from hotlap.data.item.compare import (
+    Unsupported,
+    as_array,
+    copy_tensor,
+    is_plain_tensor,
+    same_array,
+    same_tensor,
+    tensor_bytes,
+)
 from hotlap.data.item.trees import flatten_batch
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
@@ -30,14 +38,6 @@ _LEAST_PICTURE = 256
 
 class NotBytes(Exception):  # noqa: N818 - reads as the sentence "not bytes"
     """A picture whose numbers are not bytes over 255, as those before it were."""
-
-
-def _as_array(rows: torch.Tensor) -> Any:
-    """The same memory for NumPy, which has no bfloat16, no float8 and no complex32."""
-    try:
-        return rows.numpy()
-    except TypeError:
-        return rows.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}[rows.element_size()]).numpy()
 
 
 def _over_255(kept: torch.Tensor) -> torch.Tensor:
@@ -93,7 +93,7 @@ class Column(ABC):
             self.store = allocate((num_items, *(shape[dim] for dim in order)), self._kept_dtype or dtype)
         self._row_elements = prod(shape)
         self.item_bytes = max(1, self._row_elements * self.store.element_size())
-        self._array = _as_array(self.store)
+        self._array = as_array(self.store)
 
     @property
     def layout(self) -> str:
@@ -120,7 +120,7 @@ class Column(ABC):
     def put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
         """Keep the (B, ...) rows."""
         # Through NumPy: torch's index_copy_ knows no float8.
-        self._array[index.numpy()] = _as_array(rows.detach().permute(self._order))
+        self._array[index.numpy()] = as_array(rows.detach().permute(self._order))
 
     def rows(self, index: torch.Tensor) -> torch.Tensor:
         """(B, ...) memory that nobody else holds."""
@@ -131,7 +131,7 @@ class Column(ABC):
                 torch.index_select(self.store, 0, index, out=rows)
         else:
             # The positions are known to be there; with "raise", NumPy would copy twice.
-            np.take(self._array, index.numpy(), axis=0, out=_as_array(rows), mode="clip")
+            np.take(self._array, index.numpy(), axis=0, out=as_array(rows), mode="clip")
         rows = self._values(rows)
         return rows if self._straight else rows.permute(self._inverse)
 

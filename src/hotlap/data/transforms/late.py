@@ -10,7 +10,7 @@ from torch.utils.data import default_collate
 
 from hotlap.data.checks.forked import NoAnswer, in_a_copy
 from hotlap.data.checks.random_state import Streams
-from hotlap.data.checks.watch import Watch
+from hotlap.data.checks.watch import Watch, num_items
 from hotlap.data.item.trees import flatten
 from hotlap.data.item_cache.columns import same_batches
 from hotlap.data.loader.collation import Batch, torch_collates
@@ -270,17 +270,9 @@ def late(dataset: Any) -> Any:
     if type(dataset) is LateDataset:
         return dataset
     check(LateDataset, dataset)
-    if fetches_whole_batches(unwrapped(dataset)) or not _num_items(dataset):
+    if fetches_whole_batches(unwrapped(dataset)) or not num_items(dataset):
         return dataset
     return put_in_place(LateDataset(dataset))
-
-
-def _num_items(dataset: Any) -> int:
-    """0 where it does not say."""
-    try:
-        return len(dataset)
-    except (TypeError, NotImplementedError):
-        return 0
 
 
 def late_iterator(loader: Any) -> Any:
