@@ -251,9 +251,9 @@ def test_an_option_that_is_nearly_one_is_told_with_that_one(
 def test_a_word_that_is_no_command_is_told_with_the_one_that_was_meant(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    told = {word: refused([word, "train.py"], capsys, cwd=tmp_path) for word in ("mesure", "dance")}
+    told = {word: refused([word, "train.py"], capsys, cwd=tmp_path) for word in ("measure-it", "dance")}
     assert told == {
-        "mesure": "There is no command mesure. Did you mean measure? `hotlap --help` lists them all.",
+        "measure-it": "There is no command measure-it. Did you mean measure? `hotlap --help` lists them all.",
         "dance": "There is no command dance. `hotlap --help` lists them all.",
     }
 
