@@ -73,7 +73,7 @@ paste: $(STAMP_TEST)
 
 # One worker more than there are cores: an end-to-end test waits for its training now and then. No test compares times.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-PYTEST := $(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
+PYTEST := $(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal --durations 30 --durations-min 5
 # What fails beside others is asked once more with the machine to itself: a fault fails again, a test that a busy machine
 # failed is told by name (and is to be mended: CONTRIBUTING.md). A run that broke off without a failed test stays failed.
 unit: $(STAMP_TEST)

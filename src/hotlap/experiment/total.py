@@ -29,11 +29,15 @@ def total_s(run: Run, *, num_steps: int, epoch_steps: int | None) -> float:
 
     `epoch_steps`: steps of an epoch; None where that is not known. No step is cut down: pauses are a part of the time.
     """
+    later = num_steps - len(run.first_steps_s[:num_steps])
+    return _begun_s(run, num_steps=num_steps) + later * long_step_s(run, epoch_steps=epoch_steps)
+
+
+def _begun_s(run: Run, *, num_steps: int) -> float:
+    """Seconds from the start of the process to the end of its first steps."""
     first = run.first_steps_s[:num_steps]
-    later = num_steps - len(first)
     # The first step begins with the recording, before data sets and models are made: `setup_s` holds it.
-    begun_s = sum(first) if run.setup_s is None else run.setup_s - run.own_start_s + sum(first[1:])
-    return begun_s + later * long_step_s(run, epoch_steps=epoch_steps)
+    return sum(first) if run.setup_s is None else run.setup_s - run.own_start_s + sum(first[1:])
 
 
 def long_step_s(run: Run, *, epoch_steps: int | None) -> float:
@@ -65,20 +69,26 @@ def whole_speedup(whole_s: Sequence[tuple[float, float]]) -> Interval | None:
     return statistics.interval([math.log(base_s / other_s) for base_s, other_s in whole_s])
 
 
-def never_shorter(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None) -> bool:
-    """In no pair of processes would the whole training take less time. (A pause of one of them decides nothing.)"""
-    ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)
+def never_shorter(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, at_once: int) -> bool:
+    """In no pair of processes would the whole training take less time. (A pause of one of them decides nothing.)
+
+    `at_once`: processes that started at the same time, this pair among them. What one of them costs at its start takes
+    by itself as small a part of the time that was seen, if they all wanted the same cores; steps alone take turns.
+    """
+    ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps, at_once=at_once)
     return bool(ratios) and max(ratios) <= 0.0
 
 
-def _log_ratios(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None) -> list[float]:
+def _log_ratios(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, at_once: int = 1) -> list[float]:
     """Of total times, base over other."""
     ratios = []
-    for pair in pairs:
+    for base, other in pairs:
         if num_steps is None:
-            took = [long_step_s(run, epoch_steps=epoch_steps) for run in pair]
+            took = [long_step_s(run, epoch_steps=epoch_steps) for run in (base, other)]
         else:
-            took = [total_s(run, num_steps=num_steps, epoch_steps=epoch_steps) for run in pair]
+            took = [total_s(run, num_steps=num_steps, epoch_steps=epoch_steps) for run in (base, other)]
+            cost_s = _begun_s(other, num_steps=num_steps) - _begun_s(base, num_steps=num_steps)
+            took[1] -= max(0.0, cost_s) * (1 - 1 / at_once)
         if all(math.isfinite(seconds) and seconds > 0 for seconds in took):
             ratios.append(math.log(took[0] / took[1]))
     return ratios

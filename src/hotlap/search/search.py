@@ -281,13 +281,15 @@ class Search:
                     self._time([[one]], keep_s=keep_s)
             else:
                 for one, effect in zip(group, comparison.effects, strict=True):
-                    self._add(one, effect)
+                    self._add(one, effect, at_once=len(group) + 1)
 
-    def _add(self, one: Candidate, effect: Effect) -> None:
-        """What its comparison came to, as a trial."""
+    def _add(self, one: Candidate, effect: Effect, *, at_once: int) -> None:
+        """What its comparison came to, as a trial. `at_once`: processes that were compared with one another."""
         # A step may be shorter where a training as long as the user's is not.
         num_steps, late = self._log.study.total_steps, None
-        if never_shorter(effect.pairs, num_steps=num_steps, epoch_steps=facts(self._log.study).epoch_steps()):
+        epoch_steps = facts(self._log.study).epoch_steps()
+        at_once = at_once if at_once <= self._executor.sizes.together else 1  # else they start one after the other
+        if never_shorter(effect.pairs, num_steps=num_steps, epoch_steps=epoch_steps, at_once=at_once):
             late = f"{reasons.length(num_steps)} takes no less time, its start and starts of epochs included"
         gained = effect.gained and late is None
         kind = "screening" if gained else "lever"

@@ -72,7 +72,7 @@ def test_a_training_is_called_no_shorter_only_where_every_pair_says_so() -> None
     dear = training(0.008, start_s=0.5)
 
     def never(*others: Run) -> bool:
-        return never_shorter([(base, other) for other in others], num_steps=None, epoch_steps=100)
+        return never_shorter([(base, other) for other in others], num_steps=None, epoch_steps=100, at_once=1)
 
     assert not never(faster)
     assert never(dear, dear)
@@ -82,6 +82,14 @@ def test_a_training_is_called_no_shorter_only_where_every_pair_says_so() -> None
 
 def test_a_cost_comes_too_late_only_in_a_training_whose_length_is_known() -> None:
     pairs = [(training(0.01), training(0.005, fill_s=5.0))]
-    assert never_shorter(pairs, num_steps=900, epoch_steps=100)
-    assert not never_shorter(pairs, num_steps=1100, epoch_steps=100)
-    assert not never_shorter(pairs, num_steps=None, epoch_steps=100)
+    assert never_shorter(pairs, num_steps=900, epoch_steps=100, at_once=1)
+    assert not never_shorter(pairs, num_steps=1100, epoch_steps=100, at_once=1)
+    assert not never_shorter(pairs, num_steps=None, epoch_steps=100, at_once=1)
+
+
+def test_a_cost_at_the_start_of_several_processes_is_less_for_one_of_them() -> None:
+    pairs = [(training(0.01), training(0.005, fill_s=5.0))]
+    assert not never_shorter(pairs, num_steps=900, epoch_steps=100, at_once=4)
+    assert never_shorter(pairs, num_steps=200, epoch_steps=100, at_once=4), "1.25 s are more than 200 steps save"
+    slower = [(training(0.01), training(0.011))]
+    assert never_shorter(slower, num_steps=900, epoch_steps=100, at_once=4)
