@@ -1,7 +1,6 @@
 """What is tried next, on top of what, within a budget; and what is confirmed in the end."""
 
 from hotlap.search.candidates import Candidate, Candidates
-from hotlap.search.foresight import Foresight
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.reasons import TIME_OVER, unchanged
 from hotlap.search.search import Search
@@ -11,7 +10,6 @@ __all__ = [
     "TIME_OVER",
     "Candidate",
     "Candidates",
-    "Foresight",
     "GateRuns",
     "Options",
     "Search",
