@@ -1,18 +1,19 @@
 """Larger batches, on request: samples a second over batch sizes, the knee, and whether a loss is reached sooner."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from statistics import fmean
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+
+import numpy as np
 
 from hotlap.experiment import Arm, Comparison, Design, Effect, Group, Rule, Sizes, compare, statistics
 from hotlap.experiment.failure import failed
 from hotlap.experiment.statistics import Progress
 from hotlap.levers import BatchSize
 from hotlap.levers.batch_size import batch_size_of, rate_factor
-from hotlap.record import LEAST_GAIN, BatchPoint, LeverSpec, Recipe, Run
+from hotlap.record import LEAST_GAIN, BatchPoint, LeverSpec, Recipe, Run, as_float
 from hotlap.search import StudyLog, facts
-from hotlap.tune.time_to_loss import TimeToLoss, times_to_loss
 from hotlap.units import duration
 
 # For one size of the curve: steps timed, in turns, after those in which the optimizer's state comes about.
@@ -40,6 +41,25 @@ _MORE_SAMPLES = 2.0
 _LONG_TURN = 50
 # From a size that lost to the next one.
 _STRIDE = 4
+
+# The loss that is spoken of is the mean over this part of the baseline's steps, those at the end.
+_PART, _FEWEST = 0.1, 8
+# Losses of the first steps that differ by more are not means over a batch, or not of the same thing.
+_LIKE = 1.5
+# Of a mean that is computed from sums.
+_ROUNDING = 1e-9
+# Standard errors by which the loss must have fallen within the window, or there is no loss to compare by.
+_CLEARLY = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeToLoss:
+    """How long two trainings of one seed take to the loss that the first one came to."""
+
+    loss: float
+    before_s: float
+    """Seconds of training until the loss, in the baseline."""
+    after_s: float
 
 
 class Recipes:
@@ -70,7 +90,8 @@ class Recipes:
         num_heats = 1 if self._log.pooled("process") is not None else 2
         # A curve alone says nothing about training: the other half of the time is for the losses.
         for_losses_s = self._log.budget.left_s / 2
-        for size in self._sizes_to_try():
+        size = self._before
+        while (size := 2 * size) <= self._most():
             if self._log.budget.left_s < for_losses_s + num_heats * self._executor.estimate_s():
                 return tuple(points), "; the time for more sizes was over"
             self._log.doing(f"timing batches of {size}")
@@ -89,13 +110,10 @@ class Recipes:
                 return tuple(points), ""
         return tuple(points), "; the data set has too few samples for more"
 
-    def _sizes_to_try(self) -> Iterator[int]:
+    def _most(self) -> int:
+        """The largest size that leaves a training enough batches."""
         items = [loader.num_items for loader in self._known.loaders if loader.trained_on]
-        most = min((number for number in items if number is not None), default=2**62) // _FEWEST_BATCHES
-        size = 2 * self._before
-        while size <= most:
-            yield size
-            size *= 2
+        return min((number for number in items if number is not None), default=2**62) // _FEWEST_BATCHES
 
     def _judged(self, curve: tuple[BatchPoint, ...], ended: str) -> Recipe:
         """From the knee down: what a larger batch gains in samples a second it may lose in progress a sample."""
@@ -188,3 +206,44 @@ def _is_flat(points: Sequence[BatchPoint]) -> bool:
 def _samples_a_step(run: Run) -> float:
     known = [number for number in run.num_samples if number is not None]
     return fmean(known) if known else math.nan
+
+
+def times_to_loss(base: Run, larger: Run, *, growth: float) -> TimeToLoss | str:
+    """Both recorded from their first step on; `growth`: samples in a step of `larger` over those of `base`.
+
+    A sentence without its full stop where they cannot be compared, or where the larger batches lost.
+    """
+    losses, others = _losses(base), _losses(larger)
+    window = max(_FEWEST, int(_PART * len(losses)))
+    other_window = max(1, round(window / growth))
+    if not losses or not others:
+        return "Losses were not all finite numbers, so there is none to compare by"
+    if len(losses) < 3 * window or len(others) < 2 * other_window:
+        return "Too few steps were made to compare the times to a loss"
+    ratio = abs(others[0] / losses[0]) if losses[0] else math.inf
+    if not 1 / _LIKE < ratio < _LIKE:
+        return "The loss of a larger batch is not a mean over its samples, so losses cannot be compared"
+    last = losses[-window:]
+    target = fmean(last)
+    if fmean(losses[:window]) - target < _CLEARLY * stdev(last) / math.sqrt(window):
+        return "The baseline's loss hardly falls within the steps that there was time for: there is none to compare by"
+    before_s, after_s = _time_to(base, losses, target, window), _time_to(larger, others, target, other_window)
+    if after_s is None or before_s is None:
+        return f"Larger batches did not reach a loss of {target:.4g} within twice the samples"
+    return TimeToLoss(loss=target, before_s=before_s, after_s=after_s)
+
+
+def _losses(run: Run) -> list[float]:
+    """Of each step; empty unless all are finite numbers."""
+    known = [loss for loss in map(as_float, run.loss) if loss is not None and math.isfinite(loss)]
+    return known if len(known) == len(run.step_s) else []
+
+
+def _time_to(run: Run, losses: list[float], target: float, window: int) -> float | None:
+    """Seconds from the end of the first step until the mean loss of the last `window` steps is as low as `target`.
+
+    The first step holds the start of the process, which is the same for both.
+    """
+    means = np.convolve(losses, np.ones(window) / window, mode="valid")
+    reached = np.flatnonzero(means <= target + _ROUNDING * abs(target))
+    return math.fsum(run.step_s[1 : window + int(reached[0])]) if len(reached) else None
