@@ -1,15 +1,24 @@
 """The gate: is training unharmed by a lever, held to what the lever itself promises about the numbers?
 
+EXACT is judged here: losses, batches, random states, all that could be saved and what is printed, equal bit for bit.
 NaN, no loss, too little evidence: never UNHARMED. What was compared, and what was not, is said in `Ruling.why`.
 """
 
-from hotlap.gate import exact, invariants, ranks, rounding, statistical
-from hotlap.gate.evidence import Evidence, Pair, Ruling, other_than, saw_epoch_end, undecided, unharmed
-from hotlap.gate.invariants import RANDOM_STATE
+from collections.abc import Sequence
+from itertools import combinations
+
+from hotlap.gate import invariants, prints, ranks, rounding, statistical
+from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, saw_epoch_end, undecided, unharmed
+from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField, other_content
+from hotlap.record import Run
 
 __all__ = ["Evidence", "Ruling", "judge", "saw_epoch_end"]
 
 CONTRACTS = ("exact", "rounding", "statistical")
+
+LOSS = StepField("loss", lambda run: run.loss, article="another")
+# At one step, the cause before its consequence.
+BITS = (RANDOM_STATE, BATCH, LOSS)
 
 
 def judge(numerics: str, evidence: Evidence) -> Ruling:
@@ -56,21 +65,58 @@ def _by_contract(numerics: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> 
     if numerics == "statistical":
         return statistical.judge(pairs)
     num_witnesses = len(evidence.base) + (len(evidence.perturbed) if numerics == "rounding" else 0)
-    if num_witnesses < 2 and not exact.bit_equal(pairs):
+    if num_witnesses < 2 and not _bit_equal(pairs):
         return undecided("Numbers differ, and one baseline run does not tell whether the script repeats itself.")
-    cause = exact.why_not_repeatable(evidence)
-    if cause is not None and (numerics == "exact" or not exact.same_samples(evidence)):
+    cause = _why_not_repeatable(evidence)
+    if cause is not None and (numerics == "exact" or not _same_samples(evidence)):
         return _without_repeatability(cause, evidence, pairs)
-    return exact.judge(evidence, pairs) if numerics == "exact" else rounding.judge(evidence, pairs)
+    return _exact(evidence, pairs) if numerics == "exact" else rounding.judge(evidence, pairs)
 
 
 def _without_repeatability(cause: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> Ruling:
     """Two plain runs differ, so bits prove nothing: the strongest contract for which there is evidence takes over."""
     prefix = f"Two runs of the baseline differ first in {cause}, so bits cannot be compared. "
-    if exact.same_samples(evidence):
+    if _same_samples(evidence):
         ruling = other_than(pairs, (), RANDOM_STATE.differing) or _judge("rounding", evidence)
     elif evidence.base_seeds and evidence.lever_seeds:
         ruling = _judge("statistical", evidence)
     else:
         ruling = undecided("It takes runs with other seeds on both sides to tell harm from chance.")
     return Ruling(verdict=ruling.verdict, why=prefix + ruling.why)
+
+
+def _exact(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
+    """Compare bits; `_why_not_repeatable` has found that they can be compared."""
+    if not all(pair.base.rng_digest and pair.lever.rng_digest for pair in pairs):
+        return undecided("Random states were not recorded, so it is not proved that they stay as they are.")
+    sure = extent(min(len(pair.steps()) for pair in pairs), [pair.lever for pair in pairs])
+    other = (other_than(pairs, evidence.base, differing) for differing in _ALL)
+    equal = unharmed(f"Losses, batches and random states are bit-equal over {sure}.")
+    return next(filter(None, other), equal)
+
+
+def _bit_equal(pairs: Sequence[Pair]) -> bool:
+    """True if nothing that was recorded differs in any pair."""
+    return not any(differing(pair.base, pair.lever) for differing in _ALL for pair in pairs)
+
+
+def _why_not_repeatable(evidence: Evidence) -> str | None:
+    """What differs first between two baseline runs with one seed ("the loss (step 3)"); None if nothing does."""
+    return next((key for a, b in combinations(evidence.base, 2) for key in _other_steps(a, b)), None)
+
+
+def _same_samples(evidence: Evidence) -> bool:
+    """True if the baseline runs with one seed draw the same batches and random numbers: only losses differ."""
+    return not any(field.first(a, b) for a, b in combinations(evidence.base, 2) for field in (RANDOM_STATE, BATCH))
+
+
+def _other_steps(a: Run, b: Run) -> dict[str, str]:
+    """The earliest difference of any kind, as "the loss (step 3)"."""
+    found = [(*first, field.name) for field in BITS if (first := field.first(a, b)) is not None]
+    if not found:
+        return {}
+    step, why, name = min(found, key=lambda one: one[0])
+    return {f"the {name} (step {step})": why}
+
+
+_ALL = (_other_steps, other_content, prints.other_text)

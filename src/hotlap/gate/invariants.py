@@ -1,7 +1,7 @@
 """What holds under every contract: finite losses, and the same updates, rates, samples, settings and epochs."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -147,27 +147,22 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
     What baseline runs differ in among themselves is not the lever's: learning rates that react to the loss, or batches
     of varying size, are others from seed to seed. One run alone does not tell whether a seed fixes the batches.
     """
+    return first_certain(_looks(numerics, evidence, pairs))
+
+
+def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
-    data = partial(_other_data, nudged=bool(evidence.perturbed))
-    batches = data if numerics == "statistical" else partial(_other_batches, same_loss=FLOOR_ULPS * FLOAT32_ULP)
-    checks: tuple[tuple[Sequence[Run], Differing], ...] = (
-        *((baseline, field.differing) for field in FIELDS),
-        (baseline, _other_samples),
-        (baseline, _other_draws),
-        *([(same_seed, batches)] if len(same_seed) > 1 else []),
-        (baseline, _other_end),
-        (baseline, _other_skips),
-        (baseline, _fewer_backwards),
-        (baseline, STALE.differing),
-        (baseline, FORGETFUL.differing),
-    )
-    looks: tuple[Callable[[], Ruling | None], ...] = (
-        *(partial(other_than, pairs, runs, differing) for runs, differing in checks),
-        lambda: _coming_again(evidence, pairs),
-        lambda: updates.harm(evidence, pairs),
-        lambda: other_than(pairs, baseline, other_counts),
-    )
-    return first_certain(look() for look in looks)
+    fields = (field.differing for field in (*FIELDS, STALE, FORGETFUL))
+    checks: tuple[Differing, ...] = (*fields, _other_samples, _other_draws, _other_end, _other_skips, _fewer_backwards)
+    for differing in checks:
+        yield other_than(pairs, baseline, differing)
+    if len(same_seed) > 1:
+        data = partial(_other_data, nudged=bool(evidence.perturbed))
+        batches = data if numerics == "statistical" else partial(_other_batches, same_loss=FLOOR_ULPS * FLOAT32_ULP)
+        yield other_than(pairs, same_seed, batches)
+    yield _coming_again(evidence, pairs)
+    yield updates.harm(evidence, pairs)
+    yield other_than(pairs, baseline, other_counts)
 
 
 def _other_samples(a: Run, b: Run) -> dict[str, str]:

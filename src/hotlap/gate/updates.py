@@ -13,6 +13,9 @@ from hotlap.gate.rounding import AT_ONCE, FLOAT32_ULP, FLOOR_ULPS
 from hotlap.gate.standing_out import Measure, Sides, Trait, common_updates, log_ratios, of_both
 from hotlap.record import Number, Run, Update, as_float
 
+Of = Callable[[Update], Sequence[Number] | None]
+"""A number for each parameter."""
+
 # An update departs from its formula in float64 by rounding; kernels that keep the number of steps in float32 lose 6e-5
 # of Adam's first bias correction (1 - 0.999). A weight decay of 0.01 on weights of 0.03 is 3e-4 of an update.
 FORMULA_FLOOR = 1e-4
@@ -43,6 +46,10 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     Elements that legitimately stay (rows of an embedding not in the batch, units that are off) stay on both sides. Of a
     gradient that is nothing but rounding the size of an update says nothing.
     """
+    return first_certain(_looks(evidence, pairs))
+
+
+def _looks(evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     first_alike = alike_at_first(pairs)
     sides, alike = Sides(pairs, evidence.references(pairs)), Sides(first_alike)
     rounding = _unsteady(evidence, lambda mine, other: log_ratios(mine.gradients, other.gradients))
@@ -50,30 +57,33 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     rounding |= {len(evidence.base[0].trained) + k for k in copies}  # as directions have them
     rooms = rooms_of_residues(evidence)
     buffers = _buffers(evidence, pairs, rooms, copies)
-    checks: tuple[Callable[[], Ruling | None], ...] = (
-        lambda: _against_formula(evidence, pairs),
-        lambda: _no_gradient(pairs),
-        lambda: _other_first_gradient(first_alike),
-        lambda: sides.harm(_filled(pairs)),
-        lambda: sides.harm(_gradients(pairs, rounding)),
-        lambda: alike.harm_at_first(_directions(pairs, rounding)),
-        lambda: sides.harm_in_a_part(_directions(pairs, rounding, beyond=math.pi / 2)),
-        lambda: _still_buffers(pairs),
-        lambda: alike.harm_at_first(buffers, num_records=AT_ONCE + 1),
-        lambda: sides.harm(buffers),
-        lambda: _other_parameters(pairs, rounding),
-        lambda: sides.harm(_untouched(pairs)),
-        lambda: sides.harm(_sizes(pairs, rounding, rooms)),
-    )
-    return first_certain(check() for check in checks)
+    yield _against_formula(evidence, pairs)
+    yield _no_gradient(pairs)
+    yield _other_first_gradient(first_alike)
+    yield sides.harm(_fewer(lambda u: u.filled, FILLED_FLOOR, "the gradient of ", "are 0 that are not", pairs))
+    yield sides.harm(_gradients(pairs, rounding))
+    yield alike.harm_at_first(_directions(pairs, rounding))
+    yield sides.harm_in_a_part(_directions(pairs, rounding, beyond=math.pi / 2))
+    yield _still_buffers(pairs)
+    yield alike.harm_at_first(buffers, num_records=AT_ONCE + 1)
+    yield sides.harm(buffers)
+    yield _other_parameters(pairs, rounding)
+    yield sides.harm(_fewer(lambda u: u.changed, CHANGED_FLOOR, "", "stay as they are that change", pairs))
+    yield sides.harm(_sizes(pairs, rounding, rooms))
 
 
 def _against_formula(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     """An update departs from the optimizer's formula further than any of the baseline at that step."""
+
+    def departures(runs: Iterable[Run]) -> Iterator[tuple[int, int, float]]:
+        """What is not finite departs by all of the update."""
+        for step, p, value in (one for run in runs for one in _numbers(run, lambda update: update.departures)):
+            yield step, p, value if math.isfinite(value) else 1.0
+
     usual: dict[tuple[int, int], float] = {}
-    for step, p, departure in _departures(evidence.baseline()):
+    for step, p, departure in departures(evidence.baseline()):
         usual[step, p] = max(departure, usual.get((step, p), 0.0))
-    for step, p, departure in _departures(evidence.with_lever()):
+    for step, p, departure in departures(evidence.with_lever()):
         baseline = usual.get((step, p), math.inf)
         if departure > max(FORMULA_FLOOR, FORMULA_MARGIN * baseline):
             return harmed(
@@ -83,13 +93,7 @@ def _against_formula(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None
     return None
 
 
-def _departures(runs: Iterable[Run]) -> Iterator[tuple[int, int, float]]:
-    """As `_numbers`; what is not finite counts as all of the update."""
-    for step, p, value in (one for run in runs for one in _numbers(run, lambda update: update.departures)):
-        yield step, p, value if math.isfinite(value) else 1.0
-
-
-def _numbers(run: Run, of: Callable[[Update], Sequence[Number] | None]) -> Iterator[tuple[int, int, float]]:
+def _numbers(run: Run, of: Of) -> Iterator[tuple[int, int, float]]:
     """(step, parameter, number) of each that is known."""
     for update in run.updates or ():
         for p, number in enumerate(of(update) or ()):
@@ -204,16 +208,12 @@ def _buffers(evidence: Evidence, pairs: Sequence[Pair], rooms: "Rooms", copies: 
     return Trait(measure=measure, floor=BUFFER_FLOOR, say=say)
 
 
-def _untouched(pairs: Sequence[Pair]) -> Trait:
-    def say(p: int, size: float) -> str:
-        share = fmean(mine.changed[p] for pair in pairs for mine, _ in common_updates(pair))
-        which = _trained(pairs, p)
-        return f"{size:.1%} of the elements of {which} stay as they are; in the baseline {share:.1%} change."
-
+def _fewer(of: Of, floor: float, what: str, are: str, pairs: Sequence[Pair]) -> Trait:
+    """A part of the elements of each parameter that is smaller than in the baseline."""
     return Trait(
-        measure=lambda mine, other: [a - b for a, b in zip(mine.changed, other.changed, strict=True)],
-        floor=CHANGED_FLOOR,
-        say=say,
+        measure=lambda mine, other: of_both(of(mine), of(other), lambda a, b: a - b) or [math.nan] * len(mine.norms),
+        floor=floor,
+        say=lambda p, size: f"{size:.1%} of the elements of {what}{_trained(pairs, p)} {are} in the baseline.",
         one_sided=True,
     )
 
@@ -340,9 +340,7 @@ def rooms_of_residues(evidence: Evidence) -> Rooms:
     return rooms
 
 
-def _by_parameter(
-    runs: Iterable[Run], of: Callable[[Update], Sequence[Number] | None]
-) -> dict[int, list[dict[int, float]]]:
+def _by_parameter(runs: Iterable[Run], of: Of) -> dict[int, list[dict[int, float]]]:
     """Parameter -> for each run that tells it: step -> number."""
     found: dict[int, dict[int, dict[int, float]]] = {}
     for k, run in enumerate(runs):
@@ -379,16 +377,3 @@ def _name(pairs: Sequence[Pair], k: int) -> str:
     """Of a tensor that is not trained."""
     names = pairs[0].base.untrained
     return f"{names[k]}, which is not trained," if k < len(names) else f"Buffer {k} of the model"
-
-
-def _filled(pairs: Sequence[Pair]) -> Trait:
-    return Trait(
-        measure=lambda mine, other: (
-            of_both(mine.filled, other.filled, lambda a, b: a - b) or [math.nan] * len(mine.norms)
-        ),
-        floor=FILLED_FLOOR,
-        say=lambda p, size: (
-            f"{size:.1%} of the elements of the gradient of {_trained(pairs, p)} are 0 that are not in the baseline."
-        ),
-        one_sided=True,
-    )
