@@ -16,7 +16,7 @@ from hotlap.search import StudyLog
 from hotlap.tune.ceilings import ceilings, input_matters
 from hotlap.tune.first_look import FEWEST_STEPS, first_look
 from hotlap.tune.noise import noise_of
-from hotlap.tune.side_by_side import fewer_threads, trainers, with_fewer_threads
+from hotlap.tune.side_by_side import trainers, with_fewer_threads
 
 # Names of the watches (`hotlap.probe.watches.known.ALL`, which only the child may import; a test compares the two).
 LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
@@ -81,7 +81,7 @@ def measured(log: StudyLog, plan: Plan, *, sweep: bool = True, repeat: bool = Tr
     run = first_look(log, plan)
     if run.status is not Status.COMPLETE:
         run = _with_windows(log, plan, run)
-    run = with_fewer_threads(run, fewer_threads(log, run))
+    run = with_fewer_threads(log, run)
     log.change("baseline", baseline=(run,), machine=log.machine)
     log.change("findings", findings=rules.check(run, log.machine))
     alone = trainers(run) == 1

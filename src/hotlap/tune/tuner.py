@@ -17,7 +17,7 @@ from hotlap.tune.first_look import ENOUGH_S, first_look
 from hotlap.tune.measuring import WATCHES
 from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
-from hotlap.tune.side_by_side import PAIRS, conclude, fewer_threads, why_not, with_fewer_threads
+from hotlap.tune.side_by_side import why_not, with_fewer_threads
 
 # No lever can be shown to help in less: a heat that tells the noise, two of one trial, two of the confirmation, each of
 # two processes, and runs for the gate: of the baseline, under the lever, patched.
@@ -84,8 +84,7 @@ def _look(log: StudyLog) -> Sizes:
         log.doing(f"running {log.options.title} as it is")
         run = first_look(log, replace(log.options.plan, watches=WATCHES, enough_s=ENOUGH_S))
         # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
-        threads = fewer_threads(log, run, most=PAIRS)
-        run = with_fewer_threads(run, threads)
+        run = with_fewer_threads(log, run)
         total_steps = log.options.total_steps or _length(run)
         # At once: a study that goes on has no findings where it has a baseline without them.
         log.change(
@@ -97,7 +96,6 @@ def _look(log: StudyLog) -> Sizes:
             ceilings=ceilings(run),
         )
         log.change("findings")
-        conclude(log, threads)
     sizes = Sizes.of(log.study.baseline[0], log.machine)
     if _at_best(sizes).heat_s(EQUAL + 1) > _LONG_HEAT_S:
         log.extend()

@@ -6,11 +6,10 @@ import pytest
 
 from hotlap.errors import ScriptFailed
 from hotlap.levers import Numerics
-from hotlap.record import Plan, Run, Status, Study, Verdict
+from hotlap.record import Plan, Run, Status, Verdict
 from hotlap.search import StudyLog
 from hotlap.tune.checking import Checked, Speed, checked
-from tests.unit.tune.test_side_by_side import Silent
-from tests.unit.tune.world import MACHINE, World, options_for
+from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
 # What a text with this in it does, the world says of the lever.
 EDIT, LEVER = "loader = cached(data)", "cached-dataset"
@@ -21,9 +20,8 @@ def world(**fields: object) -> World:
 
 
 def check(of: World, *, weakest: Numerics = Numerics.STATISTICAL) -> Checked:
-    study = Study(command=("train.py",), cwd="/", created="", key="")
     options = options_for(of.path)
-    log = StudyLog(study, options, MACHINE, of, Silent(), now=of.now)
+    log = StudyLog(new_study(options), options, MACHINE, of, Silent(), now=of.now)
     return checked(log, {of.path: EDIT}, weakest=weakest)
 
 
