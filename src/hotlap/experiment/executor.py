@@ -79,8 +79,6 @@ class Executor:
         self._now = now
         self.pace = Pace()
         self._order_seed = last_seed
-        self.unreached: dict[str, Failed] = {}
-        """What `Run.unreached` has told, and in which words a trial does."""
         self.sizes = sizes
         """What heats are planned by."""
 
@@ -94,13 +92,12 @@ class Executor:
         return self.pace.factor * self.sizes.heat_s(num_arms, switched=switched, afresh=afresh)
 
     def unwritten(self, design: Design, arm: Arm) -> Failed | None:
-        """Why the levers of an arm cannot be handed over as an edit: such a lever is of no use to anybody. Nor is one
-        that edits a file of which no edit has reached the training."""
+        """Why the levers of an arm cannot be handed over as an edit: such a lever is of no use to anybody."""
         try:
-            paths = self._script.texts((*design.stack, *arm.levers))
+            self._script.texts((*design.stack, *arm.levers))
         except UserError as error:
             return Failed(Failure.NOT_INSTALLED, str(error).rstrip("."))
-        return next((why for told, why in self.unreached.items() if told.startswith(tuple(paths))), None)
+        return None
 
     def heat(self, design: Design) -> Heat:
         """Run it, and compare each arm with the first.
@@ -123,7 +120,6 @@ class Executor:
         begun = self._now()
         found = self.together(groups)
         self._learn([run for runs in found for run in runs])
-        self._note_unreached([run for runs in found for run in runs if run.unreached])
         self.pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
         return [
             _of_arms(runs[0], design) if design.switched else _of_processes(runs)
@@ -181,12 +177,6 @@ class Executor:
         starts_s = [run.setup_s for run in runs if run.setup_s is not None]
         if starts_s:
             self.sizes = self.sizes.after(starts_s, forked=any(run.forked for run in runs))
-
-    def _note_unreached(self, runs: Sequence[Run]) -> None:
-        for run in runs:
-            if (why := failed(run)) is not None and why.kind is Failure.NOT_INSTALLED:
-                self.unreached |= dict.fromkeys(run.unreached, why)
-                self._warn(f"No lever that edits the script can be tried: {why.why}.")
 
     def _expected_s(self, design: Design) -> float:
         return self.sizes.heat_s(len(design.arms), switched=design.switched, afresh=design.afresh)

@@ -38,21 +38,16 @@ def test_a_lever_that_cannot_be_written_is_not_run_and_others_are() -> None:
         assert below.failure == fused.failure and len(here.plans) == made
 
 
-def test_where_edits_do_not_reach_the_process_one_heat_shows_it_and_one_warning_tells() -> None:
+def test_where_edits_do_not_reach_the_process_a_lever_fails_and_says_why() -> None:
     class Copied(World):
         def run(self, plan: Plan) -> Run:
             return replace(super().run(plan), unreached=tuple(f"{path} in rank 1" for path in plan.replaced))
 
     here = Copied(path="/train.py", sha256="0" * 64)
-    told: list[str] = []
-    executor = Executor(here, COMMON, SIZES, script=AnyScript(), warn=told.append, now=here.now)
-    effects = [Effect(Arm(levers=(lever,))) for lever in (FUSED, THREADS)]
-    for effect in effects:
-        compare(executor, Comparison(effects=[effect], design=Design()))
-    assert len(here.plans) == 2, "a base and the first of both"
-    assert effects[0].failure == effects[1].failure and effects[0].failure is not None
-    (warning,) = dict.fromkeys(told)
-    assert warning.startswith("No lever that edits the script can be tried: the edit of /train.py in rank 1 was not ")
+    effect = Effect(Arm(levers=(FUSED,)))
+    compare(executor_in(here), Comparison(effects=[effect], design=Design()))
+    assert len(here.plans) == 2 and effect.failure is not None
+    assert effect.failure.why.startswith("the edit of /train.py in rank 1 was not ")
 
 
 def test_what_was_accepted_is_in_the_text_of_every_process() -> None:
