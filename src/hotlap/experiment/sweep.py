@@ -1,7 +1,6 @@
 """The user's step at several numbers of threads: measured in one process whose arms take turns, then explained."""
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
@@ -12,13 +11,10 @@ from hotlap.experiment.table import rounds
 from hotlap.levers.threads import Threads
 from hotlap.machine import threads
 from hotlap.machine.figures import median_interval
-from hotlap.record import Cores, Run, Status, Sweep, ThreadTime
+from hotlap.record import Cores, Run, Sweep, ThreadTime
 
 BLOCKS = 8
 """To be timed for each number of threads. Each gives one number; with 8 their median is bracketed with 99%."""
-
-# Part of the processors that others wanted beforehand; from here on they meet our threads.
-_BUSY = 0.25
 
 
 def thread_sweep(executor: Executor, counts: Sequence[int], cores: Cores, *, default_threads: int | None) -> Sweep:
@@ -29,11 +25,10 @@ def thread_sweep(executor: Executor, counts: Sequence[int], cores: Cores, *, def
         cores: of this machine.
         default_threads: what the script runs with by itself (`Run.num_threads` of a baseline run).
     """
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     arms = tuple(Arm(levers=(Threads(count=count).spec(),)) for count in counts)
     (run,) = executor.heat(Design(arms=arms, switched=True)).runs
     found = threads.explain(times(run, counts), cores, default_threads=default_threads)
-    return replace(found, notes=(*found.notes, *_notes(run), *_others(load, cores)))
+    return replace(found, notes=(*found.notes, *run.not_installed))
 
 
 def times(run: Run, counts: Sequence[int]) -> tuple[ThreadTime, ...]:
@@ -56,19 +51,4 @@ def times(run: Run, counts: Sequence[int]) -> tuple[ThreadTime, ...]:
         )
         for k, count in enumerate(counts)
         if k not in failed
-    )
-
-
-def _notes(run: Run) -> tuple[str, ...]:
-    if run.status in (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT):
-        return (f"The script could not be timed at several numbers of threads ({run.status}): {run.error}",)
-    return run.not_installed
-
-
-def _others(load: float, cores: Cores) -> tuple[str, ...]:
-    if load < _BUSY * cores.allowed or load < 0.5:
-        return ()
-    return (
-        f"{load:.1f} processes wanted a processor before the sweep began, of {cores.allowed} there are: on a quiet "
-        "machine more threads may do better than here.",
     )
