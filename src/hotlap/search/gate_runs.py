@@ -61,7 +61,7 @@ class GateRuns:
         if self._baseline():
             return
         plan = self.plan()
-        (run,) = self._failed_again([plan], self._in_pairs([plan]))
+        (run,) = self._of_baseline([plan])
         if not plan.whole_epoch:
             note = (
                 f"An epoch of {self._sizes.epoch_steps:,} steps takes too long for the gate: its runs end after "
@@ -69,9 +69,6 @@ class GateRuns:
             )
             run = replace(run, notes=(*run.notes, note))
         self._keep([run])
-
-    def _with(self, stack: Stack, replaced: dict[str, str], seeds: Sequence[int]) -> list[Plan]:
-        return [replace(self.plan(seed), always=stack, replaced=replaced) for seed in seeds]
 
     def judge(
         self,
@@ -115,14 +112,12 @@ class GateRuns:
         self, stack: Stack, replaced: dict[str, str], numerics: levers.Numerics, seeds: Sequence[int]
     ) -> Ruling:
         """`seeds`: what is added to the script's own seed in the runs with the lever."""
-        plans = self._with(stack, replaced, seeds)
+        plans = [replace(self.plan(seed), always=stack, replaced=replaced) for seed in seeds]
         exact = numerics is levers.Numerics.EXACT
-        missing = [] if exact else self._missing(numerics, seeds)
-        if missing and self._executor.nodes == 1:
-            # They are kept before others begin: a study that is interrupted has them. Several nodes make all at once.
-            self._make(missing)
-            missing = []
-        self.found = self._make(missing, plans)
+        if not exact:
+            # They are kept before others begin: a study that is interrupted has them.
+            self._make(self._missing(numerics, seeds))
+        self.found = self._in_pairs(plans)
         lost = next((run.not_installed[0] for run in self.found if run.not_installed), None)
         if lost is not None:
             return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
@@ -137,18 +132,15 @@ class GateRuns:
             self._make(self._missing(levers.Numerics.ROUNDING, seeds))
         return self._ask(numerics, seeds)
 
-    def _make(self, starts: Sequence[Start], plans: Sequence[Plan] = ()) -> list[Run]:
-        """Runs of the baseline, which are kept, and of these plans, which are the answer."""
-        of_baseline = [self.plan(seed, nudge) for seed, nudge in starts]
-        made = self._in_pairs([*of_baseline, *plans])
+    def _make(self, starts: Sequence[Start]) -> None:
+        """Runs of the baseline."""
         if starts:
-            self._keep(self._failed_again(of_baseline, made[: len(starts)]))
-        return made[len(starts) :]
+            self._keep(self._of_baseline([self.plan(*start) for start in starts]))
 
-    def _failed_again(self, plans: Sequence[Plan], runs: Sequence[Run]) -> list[Run]:
-        """A run of the baseline that failed is made once more: beside it no lever could be judged."""
-        found = list(runs)
-        failures = [k for k, run in enumerate(runs) if run.status in (Status.CRASHED, Status.KILLED)]
+    def _of_baseline(self, plans: Sequence[Plan]) -> list[Run]:
+        """One that failed is made once more: beside it no lever could be judged."""
+        found = self._in_pairs(plans)
+        failures = [k for k, run in enumerate(found) if run.status in (Status.CRASHED, Status.KILLED)]
         for k, run in zip(failures, self._in_pairs([plans[k] for k in failures]), strict=True):
             found[k] = run
         return found

@@ -19,10 +19,7 @@ SEEMS_MUCH = 1.5
 
 _NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
 _NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
-_OTHERS = (
-    "No lever that was compared for long enough showed a gain, and the time was over before all were; raise --budget."
-)
-_NONE_DECIDED = "The time was over before any lever was compared for long enough to tell; raise --budget."
+_NOT_ALL = "The time was over before all levers were compared for long enough, and none showed a gain; raise --budget."
 
 
 def left_out(effect: Effect, then: str) -> str:
@@ -97,7 +94,7 @@ def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float | No
         decided = {key(trial.levers) for trial in trials if is_decided(log, trial)}
         if not candidates.open() and all(key(trial.levers) in decided for trial in trials):
             return unchanged(_NONE_HELD, Verdict.UNHARMED)
-        return unchanged(_OTHERS if decided else _NONE_DECIDED)
+        return unchanged(_NOT_ALL)
     return unchanged(TIME_OVER) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
 
 
