@@ -75,35 +75,42 @@ def checked(
     log.change("baseline", baseline=(run,), machine=log.machine)
     executor = log.executor(Sizes.of(run, log.machine))
     gate = GateRuns(log, executor)
-    contracts = CONTRACTS[: CONTRACTS.index(weakest) + 1]
-    harm, why = None, ""
-    for contract in contracts:
-        if why and not log.budget.affords(gate.estimate_s((), contract)):
-            why = f"The budget was over before it could be held to less ({contract}): raise --budget. {why}"
-            ruling = Ruling(verdict=Verdict.UNDECIDED, why=why)
-            break
-        log.doing(f"checking that both train the same ({contract})")
-        # What a later contract may see otherwise need not be certain.
-        ruling = gate.judge((), replaced=texts, numerics=contract, again=contract is contracts[-1])
-        _refuse(next(filter(None, map(failed, gate.found)), None) if not why else None)
-        if ruling.verdict is Verdict.HARMED:
-            # Of what is harm whatever was promised no later contract thinks better.
-            harm = ruling if contract is contracts[-1] else gate.harm_by_any()
-        if harm is not None or ruling.verdict is Verdict.UNHARMED:
-            break
-        why = ruling.why
-    effect = _timed(log, executor, texts, limit) if harm is None else None
+    ruling, contract = _held(log, gate, texts, CONTRACTS[: CONTRACTS.index(weakest) + 1])
+    effect = None if ruling.verdict is Verdict.HARMED else _timed(log, executor, texts, limit)
     pairs = () if effect is None else effect.pairs
     return Checked(
         verdict=ruling.verdict,
-        contract=str(contract if harm is None else contracts[-1]),
-        why=(harm or ruling).why,
+        contract=str(contract),
+        why=ruling.why,
         speed=Speed.INCONCLUSIVE if effect is None else _speed(effect, limit),
         step=None if effect is None else effect.speedup(None),
         total=_total(pairs, run) if len(pairs) >= FEWEST_SHOWN else None,
         limit=limit,
         warnings=log.study.warnings,
     )
+
+
+def _held(
+    log: StudyLog, gate: GateRuns, texts: Mapping[str, str], contracts: Sequence[Numerics]
+) -> tuple[Ruling, Numerics]:
+    """The first of the contracts that holds; else the last one that there was time for. Of what is harm whatever was
+    promised no later one thinks better."""
+    why = ""
+    for contract in contracts:
+        if why and not log.budget.affords(gate.estimate_s((), contract)):
+            why = f"The budget was over before it could be held to less ({contract}): raise --budget. {why}"
+            return Ruling(verdict=Verdict.UNDECIDED, why=why), contract
+        log.doing(f"checking that both train the same ({contract})")
+        is_last = contract is contracts[-1]
+        # What a later contract may see otherwise need not be certain.
+        ruling = gate.judge((), replaced=texts, numerics=contract, again=is_last)
+        _refuse(next(filter(None, map(failed, gate.found)), None))
+        if is_last or ruling.verdict is Verdict.UNHARMED:
+            break
+        if ruling.verdict is Verdict.HARMED and (harm := gate.harm_by_any()) is not None:
+            return harm, contracts[-1]
+        why = ruling.why
+    return ruling, contract
 
 
 def _refuse(failure: Failed | None) -> None:
