@@ -149,7 +149,8 @@ class Comparison:
 
 def compare(executor: Executor, *comparisons: Comparison) -> None:
     """On one node one comparison after the other; on several as many as there are nodes, which they share: up to three
-    heats of each, which decide most. What cannot be written needs no heat."""
+    heats of each, which decide most, leave the others to what is likely to come next. What cannot be written needs no
+    heat."""
     for one in comparisons:
         base_failure = executor.unwritten(one.design, one.design.arms[0])
         for effect in one.effects:
@@ -157,7 +158,9 @@ def compare(executor: Executor, *comparisons: Comparison) -> None:
     while going_on := [one for one in comparisons if one.num_left]:
         now = going_on[: executor.nodes]
         share, rest = divmod(executor.nodes, len(now))
-        counts = [min(FEWEST_SHOWN, share + (k < rest), one.num_left) for k, one in enumerate(now)]
+        # What was begun ahead may be enough.
+        ahead = [executor.num_ahead(one.next_design()) for one in now]
+        counts = [min(ahead[k] or min(FEWEST_SHOWN, share + (k < rest)), one.num_left) for k, one in enumerate(now)]
         designs = [one.next_design() for one, count in zip(now, counts, strict=True) for _ in range(count)]
         heats = iter(executor.heats(designs))
         for one, count in zip(now, counts, strict=True):

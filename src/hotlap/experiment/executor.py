@@ -8,7 +8,7 @@ from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.failure import Failed, failed
-from hotlap.experiment.runs import Nodes, Runs, in_the_way, run_heats
+from hotlap.experiment.runs import Job, Nodes, Runs, in_the_way, run_heats
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
 from hotlap.record import Failure, LeverSpec, Plan, Run, Turn
 from hotlap.record.order import rounds
@@ -37,6 +37,16 @@ class Group:
     turn: int
     """Steps, where they take turns."""
     limit_s: float
+
+    def same(self, other: "Group") -> bool:
+        """But for the order of turns."""
+        ours, theirs = ([replace(plan, order_seed=0) for plan in one.plans] for one in (self, other))
+        return ours == theirs
+
+
+Begun = tuple[Group, Job]
+
+Likely = Callable[["Executor", Sequence[Group]], list[Group]]
 
 
 class Pace:
@@ -81,6 +91,14 @@ class Executor:
         self._order_seed = last_seed
         self.sizes = sizes
         """What heats are planned by."""
+        self.likely: Likely = lambda executor, asked: []
+        """What comes after what is asked for, the next first: it is begun on nodes that would idle."""
+        self.timed: list[tuple[Design, Heat]] = []
+        """What was compared, until somebody clears it."""
+        self._ahead: list[Begun] = []
+        """Begun though nobody asked yet, and their jobs."""
+        self.foreseen = False
+        """Some of what was asked for last had been begun before: its time says nothing."""
 
     @property
     def nodes(self) -> int:
@@ -116,28 +134,42 @@ class Executor:
         groups = []
         for design in designs:
             self._order_seed += 1
-            groups.append(self._group(design, order_seed=self._order_seed))
+            groups.append(self.group(design, order_seed=self._order_seed))
         begun = self._now()
         found = self.together(groups)
         self._learn([run for runs in found for run in runs])
-        self.pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
-        return [
+        if not self.foreseen:
+            self.pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
+        heats = [
             _of_arms(runs[0], design) if design.switched else _of_processes(runs)
             for runs, design in zip(found, designs, strict=True)
         ]
+        if self.nodes > 1:
+            self.timed += zip(designs, heats, strict=True)
+        return heats
 
-    def _group(self, design: Design, *, order_seed: int) -> Group:
+    def group(self, design: Design, *, order_seed: int) -> Group:
+        """Its plans.
+
+        Raises:
+            UserError: as `heat`.
+        """
         plans = design.plans(self._common, self.sizes, self._script, order_seed=order_seed)
         limit_s = self._limit(self.pace.factor * self._expected_s(design))
         return Group(plans, turn=self.sizes.block, limit_s=limit_s)
+
+    def num_ahead(self, design: Design) -> int:
+        """Heats of such a design that were begun ahead."""
+        if not self._ahead:
+            return 0
+        wanted = self.group(design, order_seed=0)
+        return sum(group.same(wanted) for group, _ in self._ahead)
 
     def together(self, groups: Sequence[Group]) -> list[list[Run]]:
         """Groups of processes that take turns, where memory holds them and they were not in each
         other's way: a port, a locked file or a device that each wants for itself; else they run one after the other,
         and none of them is always first. Several groups: each on a node of its own."""
-        heats = [self._heat(group) for group in groups]
-        found = run_heats(self._runs, heats, limit_s=max(group.limit_s for group in groups))
-        brought = [_restored(runs, self._order(group.plans)) for runs, group in zip(found, groups, strict=True)]
+        brought = self._brought(groups)
         reasons = (in_the_way(runs, several=self.sizes.num_ranks > 1) for runs in brought if self.sizes.together > 1)
         if reason := next(filter(None, reasons), None):
             self.sizes = replace(self.sizes, together=1)
@@ -145,8 +177,21 @@ class Executor:
                 f"Two of these trainings cannot run at the same time ({reason}), so they are compared one after the "
                 "other, which takes longer to tell small gains from noise."
             )
+            self._drop(self._ahead)
             return self.together(groups)
         return brought
+
+    def _brought(self, groups: Sequence[Group]) -> list[list[Run]]:
+        if not isinstance(self._runs, Nodes) or self._runs.nodes == 1:
+            found = [run_heats(self._runs, [self._heat(one)], limit_s=one.limit_s)[0] for one in groups]
+        else:
+            known = [self._begun_ahead(one) for one in groups]
+            self.foreseen = any(known)
+            begun = [before or self._begun(one) for before, one in zip(known, groups, strict=True)]
+            self._begin_ahead(groups, [job for _, job in begun])
+            found = self._runs.finish([job for _, job in begun])
+            groups = [group for group, _ in begun]
+        return [_restored(runs, self._order(group.plans)) for runs, group in zip(found, groups, strict=True)]
 
     def _heat(self, group: Group) -> list[Plan]:
         """As they are run."""
@@ -158,6 +203,37 @@ class Executor:
     def _order(self, plans: Sequence[Plan]) -> Sequence[int]:
         """Of those that run one after the other."""
         return next(rounds(len(plans), plans[0].order_seed)) if len(plans) > self.sizes.together else range(len(plans))
+
+    def _begun(self, group: Group) -> Begun:
+        assert isinstance(self._runs, Nodes), "one machine runs what it is asked for"
+        return group, self._runs.begin(self._heat(group), limit_s=group.limit_s)
+
+    def _begun_ahead(self, group: Group) -> Begun | None:
+        found = next((one for one in self._ahead if one[0].same(group)), None)
+        if found is not None:
+            self._ahead.remove(found)
+        return found
+
+    def _begin_ahead(self, asked: Sequence[Group], jobs: Sequence[Job]) -> None:
+        """What will likely be asked for next goes on, or begins where nodes are free; the rest is dropped."""
+        likely = self.likely(self, asked)
+        known = [self._begun_ahead(group) for group in likely]
+        self._drop(self._ahead)
+        self._ahead = list(filter(None, known))
+        free = self.nodes - sum(not job.is_over() for job in (*jobs, *(job for _, job in self._ahead)))
+        if free < 0:
+            self._drop([one for one in self._ahead if not one[1].is_over()][free:])
+        new = [group for group, begun in zip(likely, known, strict=True) if begun is None]
+        for group in new[: max(0, free)]:
+            self._order_seed += 1
+            plans = [replace(plan, order_seed=self._order_seed) for plan in group.plans]
+            self._ahead.append(self._begun(replace(group, plans=plans)))
+
+    def _drop(self, ahead: Sequence[Begun]) -> None:
+        for one in list(ahead):
+            assert isinstance(self._runs, Nodes), "one machine begins nothing ahead"
+            self._runs.drop(one[1])
+            self._ahead.remove(one)
 
     def whole(self, design: Design, *, limit_s: float) -> Iterator[list[Run]]:
         """Whole trainings for real, one after the other: one of each arm, as often as asked for. `limit_s`: of one.

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from hotlap.record import Plan, Run, Status
 
@@ -26,8 +26,19 @@ class Runs(Protocol):
         ...
 
 
+class Job(Protocol):
+    """A heat under way."""
+
+    def is_over(self) -> bool:
+        """It holds its node no longer."""
+        ...
+
+
+Placed = TypeVar("Placed", bound=Job)
+
+
 @runtime_checkable
-class Nodes(Protocol):
+class Nodes(Protocol[Placed]):
     """Runs whole heats, each on a node of its own: what is compared shares one."""
 
     @property
@@ -35,15 +46,23 @@ class Nodes(Protocol):
         """Heats that may run at the same time."""
         ...
 
-    def many(self, heats: Sequence[Heat], *, limit_s: float) -> list[list[Run]]:
-        """One Run per plan of each heat, each of which is asked to end after `limit_s`."""
+    def begin(self, heat: Heat, *, limit_s: float) -> Placed:
+        """Place it; it is asked to end after `limit_s`."""
+        ...
+
+    def finish(self, jobs: Sequence[Placed]) -> list[list[Run]]:
+        """Wait for these: one Run per plan of each."""
+        ...
+
+    def drop(self, job: Placed) -> None:
+        """Nobody will wait for it."""
         ...
 
 
 def run_heats(runs: Runs, heats: Sequence[Heat], *, limit_s: float) -> list[list[Run]]:
     """One Run per plan of each heat, wherever they are made."""
     if isinstance(runs, Nodes):
-        return runs.many(heats, limit_s=limit_s)
+        return runs.finish([runs.begin(plans, limit_s=limit_s) for plans in heats])
     return [_here(runs, plans, limit_s) for plans in heats]
 
 

@@ -1,6 +1,7 @@
 """What is tried next, on top of what, within a budget; and what is confirmed in the end."""
 
 from hotlap.search.candidates import Candidate, Candidates
+from hotlap.search.foresight import Foresight
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.reasons import TIME_OVER, unchanged
 from hotlap.search.search import Search
@@ -10,6 +11,7 @@ __all__ = [
     "TIME_OVER",
     "Candidate",
     "Candidates",
+    "Foresight",
     "GateRuns",
     "Options",
     "Search",

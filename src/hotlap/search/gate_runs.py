@@ -61,7 +61,7 @@ class GateRuns:
         if self._baseline():
             return
         plan = self.plan()
-        (run,) = self._of_baseline([plan])
+        (run,) = self._failed_again([plan], self._in_pairs([plan]))
         if not plan.whole_epoch:
             note = (
                 f"An epoch of {self._sizes.epoch_steps:,} steps takes too long for the gate: its runs end after "
@@ -69,6 +69,21 @@ class GateRuns:
             )
             run = replace(run, notes=(*run.notes, note))
         self._keep([run])
+
+    def first_plans(self, stack: Stack) -> list[Plan]:
+        """Of the runs with which `judge` begins, where they are all made at once.
+
+        Raises:
+            UserError: the levers cannot be written.
+        """
+        numerics = numerics_of(stack)
+        seeds = _seeds(numerics)
+        missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)
+        without = [self.plan(seed, nudge) for seed, nudge in missing]
+        return [*without, *self._with(stack, dict(self._log.script.texts(stack)), seeds)]
+
+    def _with(self, stack: Stack, replaced: dict[str, str], seeds: Sequence[int]) -> list[Plan]:
+        return [replace(self.plan(seed), always=stack, replaced=replaced) for seed in seeds]
 
     def judge(
         self,
@@ -112,12 +127,14 @@ class GateRuns:
         self, stack: Stack, replaced: dict[str, str], numerics: levers.Numerics, seeds: Sequence[int]
     ) -> Ruling:
         """`seeds`: what is added to the script's own seed in the runs with the lever."""
-        plans = [replace(self.plan(seed), always=stack, replaced=replaced) for seed in seeds]
+        plans = self._with(stack, replaced, seeds)
         exact = numerics is levers.Numerics.EXACT
-        if not exact:
-            # They are kept before others begin: a study that is interrupted has them.
-            self._make(self._missing(numerics, seeds))
-        self.found = self._in_pairs(plans)
+        missing = [] if exact else self._missing(numerics, seeds)
+        if missing and self._executor.nodes == 1:
+            # They are kept before others begin: a study that is interrupted has them. Several nodes make all at once.
+            self._make(missing)
+            missing = []
+        self.found = self._make(missing, plans)
         lost = next((run.not_installed[0] for run in self.found if run.not_installed), None)
         if lost is not None:
             return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
@@ -132,15 +149,18 @@ class GateRuns:
             self._make(self._missing(levers.Numerics.ROUNDING, seeds))
         return self._ask(numerics, seeds)
 
-    def _make(self, starts: Sequence[Start]) -> None:
-        """Runs of the baseline."""
+    def _make(self, starts: Sequence[Start], plans: Sequence[Plan] = ()) -> list[Run]:
+        """Runs of the baseline, which are kept, and of these plans, which are the answer."""
+        of_baseline = [self.plan(seed, nudge) for seed, nudge in starts]
+        made = self._in_pairs([*of_baseline, *plans])
         if starts:
-            self._keep(self._of_baseline([self.plan(*start) for start in starts]))
+            self._keep(self._failed_again(of_baseline, made[: len(starts)]))
+        return made[len(starts) :]
 
-    def _of_baseline(self, plans: Sequence[Plan]) -> list[Run]:
-        """One that failed is made once more: beside it no lever could be judged."""
-        found = self._in_pairs(plans)
-        failures = [k for k, run in enumerate(found) if run.status in (Status.CRASHED, Status.KILLED)]
+    def _failed_again(self, plans: Sequence[Plan], runs: Sequence[Run]) -> list[Run]:
+        """A run of the baseline that failed is made once more: beside it no lever could be judged."""
+        found = list(runs)
+        failures = [k for k, run in enumerate(runs) if run.status in (Status.CRASHED, Status.KILLED)]
         for k, run in zip(failures, self._in_pairs([plans[k] for k in failures]), strict=True):
             found[k] = run
         return found
@@ -192,17 +212,18 @@ class GateRuns:
 
     def _in_pairs(self, plans: Sequence[Plan]) -> list[Run]:
         """Of which each shares a node, and its cores."""
-        nodes, groups = self._executor.nodes, self._groups(plans)
+        nodes, groups = self._executor.nodes, self.groups(plans)
         found: list[Run] = []
         for start in range(0, len(groups), nodes):
             begun = self._log.now()
             brought = self._executor.together(groups[start : start + nodes])
             expected_s = max(sum(self._sizes.evidence_s(len(run.step_index)) for run in runs) for runs in brought)
-            self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
+            if not self._executor.foreseen:
+                self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
             found += [run for runs in brought for run in runs]
         return found
 
-    def _groups(self, plans: Sequence[Plan]) -> list[Group]:
+    def groups(self, plans: Sequence[Plan]) -> list[Group]:
         """Each of one node: pairs where there are more runs than nodes."""
         size = 2 if self._sizes.together >= 2 and len(plans) > self._executor.nodes else 1
         pairs = [plans[start : start + size] for start in range(0, len(plans), size)]

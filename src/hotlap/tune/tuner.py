@@ -11,7 +11,7 @@ from hotlap import rules
 from hotlap.experiment import Executor, Sizes
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
-from hotlap.search import TIME_OVER, GateRuns, Search, StudyLog, unchanged
+from hotlap.search import TIME_OVER, Foresight, GateRuns, Search, StudyLog, unchanged
 from hotlap.tune.ceilings import ceilings
 from hotlap.tune.first_look import ENOUGH_S, first_look
 from hotlap.tune.measuring import WATCHES
@@ -67,15 +67,19 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
         if log.study.result is None:
             log.change("result", result=unchanged(several))
     elif log.study.noise or log.study.trials or log.budget.affords(least_s):
-        calibrate(log, executor)
-        log.doing("recording what the script trains on, and with which numbers")
-        gate = GateRuns(log, executor)
-        gate.look()
-        Search(log, executor, gate).run()
+        executor.likely = Foresight(log, _try_levers)
+        _try_levers(log, executor, GateRuns(log, executor))
     else:
         needs_s = 60.0 * math.ceil((log.budget.spent_s + least_s) / 60)
         why = f"{TIME_OVER.removesuffix('.')} to {needs_s / 60:.0f}m."
         log.change("result", result=replace(unchanged(why), needs_s=needs_s))
+
+
+def _try_levers(log: StudyLog, executor: Executor, gate: GateRuns) -> None:
+    calibrate(log, executor)
+    log.doing("recording what the script trains on, and with which numbers")
+    gate.look()
+    Search(log, executor, gate).run()
 
 
 def _look(log: StudyLog) -> Sizes:

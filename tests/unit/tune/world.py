@@ -93,13 +93,15 @@ class World:
         parts = [[plan] for plan in heat] if alone else [heat]
         runs = [run for part in parts for run in self(part, limit_s=limit_s)]
         ends, self.clock = self.clock, begun
-        return Made(runs, ends)
+        return Made(self, runs, ends)
 
-    def many(self, heats: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
+    def finish(self, jobs: "Sequence[Made]") -> list[list[Run]]:
         """At the same time."""
-        made = [self.begin(heat, limit_s=limit_s) for heat in heats]
-        self.clock = max(one.ends for one in made)
-        return [one.runs for one in made]
+        self.clock = max(self.clock, *(job.ends for job in jobs))
+        return [job.runs for job in jobs]
+
+    def drop(self, job: "Made") -> None:
+        """It may go on."""
 
     def now(self) -> float:
         """Time passes only where runs take it."""
@@ -219,8 +221,13 @@ class World:
 class Made:
     """A heat, made at once, that is over later."""
 
+    world: World
     runs: list[Run]
     ends: float
+
+    def is_over(self) -> bool:
+        """By the world's clock."""
+        return self.world.clock >= self.ends
 
 
 class AnyScript(EditedScript):
