@@ -53,8 +53,8 @@ def why_not(run: Run) -> str | None:
     gain = ""
     if timed is not None and timed.other_s < timed.now_s:
         gain = (
-            f" What helps was timed in whole runs: OMP_NUM_THREADS={timed.other} in front of the command, "
-            f"{duration(timed.other_s)} a step in place of {duration(timed.now_s)}."
+            f" Try OMP_NUM_THREADS={timed.other} in front of the command: one run with it took "
+            f"{duration(timed.other_s)} a step, one without {duration(timed.now_s)}."
         )
     return (
         f"{number} processes train side by side here, without a process group: they take no turns, so hotlap tune "

@@ -70,4 +70,7 @@ def test_tune_says_why_it_tries_no_levers_and_what_helps() -> None:
     assert why_not(healthy()) is None
     sentence = why_not(with_fewer_threads(log(Runs()), HOGWILD)) or ""
     assert sentence.startswith("2 processes train side by side here")
-    assert "OMP_NUM_THREADS=1 in front of the command, 100 ms a step in place of 900 ms." in sentence
+    assert (
+        "Try OMP_NUM_THREADS=1 in front of the command: one run with it took 100 ms a step, one without 900 ms."
+        in sentence
+    )
