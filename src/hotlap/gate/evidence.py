@@ -55,6 +55,11 @@ class Pair:
         at = {step: j for j, step in enumerate(self.lever.step_index)}
         return [(step, i, at[step]) for i, step in enumerate(self.base.step_index) if step in at]
 
+    def of_both(self, of: Callable[[Run], Sequence[Any] | None]) -> list[tuple[int, Any, Any]]:
+        """(step of the training, value in base, value in lever) of what each step has; empty where one has none."""
+        mine, other = of(self.base), of(self.lever)
+        return [(step, mine[i], other[j]) for step, i, j in self.steps()] if mine and other else []
+
     def first_loss_gap(self) -> float:
         """By what part of it the first loss is larger with the lever; NaN where it is not known on both sides."""
         losses = [as_float(run.loss[0]) if run.loss else None for run in (self.base, self.lever)]

@@ -57,9 +57,9 @@ class StepField:
             return None
         if self.of_loader and not (any(a.num_samples) and any(b.num_samples)):
             return None
-        for step, i, j in Pair(a, b).steps():
-            if not _same(mine[i], others[j]):
-                what = f"{self.article} {self.name} than the baseline: {_short(others[j])} instead of {_short(mine[i])}"
+        for step, was, became in Pair(a, b).of_both(self.values):
+            if not _same(was, became):
+                what = f"{self.article} {self.name} than the baseline: {_short(became)} instead of {_short(was)}"
                 return step, f"Step {step} has {what}."
         return None
 
@@ -169,8 +169,7 @@ def _other_samples(a: Run, b: Run) -> dict[str, str]:
     """Models are given more, or fewer, to train on. Samples may be padded otherwise (as many rows), or given in other
     parts (as many numbers). Where that is not known, it is what loaders gave: a batch that is drawn ahead of its step
     is in another one then."""
-    both = [(step, a.given[i], b.given[j]) for step, i, j in Pair(a, b).steps()] if a.given and b.given else []
-    known = [(step, mine, other) for step, mine, other in both if mine and other]
+    known = [(step, mine, other) for step, mine, other in Pair(a, b).of_both(lambda run: run.given) if mine and other]
     for step, mine, other in known:
         if mine[0] != other[0] and mine[1] != other[1]:
             return {"": f"Step {step} has other samples than the baseline: {other[0]} instead of {mine[0]}."}
@@ -235,11 +234,11 @@ def _fewer_backwards(a: Run, b: Run) -> dict[str, str]:
     lost. Parts that are merged, or split, make another number in all of them; a closure is called as often as a line
     search wants, which rounding changes."""
     closure = any(optimizer.closure for run in (a, b) for optimizer in run.optimizers)
-    if closure or not (a.num_backwards and b.num_backwards):
+    if closure:
         return {}
     by_baseline: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for step, i, j in Pair(a, b).steps():
-        by_baseline[a.num_backwards[i]].append((b.num_backwards[j], step))
+    for step, wanted, number in Pair(a, b).of_both(lambda run: run.num_backwards):
+        by_baseline[wanted].append((number, step))
     for wanted, found in by_baseline.items():
         usual = median_low(number for number, _ in found)
         number, step = min(found)
@@ -253,7 +252,7 @@ def _other_draws(a: Run, b: Run) -> dict[str, str]:
     """Forward passes draw random numbers, or none, where in the baseline it is always the other way: a dropout that is
     lost, or left on. What the script draws elsewhere instead, in most of these steps, was moved."""
     found = {}
-    both = [(step, a.draws[i], b.draws[j]) for step, i, j in Pair(a, b).steps()] if a.draws and b.draws else []
+    both = Pair(a, b).of_both(lambda run: run.draws)
     for k, passes in enumerate(("with", "without")):
         known = [(step, mine, other) for step, mine, other in both if None not in (mine[k], other[k])]
         if len({mine[k] for _, mine, _ in known}) != 1:
@@ -296,9 +295,8 @@ _FRESH: Mapping[str, _Fresh] = {"samples": lambda run: run.fresh_samples, "batch
 
 def _new(a: Run, b: Run, values: _Fresh) -> tuple[float, int, float, float]:
     """(largest gap between the parts that were new of all so far, step, part in a, part in b)."""
-    in_a, in_b = values(a), values(b)
-    both = [(step, in_a[i], in_b[j]) for step, i, j in Pair(a, b).steps()] if in_a and in_b else []
-    steps, *parts = np.array([row for row in both if None not in row], dtype=float).reshape(-1, 3).T
+    both = [row for row in Pair(a, b).of_both(values) if None not in row]
+    steps, *parts = np.array(both, dtype=float).reshape(-1, 3).T
     mine, other = (part.cumsum() / np.arange(1, len(part) + 1) for part in parts)
     gaps = abs(mine - other)[MIN_STEPS - 1 :]
     if not len(gaps):
