@@ -107,7 +107,7 @@ def test_every_interval_is_counted_for_its_price() -> None:
         clock.enter(FORWARD)
         clock.leave()
     clock.own(clock.now())
-    clock.read()
+    lap(clock)
     assert clock.num_intervals == 3
     assert clock.entered == {FORWARD}
 

@@ -5,7 +5,8 @@ up phases on the spot cost several times there what it costs in a loop of its ow
 three values to a list for each interval, when it is over.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import isnan, nan
 from time import perf_counter
@@ -28,11 +29,9 @@ TRAIN = 10
 """FORWARD: one that does."""
 STEP = 11
 """OPTIMIZER: an optimizer steps."""
-_PHASE_OF = (*range(len(PHASES)), INPUT, FORWARD, FORWARD, OPTIMIZER)
-_NUM_TIMED = len(_PHASE_OF)
-
-OWN = _NUM_TIMED
+OWN = 12
 """Hotlap's own work: in no phase, and in no step's time."""
+_PHASE_OF = (*range(len(PHASES)), INPUT, FORWARD, FORWARD, OPTIMIZER, record.OWN)
 LAP = OWN + 1
 """A step is over, at its end. What is still open goes on in the next step; its part of this one counts as OTHER."""
 
@@ -108,10 +107,10 @@ class Clock:
 
     def read(self) -> list[Lap]:
         """The steps that were completed since the last call."""
-        laps = self._reader.read(self.tape)
+        laps, length = self._reader.read(self.tape)
         if self.kept is not None:
-            self.kept += self.tape
-        self.tape.clear()
+            self.kept += self.tape[:length]
+        del self.tape[:length]
         if laps:
             self.last_spent = laps[-1].spent
         return laps
@@ -127,12 +126,12 @@ class Clock:
     @property
     def entered(self) -> frozenset[int]:
         """Phases that were entered at all, up to the last reading."""
-        return frozenset(_PHASE_OF[what] for what, number in enumerate(self._reader.num_of) if number)
+        return frozenset(_PHASE_OF[what] for what in self._reader.num_of if what < OWN)
 
     @property
     def num_intervals(self) -> int:
         """How many were written, up to the last reading: each costs the same."""
-        return sum(self._reader.num_of)
+        return sum(number for what, number in self._reader.num_of.items() if what < OWN)
 
 
 def read_again(tape: list[Any], moment: Callable[[float], float]) -> list[Lap]:
@@ -147,7 +146,7 @@ def read_again(tape: list[Any], moment: Callable[[float], float]) -> list[Lap]:
             part += [what, moment(begin), moment(end)]
         if what == LAP:
             if not any(map(isnan, (since, *part))):
-                laps += _Reader(since).read(part)
+                laps += _Reader(since).read(part)[0]
             since, part = moment(end), []
     return laps
 
@@ -156,86 +155,75 @@ class _Reader:
     """Intervals in the order of their ends -> laps. Knows nothing of the present."""
 
     def __init__(self, begin: float) -> None:
-        self.num_of = [0] * _NUM_TIMED
+        self.num_of: Counter[int] = Counter()
+        """How often each thing was written, in the steps so far."""
         self._begin = begin
-        self._lap = Lap()
-        self._outer: list[tuple[float, float, float]] = []
-        """(begin, end, seconds) of what lies in no other interval of the lap yet."""
-        self._pieces: list[record.Piece] = []
-        self._aside = Aside()
 
-    def read(self, tape: list[Any]) -> list[Lap]:
-        laps: list[Lap] = []
+    def read(self, tape: list[Any]) -> tuple[list[Lap], int]:
+        """The steps that are whole, and the length of their part of the tape."""
+        laps, kinds, start = [], tape[::3], 0
+        for _ in range(kinds.count(LAP)):
+            stop = kinds.index(LAP, start) + 1
+            laps.append(self._lap(kinds[start:stop], tape[3 * start : 3 * stop]))
+            start = stop
+        self.num_of.update(kinds[:start])
+        return laps, 3 * start
+
+    def _lap(self, kinds: list[int], tape: list[Any]) -> Lap:
+        since, end_s = self._begin, tape[-1]
+        spent, pieces = [0.0] * (record.OWN + 1), list[record.Piece]()
+        lap = Lap(begin=since, end=end_s, spent=spent, pieces=pieces, num_updates=kinds.count(STEP))
+        outer: list[record.Piece] = []
         triples = iter(tape)
-        for what, begin, end in zip(triples, triples, triples, strict=True):
+        for what, told, end in zip(triples, triples, triples, strict=True):
             if what <= OWN:
-                self._interval(what, begin, end)
-            elif what == LAP:
-                laps.append(self._close(end))
-            else:
-                self._told(what, begin)
-        return laps
-
-    def _interval(self, what: int, begin: float, end: float) -> None:
-        # It may have begun in an earlier lap.
-        begin = max(begin, self._begin)
-        seconds = end - begin
-        outer = self._outer
-        # What lies within it was written before it, and its time is not counted twice.
-        while outer and outer[-1][0] >= begin:
-            seconds -= outer.pop()[2]
-        outer.append((begin, end, end - begin))
-        if what == OWN:
-            self._pieces.append((record.OWN, begin, end, seconds))
-            return
-        phase = _PHASE_OF[what]
-        self.num_of[what] += 1
-        self._lap.spent[phase] += seconds
-        self._pieces.append((phase, begin, end, seconds))
-        self._lap.num_forwards += phase == FORWARD
-        if what >= DRAW:
-            self._note_kind(what, begin, end)
-
-    def _note_kind(self, what: int, begin: float, end: float) -> None:
-        if what == DRAW:
-            self._aside.draws(begin)
-        elif what == LOOK:
-            self._aside.looks(begin, end)
-        elif what == TRAIN:
-            self._aside.trains(begin)
-        elif what == STEP:
-            self._lap.num_updates += 1
-
-    def _told(self, what: int, value: Any) -> None:
-        lap = self._lap
-        if what == LOSS:
-            lap.losses.append(value)
-        elif what == SAMPLES:
-            lap.num_samples = (lap.num_samples or 0) + value
-            self._aside.drew(value)
-        else:
-            lap.epoch_started = True
-
-    def _close(self, end: float) -> Lap:
-        lap = self._lap
-        covered = sum([whole for _, _, whole in self._outer])  # a list: quicker than asking a generator
+                begin = told if told > since else since  # it may have begun in an earlier lap
+                seconds = end - begin
+                # What lies within it was written before it, and its time is not counted twice.
+                while outer and outer[-1][1] >= begin:
+                    _, inner_begin, inner_end, _ = outer.pop()
+                    seconds -= inner_end - inner_begin
+                phase = _PHASE_OF[what]
+                spent[phase] += seconds
+                piece = (phase, begin, end, seconds)
+                outer.append(piece)
+                pieces.append(piece)
+            elif what == LOSS:
+                lap.losses.append(told)
+            elif what == SAMPLES:
+                lap.num_samples = (lap.num_samples or 0) + told
+            elif what == EPOCH:
+                lap.epoch_started = True
         # Rounding must not make the rest negative.
-        lap.spent[OTHER] += max(0.0, end - self._begin - covered)
-        found = self._aside.take()
-        if found is not None:
-            lap.aside = Stretch(self._within(found.begin, found.end), found.num_looks, found.num_samples)
-        lap.begin, lap.end, lap.pieces = self._begin, end, self._pieces
-        self._begin, self._lap, self._outer, self._pieces = end, Lap(), [], []
+        spent[OTHER] += max(0.0, end_s - since - sum(spent))
+        del spent[record.OWN]
+        lap.num_forwards = kinds.count(TRAIN) + kinds.count(FORWARD) + kinds.count(LOOK)
+        if LOOK in kinds:
+            lap.aside = _aside(lap, tape)
+        self._begin = end_s
         return lap
 
-    def _within(self, begin: float, end: float) -> list[float]:
-        """Seconds by phase of a stretch of the lap."""
-        spent = [0.0] * len(PHASES)
-        rest = end - begin
-        for what, piece_begin, piece_end, seconds in self._pieces:
-            if piece_begin >= begin and piece_end <= end:
-                rest -= seconds
-                if what != record.OWN:
-                    spent[what] += seconds
-        spent[OTHER] += max(0.0, rest)
-        return spent
+
+def _aside(lap: Lap, tape: list[Any]) -> Stretch | None:
+    """Its stretch without training."""
+    aside = Aside()
+    told = {DRAW: aside.draws, LOOK: aside.looks, TRAIN: aside.trains}
+    for what, begin, end in zip(tape[::3], tape[1::3], tape[2::3], strict=True):
+        if what == SAMPLES:
+            aside.drew(begin)
+        elif what in told:
+            told[what](max(begin, lap.begin), end)
+    found = aside.found()
+    return found and Stretch(_within(lap.pieces, found.begin, found.end), found.num_looks, found.num_samples)
+
+
+def _within(pieces: Iterable[record.Piece], begin: float, end: float) -> list[float]:
+    """Seconds by phase of a stretch of a lap."""
+    spent = [0.0] * (record.OWN + 1)
+    for what, piece_begin, piece_end, seconds in pieces:
+        if piece_begin >= begin and piece_end <= end:
+            spent[what] += seconds
+    rest = end - begin - sum(spent)
+    del spent[record.OWN]
+    spent[OTHER] += max(0.0, rest)
+    return spent

@@ -34,35 +34,28 @@ class Found(NamedTuple):
 
 
 class Aside:
-    """Between two step boundaries: from the first forward pass without training to the last, batches included.
+    """Of one step: from the first forward pass without training to the last, batches included.
 
     A stretch begins where the batch of the first such pass was drawn, and ends where the next thing of training begins.
-    Times are seconds of the clock, told in order.
+    All are told of as (begin, end), seconds of the clock, in the order of their ends.
     """
 
-    __slots__ = ("_begin", "_drawn", "_drawn_at", "_end", "_looked", "_looks", "_samples", "_trained")
-
     def __init__(self) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
         self._drawn_at: float | None = None
         self._begin: float | None = None
         self._end: float | None = None
-        self._looks = 0
-        self._samples = 0
+        self._num_looks = self._num_samples = 0
         # The last batch: its samples, and what was done with it.
         self._drawn = 0
-        self._looked = False
-        self._trained = False
+        self._looked = self._trained = False
 
-    def draws(self, begin: float) -> None:
-        """A batch was drawn, or a loader started or ended, from `begin` on."""
+    def draws(self, begin: float, end: float) -> None:
+        """A batch was drawn, or a loader started or ended."""
         self._drawn_at = begin
         if self._begin is not None:
             self._end = begin
             if self._looked and not self._trained:
-                self._samples += self._drawn
+                self._num_samples += self._drawn
         self._drawn = 0
         self._looked = self._trained = False
 
@@ -72,29 +65,23 @@ class Aside:
 
     def looks(self, begin: float, end: float) -> None:
         """A forward pass that does not train."""
-        self._looks += 1
+        self._num_looks += 1
         self._looked = True
         if self._begin is None:
             self._begin = begin if self._drawn_at is None else self._drawn_at
         self._end, self._drawn_at = end, None
 
-    def trains(self, begin: float) -> None:
-        """A forward pass that trains begins. (Where a batch was drawn for it, the stretch ended there.)"""
+    def trains(self, begin: float, end: float) -> None:
+        """A forward pass that trains. (Where a batch was drawn for it, the stretch ended there.)"""
         self._trained = True
         if self._begin is not None and self._drawn_at is None:
             self._end = begin
 
-    def take(self) -> Found | None:
-        """The stretch in the step that is over; None without one."""
-        begin, end = self._begin, self._end
-        if begin is None or end is None:
-            # Most steps: nothing to look up, little to forget.
-            self._drawn_at = None
-            self._looked = self._trained = False
+    def found(self) -> Found | None:
+        """The stretch; None without one."""
+        if self._begin is None or self._end is None:
             return None
-        found = Found(begin, end, self._looks, self._samples)
-        self._forget()
-        return found
+        return Found(self._begin, self._end, self._num_looks, self._num_samples)
 
 
 def validations(stretches: Sequence[Stretch | None]) -> list[Stretch | None]:
