@@ -52,6 +52,10 @@ class Facts:
         self.call_sites: list[CallSite] = []
         self.autocast = False
         self.compiled = False
+        self.anomaly_mode = False
+        """The script has turned it on behind its first step, for good or around each backward pass."""
+        self.bars_anomaly_mode = False
+        """It stays off for now, whatever the script says (`watches.what_if`)."""
         self.planned_steps: int | None = None
         self.trains_again: str | None = None
         self._loaders: dict[int, _Loader] = {}

@@ -195,25 +195,28 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
 
 
 def _hook_constructors(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    def noting(kind: type[Any], note: Callable[[Any], Any]) -> None:
-        construct = kind.__init__
-
-        @functools.wraps(construct)
-        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
-            construct(self, *args, **kwargs)
-            note(self)
-
-        patch.set(kind, "__init__", __init__)
-
-    noting(DataLoader, session.guard(session.facts.made_loader, "the loaders", off=session.must_be_there))
-
     hook_solves = session.guard(lambda: _hook_solves(session, patch, thread), "the solves of torchdiffeq")
 
     def optimizer_made(optimizer: torch.optim.Optimizer) -> None:
         session.script.optimizer_constructed(optimizer)
         hook_solves()
 
-    noting(torch.optim.Optimizer, optimizer_made)
+    loader_made = session.guard(session.facts.made_loader, "the loaders", off=session.must_be_there)
+    for kind, note in ((DataLoader, loader_made), (torch.optim.Optimizer, optimizer_made)):
+        _call_behind(patch, kind, "__init__", note)
+
+
+def _call_behind(patch: Patch, owner: Any, name: str, note: Callable[..., None]) -> None:
+    """`note` is called once `owner.name` is over, with the first of its arguments."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        note(*args[:1])
+        return result
+
+    patch.set(owner, name, wrapper)
 
 
 def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None:
@@ -249,16 +252,16 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
 def _hook_state(session: Session, patch: Patch) -> None:
     """Choices that the script makes on purpose, which levers must respect."""
 
-    def noting(owner: Any, name: str, note: Callable[[], None]) -> None:
-        function = getattr(owner, name)
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            note()
-            return function(*args, **kwargs)
-
-        patch.set(owner, name, wrapper)
-
     guard, facts = session.guard, session.facts
-    noting(torch, "set_num_threads", guard(lambda: facts.called("torch.set_num_threads"), "calls of set_num_threads"))
-    noting(torch, "compile", lambda: setattr(facts, "compiled", True))
+    threads_set = guard(lambda *_: facts.called("torch.set_num_threads"), "calls of set_num_threads")
+    _call_behind(patch, torch, "set_num_threads", threads_set)
+    _call_behind(patch, torch, "compile", lambda *_: setattr(facts, "compiled", True))
+    if session.plan.watches:
+        set_anomaly = torch.set_anomaly_enabled
+
+        @functools.wraps(set_anomaly)
+        def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+            facts.anomaly_mode |= mode and session.steps > 0
+            set_anomaly(mode and not facts.bars_anomaly_mode, check_nan)
+
+        patch.set(torch, "set_anomaly_enabled", set_anomaly_enabled)

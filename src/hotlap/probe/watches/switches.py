@@ -2,18 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from hotlap import cuda
-from hotlap.levers.lever import Patch
-from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import SwitchFacts
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 # Those that change how fast torch runs; their values go into the record, others' never do.
 VARIABLES = (
@@ -47,20 +42,6 @@ class Switches(Watch):
         super().__init__()
         self._looks = 0
         self._on: dict[str, int] = {}
-        self._anomaly_set = False
-
-    def install(self, session: "Session", patch: Patch) -> None:
-        """Anomaly mode may be on only around a backward pass: then no look between steps would meet it."""
-        super().install(session, patch)
-
-        def noting(set_anomaly: Function) -> Function:
-            def noted(mode: bool, check_nan: bool = True) -> None:
-                self._anomaly_set |= mode and session.steps > 0
-                set_anomaly(mode, check_nan)
-
-            return noted
-
-        self.hook(patch, torch, "set_anomaly_enabled", noting)
 
     def step_ended(self, step: int) -> None:
         """Look, but for the first step: what it sets up may come before it or within."""
@@ -73,7 +54,7 @@ class Switches(Watch):
         """`Run.switches`."""
         mostly = {name for name, count in self._on.items() if 2 * count >= self._looks}
         facts = SwitchFacts(
-            anomaly_mode=self._anomaly_set or "anomaly_mode" in mostly,
+            anomaly_mode=self.session.facts.anomaly_mode or "anomaly_mode" in mostly,
             deterministic="deterministic" in mostly,
             sync_debug="sync_debug" in mostly,
             launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),

@@ -4,13 +4,13 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.guard import Function
 from hotlap.probe.neighbours import neighbours, strangers
 from hotlap.probe.procfs import Process
 from hotlap.probe.watches.cpu import usable_cores
@@ -57,25 +57,11 @@ class WhatIfs(Watch):
         self._last = 0.0
         self._at_begin: tuple[float, Mapping[int, Process]] = (0.0, {})
         """When, and the other programs then."""
-        self._anomaly = False
-        """The script turns anomaly mode on, all the time or now and then."""
-        self._no_anomaly = False
-        self._set_anomaly: Callable[..., None] = torch.set_anomaly_enabled
 
     def install(self, session: "Session", patch: Patch) -> None:
-        """Anomaly mode is turned on again by each `detect_anomaly` block: so that can be answered for a while."""
+        """Look at the other programs."""
         super().install(session, patch)
         self._at_begin = time.perf_counter(), strangers()
-        self._set_anomaly = torch.set_anomaly_enabled
-
-        def answering(set_anomaly: Function) -> Function:
-            def answered(mode: bool, check_nan: bool = True) -> None:
-                self._anomaly |= mode and session.steps > 0
-                set_anomaly(mode and not self._no_anomaly, check_nan)
-
-            return answered
-
-        self.hook(patch, torch, "set_anomaly_enabled", answering)
 
     def open(self) -> None:
         """Which settings are there to be asked about?"""
@@ -83,18 +69,12 @@ class WhatIfs(Watch):
         if threads != cores:
             # Not the name that the script knows: a call of that counts as the script's own choice.
             self._questions.append(_Question("threads", threads, cores, torch._C.set_num_threads))
-        if self._anomaly or torch.is_anomaly_enabled():
+        if self.session.facts.anomaly_mode or torch.is_anomaly_enabled():
             self._questions.append(_Question("anomaly-mode", True, False, self._allow_anomaly()))
         if torch.are_deterministic_algorithms_enabled():
             warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-            self._questions.append(
-                _Question(
-                    "deterministic",
-                    True,
-                    False,
-                    lambda on: torch.use_deterministic_algorithms(on, warn_only=warn_only),
-                )
-            )
+            switch = partial(torch.use_deterministic_algorithms, warn_only=warn_only)
+            self._questions.append(_Question("deterministic", True, False, switch))
         # This leaves the script's profiler as it is, but the operators of this thread do not report to it meanwhile.
         record = getattr(torch._C._autograd, "_enable_record_function", None)
         if record is not None and torch._C._autograd._profiler_enabled():
@@ -114,11 +94,11 @@ class WhatIfs(Watch):
         return cores if any(one.ours for one in found) else max(1, cores // (1 + len(found)))
 
     def _allow_anomaly(self) -> Callable[[Any], None]:
-        always = torch.is_anomaly_enabled()
+        always, facts = torch.is_anomaly_enabled(), self.session.facts
 
         def switch(on: bool) -> None:
-            self._no_anomaly = not on
-            self._set_anomaly(on and always)
+            facts.bars_anomaly_mode = not on
+            torch.set_anomaly_enabled(on and always)
 
         return switch
 

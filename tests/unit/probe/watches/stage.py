@@ -28,7 +28,7 @@ class Clock:
 class Facts:
     """No optimizer, nothing compiled."""
 
-    compiled = False
+    compiled = anomaly_mode = False
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
         return []
