@@ -42,17 +42,6 @@ class _Sent:
     """From its last gradient to its end."""
 
 
-@dataclass(slots=True)
-class _Own:
-    """A hook that torch will not let go again; one that the script registers later takes over within it."""
-
-    hook: Function
-    state: Any
-
-    def __call__(self, _: Any, bucket: Any) -> Any:
-        return self.hook(self.state, bucket)
-
-
 class Buckets(Watch):
     """WINDOW: some steps of DistributedDataParallel under a communication hook; none without it, or on a device.
 
@@ -67,7 +56,8 @@ class Buckets(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._own: weakref.WeakKeyDictionary[Any, _Own] = weakref.WeakKeyDictionary()
+        self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those with our own hook."""
         self._looks = False
         self._pass = _Pass()
         self._last: _Sent | None = None
@@ -84,8 +74,6 @@ class Buckets(Watch):
 
     def open(self) -> None:
         """Every model gets a hook."""
-        import torch
-
         if self.session.collectives.on_device:
             return  # the host's clock does not tell when a bucket is back
         for model in self._models:
@@ -93,7 +81,7 @@ class Buckets(Watch):
                 self._register(model)
         self._looks = bool(self._models)
         if self._looks:
-            self.hook(self.patch, torch.Tensor, "backward", self._following)
+            self.hook_backward(self.patch, self._begins, self._ended)
         super().open()
 
     def goes_on(self, num_steps: int) -> bool:
@@ -120,20 +108,17 @@ class Buckets(Watch):
     def _register(self, model: Any) -> None:
         from torch._C._distributed_c10d import _register_comm_hook
 
-        own = _Own(_mean, model.process_group)
         try:
-            _register_comm_hook(model.reducer, None, self._timed(own, id(model)))
-            self._own[model] = own
+            _register_comm_hook(model.reducer, model.process_group, self._timed(_mean, id(model)))
+            self._hooked.add(model)
         except RuntimeError:  # it has one of those that are built into torch, which cannot be wrapped
             self._models.discard(model)
 
     def _wrapping(self, register: Function) -> Function:
         def registered(model: Any, state: object, hook: Function) -> None:
-            own = self._own.pop(model, None)
-            if own is None:
+            # torch takes one hook for each model. Steps of a process that will be thrown away go on without another.
+            if model not in self._hooked:
                 register(model, state, self._timed(hook, id(model)))
-            else:
-                own.hook, own.state = hook, state
 
         return registered
 
@@ -157,31 +142,18 @@ class Buckets(Watch):
         self._pass.buckets.append(row)
         future.add_done_callback(lambda _: row.__setitem__(1, time.perf_counter()))
 
-    def _following(self, backward: Function) -> Function:
-        begins, ended = self.guarded(self._begins), self.guarded(self._ended)
-
-        def followed(root: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.session.in_backward or get_ident() != self.session.thread.id:
-                return backward(root, *args, **kwargs)
-            begins()
-            result = backward(root, *args, **kwargs)
-            ended(time.perf_counter(), here())
-            return result
-
-        return followed
-
-    def _begins(self) -> None:
+    def _begins(self, root: Any, args: Any, kwargs: Any) -> None:
         self._pass = _Pass()
 
-    def _ended(self, end: float, spot: Spot) -> None:
+    def _ended(self, seconds: float) -> None:
         """Of two passes that both sent a model's gradients before one update, the first need not have."""
-        models, rows = self._pass.models, self._pass.buckets
+        end, models, rows = time.perf_counter(), self._pass.models, self._pass.buckets
         if not rows:
             return
         updates, before = self.session.updates_made, self._last
         if before is not None and before.num_updates == updates and before.models & models:
             self._tally.add(SightingKind.ACCUMULATION_SYNC, "backward", before.spot, cost_s=before.held_s)
-        self._last = _Sent(models, updates, spot, end - rows[-1][0])
+        self._last = _Sent(models, updates, here(), end - rows[-1][0])
         self._num_buckets += len(rows)
         self.session.collectives.passes.append(
             BucketPass(step_index=self.session.steps, end=end, buckets=tuple(_buckets(rows, end)))

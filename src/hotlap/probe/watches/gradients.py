@@ -1,7 +1,6 @@
 """Backward passes that compute gradients which are cleared before any optimizer reads them."""
 
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -108,13 +107,15 @@ class Gradients(Watch):
         """Where optimizers step, and which; None: several."""
         self._leaves: dict[int, _Leaf] = {}
         self._stepping: list[int] = []
+        self._going: _Place | None = None
+        """Of the backward pass that is under way."""
         self._over = False
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of backward passes, of optimizers' steps, and of what clears gradients."""
         super().install(session, patch)
         patch.on_undo(self.patch.undo)
-        self.hook(self.patch, torch.Tensor, "backward", self._following_backward)
+        self.hook_backward(self.patch, self._begins, self._ends)
         for kind in (torch.optim.Optimizer, torch.nn.Module):
             self.hook(self.patch, kind, "zero_grad", self._following_zero_grad)
         for hook, register in (
@@ -132,19 +133,12 @@ class Gradients(Watch):
 
     # What is heard
 
-    def _following_backward(self, backward: Function) -> Function:
-        def followed(root: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if self.session.in_backward or get_ident() != self.session.thread.id:
-                return backward(root, *args, **kwargs)
-            place = self._place("backward")
-            self._do(lambda: self._begins(root, place, given=bool(args or kwargs.keys() - {"retain_graph"})))
-            begin = time.perf_counter()
-            result = backward(root, *args, **kwargs)
-            seconds = time.perf_counter() - begin
-            self._do(lambda: self._ends(place, seconds))
-            return result
+    def _begins(self, root: torch.Tensor, args: Any, kwargs: Any) -> None:
+        place = self._going = self._place("backward")
+        self._do(lambda: self._goes_backward(root, place, given=bool(args or kwargs.keys() - {"retain_graph"})))
 
-        return followed
+    def _ends(self, seconds: float) -> None:
+        self._do(lambda: self._went_backward(self._lines[self._going], seconds))
 
     def _following_zero_grad(self, zero_grad: Function) -> Function:
         def followed(owner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -188,7 +182,7 @@ class Gradients(Watch):
         if place is not None and self._steps.setdefault(place, number) != number:
             self._steps[place] = None  # of several, by turns
 
-    def _begins(self, root: torch.Tensor, place: _Place | None, *, given: bool) -> None:
+    def _goes_backward(self, root: torch.Tensor, place: _Place | None, *, given: bool) -> None:
         """A backward pass is about to begin from `root`; `given`: with more than `retain_graph`."""
         if self.session.steps >= _WATCHED_STEPS:
             self._stop()
@@ -222,8 +216,7 @@ class Gradients(Watch):
             elif id(tensor) not in self._leaves:
                 line.why_not = "a tensor that is no parameter gets a gradient there, too"
 
-    def _ends(self, place: _Place | None, seconds: float) -> None:
-        line = self._lines[place]
+    def _went_backward(self, line: _Line, seconds: float) -> None:
         line.num_passes += 1
         line.seconds += seconds
         line.used.update(self._stepping)  # a closure's gradients are the optimizer's

@@ -4,7 +4,10 @@ import math
 import time
 from abc import ABC
 from collections.abc import Callable, Mapping
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
@@ -56,6 +59,23 @@ class Watch(ABC):
     def hook(self, patch: Patch, owner: Any, name: str, make: Callable[[Function], Function]) -> None:
         """`owner.name` becomes `make` of what it was, guarded, until `patch` is undone."""
         patch.set(owner, name, self.around(getattr(owner, name), make))
+
+    def hook_backward(self, patch: Patch, begins: Function, ends: Function) -> None:
+        """Around each outermost `Tensor.backward` of the training: `begins(root, args, kwargs)`, `ends(seconds)`."""
+
+        def following(backward: Function) -> Function:
+            def followed(root: Any, *args: Any, **kwargs: Any) -> Any:
+                if self.session.in_backward or get_ident() != self.session.thread.id:
+                    return backward(root, *args, **kwargs)
+                begins(root, args, kwargs)
+                begun = time.perf_counter()
+                result = backward(root, *args, **kwargs)
+                ends(time.perf_counter() - begun)
+                return result
+
+            return followed
+
+        self.hook(patch, Tensor, "backward", following)
 
     def put_on(self, mode: ObserverMode) -> None:
         """WINDOW: `mode` sees every operator until it closes.
