@@ -13,25 +13,8 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from hotlap import cgroups
 from hotlap.probe import neighbours, procfs
-from hotlap.probe.watches import calls, cpu, what_if
+from hotlap.probe.watches import cpu, what_if
 from hotlap.probe.watches import input as parts
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("aten.addmm.default", "dense"),
-        ("aten.convolution_backward.default", "dense"),
-        ("aten._scaled_dot_product_flash_attention_for_cpu.default", "dense"),
-        ("aten.embedding_dense_backward.default", "gather"),
-        ("aten.index_select.default", "gather"),
-        ("aten.add_.Tensor", "other"),
-        ("aten.native_batch_norm.default", "other"),
-        ("profiler._record_function_enter_new.default", "none"),
-    ],
-)
-def test_an_operator_is_known_by_its_name(name: str, kind: str) -> None:
-    assert calls._kind(name) == kind
 
 
 def test_data_sets_are_found_inside_of_those_that_wrap_them() -> None:

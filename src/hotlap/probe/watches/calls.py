@@ -13,16 +13,14 @@ from typing import Any, ClassVar
 
 import torch
 
+from hotlap.predict.trace import kind_of
+from hotlap.predict.workload import Kind
 from hotlap.probe.clock import PHASES
 from hotlap.probe.modes import ObserverMode, name_of
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.probe.watches.operators import dispatch_s
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
-
-# Operators that compute much for each number they read: matrix products, convolutions, recurrent layers, attention.
-_DENSE = ("mm", "addmm", "bmm", "baddbmm", "addbmm", "dot", "mv", "convolution", "conv", "linear", "rnn", "lstm", "gru",
-          "attention", "cholesky", "linalg", "fft")  # fmt: skip
 
 # Operators that read memory here and there: bound by it at any rate.
 _GATHER = ("embedding", "index", "gather", "scatter")
@@ -43,23 +41,11 @@ _REPEATS = 200
 _PAIRS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Operator:
-    """What is known of an operator by itself."""
-
-    kind: str
-    changes: bool
-    """It writes into what it is given."""
-
-
 @dataclass(slots=True)
 class _Calls:
     """Calls of one operator in one phase on tensors of about one size."""
 
-    kind: str
-    graph: bool
     num_bytes: int
-    double: bool
     seconds: list[float] = field(default_factory=list)
 
 
@@ -129,7 +115,6 @@ class _Prices(ObserverMode):
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
         self._seen: dict[tuple[Phase, Any, bool, int, bool], _Calls] = {}
-        self._operators: dict[Any, _Operator] = {}
         self.promoted = Tally()
         self._lines: dict[tuple[Phase, Spot, Any, int], list[float]] = {}
         self._price_s = median(self._own_price() for _ in range(5))
@@ -147,21 +132,18 @@ class _Prices(ObserverMode):
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         """An operator was called."""
-        operator = self._operators.get(func)
-        if operator is None:
-            operator = self._operators[func] = _Operator(_kind(str(func)), changes=_writes(func))
-        if operator.kind == "none":
+        if name_of(func).startswith("profiler::"):
             return
         values = (value for one in args for value in (one if isinstance(one, tuple | list) else (one,)))
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
-        graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(operator, result)
+        graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(func, result)
         phase = self._phase()
         double = isinstance(result, torch.Tensor) and result.dtype is torch.float64
         key = phase, func, graph, moved.bit_length(), double
         calls = self._seen.get(key)
         if calls is None:
-            calls = self._seen[key] = _Calls(operator.kind, graph, moved, double)
+            calls = self._seen[key] = _Calls(moved)
         calls.seconds.append(seconds)
         if phase in (Phase.FORWARD, Phase.OTHER):
             line = phase, here()
@@ -179,19 +161,19 @@ class _Prices(ObserverMode):
     def facts(self, num_steps: int) -> CallFacts:
         """Each operator counts with the median of its calls: those during which the core was taken away do not."""
         totals: dict[Phase, dict[str, float]] = {}
-        for (phase, *_), calls in self._seen.items():
+        for (phase, func, graph, _, double), calls in self._seen.items():
             total = totals.setdefault(phase, dict.fromkeys(_FIELDS, 0.0))
             number = len(calls.seconds) / num_steps
             arithmetic_s = number * self._arithmetic_s(median(calls.seconds))
             total["calls"] += number
             total["inside_s"] += sum(calls.seconds) / num_steps
             total["arithmetic_s"] += arithmetic_s
-            if calls.double and (calls.graph or phase is not Phase.OTHER):
+            if double and (graph or phase is not Phase.OTHER):
                 total["double_s"] += arithmetic_s
-            if calls.graph:
+            if graph:
                 total["graph_calls"] += number
                 total["graph_s"] += arithmetic_s
-            if self._streams(calls):
+            if self._streams(name_of(func).partition("::")[2], calls):
                 total["streaming_s"] += arithmetic_s
         phases = {phase: PhaseCalls(**total, lines=self._lines_of(phase, num_steps)) for phase, total in totals.items()}
         return CallFacts(num_steps=num_steps, call_s=dispatch_s(), phases=phases)
@@ -207,39 +189,26 @@ class _Prices(ObserverMode):
     def _arithmetic_s(self, seconds: float) -> float:
         return seconds - self._price_s if seconds >= _TINY_PRICES * self._price_s else 0.0
 
-    def _streams(self, calls: _Calls) -> bool:
+    def _streams(self, name: str, calls: _Calls) -> bool:
         seconds = self._arithmetic_s(median(calls.seconds))
-        if calls.kind == "dense" or seconds <= 0 or calls.num_bytes < _LARGE_BYTES:
+        if kind_of(name) is not Kind.VECTOR or seconds <= 0 or calls.num_bytes < _LARGE_BYTES:
             return False
-        return calls.kind == "gather" or calls.num_bytes / seconds >= _NEAR * self._bytes_per_s
+        gathers = any(part in name for part in _GATHER)
+        return gathers or calls.num_bytes / seconds >= _NEAR * self._bytes_per_s
 
 
 _FIELDS = ("calls", "arithmetic_s", "graph_calls", "graph_s", "streaming_s", "double_s", "inside_s")
 
 
-def _belongs_to_graph(operator: _Operator, result: Any) -> bool:
+def _belongs_to_graph(func: Any, result: Any) -> bool:
     """Of an operator on tensors that require gradients: it makes what a gradient can go through, or updates them by
     hand. Reading a loss (`.item()`), counting hits (`argmax`, `==`) and metrics under `no_grad` do neither."""
     if not torch.is_grad_enabled():
-        return operator.changes
+        # Higher-order operators (cond, flex_attention) have no schema; they write into nothing.
+        schema = getattr(func, "_schema", None)
+        return schema is not None and bool(schema.is_mutable)
     made = result if isinstance(result, tuple | list) else (result,)
     return any(isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()) for one in made)
-
-
-def _writes(function: Any) -> bool:
-    # Higher-order operators (cond, flex_attention) have no schema; they write into nothing.
-    schema = getattr(function, "_schema", None)
-    return schema is not None and bool(schema.is_mutable)
-
-
-def _kind(name: str) -> str:
-    """Of an operator: "dense", "gather", "other", or "none" (no operator, or one that moves no data)."""
-    if name.startswith("profiler."):
-        return "none"
-    parts = name.split(".")[1].strip("_").split("_") if "." in name else [name]
-    if any(part in _DENSE for part in parts):
-        return "dense"
-    return "gather" if any(part in _GATHER for part in parts) else "other"
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -83,7 +83,9 @@ class Input(Watch):
     def goes_on(self, num_steps: int) -> bool:
         """Where batches come from loaders at all; of long steps fewer, and none where loading takes next to nothing."""
         if num_steps == 0:
-            return phases.INPUT in self.session.clock.entered and not _not_worth_long_steps(self.session)
+            step_s = sum(self.session.ledger.phase_s())
+            least_s = _MIN_SHARE * step_s if step_s > _LONG_STEP_S else 0.0
+            return phases.INPUT in self.session.clock.entered and _recorded_input_s(self.session)[0] >= least_s
         return super().goes_on(num_steps)
 
     def _prepare(self, iterator: Any) -> None:
@@ -161,13 +163,6 @@ def _listed(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return [part for part in value if isinstance(part, torch.utils.data.Dataset)]
     return [value] if isinstance(value, torch.utils.data.Dataset) else []
-
-
-def _not_worth_long_steps(session: "Session") -> bool:
-    columns = session.ledger.columns(measured=session.clock.entered)
-    steps, whole_s = len(columns["step_s"]), sum(columns["step_s"])
-    input_s = sum(columns["phase_s"].get(Phase.INPUT) or ())
-    return bool(whole_s > _LONG_STEP_S * steps and input_s < _MIN_SHARE * whole_s)
 
 
 def _recorded_input_s(session: "Session") -> tuple[float, int]:
