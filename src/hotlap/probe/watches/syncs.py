@@ -8,7 +8,6 @@ was dispatched since the last one.
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -38,17 +37,6 @@ _WAITS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebugMode:
-    """torch's synchronisation debug mode: 0 off, 1 warns, 2 raises."""
-
-    get: Callable[[], int]
-    set: Callable[[int], None]
-
-
-CUDAS = DebugMode(get=cuda.sync_debug_mode, set=cuda.set_sync_debug_mode)
-
-
 class Syncs(Watch):
     """Silent without a device: on the CPU nothing waits, and `.item()` costs nothing."""
 
@@ -56,13 +44,12 @@ class Syncs(Watch):
     patience_s: ClassVar[float] = 10.0
     fewest_steps: ClassVar[int] = 2
 
-    def __init__(self, debug: DebugMode | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._debug = debug
         self._tally = Tally()
         self._durations: _Durations | None = None
         self._before: int | None = None
-        """The debug mode that the script has set; None where there is none."""
+        """torch's synchronisation debug mode (0 off, 1 warns, 2 raises) as the script has set it; None without CUDA."""
         self._filter: tuple[Any, ...] | None = None
         self._note: str | None = None
         self._explicit = False
@@ -72,12 +59,12 @@ class Syncs(Watch):
         """Have torch warn, and hear the warnings before anybody else does."""
         if accelerator.in_use() is None:
             return
-        debug = self._debug = self._debug or (CUDAS if cuda.in_use() else None)
-        before = 0 if debug is None else debug.get()
+        warns = cuda.in_use()
+        before = cuda.sync_debug_mode() if warns else 0
         if before > 1:
             self._note = "The script lets torch raise at each wait for the device, so hotlap did not look for them."
             return
-        durations = _Durations(self._tally, self.guarded(self._saw) if debug is None else None)
+        durations = _Durations(self._tally, None if warns else self.guarded(self._saw))
         durations.is_loading = lambda: self.session.clock.phase() is Phase.INPUT
         self.put_on(durations)
         self._durations = durations
@@ -87,10 +74,10 @@ class Syncs(Watch):
         # Those that wait for a stream or the whole device are no operators, and raise no warning.
         for owner, name, what in accelerator.waits():
             self.hook(self.patch, owner, name, partial(self._timed, what))
-        if debug is not None:
+        if warns:
             self._listen()
             self._before = before
-            debug.set(1)
+            cuda.set_sync_debug_mode(1)
         super().open()
 
     def goes_on(self, num_steps: int) -> bool:
@@ -101,8 +88,8 @@ class Syncs(Watch):
     def close(self, num_steps: int) -> None:
         """Everything is as it was, also what the script set meanwhile."""
         self._tally.step = num_steps
-        if self._before is not None and self._debug is not None and self._debug.get() == 1:
-            self._debug.set(self._before)
+        if self._before is not None and cuda.sync_debug_mode() == 1:
+            cuda.set_sync_debug_mode(self._before)
         # The list itself stays: the script may have put filters of its own into it.
         if self._filter in warnings.filters:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from hotlap import cuda as device
 from hotlap.levers.lever import Patch
-from hotlap.probe.watches.syncs import DebugMode, Syncs
+from hotlap.probe.watches.syncs import Syncs
 from hotlap.record import Sighting, SightingKind
 from tests.unit.probe.watches.stage import play
 
@@ -35,8 +36,10 @@ class Torch:
 
     def __init__(self) -> None:
         self.mode = 0
-        self.debug = DebugMode(get=lambda: self.mode, set=self._set)
         self._patch = Patch()
+        self._patch.set(device, "in_use", lambda: True)
+        self._patch.set(device, "sync_debug_mode", lambda: self.mode)
+        self._patch.set(device, "set_sync_debug_mode", self._set)
         names: dict[str, Any] = {"item": torch.Tensor.item, "torch": self, "warnings": warnings}
         exec(ITEM, names)
         self._patch.set(torch.Tensor, "item", names["slow_item"])
@@ -56,7 +59,7 @@ def cuda(doubles: None) -> Iterator[Torch]:
 
 
 def sightings(cuda: Torch, step: Callable[[], object]) -> tuple[Sighting, ...]:
-    found: tuple[Sighting, ...] = play(Syncs(cuda.debug), step)["sightings"]
+    found: tuple[Sighting, ...] = play(Syncs(), step)["sightings"]
     return found
 
 
@@ -122,7 +125,7 @@ def test_waits_are_heard_where_the_script_turns_warnings_into_errors(cuda: Torch
 
 def test_a_script_that_raises_at_waits_is_left_alone(cuda: Torch) -> None:
     cuda.mode = 2
-    fields = play(Syncs(cuda.debug), torch.ones(()).sum)
+    fields = play(Syncs(), torch.ones(()).sum)
     assert fields["sightings"] == ()
     assert fields["notes"]
     assert cuda.mode == 2
