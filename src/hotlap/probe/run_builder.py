@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 # More than the caches of one core hold: two megabytes, on a server of today.
 _CACHES = 4 << 20
 
+# The first one at once, because scripts fail early; the second, which can tell more, soon.
+_SECOND_S = 5.0
+_EVERY_S = 30.0
+# Writing may take this part of the time, 1 in so many.
+_SHARE = 500
+
 
 def write(session: "Session", status: Status, *, sample: bool) -> None:
     """Save the record of this process. `sample`: items of the data sets may still be computed, nothing follows."""
@@ -91,6 +97,33 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         **session.ledger.columns(measured=session.measured),
         **seen,
     )
+
+
+class Partial:
+    """What is known so far, written now and then while a run goes on: with the last spans (`hotlap.record.spans`) it is
+    what is left after a `kill -9`."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._next_s = 0.0
+
+    def step_ended(self, step: int) -> None:
+        """Step number `step`, from 0, is over."""
+        now_s = time.perf_counter()
+        if not step or now_s < self._next_s:
+            return
+        self._write()
+        took_s = time.perf_counter() - now_s
+        self._next_s = now_s + (max(_EVERY_S, _SHARE * took_s) if self._next_s else _SECOND_S)
+
+    def _write(self) -> None:
+        """Errors (a full disk) must not reach the training; the next try may succeed."""
+        session = self._session
+        try:
+            run = make_run(session, Status.KILLED, sample=False, last=False)
+            save(run, session.out / f"partial-{session.collectives.rank}.json")
+        except Exception:
+            return
 
 
 def _cost_s(session: "Session") -> float | None:

@@ -6,15 +6,18 @@ import multiprocessing
 import os
 import sys
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from hotlap.levers.lever import Patch
-from hotlap.probe import hooks, offspring, traces, unseen
+from hotlap.probe import hooks, offspring, unseen
 from hotlap.probe.facts import seed_everything
 from hotlap.probe.imports import after_import
-from hotlap.probe.partial import Partial
+from hotlap.probe.run_builder import Partial
 from hotlap.probe.session import Session
 from hotlap.record import Plan
+
+_OURS = str(Path(__file__).resolve().parents[1]) + "/"
 
 
 def start(plan: Plan) -> Session:
@@ -41,11 +44,11 @@ def start(plan: Plan) -> Session:
     offspring.follow(session)
     show = sys.excepthook
     failed = session.guard(session.shutdown.failed, "the script's error")
-    without_ours = session.guard(traces.without_ours, "the script's error", instead=lambda error: error.__traceback__)
+    ours_out = session.guard(without_ours, "the script's error", instead=lambda error: error.__traceback__)
 
     def excepthook(kind: Any, error: BaseException, trace: Any) -> None:
         failed(error)
-        show(kind, error, without_ours(error))
+        show(kind, error, ours_out(error))
 
     sys.excepthook = excepthook
     if plan.evidence:
@@ -69,3 +72,28 @@ def seed(plan: Plan) -> None:
     """All generators, for a script that sets none."""
     if plan.seed is not None:
         seed_everything(plan.seed + plan.reseed)
+
+
+def without_ours(error: BaseException) -> TracebackType | None:
+    """Take our frames out of the traceback of `error` and of what it came from; its own new traceback."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = _filtered(one.__traceback__)
+        pending += [one.__cause__, one.__context__]
+    return error.__traceback__
+
+
+def _filtered(trace: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_OURS):
+            kept.append(trace)
+        trace = trace.tb_next
+    for one, following in zip(kept, [*kept[1:], None], strict=True) if kept else ():
+        one.tb_next = following
+    return kept[0] if kept else None

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from hotlap import cgroups
-from hotlap.probe import neighbours, procfs
+from hotlap.probe import procfs
 from hotlap.probe.watches import cpu, what_if
 from hotlap.probe.watches import input as parts
 
@@ -71,9 +71,9 @@ def test_another_python_program_that_computes_is_a_neighbour_and_our_own_process
     try:
         for pid in (stranger, mine.pid):
             await_work(pid)
-        first = neighbours.strangers()
+        first = cpu.strangers()
         time.sleep(0.2)
-        found = neighbours.neighbours(tmp_path, first, neighbours.strangers(), 0.2)
+        found = cpu.neighbours(tmp_path, first, cpu.strangers(), 0.2)
     finally:
         os.kill(stranger, signal.SIGKILL)
         mine.kill()
@@ -93,11 +93,11 @@ def await_work(pid: int) -> None:
 def test_processes_of_one_command_that_train_tell_each_other_their_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    neighbours.announce(tmp_path)
-    assert neighbours.neighbours(tmp_path, {}, {}, 1.0) == (), "nobody is its own neighbour"
+    cpu.announce(tmp_path)
+    assert cpu.neighbours(tmp_path, {}, {}, 1.0) == (), "nobody is its own neighbour"
     (tmp_path / f"trainer-{os.getppid()}").write_text("2")
     (tmp_path / "trainer-4194399").write_text("2")  # above the largest number of a process: gone
-    (found,) = neighbours.neighbours(tmp_path, {}, {}, 1.0)
+    (found,) = cpu.neighbours(tmp_path, {}, {}, 1.0)
     assert (found.pid, found.threads, found.ours) == (os.getppid(), 2.0, True)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert neighbours.neighbours(tmp_path, {}, {}, 1.0) == (), "torchrun's share the cores by count"
+    assert cpu.neighbours(tmp_path, {}, {}, 1.0) == (), "torchrun's share the cores by count"

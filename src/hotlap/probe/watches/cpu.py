@@ -1,18 +1,28 @@
-"""Processor time of the training process and of its children, and how many of their threads wanted a core."""
+"""Processor time of the training process and of its children, and which others compute on its cores.
 
+A process that trains under the probe says so in a file of the run's folder, with torch's number of threads. Of all
+others /proc tells how many of their threads wanted a core; what else they are cannot be seen from within the namespaces
+that a run is enclosed in.
+"""
+
+import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
 
 from hotlap import cgroups
-from hotlap.probe import neighbours
 from hotlap.probe.procfs import Process, process
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import CpuUse
+from hotlap.record import CpuUse, Neighbour
+
+# A program whose threads want less than half a core leaves the others to the training.
+_MIN_WANTED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,7 @@ class Cpu(Watch):
         """The warm-up is over, or the last recorded step."""
         if not self._announced:
             self._announced = True
-            neighbours.announce(self.session.out)
+            announce(self.session.out)
         if self._last is not None:
             return
         schedule = self.session.schedule
@@ -53,7 +63,7 @@ class Cpu(Watch):
         if self._first is None or last is None or last.at <= self._first.at:
             return {}
         elapsed_s = last.at - self._first.at
-        found = neighbours.neighbours(self.session.out, self._first.strangers, last.strangers, elapsed_s)
+        found = neighbours(self.session.out, self._first.strangers, last.strangers, elapsed_s)
         return {"cpu": replace(_use(self._first, last), neighbours=found)}
 
 
@@ -66,7 +76,7 @@ def usable_cores() -> float:
 def _look() -> _Look:
     tree = [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
     processes = {pid: seen for pid in tree if (seen := process(pid)) is not None}
-    return _Look(time.perf_counter(), os.getpid(), processes, neighbours.strangers(), cgroups.throttled_s())
+    return _Look(time.perf_counter(), os.getpid(), processes, strangers(), cgroups.throttled_s())
 
 
 def _use(first: _Look, last: _Look) -> CpuUse:
@@ -93,3 +103,59 @@ def _use(first: _Look, last: _Look) -> CpuUse:
         throttled=throttled,
         busiest_worker=max(children, default=None),
     )
+
+
+def announce(out: Path) -> None:
+    """This process trains."""
+    (out / f"trainer-{os.getpid()}").write_text(str(torch.get_num_threads()))
+
+
+def strangers() -> Mapping[int, Process]:
+    """Python programs that are no part of the run, now."""
+    ours = {int(os.environ.get("HOTLAP_PARENT") or os.getpid()), os.getpid()}
+    found = {}
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it is gone
+            # torch names its threads, and with the first one the process: "pt_main_thread".
+            is_python = one.name().startswith(("python", "pt_"))
+            if is_python and ours.isdisjoint(outer.pid for outer in (one, *one.parents())):
+                found[one.pid] = process(one.pid)
+    return {pid: seen for pid, seen in found.items() if seen is not None}
+
+
+def neighbours(
+    out: Path, first: Mapping[int, Process], last: Mapping[int, Process], elapsed_s: float
+) -> tuple[Neighbour, ...]:
+    """Between two looks at `strangers`."""
+    found = [*_trainers(out)]
+    for pid, now in last.items():
+        before = first.get(pid)
+        if before is None or now.wanted_s is None or before.wanted_s is None or not _shares_cores(pid):
+            continue
+        wanted = (now.wanted_s - before.wanted_s) / elapsed_s
+        if wanted >= _MIN_WANTED:
+            found.append(Neighbour(pid=pid, name=_script(pid), threads=wanted, ours=False))
+    return tuple(found)
+
+
+def _trainers(out: Path) -> Iterator[Neighbour]:
+    if int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1) > 1:
+        return  # torchrun: the cores are divided among them already (`usable_cores`)
+    for path in sorted(out.glob("trainer-*")):
+        pid = int(path.name.partition("-")[2])
+        if pid != os.getpid() and _shares_cores(pid):
+            yield Neighbour(pid=pid, name=_script(pid), threads=float(path.read_text() or 1), ours=True)
+
+
+def _shares_cores(pid: int) -> bool:
+    try:
+        return bool(os.sched_getaffinity(pid) & os.sched_getaffinity(0))
+    except OSError:
+        return False
+
+
+def _script(pid: int) -> str:
+    """Its first argument that is a file of Python's; arguments of the user's stay unread."""
+    with contextlib.suppress(psutil.Error):
+        return next((Path(word).name for word in psutil.Process(pid).cmdline() if word.endswith(".py")), "")
+    return ""

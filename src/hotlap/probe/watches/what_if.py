@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.neighbours import neighbours, strangers
 from hotlap.probe.procfs import Process
-from hotlap.probe.watches.cpu import usable_cores
+from hotlap.probe.watches.cpu import neighbours, strangers, usable_cores
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Scalar, WhatIf
 

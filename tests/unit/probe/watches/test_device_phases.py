@@ -7,7 +7,7 @@ from typing import Any, Self
 import pytest
 
 from hotlap.probe.clock import BACKWARD, FORWARD, LAP, PHASES, STEP, Clock
-from hotlap.probe.device_clock import DeviceClock
+from hotlap.probe.watches.device_phases import DeviceClock
 from hotlap.record import Phase
 
 
