@@ -10,7 +10,7 @@ from hotlap.probe import clock as phases
 from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Given, rng_digest, samples
 from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
 from hotlap.probe.replay import Replay
-from hotlap.probe.seeds import sources
+from hotlap.probe.seeds import generators, sources
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -55,6 +55,8 @@ class ScriptCalls:
         self.draws = Draws()
         self._batches, self._inputs, self._samples, self._trained_on = Digest(), Digest(), Fresh(), Given()
         self._sources = ""
+        self._generators: list[Any] = []
+        """Of the script's own, as the last step left them: looking for them takes longer than what they say."""
         self._drawn_from: list[int | None] = []
         self._num_backwards = 0
         for name, what in _REPORTS.items():
@@ -147,7 +149,8 @@ class ScriptCalls:
 
     def _take_in(self, batch: Any) -> None:
         self._batches.add(batch)
-        self._sources += sources()
+        self._generators = self._generators or generators()
+        self._sources += sources(self._generators)
 
     # What the session takes at the end of a step
 
@@ -166,7 +169,8 @@ class ScriptCalls:
         digest, fresh, rows = drawn if drawn[0] else given
         trained = self.updates.in_order(self._facts.optimizers())
         num_backwards, self._num_backwards = self._num_backwards, 0
-        drawn_from, self._sources = self._sources + sources(), ""
+        self._generators = generators()
+        drawn_from, self._sources = self._sources + sources(self._generators), ""
         return {
             "num_backwards": num_backwards,
             "batch_digest": digest,

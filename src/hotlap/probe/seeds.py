@@ -4,13 +4,14 @@ import functools
 import random
 import sys
 from collections.abc import Callable, Iterable
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.digests import rng_digest
+from hotlap.probe.sites import outwards
 
 # From a variable of the script's to a generator: a loader, its data set, and that one's own.
 _DEPTH = 3
@@ -43,30 +44,32 @@ def shift(offset: int, patch: Patch) -> None:
     patch.set(torch, "Generator", Generator)
 
 
-def sources() -> str:
-    """Digests of the states of all generators that what the script draws can come from: the global ones, and those in
-    its variables, in what they hold and so on."""
-    states: dict[int, str] = {}
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
+def generators() -> list[Any]:
+    """All that what the script draws can come from, but for the global ones: those in the variables of the functions
+    under way, in what these hold and so on."""
+    found: dict[int, Any] = {}
+    for frame in outwards(sys._getframe()):
         if str(frame.f_globals.get("__name__")).partition(".")[0] not in ("hotlap", "torch"):
             for variables in (frame.f_locals, frame.f_globals):
-                _look(list(variables.values()), _DEPTH, set(), states)
-        frame = frame.f_back
-    return rng_digest() + "".join(sorted(states.values()))
+                _look(list(variables.values()), _DEPTH, set(), found)
+    return list(found.values())
 
 
-def _look(values: Iterable[Any], depth: int, known: set[int], states: dict[int, str]) -> None:
+def sources(own: Iterable[Any]) -> str:
+    """Digests of the states of the global generators and of the script's `own`."""
+    return rng_digest() + "".join(sorted(str(_state(one)) for one in own))
+
+
+def _look(values: Iterable[Any], depth: int, known: set[int], found: dict[int, Any]) -> None:
     for value in values:
         kind = type(value)
         if id(value) in known or kind.__module__ == "builtins" or issubclass(kind, type | ModuleType):
             continue
         known.add(id(value))
-        state = _state(value)
-        if state is not None:
-            states[id(value)] = state
+        if _state(value) is not None:
+            found[id(value)] = value
         elif depth > 1 and kind.__dictoffset__:
-            _look(list(object.__getattribute__(value, "__dict__").values()), depth - 1, known, states)
+            _look(list(object.__getattribute__(value, "__dict__").values()), depth - 1, known, found)
 
 
 def _state(value: Any) -> str | None:
