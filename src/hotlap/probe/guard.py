@@ -63,10 +63,18 @@ class Guard:
         `function` is called once at most, whatever becomes of the wrapper. StopIteration is no failure. For what is not
         called in every step: it costs three Python calls more.
         """
-        calls = _Calls()
+        # Of the innermost call in this thread: [result of `function`, what it raised], once it was called.
+        here = threading.local()
 
         def called(*args: Any, **kwargs: Any) -> Any:
-            return calls.open[-1].run(function, args, kwargs)
+            outcome = here.outcome
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                outcome[:] = None, error
+                raise
+            outcome[:] = result, None
+            return result
 
         wrapper = make(called)
 
@@ -76,18 +84,22 @@ class Guard:
             # First: within a compiled function there must be nothing that Dynamo cannot trace.
             if (unseen.compiles and is_compiling()) or wrapper is function:
                 return function(*args, **kwargs)
-            call = _Call()
-            calls.open.append(call)
+            outer, outcome = getattr(here, "outcome", None), list[Any]()
+            here.outcome = outcome
             try:
                 return wrapper(*args, **kwargs)
             except Exception as error:
-                if error is call.raised or isinstance(error, StopIteration):
+                if (outcome and outcome[1] is error) or isinstance(error, StopIteration):
                     raise
                 wrapper = function
                 self.failed(what, error, off)
             finally:
-                calls.open.pop()
-            return call.outcome(function, args, kwargs)
+                here.outcome = outer
+            # What the script would have met without the wrapper.
+            result, raised = outcome or (function(*args, **kwargs), None)
+            if raised is not None:
+                raise raised
+            return result
 
         return guarded
 
@@ -99,37 +111,6 @@ class Guard:
                 off()
             except Exception as another:
                 self.notes.append(note(f"the end of {what}", another))
-
-
-class _Call:
-    """One call of a wrapper, and what became of the function within."""
-
-    __slots__ = ("raised", "result")
-
-    def __init__(self) -> None:
-        self.raised: BaseException | None = None
-        self.result: Any = self  # none yet
-
-    def run(self, function: Function, args: Any, kwargs: Any) -> Any:
-        try:
-            self.result = function(*args, **kwargs)
-        except BaseException as error:
-            self.raised = error
-            raise
-        return self.result
-
-    def outcome(self, function: Function, args: Any, kwargs: Any) -> Any:
-        """What the script would have met without the wrapper."""
-        if self.raised is not None:
-            raise self.raised
-        return function(*args, **kwargs) if self.result is self else self.result
-
-
-class _Calls(threading.local):
-    """Those of this thread that are not over; the innermost last."""
-
-    def __init__(self) -> None:
-        self.open: list[_Call] = []
 
 
 def note(what: str, error: BaseException) -> str:
