@@ -56,7 +56,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 
 def _is_clear(site: CallSite) -> bool:
-    return bool(site.detail.get("unneeded")) and not site.detail.get("why_not")
+    return bool(site.detail.get("unneeded"))
 
 
 def _pass_s(run: Run, site: CallSite) -> float:

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from threading import get_ident
 from types import CodeType
@@ -50,9 +50,10 @@ class _Line:
     read: "set[_Leaf]" = field(default_factory=set)
     """Something changed their gradients, and did not clear them: clipping, a scaler, an average over processes."""
     searched: int = 0
-    given: str = ""
-    """What an edit that gives it arguments would collide with."""
-    why_not: str = ""
+    given: bool = False
+    """It has arguments of its own, so an edit cannot give it any."""
+    unclear: bool = False
+    """Its graph is too large, or holds what is no parameter."""
 
 
 @dataclass(slots=True, eq=False)
@@ -190,7 +191,7 @@ class Gradients(Watch):
         self._know_owners()
         line = self._lines[place]
         if given:
-            line.given = "it is given arguments of its own already"
+            line.given = True
         if place is not None and line.searched < _SEARCHED_PASSES:
             line.searched += 1
             self._search(root, line)
@@ -209,12 +210,10 @@ class Gradients(Watch):
     def _search(self, root: torch.Tensor, line: _Line) -> None:
         """Leaves of the graph that no optimizer has."""
         for tensor in _leaves_below(root):
-            if tensor is None:
-                line.why_not = "its graph is too large to be searched"
-            elif isinstance(tensor, torch.nn.Parameter):
+            if isinstance(tensor, torch.nn.Parameter):
                 self._leaf(tensor)
-            elif id(tensor) not in self._leaves:
-                line.why_not = "a tensor that is no parameter gets a gradient there, too"
+            elif tensor is None or id(tensor) not in self._leaves:
+                line.unclear = True
 
     def _went_backward(self, line: _Line, seconds: float) -> None:
         line.num_passes += 1
@@ -272,16 +271,18 @@ class Gradients(Watch):
         """The line as a call site, if gradients are computed there that nobody needs."""
         site = self._sites[place]
         spare = [leaf for leaf in line.got if line.used.isdisjoint(leaf.owners)]
-        unread = all(_is_unread(leaf, line) for leaf in spare)
+        unread = all(_is_unread(leaf, line) and not _may_be_read(leaf, line) for leaf in spare)
         # Without a step there is no optimizer of torch's, and whoever updates the parameters reads their gradients.
-        if site is None or not spare or not unread or not self._steps:
+        # Processes that train together exchange them.
+        if site is None or not spare or not unread or not self._steps or self.session.collectives.active:
+            return
+        if line.unclear or (line.given and line.used):
             return
         detail: dict[str, Scalar] = {
             "needs": " ".join(str(number) for number in sorted(line.used)),
             "unneeded": sum(leaf.tensor.numel() for leaf in spare),
             "elements": sum(leaf.tensor.numel() for leaf in line.got),
             "seconds": line.seconds / max(1, min(self.session.steps, _WATCHED_STEPS)),
-            "why_not": line.given * bool(line.used) or line.why_not or _why_not(spare, line, self.session),
             "owned": all(leaf.owners for leaf in spare),
         }
         yield replace(site, detail=detail)
@@ -297,18 +298,11 @@ def _is_unread(leaf: _Leaf, line: _Line) -> bool:
     return line.cleared[leaf] >= _ENOUGH_PASSES and 2 * line.cleared[leaf] > line.got[leaf]
 
 
-def _why_not(spare: Iterable[_Leaf], line: _Line, session: "Session") -> str:
-    """What makes it unclear that nobody reads them, as the end of a sentence; "" if nothing does."""
-    if session.collectives.active:
-        return "processes that train together exchange gradients"
-    for leaf in spare:
-        if leaf in line.read:
-            return "something (clipping?) reads or changes them before they are cleared"
-        if not leaf.owners and leaf.cleared_by_others:
-            return "they belong to no torch optimizer, and something else clears them"
-        if leaf.tensor._backward_hooks or getattr(leaf.tensor, "_post_accumulate_grad_hooks", None):
-            return "a hook waits for them"
-    return ""
+def _may_be_read(leaf: _Leaf, line: _Line) -> bool:
+    """By something that changed it (clipping?), by who clears what no optimizer of torch's has, or by a hook."""
+    others = not leaf.owners and leaf.cleared_by_others
+    hooked = leaf.tensor._backward_hooks or getattr(leaf.tensor, "_post_accumulate_grad_hooks", None)
+    return leaf in line.read or others or bool(hooked)
 
 
 def _leaves_below(root: torch.Tensor) -> Iterator[torch.Tensor | None]:

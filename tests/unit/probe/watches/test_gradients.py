@@ -43,11 +43,10 @@ def test_a_line_is_noted_with_the_optimizers_that_need_it(stage: Stage) -> None:
     cast(Any, stage).watch.fields()
     backward, *steps = stage.facts.call_sites
     assert backward.calls == "backward"
-    assert {key: backward.detail[key] for key in ("needs", "unneeded", "elements", "why_not")} == {
+    assert {key: backward.detail[key] for key in ("needs", "unneeded", "elements")} == {
         "needs": "0",
         "unneeded": 4,
         "elements": 13,
-        "why_not": "",
     }
     assert [(site.calls, site.detail) for site in steps] == [
         ("optimizer.step", {"steps": 0}),
