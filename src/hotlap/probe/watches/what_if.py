@@ -75,9 +75,8 @@ class WhatIfs(Watch):
             switch = partial(torch.use_deterministic_algorithms, warn_only=warn_only)
             self._questions.append(_Question("deterministic", True, False, switch))
         # This leaves the script's profiler as it is, but the operators of this thread do not report to it meanwhile.
-        record = getattr(torch._C._autograd, "_enable_record_function", None)
-        if record is not None and torch._C._autograd._profiler_enabled():
-            self._questions.append(_Question("profiler", True, False, record))
+        if torch._C._autograd._profiler_enabled():
+            self._questions.append(_Question("profiler", True, False, torch._C._autograd._enable_record_function))
         if sum(self.session.clock.last_spent or ()) > _LONG_STEP_S:
             self._block_steps = _LEAST_BLOCK
         self._begun = self._last = time.perf_counter()

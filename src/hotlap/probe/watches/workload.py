@@ -1,7 +1,7 @@
 """workload: one step of the script, operator by operator, for `hotlap predict`."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from inspect import signature
 from itertools import pairwise
@@ -51,7 +51,6 @@ class WorkloadWatch(Watch):
         # Forward passes that do not train: in the step that is traced, and in the one that is kept.
         self._looks = 0
         self._kept_looks = 0
-        self._free: Callable[[], None] = lambda: None
         self._autocasts: WeakKeyDictionary[Any, torch.dtype] = WeakKeyDictionary()
         self._autocast: torch.dtype | None = None
 
@@ -102,7 +101,7 @@ class WorkloadWatch(Watch):
     def open(self) -> None:
         """WINDOW: trace from here."""
         self._host_s = self._measured_host_s(self.session.facts.device())
-        self._free = _eager()
+        torch.compiler.set_stance("force_eager")
         self._begin()
 
     def goes_on(self, num_steps: int) -> bool:
@@ -122,7 +121,7 @@ class WorkloadWatch(Watch):
         elif self._tracer is not None:
             self._tracer.stop()
             self._tracer = None
-        self._free()
+        torch.compiler.set_stance("default")
 
     def _begin(self) -> None:
         self._batch_bytes = self._called_with_bytes = 0.0
@@ -204,15 +203,6 @@ def _chain(x: torch.Tensor, weight: torch.Tensor, length: int) -> None:
     for _ in range(length):
         x = torch.relu(torch.mm(x, weight))
     torch.autograd.grad(x.sum(), weight)
-
-
-def _eager() -> Callable[[], None]:
-    """Let compiled functions run uncompiled; returns what undoes it."""
-    stance = getattr(torch.compiler, "set_stance", None)
-    if stance is None:
-        return lambda: None
-    stance("force_eager")
-    return lambda: stance("default")
 
 
 def _num_bytes(value: Any) -> float:
