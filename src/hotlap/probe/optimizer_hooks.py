@@ -79,13 +79,11 @@ def _with_own_time(clock: Clock, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
         @functools.wraps(value, updated=())
         def closure(*given: Any, **named: Any) -> Any:
-            before, clock.where = clock.where, OTHER
-            begin = clock.now()
+            clock.enter(OTHER)
             try:
                 return value(*given, **named)
             finally:
-                clock.note((OTHER, begin, clock.now()))
-                clock.where = before
+                clock.leave()
 
         return closure
 

@@ -91,17 +91,24 @@ def _loops_around(frame: FrameType) -> list[ast.AST]:
     """Loops and comprehensions of the frame's own function in which it stands, the innermost loop first."""
     found: list[ast.AST] = []
     statement: ast.AST = _parsed(frame.f_code.co_filename)
-    node: ast.AST | None = statement
-    while node is not None:
-        inner = next((child for child in ast.iter_child_nodes(node) if _holds(child, frame.f_lineno)), None)
-        if isinstance(inner, _FUNCTIONS):
-            found.clear()
-        elif isinstance(inner, ast.For | ast.While) and any(_holds(part, frame.f_lineno) for part in inner.body):
+    for _, inner in _way_to(frame):
+        if isinstance(inner, ast.For | ast.While) and any(_holds(part, frame.f_lineno) for part in inner.body):
             found.insert(0, inner)
         if isinstance(inner, ast.stmt):
             statement = inner
-        node = inner
     found += [one for one in ast.walk(statement) if isinstance(one, _COMPREHENSIONS) and _holds(one, frame.f_lineno)]
+    return found
+
+
+def _way_to(frame: FrameType) -> list[tuple[ast.AST, ast.AST]]:
+    """(node, the node within it that holds the line), from the frame's own function inwards."""
+    found: list[tuple[ast.AST, ast.AST]] = []
+    node: ast.AST = _parsed(frame.f_code.co_filename)
+    while (inner := next((one for one in ast.iter_child_nodes(node) if _holds(one, frame.f_lineno)), None)) is not None:
+        found.append((node, inner))
+        if isinstance(inner, _FUNCTIONS):
+            found.clear()
+        node = inner
     return found
 
 
@@ -188,16 +195,11 @@ def _behind(frame: FrameType) -> list[ast.stmt]:
     """Statements of the frame's own function that come after the one that is under way, those of loops as well: they
     come before its next turn."""
     found: list[ast.stmt] = []
-    node: ast.AST | None = _parsed(frame.f_code.co_filename)
-    while node is not None:
-        inner = next((child for child in ast.iter_child_nodes(node) if _holds(child, frame.f_lineno)), None)
+    for node, inner in _way_to(frame):
         for block in ("body", "orelse", "finalbody"):
             statements = getattr(node, block, None)
             if isinstance(statements, list) and inner in statements:
                 found += statements[statements.index(inner) + 1 :]
-        if isinstance(inner, _FUNCTIONS):
-            found.clear()
-        node = inner
     return found
 
 
