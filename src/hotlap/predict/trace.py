@@ -56,12 +56,20 @@ def kind_of(name: str, *, grouped: bool = False) -> Kind:
     return Kind.VECTOR if kind is Kind.CONV and grouped else kind
 
 
+def is_view(func: Any) -> bool:
+    """It returns a part of what it is given, and neither reads nor writes values: `view`, `t`, `detach`.
+
+    Higher-order operators (cond, flex_attention) have no schema, and are none.
+    """
+    schema = getattr(func, "_schema", None)
+    returned = [value.alias_info for value in schema.returns] if schema is not None else []
+    return bool(returned) and all(alias is not None and not alias.is_write for alias in returned)
+
+
 def is_free(func: Any, name: str, outputs: list[torch.Tensor]) -> bool:
     """No kernel runs: it makes room or an alias, changes strides alone, or asks something."""
-    returned = [value.alias_info for value in func._schema.returns]
-    aliases = bool(returned) and all(alias is not None and not alias.is_write for alias in returned)
     asks = not outputs and not func._schema.is_mutable
-    return aliases or asks or name in _NO_KERNEL or torch.Tag.inplace_view in func.tags
+    return is_view(func) or asks or name in _NO_KERNEL or torch.Tag.inplace_view in func.tags
 
 
 def bytes_of(tensors: Iterable[torch.Tensor]) -> float:

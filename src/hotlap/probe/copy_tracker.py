@@ -9,8 +9,9 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator
+from hotlap.predict.trace import is_view
 from hotlap.probe.digests import tensors
-from hotlap.probe.modes import ObserverMode, is_view, name_of, non_blocking
+from hotlap.probe.modes import ObserverMode, name_of, non_blocking
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind
 
@@ -38,14 +39,6 @@ class _Origin:
     cost_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The reference keeps the storage's address from being given to another one."""
-
-    reference: StorageWeakRef
-    origin: _Origin
-
-
 _DATA = _Origin(_From.DATA, "", Spot(), 0, 0.0)
 
 
@@ -57,7 +50,8 @@ class CopyTracker(ObserverMode):
         self._tally = tally
         self.is_loading: Callable[[], bool] = lambda: False
         """The script draws a batch: what is made now are data."""
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, tuple[StorageWeakRef, _Origin]] = {}
+        """By the storage's address, which the reference keeps from being given to another one."""
         self._is_view: dict[Any, bool] = {}
 
     def data(self, batch: Any) -> None:
@@ -120,15 +114,14 @@ class CopyTracker(ObserverMode):
             self._remember(tensor, origin)
 
     def _origin(self, tensor: torch.Tensor) -> _Origin:
-        known = self._known.get(tensor.untyped_storage()._cdata)
-        return known.origin if known is not None else _DATA
+        return self._known.get(tensor.untyped_storage()._cdata, (None, _DATA))[1]
 
     def _remember(self, tensor: torch.Tensor, origin: _Origin) -> None:
         storage = tensor.untyped_storage()
         if origin is _DATA:
             self._known.pop(storage._cdata, None)
         else:
-            self._known[storage._cdata] = _Known(StorageWeakRef(storage), origin)  # type: ignore[no-untyped-call]
+            self._known[storage._cdata] = (StorageWeakRef(storage), origin)  # type: ignore[no-untyped-call]
 
     def _views(self, func: Any) -> bool:
         """`lift_fresh` is declared as one, but it brings a new tensor."""

@@ -53,13 +53,6 @@ def name_of(func: Any) -> str:
     return schema.name if schema is not None else f"higher_order::{func}"
 
 
-def is_view(func: Any) -> bool:
-    """It returns a part of what it is given, and neither reads nor writes values: `view`, `t`, `detach`."""
-    schema = getattr(func, "_schema", None)
-    returns = schema.returns if schema is not None else ()
-    return bool(returns) and all(one.alias_info is not None and not one.alias_info.is_write for one in returns)
-
-
 def put_on(mode: ObserverMode) -> None:
     """From now on `mode` sees every operator of this thread, and of its backward passes."""
     if dispatch._get_current_dispatch_mode_stack():

@@ -50,7 +50,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
     plan, facts = session.plan, session.facts
     sources = users_sources(facts.imported.script)
     optimizers = facts.optimizer_facts()
-    seen = dict(session.windows.fields() if last else session.windows.seen_so_far())
+    seen = dict(session.windows.fields(last=last))
     threads = session.thread.note()
     device_type = session.guard(lambda: facts.device().type, "the device that the model is on")()
     notes = (*session.arms.notes, *session.windows.notes, *((threads,) if threads else ()), *seen.pop("notes", ()))

@@ -277,7 +277,7 @@ class Session:
     @_collector_rests()
     def account(self, *, now: float) -> None:
         """The steps that were made since the last look -> rows of the ledger."""
-        schedule = self.schedule
+        schedule, in_window, elapsed_s = self.schedule, self._in_window, now - (self._first_step_at or now)
         laps = self.clock.read()
         for k, lap in enumerate(laps, _MOST_UNSEEN - len(laps)):
             move = schedule.move
@@ -289,16 +289,13 @@ class Session:
             lap.pieces = ()
             if move.recorded:
                 self._record(lap)
-            elif not self._in_window:
+            elif not in_window:
                 self.ledger.warm_up(lap.spent)
             self._read += 1
-            if not self._in_window:
-                schedule.advance(
-                    settled=schedule.warm or self._settled(),
-                    elapsed_s=now - (self._first_step_at or now),
-                    epoch_started=lap.epoch_started,
-                )
-        if schedule.is_late(now - (self._first_step_at or now)):
+            if not in_window:
+                settled = schedule.warm or self._settled()
+                schedule.advance(settled=settled, elapsed_s=elapsed_s, epoch_started=lap.epoch_started)
+        if schedule.is_late(elapsed_s):
             schedule.cut_short()
 
     def _go_on(self) -> None:

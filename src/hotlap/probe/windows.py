@@ -90,20 +90,14 @@ class Windows:
         if watch is not None:
             watch.guarded(watch.forked)()
 
-    def seen_so_far(self) -> Mapping[str, Any]:
-        """What those saw that had steps of their own and are through with them."""
-        found: dict[str, Any] = {}
-        for watch in self._watches:
-            if watch.num_steps and watch is not self._open and watch not in self._waiting:
-                _merge(found, watch.fields())
-        return found
-
-    def fields(self) -> Mapping[str, Any]:
-        """What they saw, as fields of the Run."""
-        self.close()
+    def fields(self, *, last: bool = True) -> Mapping[str, Any]:
+        """What they saw, as fields of the Run. Not `last`: those that are through with the steps that they wanted."""
+        if last:
+            self.close()
         found: dict[str, Any] = {}
         for watch in list(self._watches):
-            _merge(found, watch.guarded(watch.fields)() or {})
+            through = watch.num_steps and watch is not self._open and watch not in self._waiting
+            _merge(found, watch.guarded(watch.fields)() or {} if last or through else {})
         return found
 
     def _drop(self, watch: Watch) -> None:

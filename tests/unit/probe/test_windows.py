@@ -34,12 +34,12 @@ def num_modes() -> int:
 
 def test_what_a_watch_saw_is_known_once_it_is_through(installed: Install) -> None:
     windows = installed("switches", "calls")
-    assert windows.seen_so_far() == {}
+    assert windows.fields(last=False) == {}
     assert windows.next()
-    assert windows.seen_so_far() == {}
+    assert windows.fields(last=False) == {}
     while windows.next():
         torch.ones(3)
-    assert "calls" in windows.seen_so_far()
+    assert "calls" in windows.fields(last=False)
     assert num_modes() == 0
 
 
@@ -65,6 +65,6 @@ def test_where_it_is_to_be_quick_no_other_window_opens_after_a_while(installed: 
     assert windows.next()
     while windows.next():
         torch.ones(3)
-    assert "calls" in windows.seen_so_far(), "what was begun is done"
+    assert "calls" in windows.fields(last=False), "what was begun is done"
     assert "hot_lines" not in windows.fields()
     assert windows.idle

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar
 
 from hotlap import accelerator
 from hotlap.probe.clock import OTHER, PHASES, Clock, read_again
@@ -12,16 +12,6 @@ from hotlap.probe.watches.watch import Watch
 # Events give milliseconds as float32: from one base on, 100 s later, they could tell 8 us apart. So each is measured
 # from one that is no further away than this, where it is 4 ns.
 _NEAR_S = 0.05
-
-
-class Event(Protocol):
-    """What `torch.Event(enable_timing=True)` can do."""
-
-    def record(self, stream: Any, /) -> None:
-        """Note the moment at which the stream comes here."""
-
-    def elapsed_time(self, other: Self, /) -> float:
-        """Milliseconds from this event to `other`; both have happened."""
 
 
 class DeviceClock:
@@ -35,13 +25,13 @@ class DeviceClock:
     def __init__(
         self,
         *,
-        make_event: Callable[[], Event] = lambda: accelerator.event(timed=True),
+        make_event: Callable[[], Any] = lambda: accelerator.event(timed=True),
         host: Callable[[], float] = perf_counter,
     ) -> None:
         self._make_event = make_event
         self._host = host
         self._stream: Any = None
-        self._events: dict[float, Event] = {}
+        self._events: dict[float, Any] = {}
         self.paused = False
         """A graph is captured: an event would become a part of it, and could not be read."""
 
@@ -78,7 +68,7 @@ class DeviceClock:
         }
 
 
-def _times(events: Mapping[float, Event]) -> dict[float, float]:
+def _times(events: Mapping[float, Any]) -> dict[float, float]:
     """The host's moments -> seconds by the device since the first event."""
     times: dict[float, float] = {}
     base, base_s = None, 0.0

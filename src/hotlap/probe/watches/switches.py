@@ -1,7 +1,8 @@
 """Global switches of torch and of the environment, looked at now and then while the script trains."""
 
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -34,6 +35,14 @@ VARIABLES = (
     "GLIBC_TUNABLES",
 )
 
+# Each answers whether it is on now.
+_SWITCHES: Mapping[str, Callable[[], object]] = {
+    "anomaly_mode": torch.is_anomaly_enabled,
+    "deterministic": torch.are_deterministic_algorithms_enabled,
+    "profiler": torch._C._autograd._profiler_enabled,
+    "sync_debug": cuda.sync_debug_mode,
+}
+
 
 class Switches(Watch):
     """Passive. A switch counts as on when it was on in most of the looks, or, for anomaly mode, turned on in a step."""
@@ -41,14 +50,13 @@ class Switches(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._looks = 0
-        self._on: dict[str, int] = {}
+        self._on: Counter[str] = Counter()
 
     def step_ended(self, step: int) -> None:
         """Look, but for the first step: what it sets up may come before it or within."""
         if step > 0:
             self._looks += 1
-            for name in _switches_on():
-                self._on[name] = self._on.get(name, 0) + 1
+            self._on.update(name for name, is_on in _SWITCHES.items() if is_on())
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.switches`."""
@@ -65,16 +73,3 @@ class Switches(Watch):
             environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
         )
         return {"switches": facts}
-
-
-def _switches_on() -> set[str]:
-    on = set()
-    if torch.is_anomaly_enabled():
-        on.add("anomaly_mode")
-    if torch.are_deterministic_algorithms_enabled():
-        on.add("deterministic")
-    if torch._C._autograd._profiler_enabled():
-        on.add("profiler")
-    if cuda.sync_debug_mode():
-        on.add("sync_debug")
-    return on
