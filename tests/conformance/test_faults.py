@@ -216,7 +216,7 @@ PARTS: list[tuple[Any, str]] = [
     (Ledger, "warm_up"),
     (Session, "_group_made"),
     (hooks, "num_samples"),
-    (script_calls, "_length"),
+    (script_calls, "length_of"),
 ]
 
 

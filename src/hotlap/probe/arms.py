@@ -69,10 +69,6 @@ class Arms:
         edited = all([one.settled() for one in self._compiled.values()])  # each counts how often it is asked
         return edited and at_work.settled()
 
-    def close(self) -> None:
-        """Ask the levers once more, so that their last notes are there."""
-        self.settled()
-
     def _install(self, lever: Lever) -> Patch:
         patch = Patch()
         try:

@@ -234,7 +234,7 @@ def _loader_facts(number: int, loader: "DataLoader[Any]") -> LoaderFacts:
     return LoaderFacts(
         id=number,
         dataset=type(loader.dataset).__name__,
-        num_items=_num_items(loader.dataset),
+        num_items=length_of(loader.dataset),
         num_workers=loader.num_workers,
         batch_size=loader.batch_size,
         default_collate=any(loader.collate_fn is known for known in (default_collate, default_convert)),
@@ -253,7 +253,7 @@ def _sampled(loader: _Loader, *, sample: bool) -> LoaderFacts:
     dataset = loader.dataset()
     if dataset is None:
         return loader.facts
-    num_items = _num_items(dataset)
+    num_items = length_of(dataset)
     seen = sample_items(dataset, num_items) if sample and num_items else Sample()
     return replace(loader.facts, num_items=num_items, **asdict(seen))
 
@@ -280,24 +280,18 @@ def _weak_reference(dataset: Any) -> Callable[[], Any] | None:
         return None
 
 
-def _num_items(dataset: Any) -> int | None:
-    """None for a stream, and where the data set does not say."""
-    if isinstance(dataset, IterableDataset):
-        return None
+def length_of(data: Any) -> int | None:
+    """Of a data set or a loader; None for a stream, and where it does not say."""
     try:
-        return len(dataset)
-    except Exception:  # a data set of the user's may say anything here
+        return None if isinstance(data, IterableDataset) else len(data)
+    except Exception:  # what is of the script's may say anything here
         return None
 
 
 def _num_batches(loader: "DataLoader[Any]") -> int | None:
     """None where a sampler of the script's would be asked."""
-    if type(loader.batch_sampler) is not BatchSampler or type(loader.sampler) not in (RandomSampler, SequentialSampler):
-        return None
-    try:
-        return len(loader)
-    except Exception:  # a data set of the user's may say anything here
-        return None
+    known = type(loader.batch_sampler) is BatchSampler and type(loader.sampler) in (RandomSampler, SequentialSampler)
+    return length_of(loader) if known else None
 
 
 def _start_method(loader: "DataLoader[Any]") -> str | None:

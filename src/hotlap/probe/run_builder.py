@@ -34,7 +34,7 @@ _SHARE = 500
 
 def write(session: "Session", status: Status, *, sample: bool) -> None:
     """Save the record of this process. `sample`: items of the data sets may still be computed, nothing follows."""
-    session.arms.close()
+    session.arms.settled()  # asked once more, so that the last notes of levers are there
     rank = session.collectives.rank
     # A launcher, a helper: its record must not take the place of one that trained, but may say why none did.
     name = f"run-{rank}.json" if session.steps else f"idle-{os.getpid()}.json"

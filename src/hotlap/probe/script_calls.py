@@ -9,6 +9,7 @@ import torch
 from hotlap.probe import clock as phases
 from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Given, rng_digest, samples
 from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
+from hotlap.probe.facts import length_of
 from hotlap.probe.replay import Replay
 from hotlap.probe.seeds import generators, sources
 
@@ -116,7 +117,7 @@ class ScriptCalls:
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""
         self._session.clock.note((phases.EPOCH, True, None))
-        self.replay.started(iterator, loader_id=self._facts.started_loader(loader), length=_length(loader))
+        self.replay.started(iterator, loader_id=self._facts.started_loader(loader), length=length_of(loader))
 
     def batch_drawn(self, iterator: Any, batch: Any) -> None:
         """A loader's iterator gave `batch`. Only called while `attentive`."""
@@ -186,11 +187,3 @@ class ScriptCalls:
             "settings_digest": settings_digest(trained),
             "learning_rates": learning_rates(trained),
         }
-
-
-def _length(loader: Any) -> int | None:
-    """Batches of an epoch; None where the loader cannot tell."""
-    try:
-        return len(loader)
-    except Exception:  # a sampler of the script's may say anything here
-        return None

@@ -1,13 +1,14 @@
 """One training process under a plan: hears the hooks, closes each step, and says when all is recorded."""
 
 import contextlib
+import functools
 import gc
 import os
 import select
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,17 +60,21 @@ _MEASURING = "the measurement of steps"
 _STEPS_NEED = ("update_made", "decide", "turn_page")
 
 
-@contextlib.contextmanager
-def _collector_rests() -> Iterator[None]:
-    """No collection meanwhile: thousands of small objects are made at once, and it would look through all that the
+def _collector_rests(function: Callable[..., None]) -> Callable[..., None]:
+    """No collection within it: thousands of small objects are made at once, and one would look through all that the
     script holds, for a tenth of a second and more."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
+
+    @functools.wraps(function)
+    def resting(*args: Any, **kwargs: Any) -> None:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            function(*args, **kwargs)
+        finally:
+            if collects:
+                gc.enable()
+
+    return resting
 
 
 class Token:
@@ -274,7 +279,7 @@ class Session:
             self._token.wait(self.shutdown.leave, warm=self.schedule.warm)
             self._looked = time.perf_counter(), self.steps
 
-    @_collector_rests()
+    @_collector_rests
     def account(self, *, now: float) -> None:
         """The steps that were made since the last look -> rows of the ledger."""
         schedule, in_window, elapsed_s = self.schedule, self._in_window, now - (self._first_step_at or now)
