@@ -5,7 +5,7 @@ import random
 import sys
 import weakref
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 from hotlap import accelerator
 from hotlap.levers.compiling import has_torch_forward
 from hotlap.probe.imported import Imported
-from hotlap.probe.items import Sample, sample_items
+from hotlap.probe.items import UNSEEN, sample_items
 from hotlap.probe.sites import call_site, called_through
 from hotlap.record import CallSite, LoaderFacts, OptimizerFacts, Scalar
 
@@ -244,7 +244,7 @@ def _loader_facts(number: int, loader: "DataLoader[Any]") -> LoaderFacts:
         prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
         start_method=_start_method(loader),
         trained_on=False,
-        **asdict(Sample()),
+        **UNSEEN,
     )
 
 
@@ -254,8 +254,8 @@ def _sampled(loader: _Loader, *, sample: bool) -> LoaderFacts:
     if dataset is None:
         return loader.facts
     num_items = length_of(dataset)
-    seen = sample_items(dataset, num_items) if sample and num_items else Sample()
-    return replace(loader.facts, num_items=num_items, **asdict(seen))
+    seen = sample_items(dataset, num_items) if sample and num_items else UNSEEN
+    return replace(loader.facts, num_items=num_items, **seen)
 
 
 def _through(made: object) -> dict[str, Scalar]:

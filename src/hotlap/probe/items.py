@@ -2,7 +2,6 @@
 
 import sys
 import time
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -15,36 +14,30 @@ _SAMPLE_ITEMS = 12
 _SAMPLE_S = 2.0
 
 
-@dataclass(slots=True)
-class Sample:
-    """What some items show of a data set, as `LoaderFacts` has it; None where it was not seen."""
-
-    deterministic: bool | None = None
-    why_not: str | None = None
-    item_s: float | None = None
-    item_bytes: int | None = None
+UNSEEN: dict[str, Any] = dict.fromkeys(("deterministic", "why_not", "item_s", "item_bytes"))
+"""Fields of `LoaderFacts`, where nothing was sampled."""
 
 
-def sample_items(dataset: Any, num_items: int) -> Sample:
-    """Compute some items twice: equal, and without a draw?"""
-    sample = Sample(deterministic=True)
+def sample_items(dataset: Any, num_items: int) -> dict[str, Any]:
+    """Compute some items twice: equal, and without a draw? As `LoaderFacts` has it."""
     seconds: list[float] = []
     sizes: list[int] = []
     begin = time.perf_counter()
+    reason = None
     for k in range(min(_SAMPLE_ITEMS, num_items)):
         index = k * num_items // min(_SAMPLE_ITEMS, num_items)
         try:
             reason = _compare_item(dataset, index, seconds, sizes)
         except Exception as error:  # the user's code; it is the script's affair when it meets it
-            return Sample(deterministic=None, why_not=f"item {index} could not be computed alone: {error!r}"[:200])
-        if reason is not None:
-            sample.deterministic, sample.why_not = False, reason
+            return {**UNSEEN, "why_not": f"item {index} could not be computed alone: {error!r}"[:200]}
+        if reason is not None or time.perf_counter() - begin > _SAMPLE_S:
             break
-        if time.perf_counter() - begin > _SAMPLE_S:
-            break
-    sample.item_s = median(seconds) if seconds else None
-    sample.item_bytes = round(sum(sizes) / len(sizes)) if sizes else None
-    return sample
+    return {
+        "deterministic": reason is None,
+        "why_not": reason,
+        "item_s": median(seconds) if seconds else None,
+        "item_bytes": round(sum(sizes) / len(sizes)) if sizes else None,
+    }
 
 
 def _compare_item(dataset: Any, index: int, seconds: list[float], sizes: list[int]) -> str | None:
