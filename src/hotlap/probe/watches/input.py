@@ -12,7 +12,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import InputPart, Phase
+from hotlap.record import InputPart
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -83,9 +83,9 @@ class Input(Watch):
     def goes_on(self, num_steps: int) -> bool:
         """Where batches come from loaders at all; of long steps fewer, and none where loading takes next to nothing."""
         if num_steps == 0:
-            step_s = sum(self.session.ledger.phase_s())
-            least_s = _MIN_SHARE * step_s if step_s > _LONG_STEP_S else 0.0
-            return phases.INPUT in self.session.clock.entered and _recorded_input_s(self.session)[0] >= least_s
+            phase_s = self.session.ledger.phase_s()
+            least_s = _MIN_SHARE * sum(phase_s) if sum(phase_s) > _LONG_STEP_S else 0.0
+            return phases.INPUT in self.session.clock.entered and phase_s[phases.INPUT] >= least_s
         return super().goes_on(num_steps)
 
     def _prepare(self, iterator: Any) -> None:
@@ -123,9 +123,10 @@ class Input(Watch):
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.input_s`. What was seen in the window is scaled to the recorded steps, which it did not burden."""
-        mean_s, steps = _recorded_input_s(self.session)
-        if not steps:
+        session, steps = self.session, self.session.num_recorded
+        if not steps or phases.INPUT not in session.clock.entered:
             return {}
+        mean_s = session.ledger.phase_s()[phases.INPUT]
         start_s = min(mean_s, self._start_s / steps)
         parts: dict[InputPart, float | None] = {InputPart.START: start_s}
         rest_s = mean_s - start_s
@@ -163,9 +164,3 @@ def _listed(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return [part for part in value if isinstance(part, torch.utils.data.Dataset)]
     return [value] if isinstance(value, torch.utils.data.Dataset) else []
-
-
-def _recorded_input_s(session: "Session") -> tuple[float, int]:
-    columns = session.ledger.columns(measured=session.clock.entered)
-    values = columns["phase_s"].get(Phase.INPUT)
-    return (sum(values) / len(values), len(values)) if values else (0.0, 0)
