@@ -4,7 +4,7 @@ import functools
 import random
 import sys
 from collections.abc import Callable, Iterable
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -48,11 +48,16 @@ def generators() -> list[Any]:
     """All that what the script draws can come from, but for the global ones: those in the variables of the functions
     under way, in what these hold and so on."""
     found: dict[int, Any] = {}
-    for frame in outwards(sys._getframe()):
-        if str(frame.f_globals.get("__name__")).partition(".")[0] not in ("hotlap", "torch"):
-            for variables in (frame.f_locals, frame.f_globals):
-                _look(list(variables.values()), _DEPTH, set(), found)
+    frames = (one for one in outwards(sys._getframe()) if _package(one) not in ("hotlap", "torch"))
+    # By address: functions of a module share its variables, which are those of its own frame as well.
+    variables = {id(one): one for frame in frames for one in (frame.f_locals, frame.f_globals)}
+    for one in variables.values():
+        _look(list(one.values()), _DEPTH, set(), found)
     return list(found.values())
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def sources(own: Iterable[Any]) -> str:
