@@ -4,6 +4,7 @@ import hashlib
 import random
 import sys
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -261,7 +262,8 @@ def rng_digest() -> str:
     """Digest of the states of the three global generators, and of the devices' where they are in use."""
     state = hashlib.blake2b(digest_size=12)
     state.update(_generators())
-    state.update(str(random.getstate()).encode())
+    _, words, gauss = random.getstate()
+    state.update(array("Q", words).tobytes() + repr(gauss).encode())
     if "numpy" in sys.modules:
         import numpy as np
 

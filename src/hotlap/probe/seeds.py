@@ -1,6 +1,7 @@
 """Other seeds for a script that sets its own, and the states of the generators that it makes for itself."""
 
 import functools
+import hashlib
 import random
 import sys
 from collections.abc import Callable, Iterable
@@ -80,7 +81,7 @@ def _look(values: Iterable[Any], depth: int, known: set[int], found: dict[int, A
 def _state(value: Any) -> str | None:
     """Of a generator, of another thing None."""
     if isinstance(value, torch.Generator):
-        return str(value.get_state().numpy().tobytes())
+        return hashlib.blake2b(value.get_state().numpy().tobytes()).hexdigest()
     if type(value).__module__.startswith("numpy.random"):
         return repr(getattr(value, "bit_generator", getattr(value, "_bit_generator", value)).state)
     return repr(value.getstate()) if isinstance(value, random.Random) else None
