@@ -256,12 +256,14 @@ def _hook_state(session: Session, patch: Patch) -> None:
     threads_set = guard(lambda *_: facts.called("torch.set_num_threads"), "calls of set_num_threads")
     _call_behind(patch, torch, "set_num_threads", threads_set)
     _call_behind(patch, torch, "compile", lambda *_: setattr(facts, "compiled", True))
-    if session.plan.watches:
-        set_anomaly = torch.set_anomaly_enabled
 
-        @functools.wraps(set_anomaly)
-        def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    def answering(set_anomaly: Callable[..., None]) -> Callable[..., None]:
+        def answered(mode: bool, check_nan: bool = True) -> None:
             facts.anomaly_mode |= mode and session.steps > 0
             set_anomaly(mode and not facts.bars_anomaly_mode, check_nan)
 
-        patch.set(torch, "set_anomaly_enabled", set_anomaly_enabled)
+        return answered
+
+    if session.plan.watches:
+        anomaly = guard.around(torch.set_anomaly_enabled, answering, "calls of set_anomaly_enabled")
+        patch.set(torch, "set_anomaly_enabled", anomaly)
