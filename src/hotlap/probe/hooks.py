@@ -251,7 +251,6 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
 
 def _hook_state(session: Session, patch: Patch) -> None:
     """Choices that the script makes on purpose, which levers must respect."""
-
     guard, facts = session.guard, session.facts
     threads_set = guard(lambda *_: facts.called("torch.set_num_threads"), "calls of set_num_threads")
     _call_behind(patch, torch, "set_num_threads", threads_set)

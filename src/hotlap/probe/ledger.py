@@ -49,19 +49,13 @@ class Ledger:
 
     def phase_s(self) -> list[float]:
         """Mean seconds by phase of the recorded steps; zeros without one."""
-        if self._thinning is not None:
-            self._thinning.flush()
-        rows = self._thinning.rows() if self._thinning is not None else _set_aside(self._rows)[0]
+        rows, _ = self._trained()
         return [sum(row.spent[i] for row in rows) / max(1, len(rows)) for i in range(len(PHASES))]
 
     def columns(self, *, measured: frozenset[int]) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""
-        if self._thinning is None:
-            rows, validations = _set_aside(self._rows)
-        else:
-            self._thinning.flush()
-            rows, validations = self._thinning.rows(), []
-        fields: dict[str, Any] = {
+        rows, others = self._trained()
+        return {
             "first_steps_s": tuple(self.first_steps_s),
             "step_s": tuple(sum(row.spent) for row in rows),
             "phase_s": _phases(rows, measured),
@@ -73,16 +67,20 @@ class Ledger:
             "num_samples": tuple(row.num_samples for row in rows),
             "num_updates": tuple(row.num_updates for row in rows),
             "num_forwards": tuple(row.num_forwards for row in rows),
-            "num_validations": len(validations),
-            "validation_s": sum(validations),
             **{name: tuple(steps) for name, steps in self._evidence.items()},
+            **others,
         }
+
+    def _trained(self) -> tuple[list[Lap], dict[str, Any]]:
+        """Rows without the time and the samples of validations, and the fields of a Run that no row has."""
         if self._thinning is not None:
-            fields |= self._thinning.fields()
-        return fields
+            self._thinning.flush()
+            return self._thinning.rows(), self._thinning.fields()
+        rows, spent = set_aside(self._rows)
+        return rows, {"num_validations": len(spent), "validation_s": sum(spent)}
 
 
-def _set_aside(rows: list[Lap]) -> tuple[list[Lap], list[float]]:
+def set_aside(rows: list[Lap]) -> tuple[list[Lap], list[float]]:
     """Rows without the time and the samples of validations, and the seconds of each of these."""
     stretches = validations([row.aside for row in rows])
     trained = [row if stretch is None else without(row, stretch) for row, stretch in zip(rows, stretches, strict=True)]
@@ -93,6 +91,7 @@ def without(row: Lap, stretch: Stretch) -> Lap:
     """A step without the time and the samples of its validation."""
     return replace(
         row,
+        aside=None,
         # Rounding of the clock must not make a phase negative.
         spent=[max(0.0, whole - part) for whole, part in zip(row.spent, stretch.spent, strict=True)],
         num_samples=row.num_samples - stretch.num_samples if row.num_samples is not None else None,

@@ -12,15 +12,13 @@ import math
 import random
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from hotlap.probe.clock import PHASES, Lap
-from hotlap.probe.ledger import without
+from hotlap.probe.ledger import set_aside
 from hotlap.probe.losses import OnDevice, known, value
-from hotlap.probe.validation import validations
 from hotlap.record import LongRun, Outlier, Stretch, as_number
 
 # Laps that are handled together.
@@ -86,13 +84,9 @@ class Thinning:
         )
 
     def _fold(self, chunk: list[Lap]) -> None:
-        found = validations([row.aside for row in chunk])
-        self._num_validations += sum(one is not None for one in found)
-        self._validation_s += sum(sum(one.spent) for one in found if one is not None)
-        trained = [
-            row if one is None else replace(without(row, one), aside=None)
-            for row, one in zip(chunk, found, strict=True)
-        ]
+        trained, spent = set_aside(chunk)
+        self._num_validations += len(spent)
+        self._validation_s += sum(spent)
         self._longest = heapq.nlargest(_MOST_OUTLIERS, [*self._longest, *trained], key=lambda row: sum(row.spent))
         for row in trained:
             self._sample(row)
