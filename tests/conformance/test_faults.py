@@ -211,7 +211,7 @@ PARTS: list[tuple[Any, str]] = [
     *((Schedule, name) for name in ("advance", "is_late")),
     *((Clock, name) for name in ("read", "own")),
     *((_Reader, name) for name in ("read", "_lap")),
-    (Aside, "found"),
+    (Aside, "looks"),
     (Thinning, "add"),
     (Ledger, "warm_up"),
     (Session, "_group_made"),

@@ -213,8 +213,9 @@ def _aside(lap: Lap, tape: list[Any]) -> Stretch | None:
             aside.drew(begin)
         elif what in told:
             told[what](max(begin, lap.begin), end)
-    found = aside.found()
-    return found and Stretch(_within(lap.pieces, found.begin, found.end), found.num_looks, found.num_samples)
+    if aside.begin is None or aside.end is None:
+        return None
+    return Stretch(_within(lap.pieces, aside.begin, aside.end), aside.num_looks, aside.num_samples)
 
 
 def _within(pieces: Iterable[record.Piece], begin: float, end: float) -> list[float]:

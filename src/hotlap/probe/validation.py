@@ -24,15 +24,6 @@ class Stretch(NamedTuple):
     """Samples that were drawn and only looked at."""
 
 
-class Found(NamedTuple):
-    """Where a stretch lies, by the clock."""
-
-    begin: float
-    end: float
-    num_looks: int
-    num_samples: int
-
-
 class Aside:
     """Of one step: from the first forward pass without training to the last, batches included.
 
@@ -42,9 +33,10 @@ class Aside:
 
     def __init__(self) -> None:
         self._drawn_at: float | None = None
-        self._begin: float | None = None
-        self._end: float | None = None
-        self._num_looks = self._num_samples = 0
+        self.begin: float | None = None
+        """None without a stretch; so is `end`."""
+        self.end: float | None = None
+        self.num_looks = self.num_samples = 0
         # The last batch: its samples, and what was done with it.
         self._drawn = 0
         self._looked = self._trained = False
@@ -52,10 +44,10 @@ class Aside:
     def draws(self, begin: float, end: float) -> None:
         """A batch was drawn, or a loader started or ended."""
         self._drawn_at = begin
-        if self._begin is not None:
-            self._end = begin
+        if self.begin is not None:
+            self.end = begin
             if self._looked and not self._trained:
-                self._num_samples += self._drawn
+                self.num_samples += self._drawn
         self._drawn = 0
         self._looked = self._trained = False
 
@@ -65,23 +57,17 @@ class Aside:
 
     def looks(self, begin: float, end: float) -> None:
         """A forward pass that does not train."""
-        self._num_looks += 1
+        self.num_looks += 1
         self._looked = True
-        if self._begin is None:
-            self._begin = begin if self._drawn_at is None else self._drawn_at
-        self._end, self._drawn_at = end, None
+        if self.begin is None:
+            self.begin = begin if self._drawn_at is None else self._drawn_at
+        self.end, self._drawn_at = end, None
 
     def trains(self, begin: float, end: float) -> None:
         """A forward pass that trains. (Where a batch was drawn for it, the stretch ended there.)"""
         self._trained = True
-        if self._begin is not None and self._drawn_at is None:
-            self._end = begin
-
-    def found(self) -> Found | None:
-        """The stretch; None without one."""
-        if self._begin is None or self._end is None:
-            return None
-        return Found(self._begin, self._end, self._num_looks, self._num_samples)
+        if self.begin is not None and self._drawn_at is None:
+            self.end = begin
 
 
 def validations(stretches: Sequence[Stretch | None]) -> list[Stretch | None]:
