@@ -66,10 +66,12 @@ class Calls(Watch):
 
     def open(self) -> None:
         """Learn the prices first."""
-        if self.session.facts.compiled or self.session.facts.device().type != "cpu":
-            return  # of compiled code not each operator is seen; a device works on after its operators return
-        rate = _copy_rate_of_fork() if self.session.shutdown.is_fork else _copy_rate()
-        self._prices = _Prices(self.session.clock.phase, bytes_per_s=rate)
+        session = self.session
+        if session.facts.compiled or session.facts.device().type != "cpu" or session.shutdown.is_fork:
+            # Of compiled code not each operator is seen; a device works on after its operators return; a fork has none
+            # of its parent's threads, and a large copy would wait for them for ever.
+            return
+        self._prices = _Prices(session.clock.phase, bytes_per_s=_copy_rate())
         super().open()
 
     def goes_on(self, num_steps: int) -> bool:
@@ -213,16 +215,6 @@ def _belongs_to_graph(func: Any, result: Any) -> bool:
 
 def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size() if tensor.layout == torch.strided else 0
-
-
-def _copy_rate_of_fork() -> float:
-    """By one thread: a fork has none of its parent's others, and would wait for them for ever."""
-    threads = torch.get_num_threads()
-    torch._C.set_num_threads(1)
-    try:
-        return _copy_rate()
-    finally:
-        torch._C.set_num_threads(threads)
 
 
 def _copy_rate() -> float:

@@ -1,8 +1,5 @@
 """The look at each operator: what belongs to the model, and the plain steps beside."""
 
-import subprocess
-import sys
-
 import torch
 
 from hotlap.probe.watches.calls import Calls
@@ -103,22 +100,7 @@ def test_float64_that_creeps_into_a_model_is_told_with_its_line() -> None:
     assert 0 < calls.double_s == calls.graph_s
 
 
-FORKS = """
-import os, torch
-from hotlap.probe.watches.calls import Calls
-from tests.unit.probe.watches.stage import Stage, play
-torch.set_num_threads(2)
-torch.zeros(1 << 22)  # by threads of this process
-child = os.fork()
-if child:
-    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-stage = Stage()
-stage.shutdown.is_fork = True
-found = play(Calls(), lambda: torch.ones(3), stage=stage, num_steps=Calls.num_steps)
-assert "calls" in found and torch.get_num_threads() == 2
-"""
-
-
-def test_a_fork_does_not_wait_for_its_parents_threads() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS], timeout=200, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_nothing_is_told_of_a_fork_which_has_none_of_its_parents_threads() -> None:
+    stage = Stage()
+    stage.shutdown.is_fork = True
+    assert play(Calls(), lambda: torch.ones(3), stage=stage) == {}
