@@ -1,10 +1,10 @@
 """Memory at the ends of steps, thinned out evenly over the run."""
 
-import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+import psutil
 
 from hotlap import accelerator
 from hotlap.probe.watches.watch import Watch
@@ -12,8 +12,8 @@ from hotlap.record import MemorySample
 
 _MAX_SAMPLES = 512
 
-# A look takes 2 to 4 us; so often, it is less than a thousandth of the time. On a device, where the allocator lists all
-# its statistics for each figure, it takes hundreds: the gap is then as many times longer. What counts is this thread's
+# A look takes some tens of microseconds, on a device, where the allocator lists all its statistics for each figure,
+# hundreds: the gap between two is so long that they take less than a thousandth of it. What counts is this thread's
 # time on a core: a look in which others had that for 10 ms would put off the next one by 10 s, and hide all growth.
 _GAP_S = 0.005
 _MOST_SHARE = 1e-3
@@ -27,8 +27,7 @@ class Memory(Watch):
         self._samples: list[MemorySample] = []
         self._gap_s = _GAP_S
         self._next_at = 0.0
-        self._statm: BinaryIO | None = None
-        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._process: psutil.Process | None = None
 
     def step_ended(self, step: int) -> None:
         """A sample, where the last one is old enough."""
@@ -36,16 +35,14 @@ class Memory(Watch):
         if now < self._next_at:
             return
         begun_s = time.thread_time()
-        if self._statm is None:
-            # Only now: the process that trains may be a fork of the one that imported torch.
-            self._statm = Path("/proc/self/statm").open("rb", buffering=0)  # noqa: SIM115 - it is read again and again
-        self._statm.seek(0)
-        _, resident, of_files, *_ = self._statm.read(200).split()
+        # Only now: the process that trains may be a fork of the one that imported torch.
+        self._process = self._process or psutil.Process()
+        held: Any = self._process.memory_info()
         self._samples.append(
             MemorySample(
                 step=step,
-                rss_bytes=int(resident) * self._page,
-                private_bytes=(int(resident) - int(of_files)) * self._page,
+                rss_bytes=held.rss,
+                private_bytes=held.rss - held.shared,
                 device_bytes=accelerator.allocated_bytes(),
             )
         )
@@ -54,13 +51,6 @@ class Memory(Watch):
             self._gap_s *= 2
         self._next_at = now + max(self._gap_s, (time.thread_time() - begun_s) / _MOST_SHARE)
 
-    def close(self, num_steps: int) -> None:
-        """Nothing more is read."""
-        if self._statm is not None:
-            self._statm.close()
-            self._statm = None
-
     def fields(self) -> Mapping[str, Any]:
         """`Run.memory`."""
-        self.close(0)
         return {"memory": tuple(self._samples)}
