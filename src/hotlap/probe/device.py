@@ -44,22 +44,23 @@ def hook(
     """
     around = functools.partial(_around, clock, patch, trains_here)
 
-    def is_there(*args: Any, **kwargs: Any) -> bool:
-        return bool(args) and not on_host(args[0])
+    def is_none_there(*args: Any, **kwargs: Any) -> bool:
+        return not args or on_host(args[0])
 
     for name in ("to", "copy_"):
-        around(Tensor, name, TRANSFER, functools.partial(_crosses, on_host))
+        around(Tensor, name, TRANSFER, functools.partial(_stays, on_host))
     for name in ("cuda", "xpu", "pin_memory"):
-        around(Tensor, name, TRANSFER, lambda *args, **kwargs: on_host(args[0]))
-    around(Tensor, "cpu", TRANSFER, is_there)
+        around(Tensor, name, TRANSFER, lambda *args, **kwargs: not on_host(args[0]))
+    around(Tensor, "cpu", TRANSFER, is_none_there)
+    # An optimizer alone reads several values of the host's in each step: no call of Python's more than the wrapper's.
     for name in ("item", "tolist", "__bool__", "__float__", "__int__", "__index__"):
-        _around_reading(clock, patch, trains_here, on_host, name)
+        around(Tensor, name, SYNC, on_host)
     # The size of what they give is known when the device has counted.
     for name in ("nonzero", "masked_select", "unique"):
-        around(Tensor, name, SYNC, is_there)
-        around(torch, name, SYNC, is_there)
+        around(Tensor, name, SYNC, is_none_there)
+        around(torch, name, SYNC, is_none_there)
     for owner, name, _ in accelerator.waits():
-        around(owner, name, SYNC, lambda *args, **kwargs: True)
+        around(owner, name, SYNC, lambda *args, **kwargs: False)
 
 
 def _around(
@@ -69,15 +70,15 @@ def _around(
     owner: Any,
     name: str,
     phase: int,
-    concerns: Callable[..., bool],
+    passes_by: Callable[..., bool],
 ) -> None:
-    """Calls are in `phase` where `concerns` says so of their arguments."""
+    """Calls are in `phase`, unless `passes_by` says of their arguments that nothing moves or waits."""
     function = getattr(owner, name)
     enter, leave = clock.enter, clock.leave
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if (unseen.compiles and is_compiling()) or not concerns(*args, **kwargs) or not trains_here():
+        if (unseen.compiles and is_compiling()) or passes_by(*args, **kwargs) or not trains_here():
             return function(*args, **kwargs)
         enter(phase)
         try:
@@ -88,36 +89,15 @@ def _around(
     patch.set(owner, name, wrapper)
 
 
-def _around_reading(
-    clock: Clock, patch: Patch, trains_here: Callable[[], bool], on_host: Callable[[Tensor], bool], name: str
-) -> None:
-    """The same for a method of nothing but the tensor, in half of the time: an optimizer alone reads several values of
-    the host's in each step."""
-    function = getattr(Tensor, name)
-    enter, leave = clock.enter, clock.leave
-
-    @functools.wraps(function)
-    def wrapper(tensor: Tensor) -> Any:
-        if (unseen.compiles and is_compiling()) or on_host(tensor) or not trains_here():
-            return function(tensor)
-        enter(SYNC)
-        try:
-            return function(tensor)
-        finally:
-            leave()
-
-    patch.set(Tensor, name, wrapper)
-
-
-def _crosses(on_host: Callable[[Tensor], bool], tensor: Tensor, *args: Any, **kwargs: Any) -> bool:
-    """`tensor.to(...)`, or `tensor.copy_(...)`, goes from one side to the other."""
+def _stays(on_host: Callable[[Tensor], bool], tensor: Tensor, *args: Any, **kwargs: Any) -> bool:
+    """`tensor.to(...)`, or `tensor.copy_(...)`, does not go from one side to the other."""
     for target in args or kwargs.values():
         if isinstance(target, Tensor):
-            return on_host(target) != on_host(tensor)
+            return on_host(target) == on_host(tensor)
         if isinstance(target, torch.device):
-            return (target.type == "cpu") != on_host(tensor)
+            return (target.type == "cpu") == on_host(tensor)
         if isinstance(target, str):
-            return accelerator.is_device(target) == on_host(tensor)
+            return accelerator.is_device(target) != on_host(tensor)
         if type(target) is int:
-            return on_host(tensor)
-    return False
+            return not on_host(tensor)
+    return True

@@ -57,16 +57,6 @@ class Graphs:
         self.capturing = None
         self._session.device_clock.paused = False
 
-    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        """A step of an optimizer is captured."""
-        if self.capturing is not None:
-            self.capturing.optimizers.append(optimizer)
-
-    def went_backward(self, roots: Any) -> None:
-        """A backward pass is captured."""
-        if self.capturing is not None and roots is not None:
-            self.capturing.roots.append(roots)
-
     def _replayed(self, graph: Any, begin: float) -> None:
         session, captured = self._session, self._known.get(graph)
         if captured is None or not session.thread.trains() or session.in_forward or session.in_backward:

@@ -173,8 +173,8 @@ class Session:
 
     def backward_made(self, tensors: Any) -> None:
         """A backward pass is over; `tensors` is what it started from."""
-        if self.graphs.capturing:
-            self.graphs.went_backward(tensors)
+        if self.graphs.capturing is not None:
+            self.graphs.capturing.roots.append(tensors)
             return
         self._went_backward = True
         if tensors is not None:
@@ -195,8 +195,8 @@ class Session:
 
     def update_made(self, optimizer: torch.optim.Optimizer, end: float) -> None:
         """An optimizer has stepped, until `end` by the clock."""
-        if self.graphs.capturing:
-            self.graphs.stepped(optimizer)
+        if self.graphs.capturing is not None:
+            self.graphs.capturing.optimizers.append(optimizer)
             return
         self.updates_made += 1
         if self.plan.evidence:
