@@ -16,7 +16,6 @@ class Arms:
         self._compiled = {lever.title(): Compilation() for lever in self._always if lever.compiles}
         self._arms = [[levers.from_spec(spec) for spec in arm] for arm in plan.arms]
         self._patches: list[Patch] = []
-        self._first: list[Patch] = []
         self._active: int | None = None
         self._titles: dict[Patch, str] = {}
         self._not_installed: list[str] = []
@@ -31,7 +30,7 @@ class Arms:
     def not_installed(self) -> list[str]:
         """What could not be installed, or found nothing that it could work on, and why: such a run says nothing about
         these levers."""
-        idle = [(self._titles[patch], patch.why_idle()) for patch in self._installed]
+        idle = [(self._titles[patch], patch.why_idle()) for patch in self._patches]
         idle += [(lever.title(), at_work.why_idle(lever.function)) for lever in self._always if lever.function]
         idle += [(title, one.why_idle()) for title, one in self._compiled.items()]
         return [*self._not_installed, *(f"{title}: {reason}" for title, reason in idle if reason)]
@@ -39,16 +38,12 @@ class Arms:
     def install(self) -> None:
         """At the start of the process: a single arm is installed for good."""
         if len(self._arms) == 1:
-            self._first = [self._install(lever) for lever in self._arms[0]]
+            self._patches = [self._install(lever) for lever in self._arms[0]]
             self._active = 0
-
-    @property
-    def _installed(self) -> list[Patch]:
-        return [*self._first, *self._patches]
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         """Levers that act on optimizers see each one as it is made."""
-        for patch in self._installed:
+        for patch in self._patches:
             patch.optimizer_made(optimizer)
 
     def switch(self, arm: int, optimizers: list[torch.optim.Optimizer]) -> None:

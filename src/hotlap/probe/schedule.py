@@ -53,7 +53,8 @@ class Schedule:
         self._rounds_before = 0
         self._rounds = rounds(self._num_arms, plan.order_seed)
         self._order: tuple[int, ...] = tuple(range(self._num_arms))
-        self._warm = False
+        self.warm = False
+        """The warm-up is over."""
         self._epochs = 0
         self._after_epoch = 0
         self._follows_epochs = plan.whole_epoch
@@ -67,7 +68,7 @@ class Schedule:
         self._same = Move(recorded=False)
         self.move = Move(recorded=False)
         if plan.warmup == 0 and self._num_arms == 1:
-            self._warm = True
+            self.warm = True
             self.move = Move(recorded=True, new_block=True)
 
     @property
@@ -87,7 +88,7 @@ class Schedule:
 
         For a run of one arm that takes no turns the end of a block decides nothing.
         """
-        if not self._warm or self.move.done or not self.move.recorded:
+        if not self.warm or self.move.done or not self.move.recorded:
             return 1
         left = self._block_steps - self._in_block if self.switches else _ENDLESS
         if not self._endless:
@@ -104,26 +105,21 @@ class Schedule:
         """Part of the planned steps that were made; 0 where nothing is planned, where it was an earlier loop's number,
         and while an epoch's end is waited for."""
         waits = self._follows_epochs and self._epochs > 0 and self._after_epoch < BEYOND_EPOCH
-        if not self.num_planned or self._made > self.num_planned or (self._warm and waits):
+        if not self.num_planned or self._made > self.num_planned or (self.warm and waits):
             return 0.0
         return self._made / self.num_planned
-
-    @property
-    def warm(self) -> bool:
-        """The warm-up is over."""
-        return self._warm
 
     def advance(self, *, settled: bool, elapsed_s: float, epoch_started: bool) -> Move:
         """A step was made; `settled`: every lever has reached its steady state; `elapsed_s` since the first step."""
         self._made += 1
         if self._follows_epochs:
             self._note_epoch(epoch_started)
-        if not self._warm:
+        if not self.warm:
             patience_over = elapsed_s >= self._plan.warmup_max_s
             if self._made < self._plan.warmup or not (settled or patience_over):
                 yields = self._plan.turn is not None and self._made % (_WARM_TURN * self._block_steps) == 0
                 return self._go(Move(recorded=False, new_block=yields))
-            self._warm = True
+            self.warm = True
             # Each arm gets one block that is thrown away: its first steps build what the later ones find ready.
             self._rounds_before = 1 if self._num_arms > 1 else 0
             self._in_block = 0
@@ -147,10 +143,10 @@ class Schedule:
         if self._endless:
             return self.opens_s is not None and elapsed_s > self.opens_s and self._recorded >= _LEAST_RECORDED
         enough_s = self._plan.enough_s
-        if self._warm and enough_s is not None and self._recorded >= _LEAST_ENOUGH and elapsed_s > enough_s:
+        if self.warm and enough_s is not None and self._recorded >= _LEAST_ENOUGH and elapsed_s > enough_s:
             return True
         share_s = 0.0 if self.left_s is None else elapsed_s / self.left_s
-        if not self._warm:
+        if not self.warm:
             return self._made >= _LEAST_WARM and max(share_s, self._share) > _WARM_SHARE
         if self._recorded >= _LEAST_ENOUGH and self._share > _RECORDED_SHARE:
             return True
@@ -158,10 +154,10 @@ class Schedule:
 
     def cut_short(self) -> None:
         """End the warm-up, or else the recording, here."""
-        if self._warm:
+        if self.warm:
             self._go(replace(self.move, recorded=False, new_block=False, done=True))
         else:
-            self._warm, self._in_block = True, 0
+            self.warm, self._in_block = True, 0
             self._go(self._next_block(0))
 
     def _next_block(self, block: int) -> Move:

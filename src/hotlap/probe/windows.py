@@ -21,7 +21,11 @@ class Windows:
         self._guard = guard or Guard()
         self._patience_s = math.inf if patience_s is None else patience_s
         self._first_opened: float | None = None
-        known = _known() if names else {}
+        known: Mapping[str, type[Watch]] = {}
+        if names:
+            from hotlap.probe.watches.known import ALL
+
+            known = ALL
         self._watches: list[Watch] = [known[name]() for name in names if name in known]
         self._waiting = [watch for watch in self._watches if watch.num_steps]
         self._open: Watch | None = None
@@ -107,12 +111,6 @@ class Windows:
                 watches.remove(watch)
         if not watch.num_steps:
             watch.close(0)
-
-
-def _known() -> Mapping[str, type[Watch]]:
-    from hotlap.probe.watches.known import ALL
-
-    return ALL
 
 
 def _merge(found: dict[str, Any], fields: Mapping[str, Any]) -> None:
