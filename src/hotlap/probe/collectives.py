@@ -132,13 +132,10 @@ class Collectives:
         if not self.hidden:
             return None
         self._last_gradient = None
-        root = next(
-            (r for r in (roots if isinstance(roots, list | tuple) else (roots,)) if getattr(r, "requires_grad", False)),
-            None,
-        )
-        if root is None:
-            return None
-        return root.register_hook(self._backward_begins).remove  # type: ignore[no-any-return]
+        for root in roots if isinstance(roots, list | tuple) else (roots,):
+            if getattr(root, "requires_grad", False):
+                return root.register_hook(self._backward_begins).remove  # type: ignore[no-any-return]
+        return None
 
     def _backward_begins(self, gradient: Any) -> None:
         from torch.autograd import Variable
@@ -151,10 +148,8 @@ class Collectives:
 
     def heard(self) -> None:
         """The backward pass is over: what has passed since its last gradient was communication."""
-        begin = self._last_gradient
-        if begin is None:
-            return
-        self._clock.note((phases.COMMUNICATION, begin, self._clock.now()))
+        if self._last_gradient is not None:
+            self._clock.note((phases.COMMUNICATION, self._last_gradient, self._clock.now()))
 
     # The books
 
