@@ -354,7 +354,7 @@ def test_what_cannot_be_looked_into_is_refused_with_a_sentence(lever: str) -> No
     data.table.execute("update t set x = 99")
     assert {int(label) for _, labels in ours.epoch() for label in labels} == {99}
     assert ours.loader.dataset.num_cached == 0
-    assert "Table.table, a sqlite3.Connection, cannot be seen" in str(ours.loader.dataset.note)
+    assert "cannot pickle 'sqlite3.Connection' object" in str(ours.loader.dataset.note)
 
 
 def test_what_takes_longer_to_look_at_than_it_saves_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

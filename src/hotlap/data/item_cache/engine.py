@@ -20,7 +20,6 @@ from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.key import Key
 from hotlap.data.checks.random_state import States
 from hotlap.data.checks.rechecks import Rechecks
 from hotlap.data.item.compare import same
@@ -279,11 +278,11 @@ class ItemCache(ComputedAgain):
     def look_inside(self, length: int, *, reads_unnamed: bool) -> bool:
         """Note all that items are made from, to be compared when an epoch begins; False if that cannot be done."""
         assert self.inputs is not None  # they were noted before the first item
-        self._key = Key() if self.disk is not False else None
         try:
-            self.inputs.look_inside(item_s=self.item_s, num_items=length, reads_unnamed=reads_unnamed, key=self._key)
+            self.inputs.look_inside(item_s=self.item_s, num_items=length, reads_unnamed=reads_unnamed)
         except Unseen as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
+        self._key = self.contents.key if self.contents is not None and self.disk is not False else None
         return not self.given_up
 
     def in_doubt(self, indices: Sequence[Any] = ()) -> bool:

@@ -4,7 +4,7 @@ import operator
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from hotlap import at_work
 from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.key import Key
 from hotlap.data.item.compare import Unsupported
 from hotlap.data.item_cache.columns import NotBytes
 from hotlap.data.item_cache.disk import DiskCache
@@ -44,7 +43,7 @@ class CacheFill(ABC):
         self.dataset = dataset
         self.memory_bytes = memory_bytes
         self.disk = disk
-        self._key: Key | None = None
+        self._key: Callable[[], str] | None = None
         """Of what items are made from, where the next run is to find them."""
         self.as_bytes = True
         """Pictures may be kept as bytes: not where rows are wanted elsewhere, or one was of other numbers."""

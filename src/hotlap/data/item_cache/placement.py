@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from hotlap.data.checks.checksums import Unseen
-from hotlap.data.checks.key import Key
 from hotlap.data.item.codec import pack
 from hotlap.data.item.compare import Unsupported
 from hotlap.data.item_cache.disk import DiskCache, DiskUnavailable, UnfinishedFile
@@ -60,7 +59,7 @@ def open_store(
     *,
     limit_bytes: int,
     own_memory: bool,
-    key: Key | None,
+    key: Callable[[], str] | None,
     disk: DiskCache,
     as_bytes: bool,
 ) -> OpenStore:
@@ -143,7 +142,9 @@ def take(store: object, needed_bytes: int, limit_bytes: int) -> None:
     ALLOWANCE.take(store, needed_bytes)
 
 
-def _on_disk(key: Key, make: Callable[..., ColumnStore], length: int, opened: OpenStore, limit_bytes: int) -> bool:
+def _on_disk(
+    key: Callable[[], str], make: Callable[..., ColumnStore], length: int, opened: OpenStore, limit_bytes: int
+) -> bool:
     """Take the full store off the disk, or begin one for it; False, with a note, if that is not possible."""
     assert opened.disk is not None  # a key was made
     columns = make(0)
@@ -152,7 +153,7 @@ def _on_disk(key: Key, make: Callable[..., ColumnStore], length: int, opened: Op
         opened.notes.append(f"the cache is not kept on disk: {opened.disk.folder} lies in memory itself")
         return False
     try:
-        opened.key = f"{key.hexdigest()}-{zlib.crc32(columns.layout.encode()):08x}"
+        opened.key = f"{key()}-{zlib.crc32(columns.layout.encode()):08x}"
     except Unseen as reason:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
