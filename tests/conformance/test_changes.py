@@ -20,11 +20,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hotlap.data import batched, cached, cached_prefix, late, resident
-from hotlap.data.checks import rechecks
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
 from hotlap.data.gather.resident import DeviceStores
-from hotlap.data.item_cache import engine
+from hotlap.data.item_cache import again, engine
 from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.gather.test_resident import Here
 from tests.unit.data.pictures import usual
@@ -256,8 +255,8 @@ def test_every_change_is_seen_at_the_next_epoch(
     lever: str, between: bool, computed_again: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whether a kept item that was changed is computed again within the epoch is up to the time of day.
-    monkeypatch.setattr(engine, "RECHECK_EVERY", 1 if computed_again else 10**6)
-    monkeypatch.setattr(rechecks, "SHARE", 0)
+    monkeypatch.setattr(again, "RECHECK_EVERY", 1 if computed_again else 10**6)
+    monkeypatch.setattr(again, "SHARE", 0)
     draws = lever == "cached_prefix"
     for name in CHANGES if between or lever == "cached" else IN_FEW:
         change = CHANGES[name]

@@ -70,7 +70,7 @@ def open_store(
         own_memory: items share memory with the data set or with each other: only whole batches can be kept.
         key: under which the next run is to find it, of all that items are made from; None: it is not to.
         disk: for that.
-        as_bytes: pictures may be kept as bytes: none was met that is not made of such.
+        as_bytes: pictures may be kept as bytes.
     """
     make = partial(ColumnStore, items[0], as_bytes=as_bytes)
     try:
