@@ -51,8 +51,15 @@ class Scaled:
         return item * self.factor + self.of_class
 
 
+SCALES = Scaled.__call__
+
+
+def doubles(transform: Scaled, item: Any) -> Any:
+    return 2 * SCALES(transform, item)
+
+
 def far_from_getitem(index: int) -> float:
-    return float(sum([FAR_LEVEL for _ in range(index)]))
+    return float(sum([FAR_LEVEL for _ in range(index)])) * float(far_from_getitem.__dict__["level"])
 
 
 class Everything(Dataset[Any]):
@@ -61,7 +68,8 @@ class Everything(Dataset[Any]):
     def __init__(self, folder: Path, *, draws: bool, num_labels: int = 2_000) -> None:
         """`draws`: its transforms end with one that draws."""
         globals().update(LEVEL=1.0, FAR_LEVEL=1.0)
-        settings.level, Scaled.of_class = 1.0, 1.0
+        settings.level, Scaled.of_class, far_from_getitem.__dict__["level"] = 1.0, 1.0, 1.0
+        setattr(Scaled, "__call__", SCALES)  # noqa: B010 - a method
         self.labels = list(range(num_labels))
         self.pairs = [(f"item {number}", [number]) for number in range(N)]
         self.nested: Any = {"train": {"scale": {"x": 1.0}}, **{f"n{number}": number for number in range(50)}}
@@ -155,9 +163,11 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "a transform that is swapped": swaps,
     "an attribute of a transform": lambda data: setattr(data.transform.transforms[0], "factor", 4.0),
     "an attribute of its class": lambda data: setattr(Scaled, "of_class", 4.0),
+    "a method of its class": lambda data: setattr(Scaled, "__call__", doubles),
     "a closure": lambda data: data.around.__setitem__(3, 9.0),
     "a global": lambda data: globals().update(LEVEL=2.0),
     "a global of a function that a method calls": lambda data: globals().update(FAR_LEVEL=2.0),
+    "an attribute of such a function": lambda data: far_from_getitem.__dict__.update(level=2.0),
     "a name of a module of the script": lambda data: setattr(settings, "level", 2.0),
 }
 

@@ -187,7 +187,7 @@ class _Look(pickle.Pickler):
         values = [known[name] for name in names]
         modules = [each for each in values if isinstance(each, types.ModuleType) and not is_library(each.__name__)]
         self._waiting.append((
-            (value.__defaults__, value.__kwdefaults__),
+            (value.__defaults__, value.__kwdefaults__, vars(value)),
             self._held_or("closure", value, lambda: cell_contents(value.__closure__ or ())),
             ",".join(names).encode(),
             self._held_or("globals", value, lambda: values),

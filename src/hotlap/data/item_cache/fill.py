@@ -18,7 +18,7 @@ from hotlap.data.item_cache.columns import Varies
 from hotlap.data.item_cache.disk import DiskCache
 from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.memory import default_folder, limit_bytes, usable_cores
-from hotlap.data.item_cache.placement import OpenStore, close_with, open_records, open_store, take
+from hotlap.data.item_cache.placement import OpenStore, open_records, open_store, take
 from hotlap.data.item_cache.shared_memory import Progress
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
@@ -135,7 +135,6 @@ class CacheFill(ABC):
             self.give_up(f"{self.name} is not kept: its memory could not be had ({error})")
         else:
             self._opened, self.store = opened, opened.store
-            close_with(self, opened)
             self.progress = Progress(length, full=opened.full)
             self.warm = self._full = opened.full
             self._tell(opened)
