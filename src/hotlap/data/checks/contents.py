@@ -51,9 +51,6 @@ _FRAME_BYTES = 1 << 17
 # Beyond this a run would wait longer for the key than it is worth.
 _MOST_FILES = 200_000
 
-_SCALARS = frozenset({int, float, bool, type(None)})
-_CONTAINERS = frozenset({list, dict, set, frozenset, deque})
-
 # Objects of these are never what an item is made from, and cannot be pickled.
 _NOTHING = frozenset({"_thread", "threading", "_abc", "weakref"})
 
@@ -78,21 +75,20 @@ Held = dict[tuple[str, int], _Held]
 """By the kind of place, and the id of what it belongs to."""
 
 
-@final
 class _Look(pickle.Pickler):
     """One look at all that can be reached from an object."""
 
-    def __init__(self, root: Any, held: Held, spend: Callable[[float], None], note: Callable[[str], None]) -> None:
-        """`spend` is told what it takes, `note` each text that might name a file.
+    def __init__(self, root: Any, held: Held, spend: Callable[[float], None]) -> None:
+        """`spend` is told what it takes.
 
         Raises:
             Unseen: it holds what cannot be compared.
         """
         super().__init__(self, protocol=5)
         self._held = held
-        self._spend, self._note = spend, note
+        self._spend = spend
         self._hash = hashlib.blake2b(digest_size=20)
-        self._waiting = deque([root])
+        self._waiting = deque(_as_held([root], held))
         self.shared: list[tuple[Any, object]] = []
         """Tensors and arrays that copies of this process have as well, and their numbers."""
         self.libraries: dict[str, None] = {}
@@ -114,21 +110,6 @@ class _Look(pickle.Pickler):
         """As a file that pickle writes to."""
         self._spend(len(data) * (_PICKLED_BYTE_S if len(data) < _FRAME_BYTES else _HASHED_BYTE_S))
         self._hash.update(data)
-
-    def persistent_id(self, value: Any) -> Any:
-        """What stands for a value that pickle would not ask `reducer_override` about; None: itself."""
-        kind = type(value)
-        if kind in _SCALARS:
-            return None
-        if kind is str:
-            self._note(value)
-        elif kind in _CONTAINERS:
-            held = self._held.get(("container", id(value)))
-            entries = value if held is None else held.values
-            if kind is set or kind is frozenset:  # its order is chance, and another one in the next run
-                return kind.__name__, sorted(entries, key=repr)
-            return None if held is None else (kind.__name__, entries)
-        return None
 
     def reducer_override(self, value: Any) -> Any:
         """What is pickled in the place of an object."""
@@ -166,7 +147,8 @@ class _Look(pickle.Pickler):
         """All of its attributes, whatever a method of its own would tell of them."""
         own = getattr(value, "__dict__", {})
         names, values = self._held.get(("attributes", id(value))) or (",".join(map(str, own)), [*own.values()])
-        return _told, (type(value), names.encode()), (values, [*slot_values(value).values()])
+        slots = [*slot_values(value).values()]
+        return _told, (type(value), names.encode()), (_as_held(values, self._held), _as_held(slots, self._held))
 
     def _class(self, value: Any) -> Any:
         if is_library(value.__module__):
@@ -202,7 +184,7 @@ class _Look(pickle.Pickler):
 
     def _held_or(self, kind: str, owner: Any, now: Callable[[], list[Any]]) -> list[Any]:
         held = self._held.get((kind, id(owner)))
-        return now() if held is None else held.values
+        return _as_held(now(), self._held) if held is None else held.values
 
     def _by_name(self, module: str | None, name: str) -> Any:
         self.libraries[(module or "").partition(".")[0]] = None
@@ -241,6 +223,33 @@ class _Look(pickle.Pickler):
 
 def _told(*facts: object) -> None:
     """Stands in a pickle for what nobody will ever unpickle."""
+
+
+@final
+class _FirstLook(_Look):
+    """One that comes to each text as well, which takes some times as long."""
+
+    def __init__(self, root: Any, held: Held, spend: Callable[[float], None], note: Callable[[str], None]) -> None:
+        """`note` is told each text."""
+        self._note = note
+        self.sorts = False
+        """It holds a set, whose order is chance, and another one in the next run."""
+        super().__init__(root, held, spend)
+
+    def persistent_id(self, value: Any) -> Any:
+        """What stands for a value; None: itself."""
+        kind = type(value)
+        if kind is str:
+            self._note(value)
+        elif kind is set or kind is frozenset:
+            self.sorts = True
+            return kind.__name__, sorted(value, key=repr)
+        return None
+
+
+def _as_held(values: list[Any], held: Held) -> list[Any]:
+    """With what was in a container in the place of one that a `Watch` compares."""
+    return [held[place].values if (place := ("container", id(value))) in held else value for value in values]
 
 
 _WAYS: dict[Any, Callable[[_Look, Any], Any]] = {
@@ -310,10 +319,12 @@ class Contents:
         for place, one in ({} if beside is None else beside.places).items():
             names = () if one.keys is None else one.keys()
             self._held[place] = _Held(",".join(map(str, names)), [*one.values])
+        for each in self._held.values():
+            each.values[:] = _as_held(each.values, self._held)
         self._texts: dict[str, None] = {}
         self._item_s = item_s if num_items is not None else None
         self._share, self._spent_s, self._saved_s = FIRST_SHARE, 0.0, item_s * (num_items or 0)
-        self._first = self._look(self._spend, self._note)
+        self._first = _FirstLook(root, self._held, self._spend, self._note)
         self._share, self._spent_s, self._again_s = SHARE, 0.0, self._spent_s
 
     def changed(self, num_served: int = 0) -> str | None:
@@ -337,7 +348,7 @@ class Contents:
         if changed is not None:
             return changed
         try:
-            now = self._look(lambda _: None, lambda _: None)
+            now = self._look_again()
         except Unseen as reason:
             return f"the content ({reason})"
         return None if now.digest == self._first.digest else "the content"
@@ -364,8 +375,10 @@ class Contents:
         facts = repr((about, versions, _stamps(self._texts)))
         return hashlib.blake2b(facts.encode(), digest_size=20).hexdigest()
 
-    def _look(self, spend: Callable[[float], None], note: Callable[[str], None]) -> _Look:
-        return _Look(self._root, self._held, spend, note)
+    def _look_again(self) -> _Look:
+        if self._first.sorts:
+            return _FirstLook(self._root, self._held, lambda _: None, lambda _: None)
+        return _Look(self._root, self._held, lambda _: None)
 
     def _note(self, text: str) -> None:
         if 0 < len(text) < 1024 and "\n" not in text and "\0" not in text:
