@@ -20,11 +20,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hotlap.data import batched, cached, cached_prefix, late, resident
-from hotlap.data.checks import rechecks
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
 from hotlap.data.gather.resident import DeviceStores
-from hotlap.data.item_cache import engine
+from hotlap.data.item_cache import again, engine
 from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.gather.test_resident import Here
 from tests.unit.data.pictures import usual
@@ -52,8 +51,15 @@ class Scaled:
         return item * self.factor + self.of_class
 
 
+SCALES = Scaled.__call__
+
+
+def doubles(transform: Scaled, item: Any) -> Any:
+    return 2 * SCALES(transform, item)
+
+
 def far_from_getitem(index: int) -> float:
-    return float(sum([FAR_LEVEL for _ in range(index)]))
+    return float(sum([FAR_LEVEL for _ in range(index)])) * float(far_from_getitem.__dict__["level"])
 
 
 class Everything(Dataset[Any]):
@@ -62,7 +68,8 @@ class Everything(Dataset[Any]):
     def __init__(self, folder: Path, *, draws: bool, num_labels: int = 2_000) -> None:
         """`draws`: its transforms end with one that draws."""
         globals().update(LEVEL=1.0, FAR_LEVEL=1.0)
-        settings.level, Scaled.of_class = 1.0, 1.0
+        settings.level, Scaled.of_class, far_from_getitem.__dict__["level"] = 1.0, 1.0, 1.0
+        setattr(Scaled, "__call__", SCALES)  # noqa: B010 - a method
         self.labels = list(range(num_labels))
         self.pairs = [(f"item {number}", [number]) for number in range(N)]
         self.nested: Any = {"train": {"scale": {"x": 1.0}}, **{f"n{number}": number for number in range(50)}}
@@ -156,9 +163,11 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "a transform that is swapped": swaps,
     "an attribute of a transform": lambda data: setattr(data.transform.transforms[0], "factor", 4.0),
     "an attribute of its class": lambda data: setattr(Scaled, "of_class", 4.0),
+    "a method of its class": lambda data: setattr(Scaled, "__call__", doubles),
     "a closure": lambda data: data.around.__setitem__(3, 9.0),
     "a global": lambda data: globals().update(LEVEL=2.0),
     "a global of a function that a method calls": lambda data: globals().update(FAR_LEVEL=2.0),
+    "an attribute of such a function": lambda data: far_from_getitem.__dict__.update(level=2.0),
     "a name of a module of the script": lambda data: setattr(settings, "level", 2.0),
 }
 
@@ -256,8 +265,8 @@ def test_every_change_is_seen_at_the_next_epoch(
     lever: str, between: bool, computed_again: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whether a kept item that was changed is computed again within the epoch is up to the time of day.
-    monkeypatch.setattr(engine, "RECHECK_EVERY", 1 if computed_again else 10**6)
-    monkeypatch.setattr(rechecks, "SHARE", 0)
+    monkeypatch.setattr(again, "RECHECK_EVERY", 1 if computed_again else 10**6)
+    monkeypatch.setattr(again, "SHARE", 0)
     draws = lever == "cached_prefix"
     for name in CHANGES if between or lever == "cached" else IN_FEW:
         change = CHANGES[name]
@@ -354,7 +363,7 @@ def test_what_cannot_be_looked_into_is_refused_with_a_sentence(lever: str) -> No
     data.table.execute("update t set x = 99")
     assert {int(label) for _, labels in ours.epoch() for label in labels} == {99}
     assert ours.loader.dataset.num_cached == 0
-    assert "Table.table, a sqlite3.Connection, cannot be seen" in str(ours.loader.dataset.note)
+    assert "cannot pickle 'sqlite3.Connection' object" in str(ours.loader.dataset.note)
 
 
 def test_what_takes_longer_to_look_at_than_it_saves_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.data.item_cache.folder import default_folder, room_bytes
+from hotlap.data.item_cache.memory import default_folder, room_bytes
 from hotlap.levers.loaders import DataWrapper, made_anew, memory_bytes, wrapping_edits
 from hotlap.record import LoaderFacts, Machine, Run
 from hotlap.source import Edit

@@ -60,7 +60,7 @@ def seed(value: int = 0) -> None:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """True if two batches (or items) are equal in structure, types, dtypes, strides and bytes."""
+    """True if two batches (or items) are equal in structure, types, dtypes, bytes, and strides of a copy."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
@@ -71,13 +71,14 @@ def equal(left: Any, right: Any) -> bool:
         return bool(
             left.dtype == right.dtype
             and left.shape == right.shape
-            and left.strides == right.strides
+            and left.copy(order="K").strides == right.copy(order="K").strides
             and left.flags.writeable == right.flags.writeable
             and left.tobytes() == right.tobytes()
         )
     if isinstance(left, float):
         return repr(left) == repr(right)
-    return same_batch(left, right)
+    copied = (left.clone(), right.clone()) if isinstance(left, torch.Tensor) else (left, right)
+    return same_batch(*copied)
 
 
 def epochs(dataset: Any, *, num_epochs: int = 3, seed_value: int = 0, **settings: Any) -> list[tuple[Any, Any]]:

@@ -1,44 +1,34 @@
 """Whether what items are made from is what it was, in all its depth: asked once an epoch.
 
-`Contents` stops at nothing, and reads every byte; where it cannot, or not in time, it says so.
+The data set is pickled into a digest, and so are the code, globals, closures and classes that pickle would only name:
+pickle comes to everything that an object consists of, or says that it cannot.
 """
 
-import gc
+import functools
+import hashlib
 import io
-import logging
-import marshal
-import math
+import mmap
+import os
+import pickle
+import platform
+import stat
+import sys
 import types
-import weakref
-import zlib
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 
-from hotlap.data.checks.checksums import (
-    ATOMS,
-    CONTAINERS,
-    Unseen,
-    entries_of,
-    is_frame,
-    of_array,
-    of_frame,
-    of_plain,
-    of_tensor,
-    plain_texts,
-)
-from hotlap.data.checks.code_names import attribute_names
-from hotlap.data.checks.key import Key
+from hotlap.data.checks.checksums import Unseen, of_array, of_bytes, of_tensor
+from hotlap.data.checks.code_names import attribute_names, cell_contents, global_names, is_library, text_of
 from hotlap.data.checks.opened_files import OpenedFiles
-from hotlap.data.checks.walk import Place, Walk, is_library, slot_values, slots_of
-from hotlap.data.checks.watch import Watch
-from hotlap.data.item.compare import is_picture
+from hotlap.data.checks.random_state import GENERATORS
+from hotlap.data.checks.watch import Watch, slot_values
+from hotlap.data.wrapper import DatasetWrapper
 
 # What looking into a data set may take, as a part of the time that its items would take, and in any case. An epoch
 # over kept items takes a tenth of that time, so that some gain is left; whether it is enough, a trial shows.
@@ -48,55 +38,261 @@ LEAST_S = 0.25
 FIRST_SHARE = 1.0
 
 # What it takes is counted, not timed: beside other programs processor time is longer too, and a cache that pays was
-# refused for 0.97 s. Seconds of processor time, the least of five looks (two cores, Python 3.11): of an array
-# 0.42 s a GB, if it is not contiguous 2.1 s; of a list of 1,000,000 numbers 18 ms; of 1,000,000 texts that may be
-# names of files 1.8 s, the first time; of a frame of 1,000,000 rows and 2 columns 0.33 s; of 20,000 dicts that hold an
-# array and a number 66 ms, the first time 0.48 s; of as many pairs of a small picture and a label 76 ms and 0.29 s.
-_BYTE_S, _SCATTERED_BYTE_S = 0.42e-9, 2.1e-9
-_ENTRY_S, _FRAME_VALUE_S = 25e-9, 0.16e-6
-_TEXT_S = 1.8e-6
-_OPEN_S = 5e-6
-"""The first time, of an object, and of a place that holds some."""
-_PLACE_S, _PART_S = 1e-6, 3e-6
-"""Later, of a place, and of what is one number, beside its bytes."""
+# refused for 0.97 s. Seconds of processor time (two cores, Python 3.11): of an array 0.42 s a GB, if it is not
+# contiguous 2.1 s; of a list of 1,000,000 numbers 0.15 s, which are 5 MB pickled; of 1,000,000 texts 0.5 s (17 MB), and
+# 1.8 s more to ask whether there are files of these names; of 20,000 dicts that hold an array and a number 0.18 s.
+_BYTE_S, _SCATTERED_BYTE_S, _PICKLED_BYTE_S, _HASHED_BYTE_S = 0.42e-9, 2.1e-9, 30e-9, 1e-9
+_OBJECT_S = 5e-6
+_NAME_S = 1.8e-6
 
-# Methods through which torch, and a pipeline, come to an item.
-_ENTRIES = frozenset({"__getitem__", "__getitems__", "__call__", "forward", "__len__", "__getattr__", "__iter__"})
+# What is longer than this, pickle hands on as it is.
+_FRAME_BYTES = 1 << 17
 
-# Bit of `type.__flags__` that classes written in Python have (Py_TPFLAGS_HEAPTYPE in CPython's object.h).
+# Beyond this a run would wait longer for the key than it is worth.
+_MOST_FILES = 200_000
+
+# Objects of these are never what an item is made from, and cannot be pickled.
+_NOTHING = frozenset({"_thread", "threading", "_abc", "weakref"})
+
+# What classes written in C consist of.
+_OF_C = (
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+)  # fmt: skip
+
+# Entries of a class that are none of the script's.
+_OF_EACH_CLASS = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", "__annotations__", "__slots__"})
+
+
+class _Held(NamedTuple):
+    """What a `Watch` compares: as it was when the data set was looked into first."""
+
+    names: str
+    values: list[Any]
+
+
+Held = dict[tuple[str, int], _Held]
+"""By the kind of place, and the id of what it belongs to."""
+
+
+class _Look(pickle.Pickler):
+    """One look at all that can be reached from an object."""
+
+    def __init__(self, root: Any, held: Held, spend: Callable[[float], None]) -> None:
+        """`spend` is told what it takes.
+
+        Raises:
+            Unseen: it holds what cannot be compared.
+        """
+        super().__init__(self, protocol=5)
+        self._held = held
+        self._spend = spend
+        self._hash = hashlib.blake2b(digest_size=20)
+        self._waiting = deque(_as_held([root], held))
+        self.shared: list[tuple[Any, object]] = []
+        """Tensors and arrays that copies of this process have as well, and their numbers."""
+        self.libraries: dict[str, None] = {}
+        self.names_file: str | None = None
+        """An open file, which another run cannot be told to have as well."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about what later versions will not pickle any more
+                while self._waiting:  # one after the other: code leads to code, deeper than pickle can go
+                    self.dump(self._waiting.popleft())
+        except Unseen:
+            raise
+        except Exception as error:  # each class has its own way to say that it cannot
+            raise Unseen(f"changes inside of it cannot be seen ({error})") from None
+        self.digest = self._hash.hexdigest()
+        self.clear_memo()
+
+    def write(self, data: Any) -> None:
+        """As a file that pickle writes to."""
+        self._spend(len(data) * (_PICKLED_BYTE_S if len(data) < _FRAME_BYTES else _HASHED_BYTE_S))
+        self._hash.update(data)
+
+    def reducer_override(self, value: Any) -> Any:
+        """What is pickled in the place of an object."""
+        self._spend(_OBJECT_S)
+        kind: Any = type(value)
+        return _way(kind)(self, value)
+
+    def _named(self, value: Any) -> Any:
+        return self._by_name(value.__name__, "")
+
+    def _of_c(self, value: Any) -> Any:
+        """A function or method of C."""
+        owner = value.__self__
+        if owner is None or isinstance(owner, types.ModuleType | type):
+            return self._by_name(value.__module__, value.__qualname__)
+        return _told, (owner, value.__name__)
+
+    def _part_of_class(self, value: Any) -> Any:
+        return _told, (type(value), value.fget if isinstance(value, property) else value.__func__)
+
+    def _path(self, value: PurePath) -> Any:
+        return _told, (type(value), str(value))
+
+    def _kind_alone(self, value: Any) -> Any:
+        return _told, (type(value),)
+
+    def _wrapped(self, value: Any) -> Any:
+        """Another of ours, whose own state is none of the items'; or what remembers what the script is handed too."""
+        return _told, (value._hotlap_dataset if isinstance(value, DatasetWrapper) else value.__wrapped__,)
+
+    def _by_pickle(self, value: Any) -> Any:
+        return NotImplemented
+
+    def _object(self, value: Any) -> Any:
+        """All of its attributes, whatever a method of its own would tell of them."""
+        own = getattr(value, "__dict__", {})
+        names, values = self._held.get(("attributes", id(value))) or (",".join(map(str, own)), [*own.values()])
+        slots = [*slot_values(value).values()]
+        return _told, (type(value), names.encode()), (_as_held(values, self._held), _as_held(slots, self._held))
+
+    def _class(self, value: Any) -> Any:
+        if is_library(value.__module__):
+            return self._by_name(value.__module__, value.__qualname__)
+        parts = {key: part for key, part in vars(value).items() if key not in _OF_EACH_CLASS}
+        for key in [key for key, part in parts.items() if key.startswith("__") and not callable(part)]:
+            del parts[key]
+        self._waiting.append((value.__bases__, ",".join(parts).encode(), [*parts.values()]))
+        return _told, (value.__module__, value.__qualname__)
+
+    def _function(self, value: types.FunctionType) -> Any:
+        if value is _told:
+            return NotImplemented
+        if is_library(value.__module__):
+            return self._by_name(value.__module__, value.__qualname__)
+        code, known = value.__code__, value.__globals__
+        names = [name for name in global_names(code) if name in known]
+        values = [known[name] for name in names]
+        modules = [each for each in values if isinstance(each, types.ModuleType) and not is_library(each.__name__)]
+        self._waiting.append((
+            (value.__defaults__, value.__kwdefaults__, vars(value)),
+            self._held_or("closure", value, lambda: cell_contents(value.__closure__ or ())),
+            ",".join(names).encode(),
+            self._held_or("globals", value, lambda: values),
+            [self._of_module(each, code) for each in modules],
+        ))  # fmt: skip
+        return _told, (value.__module__, value.__qualname__, text_of(code).encode())
+
+    def _of_module(self, module: types.ModuleType, code: types.CodeType) -> list[Any]:
+        """What the code may take from a module of the script's own (`config.SIZE`)."""
+        names = [name for name in attribute_names(code) if name in vars(module)]
+        return self._held_or(f"module {module.__name__}", code, lambda: [vars(module)[name] for name in names])
+
+    def _held_or(self, kind: str, owner: Any, now: Callable[[], list[Any]]) -> list[Any]:
+        held = self._held.get((kind, id(owner)))
+        return _as_held(now(), self._held) if held is None else held.values
+
+    def _by_name(self, module: str | None, name: str) -> Any:
+        self.libraries[(module or "").partition(".")[0]] = None
+        return _told, (module, name)
+
+    def _tensor(self, value: torch.Tensor) -> Any:
+        if value.device.type != "cpu" or value.layout is not torch.strided or value.is_quantized or value.is_nested:
+            raise Unseen(f"changes to a tensor ({value.device}, {value.layout}) cannot be seen")
+        self._spend(value.nbytes * (_BYTE_S if value.is_contiguous() else _SCATTERED_BYTE_S))
+        number = of_tensor(value)
+        if value.is_shared():  # type: ignore[no-untyped-call]
+            self.shared.append((value, number))
+        return _told, (type(value), number), vars(value) or None
+
+    def _array(self, value: Any) -> Any:
+        if isinstance(value, np.memmap) and value.mode == "r" and value.filename is not None:
+            # nobody writes through it, and who writes to the file changes its time
+            return _told, (os.fspath(value.filename), value.dtype.str, value.shape, value.strides, value.offset)
+        if value.dtype.hasobject:
+            return _told, (value.dtype.str, value.shape, value.ravel().tolist())
+        self._spend(value.nbytes * (_BYTE_S if value.flags.c_contiguous else _SCATTERED_BYTE_S))
+        number = of_array(value)
+        if isinstance(value, np.memmap):
+            self.shared.append((value, number))
+        return _told, (type(value), number)
+
+    def _file(self, value: Any) -> Any:
+        if isinstance(value, io.BytesIO | io.StringIO):
+            return _told, (type(value), value.getvalue())
+        if isinstance(value, io.IOBase):
+            self.names_file = f"it holds an open file, a {type(value).__qualname__}"
+            return _told, (type(value), getattr(value, "name", None))
+        self._spend(_BYTE_S * len(value))
+        return _told, (type(value), of_bytes(value))
+
+
+def _told(*facts: object) -> None:
+    """Stands in a pickle for what nobody will ever unpickle."""
+
+
+@final
+class _FirstLook(_Look):
+    """One that comes to each text as well, which takes some times as long."""
+
+    def __init__(self, root: Any, held: Held, spend: Callable[[float], None], note: Callable[[str], None]) -> None:
+        """`note` is told each text."""
+        self._note = note
+        self.sorts = False
+        """It holds a set, whose order is chance, and another one in the next run."""
+        super().__init__(root, held, spend)
+
+    def persistent_id(self, value: Any) -> Any:
+        """What stands for a value; None: itself."""
+        kind = type(value)
+        if kind is str:
+            self._note(value)
+        elif kind is set or kind is frozenset:
+            self.sorts = True
+            return kind.__name__, sorted(value, key=repr)
+        return None
+
+
+def _as_held(values: list[Any], held: Held) -> list[Any]:
+    """With what was in a container in the place of one that a `Watch` compares."""
+    return [held[place].values if (place := ("container", id(value))) in held else value for value in values]
+
+
+_WAYS: dict[Any, Callable[[_Look, Any], Any]] = {
+    type: _Look._class,
+    types.FunctionType: _Look._function,
+    (*GENERATORS, *_OF_C): _Look._kind_alone,
+    torch.Tensor: _Look._tensor,
+    np.ndarray: _Look._array,
+    (DatasetWrapper, functools._lru_cache_wrapper): _Look._wrapped,
+    types.ModuleType: _Look._named,
+    PurePath: _Look._path,
+    (io.IOBase, mmap.mmap, memoryview): _Look._file,
+    (types.BuiltinMethodType, types.MethodWrapperType): _Look._of_c,
+    (property, staticmethod, classmethod): _Look._part_of_class,
+}
+
+# Bit of `type.__flags__` that classes of some C modules lack (Py_TPFLAGS_HEAPTYPE in CPython's object.h).
 _HEAP_TYPE = 1 << 9
 
-# Classes of C whose objects do not change, or are never what an item is made from.
-_CONSTANT = (
-    np.generic, np.dtype, np.ufunc, torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
-    range, slice, property, staticmethod, classmethod, types.GetSetDescriptorType, types.MemberDescriptorType,
-    types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.CodeType,
-    weakref.ReferenceType, logging.Logger, PurePath,
-)  # fmt: skip
-# pyarrow's tables, arrays and types have no way to be written to.
-_CONSTANT_MODULES = frozenset({
-    "re", "_thread", "datetime", "_datetime", "decimal", "_decimal", "fractions", "uuid", "operator", "_operator",
-    "zoneinfo", "pyarrow", "threading", "_struct", "_abc",
-})  # fmt: skip
+
+@functools.cache
+def _way(kind: Any) -> Callable[[_Look, Any], Any]:
+    """How objects of this class are compared."""
+    if kind.__module__ in _NOTHING:
+        return _Look._kind_alone
+    known = next((way for kinds, way in _WAYS.items() if issubclass(kind, kinds)), None)
+    return known or (_Look._by_pickle if _pickles_itself(kind) else _Look._object)
 
 
-@dataclass(slots=True)
-class _Part:
-    """Something whose content is one number."""
-
-    name: str
-    number: Callable[[], object]
-    then: object
-    cost_s: float
-    """Of asking for the number once."""
-    shared: bool
-    """It lies in memory that copies of this process have as well."""
+def _pickles_itself(kind: Any) -> bool:
+    """True if attributes are not all that its objects consist of, or an installed library says what they consist of."""
+    has_attributes = kind.__dictoffset__ != 0 or any("__slots__" in vars(base) for base in kind.__mro__)
+    if not has_attributes or any(base is not object and not base.__flags__ & _HEAP_TYPE for base in kind.__mro__):
+        return True
+    ways = ("__reduce__", "__reduce_ex__", "__getstate__")
+    return is_library(kind.__module__) and any(getattr(kind, way) is not getattr(object, way) for way in ways)
 
 
-class Contents(Walk):
+@final
+class Contents:
     """All that a data set consists of, and whether that has changed: asked when an epoch begins.
 
-    What `beside` compares, which is asked more often and knows what items themselves change, is left to it.
+    What `beside` compares, which is asked more often and knows what items themselves change, is taken as it was.
     """
 
     def __init__(
@@ -107,7 +303,6 @@ class Contents(Walk):
         files: OpenedFiles | None = None,
         item_s: float = 0.0,
         num_items: int | None = None,
-        key: Key | None = None,
     ) -> None:
         """Looks into everything at once.
 
@@ -115,28 +310,22 @@ class Contents(Walk):
             beside: a `Watch` over the same root, made before; None: nothing is left to one.
             files: those that items are read from.
             item_s: seconds that an item takes, of `num_items` in all; None: looking may take as long as it takes.
-            key: is told all of it.
 
         Raises:
             Unseen: it holds what cannot be compared, or so much that it takes too long.
         """
-        super().__init__(root)
-        self._elsewhere = {} if beside is None else beside.places
-        self._key = key
-        self._parts: list[_Part] = []
-        self._paths = OpenedFiles()
-        self._files = files
-        self._classes: dict[type, tuple[str, set[str]]] = {}
-        self._names: set[str] = set()
+        self._root, self._files, self._named = root, files, OpenedFiles()
+        self._held: Held = {}
+        for place, one in ({} if beside is None else beside.places).items():
+            names = () if one.keys is None else one.keys()
+            self._held[place] = _Held(",".join(map(str, names)), [*one.values])
+        for each in self._held.values():
+            each.values[:] = _as_held(each.values, self._held)
+        self._texts: dict[str, None] = {}
         self._item_s = item_s if num_items is not None else None
         self._share, self._spent_s, self._saved_s = FIRST_SHARE, 0.0, item_s * (num_items or 0)
-        with _collector_rests():
-            while self._waiting:
-                self._go(float("inf"))
-                self._waiting.extend((name, function, 0) for name, function in self._called())
-        self._share, self._spent_s = SHARE, 0.0
-        self._again_s = _PLACE_S * len(self.places) + math.fsum(part.cost_s for part in self._parts)
-        self._visited.clear()
+        self._first = _FirstLook(root, self._held, self._spend, self._note)
+        self._share, self._spent_s, self._again_s = SHARE, 0.0, self._spent_s
 
     def changed(self, num_served: int = 0) -> str | None:
         """What is no longer as it was; None if nothing is. `num_served`: items that were not computed since last time.
@@ -151,33 +340,53 @@ class Contents(Walk):
     @property
     def has_files(self) -> bool:
         """True if the data set names files, or has them open."""
-        return bool(self._paths)
+        return bool(self._named)
 
     def differs(self) -> str | None:
         """As `changed`, whatever it takes."""
-        with _collector_rests():
-            return self._compare()
-
-    def _compare(self) -> str | None:
-        for place in self.places.values():
-            if place.changed():
-                return place.what()
-        for part in self._parts:
-            if part.number() != part.then:
-                return part.name
-        return self.changed_for_copies()
+        changed = self.changed_for_copies()
+        if changed is not None:
+            return changed
+        try:
+            now = self._look_again()
+        except Unseen as reason:
+            return f"the content ({reason})"
+        return None if now.digest == self._first.digest else "the content"
 
     def changed_for_copies(self) -> str | None:
         """What copies of this process, made before, find changed as well: shared memory, a file; None if nothing is."""
-        for part in self._parts:
-            if part.shared and part.number() != part.then:
-                return part.name
-        file = self._changed_file()
-        return None if file is None else f"the file {file}"
+        for value, number in self._first.shared:
+            if number != (of_tensor(value) if isinstance(value, torch.Tensor) else of_array(value)):
+                return "what is in shared memory"
+        paths = (files.changed() for files in (self._named, self._files) if files is not None)
+        return next((f"the file {path}" for path in paths if path is not None), None)
 
-    def _changed_file(self) -> str | None:
-        paths = (files.changed() for files in (self._paths, self._files) if files is not None)
-        return next((path for path in paths if path is not None), None)
+    def key(self) -> str:
+        """Under which a later run finds the items computed before, where all that they are made from is the same:
+        versions of libraries too, and size and time of every file and folder that a text names.
+
+        Raises:
+            Unseen: the content of the data set cannot be told.
+        """
+        if self._first.names_file is not None:
+            raise Unseen(self._first.names_file)
+        versions = [(name, str(getattr(sys.modules.get(name), "__version__", ""))) for name in self._first.libraries]
+        about = platform.python_version(), torch.__version__, np.__version__, sys.byteorder, self._first.digest
+        facts = repr((about, versions, _stamps(self._texts)))
+        return hashlib.blake2b(facts.encode(), digest_size=20).hexdigest()
+
+    def _look_again(self) -> _Look:
+        if self._first.sorts:
+            return _FirstLook(self._root, self._held, lambda _: None, lambda _: None)
+        return _Look(self._root, self._held, lambda _: None)
+
+    def _note(self, text: str) -> None:
+        if 0 < len(text) < 1024 and "\n" not in text and "\0" not in text:
+            self._texts[text] = None
+            # It takes 1 us to ask for a file, and texts may be many.
+            if "/" in text or "\\" in text or 0 < len(text) - text.rfind(".") <= 8:
+                self._spend(_NAME_S)
+                self._named.note(text, only_files=True)
 
     def _spend(self, cost_s: float) -> None:
         self._spent_s += cost_s
@@ -187,207 +396,25 @@ class Contents(Walk):
                 f"of the {self._saved_s:.2g} s that its items take"
             )
 
-    def _open(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        self._spend(_OPEN_S)
-        return super()._open(name, value)
 
-    def _add(self, name: str, number: Callable[[], object], cost_s: float, *, shared: bool = False) -> None:
-        """`cost_s`: of asking for the number, beside what anything costs."""
-        self._spend(_PART_S + cost_s)
-        then = number()
-        self._parts.append(_Part(name, number, then, _PART_S + cost_s, shared))
-        if self._key is not None:
-            self._key.note(name, then)
+def _stamps(texts: Iterable[str]) -> list[tuple[str, int, int, int]]:
+    """Of each file that has one of these names, and of those below each folder: (name, time, bytes, number)."""
+    found = dict[str, tuple[str, int, int, int]]()
 
-    def _meet(self, name: str, value: Any) -> None:
-        if type(value) is str:
-            self._note_paths((value,))
-        if self._key is not None:
-            self._key.meet(name, value)
-
-    def _numbers(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        if isinstance(value, torch.Tensor):
-            if value.device.type != "cpu" or value.layout is not torch.strided or value.is_quantized or value.is_nested:
-                raise Unseen(f"changes to a tensor like {name} ({value.device}, {value.layout}) cannot be seen")
-            cost_s = _bytes_s(value, value.is_contiguous())
-            shared = value.is_shared()  # type: ignore[no-untyped-call]
-            self._add(f"the tensor {name}", partial(of_tensor, value), cost_s, shared=shared)
-        elif isinstance(value, np.memmap) and value.mode == "r" and value.filename is not None:
-            self._paths.note(value.filename)  # nobody writes through it, and who writes to the file changes its time
-            if self._key is not None:
-                self._key.note(value.dtype, value.shape, value.strides, value.offset)
-                self._key.note_files((value.filename,))
-        elif value.dtype.hasobject:
-            self._place("container", value, lambda: Place(name, lambda: value.ravel().tolist()))
-            entries = value.ravel().tolist()
-            if self._key is not None:
-                self._key.note(value.shape)
-                self._key.note_entries(name, entries)
-            yield from ((f"an entry of {name}", part) for part in entries if type(part) not in ATOMS)
-        else:
-            cost_s, shared = _bytes_s(value, value.flags.c_contiguous), isinstance(value, np.memmap)
-            self._add(f"the array {name}", partial(of_array, value), cost_s, shared=shared)
-
-    def _container(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        known = ("container", id(value)) in self._elsewhere
-        entries = entries_of(value)
-        others = set(map(type, entries)) - ATOMS
-        fixed = not others and (known or isinstance(value, tuple | frozenset))
-        # The order of a set is chance, and another one in the next run.
-        if not fixed and not known and type(value) in (list, tuple, dict) and others <= CONTAINERS:
-            plain = plain_texts(value)
-            if plain is not None:
-                texts, num_entries = plain
-                self._note_paths(texts)
-                self._add(name, partial(of_plain, value), _ENTRY_S * num_entries)
-                return
-        self._note_paths(entries)
-        if self._key is not None:
-            self._key.note_entries(name, value)
-        if fixed:
-            return
-        if not isinstance(value, tuple | frozenset):
-            self._place("container", value, lambda: Place(name, partial(entries_of, value)))
-        yield from ((f"an entry of {name}", child) for child in entries if type(child) not in ATOMS)
-
-    def _place(self, kind: str, owner: Any, place: Callable[[], Place]) -> None:
-        if (kind, id(owner)) not in self._elsewhere:
-            self._spend(_OPEN_S)
-            super()._place(kind, owner, place)
-
-    def _object(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        slots = slots_of(value)
-        if slots:
-            read = partial(slot_values, value, slots)
-            self._place("slots", value, lambda: Place(f"an attribute of {name}", read, keys=lambda: slots))
-        yield from super()._object(name, value)
-
-    def _other(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        kind = type(value)
-        if isinstance(value, _CONSTANT) or kind is object or kind.__module__.partition(".")[0] in _CONSTANT_MODULES:
-            self._note_paths((value,))
-            if self._key is not None:
-                self._key.note_constant(name, value)
-        elif callable(value) and hasattr(value, "__name__") and not _is_of_python(kind):
-            # A function of C. What one remembers (`functools.lru_cache`), the script would be handed too.
-            yield name, getattr(value, "__wrapped__", None)
-        elif not self._is_known(name, value):
-            if not _is_of_python(kind) and not isinstance(value, types.ModuleType):
-                self._opaque(name, value)
-            yield from super()._other(name, value)
-
-    def _is_known(self, name: str, value: Any) -> bool:
-        """True for an object whose content is told in a way of its own."""
-        if isinstance(value, io.IOBase):
-            self._open_file(name, value)
-        elif is_picture(value):
-            width, height = value.size
-            num_bytes = width * height * len(value.getbands())
-            self._add(f"the picture {name}", lambda: zlib.crc32(value.tobytes()), _BYTE_S * num_bytes)
-        elif is_frame(value):
-            self._add(name, partial(of_frame, value), _FRAME_VALUE_S * value.size)
-        else:
-            return False
-        return True
-
-    def _open_file(self, name: str, value: Any) -> None:
-        if isinstance(value, io.BytesIO | io.StringIO):
-            cost_s = _BYTE_S * len(value.getvalue())
-            self._add(name, lambda: zlib.crc32(marshal.dumps(value.getvalue(), 2)), cost_s)
-        else:
-            if self._key is not None:
-                self._key.refuse(f"{name} is an open file, a {type(value).__qualname__}")
-            if isinstance(getattr(value, "name", None), str):
-                self._paths.note(value.name)
-
-    def _opaque(self, name: str, value: Any) -> None:
-        """An object of C, with state that no attribute shows: its bytes, if it lets us see them."""
+    def is_folder(path: str) -> bool:
         try:
-            with memoryview(value) as view:
-                num_bytes = view.nbytes
-        except TypeError:
-            kind = f"{type(value).__module__}.{type(value).__qualname__}"
-            raise Unseen(f"changes inside of {name}, a {kind}, cannot be seen") from None
-        self._add(name, lambda: zlib.crc32(memoryview(value)), _BYTE_S * num_bytes)
+            one = os.stat(path)
+        except (OSError, ValueError):
+            return False
+        if len(found) == _MOST_FILES:
+            raise Unseen(f"it names more than {_MOST_FILES} files")
+        found[path] = path, one.st_mtime_ns, one.st_size, one.st_ino
+        return stat.S_ISDIR(one.st_mode)
 
-    def _class(self, name: str, value: type, entries: set[str]) -> None:
-        for kind in value.__mro__:
-            if kind.__flags__ & _HEAP_TYPE and not is_library(kind.__module__):
-                if kind not in self._classes:
-                    self._classes[kind] = (kind.__name__, set(_ENTRIES))
-                    read = partial(_class_values, kind)
-                    self._place("class", kind, lambda: Place(f"an attribute of the class {kind.__name__}", read))  # noqa: B023 - called at once
-                    self._waiting.extend(
-                        (f"{kind.__name__}", child, 0) for child in read() if not hasattr(child, "__get__")
-                    )
-                self._classes[kind][1].update(entries)
-
-    def _module(self, name: str, module: types.ModuleType, code: types.CodeType) -> Iterator[tuple[str, Any]]:
-        if self._key is not None:
-            self._key.note_module(module)
-        yield from super()._module(name, module, code)
-
-    def _named(self, code: types.CodeType) -> None:
-        self._names.update(attribute_names(code))
-        if self._key is not None:
-            self._key.note_code(code)
-
-    def _called(self) -> list[tuple[str, Any]]:
-        """Methods that the code seen so far may call."""
-        found = []
-        for kind, (name, entries) in self._classes.items():
-            for key in sorted((self._names | entries) & vars(kind).keys()):
-                function = _behind(vars(kind)[key])
-                if isinstance(function, types.FunctionType) and id(function) not in self._visited:
-                    found.append((f"{name}.{key}", function))
-        return found
-
-    def _note_paths(self, values: Collection[Any]) -> None:
-        if self._key is not None:
-            self._key.note_files(values)
-        for value in values:
-            if isinstance(value, PurePath) or (type(value) is str and _may_be_path(value)):
-                self._spend(_TEXT_S)
-                self._paths.note(value, only_files=True)
-
-
-@contextmanager
-def _collector_rests() -> Iterator[None]:
-    """Looking makes many small objects, and is not to pay for a collection of all that a large script holds."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _bytes_s(value: Any, contiguous: bool) -> float:
-    return float((_BYTE_S if contiguous else _SCATTERED_BYTE_S) * value.nbytes)
-
-
-def _class_values(kind: type) -> list[Any]:
-    return [part for key, part in vars(kind).items() if not key.startswith("__")]
-
-
-def _is_of_python(kind: type) -> bool:
-    """True if all that its objects hold are attributes."""
-    if any(base is not object and not base.__flags__ & _HEAP_TYPE for base in kind.__mro__):
-        return issubclass(kind, int | float | str | bytes | complex | BaseException) and kind.__flags__ & _HEAP_TYPE > 0
-    return hasattr(kind, "__dictoffset__") and (
-        kind.__dictoffset__ != 0 or any("__slots__" in vars(base) for base in kind.__mro__)
-    )
-
-
-def _behind(part: Any) -> Any:
-    """The function of a property, class method or static method."""
-    if isinstance(part, property):
-        return part.fget
-    return part.__func__ if isinstance(part, staticmethod | classmethod) else getattr(part, "func", part)
-
-
-def _may_be_path(text: str) -> bool:
-    """True if it is worth asking whether a file has this name: a question takes 1 us, and texts may be many."""
-    named = "/" in text or "\\" in text or 0 < len(text) - text.rfind(".") <= 8
-    return named and len(text) < 1024 and "\n" not in text and "\0" not in text
+    for text in texts:
+        if text not in found and is_folder(text):
+            for folder, folders, files in os.walk(text):
+                folders.sort()
+                for file in sorted(files):
+                    is_folder(os.path.join(folder, file))
+    return [*found.values()]

@@ -4,7 +4,6 @@ from typing import Any, final
 
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
-from hotlap.data.checks.key import Key
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.random_state import States, Streams
 from hotlap.data.checks.watch import Watch
@@ -40,19 +39,16 @@ class Inputs:
         changed = self.watch.changed_by_item()
         return None if changed is None else f"computing an item changes {changed} of the data set"
 
-    def look_inside(self, *, item_s: float, num_items: int, reads_unnamed: bool, key: Key | None = None) -> None:
+    def look_inside(self, *, item_s: float, num_items: int, reads_unnamed: bool) -> None:
         """Note all of it, down to the last byte, in a part of the time that so many items take.
 
         Arguments:
-            key: is told all of it.
             reads_unnamed: computing an item reads from what is none of the files that are known.
 
         Raises:
             Unseen: it cannot be compared.
         """
-        contents = Contents(
-            self._dataset, beside=self.watch, files=self.files, item_s=item_s, num_items=num_items, key=key
-        )
+        contents = Contents(self._dataset, beside=self.watch, files=self.files, item_s=item_s, num_items=num_items)
         if not self.files and not contents.has_files and reads_unnamed:
             raise Unseen("its items are read from files that cannot be told")
         self.contents = contents

@@ -3,9 +3,11 @@
 What lies deeper is compared each epoch (`hotlap.data.checks.contents`).
 """
 
+import types
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import current_process
 from operator import index, is_
@@ -13,15 +15,25 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from torch.utils.data import Subset
+from torch.utils.data import Dataset, Subset
 
-from hotlap.data.checks.checksums import ATOMS, entries_of
-from hotlap.data.checks.walk import Place, Walk, alike, children
+from hotlap.data.checks.code_names import attribute_names, cell_contents, global_names, is_library
+from hotlap.data.checks.random_state import GENERATORS, Stream, own_stream
+from hotlap.data.wrapper import DatasetWrapper
 
 # Where `Watch` ends: a comparison takes 0.3 us for each object, and is made once a batch.
 MAX_OBJECTS = 48
 MAX_CHILDREN = 32
 MAX_DEPTH = 8
+
+# Cannot be changed.
+_ATOMS = frozenset({int, float, bool, complex, str, bytes, type(None), type(...)})
+_NUMBERS = frozenset({int, float, bool, complex})
+
+_FUNCTIONS: Any = (
+    types.FunctionType, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, partial
+)  # fmt: skip
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
 def num_items(dataset: Any) -> int | None:
@@ -32,26 +44,60 @@ def num_items(dataset: Any) -> int | None:
         return None
 
 
-def _differ(now: Any, then: Any, numbers: list[int]) -> bool:
-    """One of these entries is another one; of nested ones only which object it is."""
-    if len(now) != len(then):
-        return True
-    try:
-        if isinstance(now, np.ndarray):
-            return bool(now[numbers].tobytes() != then[numbers].tobytes())
-        mine, others = [*map(now.__getitem__, numbers)], [*map(then.__getitem__, numbers)]
-    except LookupError:  # its keys are no numbers of items
-        return False
-    return not (all(map(is_, mine, others)) or all(map(alike, mine, others)))
+def _alike(left: Any, right: Any) -> bool:
+    """The same object, or equal values of a kind that cannot be changed."""
+    return left is right or (type(left) is type(right) and type(left) in _ATOMS and bool(left == right))
 
 
 def _alike_or_opened(now: Any, then: Any) -> bool:
-    opened = then is None and type(now) not in ATOMS and not isinstance(now, list | tuple | dict | set | np.ndarray)
-    return opened or alike(now, then)
+    opened = then is None and type(now) not in _ATOMS and not isinstance(now, list | tuple | dict | set | np.ndarray)
+    return opened or _alike(now, then)
+
+
+@dataclass(slots=True)
+class Place:
+    """A place that held these values; strong references, so that an identity stays what it was."""
+
+    name: str
+    read: Callable[[], Collection[Any]]
+    of_data_set: bool = False
+    of_library: bool = False
+    keys: Callable[[], Iterable[Any]] | None = None
+    values: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.refresh()
+
+    def counts(self) -> bool:
+        """A number of the script's own is another one, where nothing was added: items may come to depend on it."""
+        now = list(self.read())
+        pairs = () if self.of_library or len(now) != len(self.values) else zip(now, self.values, strict=True)
+        return any({type(new), type(old)} <= _NUMBERS and not _alike(new, old) for new, old in pairs)
+
+    def refresh(self) -> None:
+        """Take the present values as given."""
+        self.values = list(self.read())
+
+    def what(self) -> str:
+        """What has changed, by name where there is one."""
+        keys = [*self.keys()] if self.keys is not None else []
+        values = list(self.read())
+        if len(keys) == len(values) == len(self.values):
+            for key, now, then in zip(keys, values, self.values, strict=True):
+                if not _alike(now, then):
+                    return f"{self.name} ({key})"
+        return self.name
+
+    def changed(self, same: Callable[[Any, Any], bool] = _alike) -> bool:
+        """It holds other values than it did; equal numbers and texts are the same value."""
+        now = self.read()
+        if len(now) == len(self.values) and all(map(is_, now, self.values)):  # the usual case, without a Python loop
+            return False
+        return len(now) != len(self.values) or not all(map(same, now, self.values))
 
 
 @final
-class Watch(Walk):
+class Watch:
     """What a data set consists of near its surface, and whether that has changed. Cheap: asked before every batch.
 
     Sees attributes, short lists and dicts, transforms, closures, the globals that `__getitem__` uses, what torch itself
@@ -60,7 +106,10 @@ class Watch(Walk):
     """
 
     def __init__(self, root: Any) -> None:
-        super().__init__(root)
+        self._root = root
+        self.places: dict[tuple[str, int], Place] = {}
+        """By their kind, and the id of the object that they belong to."""
+        self._streams: list[Stream] = []
         self._tensors: list[tuple[str, torch.Tensor, int]] = []
         self._by_item: list[tuple[str, Any, Any]] = []
         """(name, what has an entry for each item, a copy of it): labels, names of files."""
@@ -74,12 +123,18 @@ class Watch(Walk):
         self._num_entries = None if current_process().daemon else num_items(inside)
         self._dtype = torch.get_default_dtype()
         self._length = num_items(root)
-        self._go(MAX_DEPTH)
+        self._visited: dict[int, Any] = {}
+        self._go()
 
     @property
     def length(self) -> int | None:
         """Items in the data set when this was made; None if it does not say."""
         return self._length
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The random generators that were found."""
+        return tuple(self._streams)
 
     def changed(self) -> str | None:
         """What is no longer as it was ("attribute level of Curriculum"); None if nothing is known to have changed."""
@@ -117,9 +172,7 @@ class Watch(Walk):
     def opened(self) -> str | None:
         """As `changed`, but what was None and is an object now (a file that was opened late) has not changed."""
         for place in self.places.values():
-            now = place.read()
-            same_keys = len(now) == len(place.values)
-            if not same_keys or not all(map(_alike_or_opened, now, place.values)):
+            if place.changed(_alike_or_opened):
                 return place.what()
         return self._tensor_changed()
 
@@ -129,17 +182,40 @@ class Watch(Walk):
                 return name
         if torch.get_default_dtype() != self._dtype:
             return "torch's default dtype, which makes the numbers"
-        return None if num_items(self.root) == self._length else "the number of items"
+        return None if num_items(self._root) == self._length else "the number of items"
 
-    def _full(self) -> bool:
-        return len(self.places) >= MAX_OBJECTS
+    def _go(self) -> None:
+        waiting = deque([(type(self._root).__name__, self._root, 0)])
+        while waiting and len(self.places) < MAX_OBJECTS:
+            name, value, depth = waiting.popleft()
+            if depth <= MAX_DEPTH and id(value) not in self._visited and type(value) not in _ATOMS:
+                self._visited[id(value)] = value
+                waiting.extend((child_name, child, depth + 1) for child_name, child in self._open(name, value))
 
-    def _numbers(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        if isinstance(value, torch.Tensor) and not value.is_inference():  # those count no versions
-            self._tensors.append((f"the tensor {name}", value, value._version))
-        elif isinstance(value, np.ndarray) and value.ndim == 1 and not value.dtype.hasobject:
+    def _open(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        """What it consists of, each with a name."""
+        kind = type(value)
+        if issubclass(kind, (torch.Tensor, np.ndarray, *GENERATORS)):
+            self._leaf(name, value)
+        elif issubclass(kind, _CONTAINERS):
+            yield from self._container(name, value)
+            if hasattr(value, "__dict__"):
+                yield from self._object(name, value)
+        elif issubclass(kind, _FUNCTIONS):
+            yield from self._function(name, value)
+        elif issubclass(kind, DatasetWrapper):  # another of ours, whose own state is none of the items'
+            yield name, value._hotlap_dataset
+        elif not issubclass(kind, type | types.ModuleType):
+            yield from self._object(name, value)
+
+    def _leaf(self, name: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            if not value.is_inference():  # those count no versions
+                self._tensors.append((f"the tensor {name}", value, value._version))
+        elif isinstance(value, GENERATORS):
+            self._streams.append(own_stream(name, value))
+        elif value.ndim == 1 and not value.dtype.hasobject:
             self._note_entries(f"the array {name}", value)
-        return iter(())
 
     def _note_entries(self, name: str, value: Any) -> None:
         if len(value) == self._num_entries:
@@ -151,5 +227,100 @@ class Watch(Walk):
                 self._note_entries(name, value)
             return
         if not isinstance(value, tuple | frozenset):
-            self._place("container", value, lambda: Place(name, partial(entries_of, value)))
-        yield from children(name, value)
+            self._place("container", value, Place(name, partial(_entries, value)))
+        if isinstance(value, dict):
+            yield from ((f"{name}[{key!r}]", child) for key, child in value.items())
+        else:
+            yield from ((f"{name}[{position}]", child) for position, child in enumerate(value))
+
+    def _place(self, kind: str, owner: Any, place: Place) -> None:
+        self.places[kind, id(owner)] = place
+
+    def _object(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(attributes, dict) and attributes:
+            of_data_set = value is self._root or isinstance(value, Dataset)
+            of_library = is_library(type(value).__module__)
+            about = f"an attribute of {name}"
+            place = Place(about, attributes.values, of_data_set, of_library, attributes.keys)
+            self._place("attributes", value, place)
+            yield from ((f"{name}.{key}", child) for key, child in attributes.items())
+        yield from ((f"{name}.{key}", child) for key, child in slot_values(value).items())
+        for method in ("__getitem__", "__call__", "forward"):
+            function = getattr(type(value), method, None)
+            if isinstance(function, types.FunctionType):
+                yield f"{name}.{method}", function
+
+    def _function(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        if isinstance(value, types.BuiltinMethodType | types.MethodWrapperType):
+            owner = getattr(value, "__self__", None)
+            if not isinstance(owner, types.ModuleType | type):
+                yield f"{name}.__self__", owner
+        elif isinstance(value, partial):
+            yield from ((f"{name}.{part}", getattr(value, part)) for part in ("func", "args", "keywords"))
+        elif isinstance(value, types.MethodType):
+            yield f"{name}.__self__", value.__self__
+            yield name, value.__func__
+        elif not is_library(value.__module__):
+            yield from self._code(name, value)
+
+    def _code(self, name: str, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+        cells, known = function.__closure__ or (), function.__globals__
+        if cells:
+            self._place("closure", function, Place(f"a variable around {name}", partial(cell_contents, cells)))
+        yield from ((f"{name} (closure)", value) for value in cell_contents(cells))
+        yield f"{name} (defaults)", function.__defaults__ or ()
+        yield f"{name} (defaults)", function.__kwdefaults__ or ()
+        names = [key for key in global_names(function.__code__) if key in known]
+        if names:
+            self._place("globals", function, Place(f"a global name used by {name}", partial(_values, known, names)))
+        for key in names:
+            value = known[key]
+            if isinstance(value, types.ModuleType):
+                yield from self._module(name, value, function.__code__)
+            else:
+                yield key, value
+
+    def _module(self, name: str, module: types.ModuleType, code: types.CodeType) -> Iterator[tuple[str, Any]]:
+        """What the code may take from a module of the script's own (`config.SIZE`)."""
+        names = [] if is_library(module.__name__) else [key for key in attribute_names(code) if key in vars(module)]
+        if names:
+            read = partial(_values, vars(module), names)
+            place = Place(f"a name of {module.__name__} used by {name}", read, keys=lambda: names)
+            self._place(f"module {module.__name__}", code, place)
+        yield from ((f"{module.__name__}.{key}", vars(module)[key]) for key in names)
+
+
+def _differ(now: Any, then: Any, numbers: list[int]) -> bool:
+    """One of these entries is another one; of nested ones only which object it is."""
+    if len(now) != len(then):
+        return True
+    try:
+        if isinstance(now, np.ndarray):
+            return bool(now[numbers].tobytes() != then[numbers].tobytes())
+        mine, others = [*map(now.__getitem__, numbers)], [*map(then.__getitem__, numbers)]
+    except LookupError:  # its keys are no numbers of items
+        return False
+    return not (all(map(is_, mine, others)) or all(map(_alike, mine, others)))
+
+
+def _entries(container: Any) -> Collection[Any]:
+    """All that it holds, keys included."""
+    return [*container.keys(), *container.values()] if isinstance(container, dict) else container
+
+
+def slot_values(value: Any) -> dict[str, Any]:
+    """Attributes of an object that lie beside its `__dict__`, by the names under which they are read; None for what is
+    not set."""
+    return {key: getattr(value, key, None) for kind in type(value).__mro__ for key in _slots(kind)}
+
+
+def _slots(kind: type) -> Iterator[str]:
+    slots = vars(kind).get("__slots__", ())
+    for key in (slots,) if isinstance(slots, str) else slots:
+        if key not in ("__dict__", "__weakref__"):
+            yield f"_{kind.__name__.lstrip('_')}{key}" if key.startswith("__") and not key.endswith("__") else key
+
+
+def _values(names: dict[str, Any], keys: list[str]) -> list[Any]:
+    return [names.get(key) for key in keys]

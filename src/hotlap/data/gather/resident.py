@@ -109,10 +109,10 @@ class DeviceStore:
         rows = self.rows(store, column, index, device)
         if rows is None:
             return column.gather(index).to(device, non_blocking=non_blocking)
-        return rows.permute(column.kept_rows(index.numel())[1])
+        return rows.permute(column.kept_rows()[1])
 
     def _promise(self, store: ColumnStore, column: Column, index: torch.Tensor) -> LazyTensor | None:
-        kept, permute = column.kept_rows(index.numel())
+        kept, permute = column.kept_rows()
         if kept is None:
             return None
         case = (id(column), index.numel())
@@ -145,7 +145,7 @@ class DeviceStore:
         return self.full
 
     def _fill(self, columns: Sequence[Column], room: CudaMemory) -> None:
-        kept = {id(column): rows for column in columns if (rows := column.kept_rows(1)[0]) is not None}
+        kept = {id(column): rows for column in columns if (rows := column.kept_rows()[0]) is not None}
         wanted = sum(rows.nbytes for rows in kept.values())
         free = int(SHARE_OF_FREE * room.free_bytes())
         if wanted > free:

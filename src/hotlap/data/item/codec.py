@@ -14,8 +14,14 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from hotlap.data.item.compare import Unsupported, is_marked, is_picture, is_plain_tensor, overlaps, without_repeats
-from hotlap.data.item.trees import is_named_tuple
+from hotlap.data.item.compare import (
+    Unsupported,
+    dense_strides,
+    is_marked,
+    is_picture,
+    is_plain_tensor,
+    tensor_bytes,
+)
 
 _PLAIN = (types.FunctionType, types.BuiltinFunctionType, types.BuiltinMethodType, type)
 
@@ -60,8 +66,13 @@ class _Packer(pickle.Pickler):
             return _pack_array(value)
         if is_marked(value):
             return _pack_marked(value)
-        known = isinstance(value, Enum | np.generic | complex) or is_named_tuple(value) or type(value) is OrderedDict
-        if known or getattr(type(value), "_hotlap_packs", False):
+        named = isinstance(value, tuple) and hasattr(type(value), "_fields")
+        if (
+            named
+            or isinstance(value, Enum | np.generic | complex)
+            or type(value) is OrderedDict
+            or getattr(type(value), "_hotlap_packs", False)
+        ):
             return NotImplemented
         raise Unsupported(f"it holds a {_what(value)}, which might not come out the same")
 
@@ -75,38 +86,18 @@ def _what(value: Any) -> str:
 
 
 def _pack_tensor(value: torch.Tensor) -> Any:
-    core = without_repeats(value, value.stride())
-    flat = _elements(core)
-    as_bytes: Any = flat.view(torch.uint8).numpy()
-    data = pickle.PickleBuffer(as_bytes) if flat.numel() else None
-    return _tensor, (data, value.dtype, tuple(core.shape), value.stride(), tuple(value.shape))
-
-
-def _elements(value: torch.Tensor) -> torch.Tensor:
-    """(E,) all elements in the order of their memory."""
-    strides = value.stride()
+    strides = dense_strides(value)
     order = sorted(range(value.ndim), key=lambda dim: -strides[dim])
-    flat = value.detach().permute(order).contiguous()
-    return flat.as_strided((flat.numel(),), (1,))
+    as_bytes: Any = tensor_bytes(value.permute(order)).numpy()
+    data = pickle.PickleBuffer(as_bytes) if value.numel() else None
+    return _tensor, (data, value.dtype, tuple(value.shape), strides)
 
 
-def _tensor(
-    data: Any, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], whole: tuple[int, ...]
-) -> torch.Tensor:
+def _tensor(data: Any, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
     made = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
     if data is not None:
-        _fill(made, data)
-    return made if whole == shape else made.expand(whole)
-
-
-def _fill(made: torch.Tensor, data: Any) -> None:
-    strides = made.stride()
-    order = sorted(range(made.ndim), key=lambda dim: -strides[dim])
-    dense = made.permute(order)
-    rows = dense if dense.is_contiguous() else torch.empty(dense.shape, dtype=made.dtype, device="cpu")
-    rows.as_strided((rows.numel(),), (1,)).view(torch.uint8).numpy()[:] = np.frombuffer(data, np.uint8)
-    if rows is not dense:
-        dense.copy_(rows)
+        tensor_bytes(made.as_strided((made.numel(),), (1,))).numpy()[:] = np.frombuffer(data, np.uint8)
+    return made
 
 
 def _pack_picture(value: Any) -> Any:
@@ -133,22 +124,16 @@ def _lazy_picture(mode: str, size: tuple[int, int], data: Any, palette: Any, inf
 
 
 def _pack_array(value: Any) -> Any:
-    strides, size = value.strides, value.itemsize
-    steps = tuple(stride // size for stride in strides) if size else ()
-    if value.dtype.kind not in "biufcSU" or not size or min(strides, default=0) < 0 or any(s % size for s in strides):
+    if value.dtype.kind not in "biufcSU" or not value.itemsize:
         raise Unsupported(f"it holds an array of {value.dtype} that is not plain")
-    if value.size and overlaps(value.shape, steps):
-        raise Unsupported("it holds an array whose elements share memory")
+    dense = value.copy(order="K")
     # Texts have no buffer of their own kind; their bytes have.
-    as_bytes: Any = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-    return _array, (pickle.PickleBuffer(as_bytes), value.dtype.str, value.shape, strides, value.flags.writeable)
+    as_bytes: Any = dense.ravel(order="K").view(np.uint8)
+    return _array, (pickle.PickleBuffer(as_bytes), value.dtype.str, value.shape, dense.strides, value.flags.writeable)
 
 
 def _array(data: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], writeable: bool) -> Any:
-    rows = np.frombuffer(data, np.uint8).view(dtype).reshape(shape)
-    reach = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + rows.itemsize
-    made: Any = np.ndarray(shape, dtype, np.empty(reach if rows.size else 0, np.uint8), strides=strides)
-    made[...] = rows
+    made: Any = np.ndarray(shape, dtype, np.array(memoryview(data)), strides=strides)
     made.flags.writeable = writeable
     return made
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from hotlap.data.item.trees import flatten
+from torch.utils._pytree import TreeSpec, tree_flatten
 
 # Immutable: may be handed out again as they are. Exact types only; a subclass may carry more.
 _ATOMS = frozenset({int, float, bool, complex, str, bytes, type(None)})
@@ -16,6 +15,15 @@ _ATOMS = frozenset({int, float, bool, complex, str, bytes, type(None)})
 
 class Unsupported(Exception):  # noqa: N818 - reads as the sentence "unsupported"
     """An item that cannot be kept; the message says why."""
+
+
+def flatten_batch(batch: Any) -> tuple[list[Any], TreeSpec]:
+    """(leaves, structure) of what `default_collate` returns: the texts of B items are one leaf."""
+    return tree_flatten(batch, is_leaf=_is_texts)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) > 0 and isinstance(value[0], str | bytes)
 
 
 def is_picture(value: Any) -> bool:
@@ -39,33 +47,9 @@ def is_marked(value: Any) -> bool:
     return type(value).__module__.startswith("torchvision.tv_tensors")
 
 
-def overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """True if two positions of such a view may be the same memory (as after `expand`)."""
-    reach = 1
-    for stride, size in sorted((abs(stride), size) for size, stride in zip(sizes, strides, strict=True) if size > 1):
-        if stride < reach:
-            return True
-        reach = stride * (size - 1) + reach
-    return False
-
-
-def without_repeats(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """Of a tensor as after `expand`, the part that holds all its elements once, with these strides."""
-    core = value
-    for dim, (size, stride) in enumerate(zip(value.shape, strides, strict=True)):
-        if stride == 0 and size > 1:
-            core = core.narrow(dim, 0, 1)
-    if overlaps(tuple(core.shape), strides):
-        raise Unsupported("it holds a tensor whose elements share memory")
-    return core
-
-
-def copy_tensor(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """An independent tensor with the same bytes and the given strides."""
-    core = without_repeats(value, strides)
-    with torch.no_grad():
-        copy = torch.empty_strided(core.shape, strides, dtype=value.dtype, device="cpu").copy_(core)
-    return copy if core is value else copy.expand(value.shape)
+def dense_strides(value: torch.Tensor) -> tuple[int, ...]:
+    """Those of a copy (`clone`): its own, where all its elements lie side by side, each once."""
+    return torch.empty_like(value).stride()
 
 
 def as_array(value: torch.Tensor) -> Any:
@@ -97,7 +81,7 @@ def same_array(left: Any, right: Any) -> bool:
 
 def same(left: Any, right: Any) -> bool:
     """True if both are of the same types and bytes all the way down; False too for what cannot be compared."""
-    (lefts, one), (rights, other) = flatten(left), flatten(right)
+    (lefts, one), (rights, other) = tree_flatten(left), tree_flatten(right)
     return (
         one == other
         and all(type(left) is type(right) for left, right in zip(lefts, rights, strict=True))

@@ -1,25 +1,63 @@
 """Items that are computed a second time, before any is kept and as training goes on: do they come out the same?"""
 
+import operator
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, final
 
 import torch
 
+from hotlap.data.checks.contents import Contents
 from hotlap.data.checks.opened_files import reads_unnamed_files
 from hotlap.data.checks.random_state import States
 from hotlap.data.item.compare import entangled, same, shares_memory
 from hotlap.data.item_cache.fill import CacheFill
+from hotlap.data.notes import warn
+
+# Never for more than one part in so many of the time.
+SHARE = 50
+
+# A kept item is computed again once in so many batches, if it is time to.
+RECHECK_EVERY = 16
+
+DIFFERENT = "came out different when it was computed again"
+
+
+@final
+class Rechecks:
+    """When what is kept is computed again: as training goes on, in a small part of the time."""
+
+    def __init__(self, cost_s: float = 0.0) -> None:
+        self.cost_s = cost_s
+        """What the last one took."""
+        self._ended_s = perf_counter()
+
+    def due(self) -> bool:
+        """It is time for the next."""
+        return perf_counter() - self._ended_s >= SHARE * self.cost_s
+
+    def took(self, started_s: float) -> None:
+        """One that was begun then ends now."""
+        self._ended_s = perf_counter()
+        self.cost_s = self._ended_s - started_s
 
 
 class ComputedAgain(CacheFill):
     """What an item is, and whether it may be kept."""
 
+    rechecks: Rechecks
+    _num_batches: int
+
     @abstractmethod
-    def _found_different(self, item: Any) -> None:
-        """This one came out different when it was computed again: keep none, or begin anew."""
+    def _drop_as_changed(self, contents: Contents, changed: str) -> None:
+        """Of what items are made from this was changed: begin anew."""
+
+    @property
+    def contents(self) -> Contents | None:
+        """All that items are made from, once it was looked into."""
+        return None if self.inputs is None else self.inputs.contents
 
     def item(self, index: Any) -> Any:
         """What is kept of an item, computed now."""
@@ -84,3 +122,35 @@ class ComputedAgain(CacheFill):
         """What was seen around computing items that forbids to keep them."""
         reason = None if self.inputs is None else self.inputs.why_not_kept(before)
         return None if reason is None else f"{reason}, so items are computed each time"
+
+    def _recheck(self, indices: Sequence[Any]) -> bool:
+        """Compute one of these kept items again, if it is time to; False if it came out different."""
+        if self._num_batches % RECHECK_EVERY or not self.rechecks.due():
+            return True
+        started_s = perf_counter()
+        index = indices[self._num_batches // RECHECK_EVERY % len(indices)]
+        again = self.again(index)
+        store = self.store
+        if again is None or store is None:
+            return False
+        if not store.holds(operator.index(index), again[0]):
+            self._found_different(again[0])
+            return False
+        self.rechecks.took(started_s)
+        return True
+
+    def _found_different(self, item: Any) -> None:
+        contents = self.contents
+        changed = None if contents is None or self.in_copy else contents.differs()
+        if contents is not None and changed is not None:  # within the epoch
+            self._drop_as_changed(contents, changed)
+        elif not same(item, item):
+            self.give_up(f"{self.name} is not kept: its items hold what cannot be compared")
+        else:
+            self.found_different()
+
+    def found_different(self) -> None:
+        """A kept item is not what it was."""
+        kept = f"; {self.num_cached} kept items were dropped" if self.num_cached else ""
+        self.give_up(f"an item of {self.name} {DIFFERENT}{kept}; items are computed each time")
+        warn(str(self.note))

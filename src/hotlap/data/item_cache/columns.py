@@ -14,13 +14,13 @@ import torch
 from hotlap.data.item.compare import (
     Unsupported,
     as_array,
-    copy_tensor,
+    dense_strides,
+    flatten_batch,
     is_plain_tensor,
     same_array,
     same_tensor,
     tensor_bytes,
 )
-from hotlap.data.item.trees import flatten_batch
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
 """(shape, dtype) -> a CPU tensor for all items, in memory that other processes and a file can share."""
@@ -36,8 +36,8 @@ _ONE_THREAD_BYTES = 1 << 20
 _LEAST_PICTURE = 256
 
 
-class NotBytes(Exception):  # noqa: N818 - reads as the sentence "not bytes"
-    """A picture whose numbers are not bytes over 255, as those before it were."""
+class Varies(Exception):  # noqa: N818 - reads as the sentence "varies"
+    """An item is built otherwise than the first one."""
 
 
 def _over_255(kept: torch.Tensor) -> torch.Tensor:
@@ -48,10 +48,10 @@ def _over_255(kept: torch.Tensor) -> torch.Tensor:
 
 
 def _as_bytes(numbers: torch.Tensor) -> torch.Tensor:
-    """The bytes that become these very numbers; `NotBytes` if there are none."""
+    """The bytes that become these very numbers; `Varies` if there are none."""
     kept = (numbers.detach() * 255).round_().to(torch.uint8)
     if not torch.equal(_over_255(kept).view(torch.int32), numbers.detach().view(torch.int32)):
-        raise NotBytes
+        raise Varies
     return kept
 
 
@@ -61,8 +61,6 @@ class Column(ABC):
     store: torch.Tensor
     item_bytes: int
     """Memory for one value."""
-    exact_items = True
-    """False if a value taken out again could be told from the one put in (so that it must not be handed out)."""
 
     _kept_dtype: ClassVar[torch.dtype | None] = None
     """Of the store, where it is another one than that of the values."""
@@ -79,7 +77,7 @@ class Column(ABC):
         # Which order of dimensions a stack of such values comes out in (images held channels-last stay so) is
         # torch's to decide, so torch is asked.
         with torch.inference_mode(False):
-            value = copy_tensor(torch.empty(shape, dtype=dtype, device="cpu"), strides)
+            value = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
         stacked = torch.stack([value, value]).stride()[1:]
         order = sorted(range(len(shape)), key=lambda dim: (-stacked[dim], dim))
         self._order = [0, *(1 + dim for dim in order)]
@@ -87,7 +85,6 @@ class Column(ABC):
         self._straight = self._order == sorted(self._order)
         self._type = type(sample)
         self._shape, self._strides, self._dtype = shape, strides, dtype
-        self._batch_strides: dict[int, tuple[int, ...]] = {}
         # Normal tensors also when made inside of inference mode: those could not be written to outside of it.
         with torch.inference_mode(False):
             self.store = allocate((num_items, *(shape[dim] for dim in order)), self._kept_dtype or dtype)
@@ -111,7 +108,7 @@ class Column(ABC):
 
     @abstractmethod
     def take(self, positions: list[int]) -> list[Any]:
-        """Independent values, as they were put in."""
+        """Independent values, as they were put in, or as copies of them would be."""
 
     @abstractmethod
     def holds(self, position: int, value: Any) -> bool:
@@ -122,8 +119,8 @@ class Column(ABC):
         # Through NumPy: torch's index_copy_ knows no float8.
         self._array[index.numpy()] = as_array(rows.detach().permute(self._order))
 
-    def rows(self, index: torch.Tensor) -> torch.Tensor:
-        """(B, ...) memory that nobody else holds."""
+    def gather(self, index: torch.Tensor) -> torch.Tensor:
+        """(B, ...) what `default_collate` makes of the values at these positions, in memory that nobody else holds."""
         num_elements = index.numel() * self._row_elements
         rows = torch.empty((index.numel(), *self.store.shape[1:]), dtype=self.store.dtype, device="cpu")
         if num_elements <= _ONE_THREAD_ELEMENTS or num_elements * self.store.element_size() > _ONE_THREAD_BYTES:
@@ -139,44 +136,34 @@ class Column(ABC):
         """Rows of the store as the values that were put in."""
         return rows
 
-    def gather(self, index: torch.Tensor) -> torch.Tensor:
-        """What `default_collate` makes of the values at these positions."""
-        rows = self.rows(index)
-        if self._batch_strides:
-            strides = self._batch_strides.get(index.numel())
-            if strides is not None:
-                return torch.empty_strided(rows.shape, strides, dtype=rows.dtype, device="cpu").copy_(rows)
-        return rows
-
-    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+    def kept_rows(self) -> tuple[torch.Tensor | None, tuple[int, ...]]:
         """(memory of all N values, order of dimensions): `gather` is rows of it in that order. None: it is not."""
-        return (None if batch_size in self._batch_strides else self.store), tuple(self._inverse)
-
-    def adjust(self, batch_size: int, expected: Any) -> None:
-        """Learn from what `default_collate` really made of B values."""
-        self._batch_strides.pop(batch_size, None)
-        index = torch.zeros(batch_size, dtype=torch.int64, device="cpu")
-        if isinstance(expected, torch.Tensor) and self.rows(index).stride() != expected.stride():
-            self._batch_strides[batch_size] = expected.stride()
+        return self.store, tuple(self._inverse)
 
     def row(self, position: int) -> torch.Tensor:
         """One value; a view of it where it lies here as it is."""
         row = self._values(self.store[position : position + 1])
         return (row if self._straight else row.permute(self._inverse))[0]
 
+    def _copy(self, row: torch.Tensor) -> torch.Tensor:
+        """With the strides of a copy of the value."""
+        with torch.no_grad():
+            return torch.empty_strided(row.shape, self._strides, dtype=row.dtype, device="cpu").copy_(row)
+
 
 class _TensorColumn(Column):
     """Tensors of one dtype, shape and strides."""
 
     def __init__(self, sample: torch.Tensor, num_items: int, allocate: Allocate) -> None:
-        super().__init__(sample, tuple(sample.shape), sample.stride(), sample.dtype, num_items, allocate)
+        super().__init__(sample, tuple(sample.shape), dense_strides(sample), sample.dtype, num_items, allocate)
+        self._accepted = sample.stride(), self._strides
 
     def accepts(self, value: Any) -> bool:
         return (
             is_plain_tensor(value)
             and value.dtype == self._dtype
             and tuple(value.shape) == self._shape
-            and value.stride() == self._strides
+            and value.stride() in self._accepted
         )
 
     def put(self, index: torch.Tensor, values: list[Any]) -> None:
@@ -185,10 +172,10 @@ class _TensorColumn(Column):
 
     def take(self, positions: list[int]) -> list[Any]:
         index = torch.tensor(positions, dtype=torch.int64, device="cpu")
-        rows: list[Any] = list(cast(Any, torch.unbind_copy)(self.rows(index)))  # its annotation says None
+        rows: list[Any] = list(cast(Any, torch.unbind_copy)(self.gather(index)))  # its annotation says None
         if not rows or rows[0].stride() == self._strides:
             return rows
-        return [copy_tensor(row, self._strides) for row in rows]
+        return [self._copy(row) for row in rows]
 
     def holds(self, position: int, value: Any) -> bool:
         return same_tensor(self.row(position), value)
@@ -213,7 +200,7 @@ class _PictureColumn(_TensorColumn):
     def _values(self, rows: torch.Tensor) -> torch.Tensor:
         return _over_255(rows)
 
-    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+    def kept_rows(self) -> tuple[torch.Tensor | None, tuple[int, ...]]:
         return None, ()
 
 
@@ -222,32 +209,32 @@ class _ArrayColumn(Column):
     """NumPy arrays of one class, dtype, shape and strides; a batch of them is a tensor."""
 
     def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
-        if sample.dtype.kind not in "biufc" or not sample.dtype.isnative or min(sample.strides, default=0) < 0:
-            raise Unsupported(f"an item holds an array of {sample.dtype}")
-        strides = tuple(stride // sample.itemsize for stride in sample.strides)
+        if type(sample) is not np.ndarray or sample.dtype.kind not in "biufc" or not sample.dtype.isnative:
+            raise Unsupported(f"an item holds an array of {sample.dtype}, a {type(sample).__name__}")
+        like = np.empty_like(sample)
+        strides = tuple(stride // sample.itemsize for stride in like.strides)
         super().__init__(sample, sample.shape, strides, _torch_dtype(sample), num_items, allocate)
-        self._array_dtype, self._array_strides = sample.dtype, sample.strides
+        self._array_dtype, self._accepted = sample.dtype, (sample.strides, like.strides)
         self._writeable = sample.flags.writeable
-        # Other strides than these are rebuilt through torch, which keeps odd ones (of a dimension of size 1) as well.
-        self._plain = sample.flags.c_contiguous and np.empty(sample.shape, sample.dtype).strides == sample.strides
-        self.exact_items = type(sample) is np.ndarray and self._writeable
 
     def accepts(self, value: Any) -> bool:
         return (
-            type(value) is self._type
+            type(value) is np.ndarray
             and value.dtype == self._array_dtype
             and value.shape == self._shape
-            and value.strides == self._array_strides
+            and value.strides in self._accepted
             and value.flags.writeable == self._writeable
         )
 
     def put(self, index: torch.Tensor, values: list[Any]) -> None:
-        self.put_rows(index, torch.from_numpy(np.stack([np.asarray(value) for value in values])))
+        self.put_rows(index, torch.from_numpy(np.stack(values)))
 
     def take(self, positions: list[int]) -> list[Any]:
-        if self._plain:
-            return [self.row(position).numpy().copy(order="C") for position in positions]
-        return [copy_tensor(self.row(position), self._strides).numpy() for position in positions]
+        taken: list[Any] = [self._copy(self.row(position)).numpy() for position in positions]
+        if not self._writeable:
+            for array in taken:
+                array.flags.writeable = False
+        return taken
 
     def holds(self, position: int, value: Any) -> bool:
         return same_array(self.row(position).numpy(), value)
@@ -308,7 +295,7 @@ def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: boo
 def _is_of_bytes(sample: torch.Tensor) -> bool:
     try:
         return sample.dtype == torch.float32 and sample.numel() >= _LEAST_PICTURE and len(_as_bytes(sample)) > 0
-    except NotBytes:
+    except Varies:
         return False
 
 

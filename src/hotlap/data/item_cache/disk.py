@@ -12,11 +12,12 @@ import hashlib
 import os
 import tempfile
 import time
+import weakref
 from pathlib import Path
 from typing import final
 
 from hotlap.data.checks.checksums import of_bytes
-from hotlap.data.item_cache.folder import SHARE_OF_DISK
+from hotlap.data.item_cache.memory import SHARE_OF_DISK
 from hotlap.data.item_cache.shared_memory import SharedBlock
 
 _DIGEST_BYTES = 20
@@ -34,21 +35,35 @@ class DiskUnavailable(Exception):  # noqa: N818 - reads as the sentence "no disk
 
 @final
 class UnfinishedFile:
-    """A file that is being filled; without a path once it is given up or published."""
+    """A file that is being filled. It goes with this object, unless it was published; its memory stays as long as a
+    tensor lies in it."""
 
-    def __init__(self, path: Path, descriptor: int, num_bytes: int) -> None:
-        self.path: Path | None = path
-        self.descriptor = descriptor
+    def __init__(self, path: Path, descriptor: int, num_bytes: int, key: str) -> None:
+        self._path, self._descriptor, self._key = path, descriptor, key
         self.block = SharedBlock(num_bytes, file=descriptor)
+        self.close = weakref.finalize(self, _give_up, path, descriptor, os.getpid())
 
-    def close(self) -> None:
-        """Give the file up; its memory stays as long as a tensor lies in it."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-            self.path = None
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+    def publish(self) -> None:
+        """Make it, now that it is full, what the next run finds under its key.
+
+        Raises:
+            DiskUnavailable: it could not be written.
+        """
+        try:
+            os.pwrite(self._descriptor, _digest(self._key, self.block), self.block.num_bytes)
+            self._path.replace(_place(self._path.parent, self._key))
+        except OSError as error:
+            raise DiskUnavailable(f"the cache could not be written: {error}") from error
+
+
+def _give_up(path: Path, descriptor: int, process: int) -> None:
+    if os.getpid() == process:  # and no copy of the one that writes it
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _place(folder: Path, key: str) -> Path:
+    return folder / f"{key}.cache"
 
 
 @final
@@ -58,8 +73,8 @@ class DiskCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def unfinished(self, num_bytes: int) -> UnfinishedFile:
-        """An empty file of this length, its space reserved.
+    def unfinished(self, key: str, num_bytes: int) -> UnfinishedFile:
+        """An empty file of this length for this key, its space reserved.
 
         Raises:
             DiskUnavailable: the folder cannot be written to, or the disk is too full.
@@ -80,27 +95,11 @@ class DiskCache:
             if num_bytes:
                 # Writing to a mapped page that has no room on the disk would end the process (SIGBUS).
                 os.posix_fallocate(descriptor, 0, num_bytes)
-            return UnfinishedFile(path, descriptor, num_bytes)
+            return UnfinishedFile(path, descriptor, num_bytes, key)
         except OSError as error:
             path.unlink(missing_ok=True)
             os.close(descriptor)
             raise DiskUnavailable(f"{self.folder} cannot hold {num_bytes} bytes: {error}") from error
-
-    def publish(self, unfinished: UnfinishedFile, key: str) -> None:
-        """Make a full unfinished what the next run finds under this key.
-
-        Raises:
-            DiskUnavailable: it could not be written.
-        """
-        if unfinished.path is None:
-            return
-        block = unfinished.block
-        try:
-            os.pwrite(unfinished.descriptor, _digest(key, block), block.num_bytes)
-            unfinished.path.replace(self._place(key))
-        except OSError as error:
-            raise DiskUnavailable(f"the cache could not be written: {error}") from error
-        unfinished.path = None
 
     def find(self, key: str, num_bytes: int) -> SharedBlock | None:
         """The finished cache of this key, checked; None without one.
@@ -108,7 +107,7 @@ class DiskCache:
         Raises:
             DiskUnavailable: there is a file, but not what it should be. It is removed.
         """
-        place = self._place(key)
+        place = _place(self.folder, key)
         try:
             with place.open("rb") as file:
                 block = _read(file.fileno(), key, num_bytes)
@@ -119,9 +118,6 @@ class DiskCache:
             place.unlink(missing_ok=True)
             raise DiskUnavailable(f"the cache on disk was damaged ({error}), so it was removed") from error
         return block
-
-    def _place(self, key: str) -> Path:
-        return self.folder / f"{key}.cache"
 
     def _tidy(self) -> None:
         """Remove what killed runs left, and what nobody has used for long."""

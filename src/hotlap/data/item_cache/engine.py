@@ -20,18 +20,12 @@ from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.key import Key
 from hotlap.data.checks.random_state import States
-from hotlap.data.checks.rechecks import Rechecks
-from hotlap.data.item.compare import same
-from hotlap.data.item_cache.again import ComputedAgain
+from hotlap.data.item_cache.again import DIFFERENT, ComputedAgain, Rechecks
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetch, positions
 from hotlap.data.notes import warn
-
-# A kept item is computed again once in so many batches, if it is time to (`Rechecks`).
-RECHECK_EVERY = 16
 
 # So many items are computed twice before anything is kept.
 NUM_FIRST_CHECKS = 2
@@ -42,15 +36,13 @@ NUM_WARM_CHECKS = 8
 # A data set that is changed from outside more often than this (each epoch, say) is not worth filling again.
 MAX_RESTARTS = 2
 
-_DIFFERENT = "came out different when it was computed again"
-
 # A script may look at `dataset[-1]` before it trains. One that was given so many items by other keys than their places,
 # while fewer are kept, goes on so.
 MOST_OTHERS = 64
 
-# `settled` when of this many items asked for last, fewer than 1 in 100 had to be computed. An epoch need not touch
-# every item: a sampler with replacement, or `drop_last`, leaves some for later.
-SETTLED_WINDOW = 1024
+# `settled` when so many times as many items were asked for as there are. An epoch need not touch every item: a sampler
+# with replacement, or `drop_last`, leaves some for later.
+SETTLED_EPOCHS = 2
 
 
 class ItemCache(ComputedAgain):
@@ -69,26 +61,21 @@ class ItemCache(ComputedAgain):
         self._num_others = 0
         """Items that were not asked for by their places."""
         self._restarts = 0
-        self._num_batches = self._asked = 0
-        self.before: States = []  # of the generators, where they were before `compute` began
+        self._num_batches = 0
         self.rechecks = Rechecks()
+        self.before: States = []  # of the generators, where they were before `compute` began
 
     @property
     def settled(self) -> bool:
-        """True if it is full but for 1 item in 100, has given up, or hardly computes anything any more."""
-        left = len(self.present) - self.num_cached
-        almost = self.store is not None and left <= max(1, len(self.present) // 100)
-        return self.given_up or almost or self._hits_often
+        """True if it is full but for 1 item in 100, has given up, or what it lacks is hardly asked for."""
+        length = len(self.present)
+        almost = length - self.num_cached <= max(1, length // 100) or self._asked >= SETTLED_EPOCHS * length
+        return self.given_up or (self.store is not None and almost)
 
     @property
     def exact_items(self) -> bool:
         """True if items, too, may be handed out from the store; batches always may."""
-        return self.store is not None and self.store.exact_items and not self.own_memory
-
-    @property
-    def contents(self) -> Contents | None:
-        """All that items are made from, once it was looked into."""
-        return None if self.inputs is None else self.inputs.contents
+        return self.store is not None and not self.own_memory
 
     def locate(self, indices: Sequence[Any]) -> tuple[Store, torch.Tensor] | None:
         """(store, (B,) positions in it) if all these items are kept and not in doubt; otherwise None."""
@@ -116,9 +103,8 @@ class ItemCache(ComputedAgain):
     def _may_be_served(self, indices: Sequence[Any]) -> bool:
         """Count these kept items as asked for; False if one was computed again now, and came out different."""
         self._num_batches += 1
-        self.num_asked += len(indices)
-        self._count(len(indices))
-        return self._num_batches % RECHECK_EVERY != 0 or self._recheck(indices)
+        self.count(len(indices))
+        return self._recheck(indices)
 
     def begin_epoch(self) -> None:
         """Before the first batch of an epoch: look at all that items are made from."""
@@ -158,7 +144,7 @@ class ItemCache(ComputedAgain):
         with inputs.files.opened_by_items():
             items, rows = self._items(indices, single=single)
         item_s = (perf_counter() - started_s) / max(1, len(indices))
-        self.num_asked += len(indices)
+        self.count(len(indices))
         # The first item also imports and opens what it needs.
         self.item_s = min(item_s, self.item_s or item_s)
         reason = self._why_not_kept(before)
@@ -212,7 +198,6 @@ class ItemCache(ComputedAgain):
             items[row] = self.item(indices[row])
             if self._before_first and self._note_first():
                 rows.remove(row)
-        self._count(len(indices))
         return items, rows
 
     def _note_first(self) -> bool:
@@ -279,11 +264,11 @@ class ItemCache(ComputedAgain):
     def look_inside(self, length: int, *, reads_unnamed: bool) -> bool:
         """Note all that items are made from, to be compared when an epoch begins; False if that cannot be done."""
         assert self.inputs is not None  # they were noted before the first item
-        self._key = Key() if self.disk is not False else None
         try:
-            self.inputs.look_inside(item_s=self.item_s, num_items=length, reads_unnamed=reads_unnamed, key=self._key)
+            self.inputs.look_inside(item_s=self.item_s, num_items=length, reads_unnamed=reads_unnamed)
         except Unseen as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
+        self._key = self.contents.key if self.contents is not None and self.disk is not False else None
         return not self.given_up
 
     def in_doubt(self, indices: Sequence[Any] = ()) -> bool:
@@ -321,51 +306,10 @@ class ItemCache(ComputedAgain):
     def _refuse(self, reason: str) -> None:
         """Give up, as another process found out."""
         self.give_up(reason)
-        if _DIFFERENT in reason:
+        if DIFFERENT in reason:
             warn(reason)
 
-    def _recheck(self, indices: Sequence[Any]) -> bool:
-        """Compute one of these kept items again, if it is time to; False if it came out different."""
-        if not self.rechecks.due():
-            return True
-        started_s = perf_counter()
-        index = indices[self._num_batches // RECHECK_EVERY % len(indices)]
-        again = self.again(index)
-        store = self.store
-        if again is None or store is None:
-            return False
-        if not store.holds(operator.index(index), again[0]):
-            self._found_different(again[0])
-            return False
-        self.rechecks.took(started_s)
-        return True
-
-    def _found_different(self, item: Any) -> None:
-        contents = self.contents
-        changed = None if contents is None or self.in_copy else contents.differs()
-        if contents is not None and changed is not None:  # within the epoch
-            self._drop_as_changed(contents, changed)
-        elif not same(item, item):
-            self.give_up(f"{self.name} is not kept: its items hold what cannot be compared")
-        else:
-            self.found_different()
-
-    def found_different(self) -> None:
-        """A kept item is not what it was."""
-        kept = f"; {self.num_cached} kept items were dropped" if self.num_cached else ""
-        self.give_up(f"an item of {self.name} {_DIFFERENT}{kept}; items are computed each time")
-        warn(str(self.note))
-
-    def _count(self, num_asked: int) -> None:
-        """So many items were asked for; now and then, whether still many are computed."""
+    def count(self, num_asked: int) -> None:
+        """So many items were asked for."""
+        self.num_asked += num_asked
         self._asked += num_asked
-        if self._asked >= SETTLED_WINDOW:
-            self._hits_often = (self.num_cached - self._num_before) * 100 < self._asked
-            self._num_before, self._asked = self.num_cached, 0
-
-    def count_epoch(self) -> None:
-        """Workers begin an epoch: as `_count`, of what they have computed since."""
-        found, before = self.num_cached, self._num_before
-        self.num_asked += found
-        self._hits_often = 0 < before <= found <= before + len(self.present) // 100
-        self._num_before = found

@@ -4,7 +4,7 @@ import operator
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,14 @@ import numpy as np
 from hotlap import at_work
 from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.key import Key
 from hotlap.data.item.compare import Unsupported
-from hotlap.data.item_cache.columns import NotBytes
+from hotlap.data.item_cache.columns import Varies
 from hotlap.data.item_cache.disk import DiskCache
 from hotlap.data.item_cache.fill_pool import FillPool
-from hotlap.data.item_cache.folder import default_folder
-from hotlap.data.item_cache.memory import limit_bytes, usable_cores
-from hotlap.data.item_cache.placement import OpenStore, close_with, open_records, open_store, take
+from hotlap.data.item_cache.memory import default_folder, limit_bytes, usable_cores
+from hotlap.data.item_cache.placement import OpenStore, open_records, open_store, take
 from hotlap.data.item_cache.shared_memory import Progress
-from hotlap.data.item_cache.store import Store, Varies
+from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
 
 # Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
@@ -44,10 +42,10 @@ class CacheFill(ABC):
         self.dataset = dataset
         self.memory_bytes = memory_bytes
         self.disk = disk
-        self._key: Key | None = None
+        self._key: Callable[[], str] | None = None
         """Of what items are made from, where the next run is to find them."""
         self.as_bytes = True
-        """Pictures may be kept as bytes: not where rows are wanted elsewhere, or one was of other numbers."""
+        """Pictures may be kept as bytes: not where rows are wanted elsewhere."""
         self.note: str | None = None
         self.given_up = False
         self.inputs: Inputs | None = None
@@ -58,10 +56,8 @@ class CacheFill(ABC):
         self._lock = threading.RLock()
         self._before_first = True
         """No item was computed here since the data set was looked at."""
-        self._hits_often = False
-        """Of the items asked for last, hardly any had to be computed."""
-        self._num_before = 0
-        """Items that were kept when it was counted last."""
+        self._asked = 0
+        """Items that were asked for since it was empty."""
         self._ahead = False
         """This process is one that fills the cache."""
         self.warm = False
@@ -139,7 +135,6 @@ class CacheFill(ABC):
             self.give_up(f"{self.name} is not kept: its memory could not be had ({error})")
         else:
             self._opened, self.store = opened, opened.store
-            close_with(self, opened)
             self.progress = Progress(length, full=opened.full)
             self.warm = self._full = opened.full
             self._tell(opened)
@@ -230,13 +225,10 @@ class CacheFill(ABC):
             return
         try:
             kept = store.put(positions, items)
-        except (NotBytes, Varies) as other:
+        except Varies:
             if self._ahead:
                 raise  # the training process meets it, and knows what to do
             self._stop()
-            if isinstance(other, NotBytes):
-                self._keep_numbers(items)
-                return
             store = self._keep_one_by_one(items)
             kept = store.put(positions, items)
         self.present[kept] = True
@@ -244,15 +236,6 @@ class CacheFill(ABC):
         needed_bytes = store.needed_bytes(self.num_cached)
         if needed_bytes is not None:
             take(store, needed_bytes, self._limit_bytes)
-
-    def _keep_numbers(self, items: list[Any]) -> None:
-        """Begin anew, now that a picture is not made of bytes as those before it."""
-        if self.in_copy:
-            raise Unsupported("its pictures are not all made of bytes")
-        self.as_bytes = False
-        self.open(items, len(self.present))
-        if not self.given_up:
-            self._begin_filling(items, len(self.present))
 
     def _keep_one_by_one(self, items: list[Any]) -> Store:
         """Begin anew, now that an item is built otherwise than those before it."""
@@ -297,8 +280,8 @@ class CacheFill(ABC):
         self._before_first = True
         self.progress = Progress(0)
         self.index_types = set()
-        self._num_before = 0
-        self._full = self.warm = self._hits_often = self.own_memory = False
+        self._asked = 0
+        self._full = self.warm = self.own_memory = False
 
 
 def spread(length: int, number: int) -> list[int]:

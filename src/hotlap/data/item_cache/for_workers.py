@@ -14,7 +14,7 @@ import numpy as np
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.rechecks import Rechecks
+from hotlap.data.item_cache.again import Rechecks
 from hotlap.data.item_cache.engine import NUM_FIRST_CHECKS, NUM_WARM_CHECKS, ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.shared_memory import Progress
@@ -38,7 +38,7 @@ def before_workers(cache: ItemCache, role: Role) -> None:
             cache.give_up(f"{cache.name} is read by its own workers: {reason}")
     elif not _check(cache, role):
         return
-    cache.count_epoch()
+    cache.count(cache.num_cached)  # what workers have computed since
 
 
 def goes_on(cache: ItemCache, progress: Progress) -> bool:

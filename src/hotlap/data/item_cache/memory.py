@@ -1,19 +1,23 @@
-"""What this process may still take: memory and cores that the machine has free, and what its cgroup leaves of it."""
+"""What this process may still take: memory, cores and disk that are free, and what its cgroup leaves of it."""
 
 import multiprocessing
 import os
 import sys
 import weakref
+from pathlib import Path
 from typing import final
 
 import psutil
 
-from hotlap import cgroups
+from hotlap import cgroups, folders
 from hotlap.errors import UserError
 from hotlap.units import num_bytes
 
 # What is left untouched: other processes, the allocator's slack, and the training itself go on growing.
 SHARE_OF_FREE = 0.8
+
+# The rest of a disk belongs to others.
+SHARE_OF_DISK = 0.5
 
 # Names a size, as `hotlap tune --memory` does for the trainings that they start.
 VARIABLE = "HOTLAP_MEMORY"
@@ -97,3 +101,14 @@ def limit_bytes(memory_bytes: int | None = None) -> int:
         return memory_bytes
     left = ALLOWANCE.left_bytes()
     return left if memory_bytes is None else min(memory_bytes, left)
+
+
+def default_folder() -> Path:
+    """Where caches lie on disk: `$HOTLAP_CACHE`, or the user's cache folder."""
+    own = os.environ.get("HOTLAP_CACHE")
+    return Path(own) if own else folders.cache_folder() / "data"
+
+
+def room_bytes(folder: Path) -> int:
+    """Bytes that a cache in this folder may take, which need not be there yet; 0 if nobody can tell."""
+    return int(SHARE_OF_DISK * folders.room_bytes(folder))

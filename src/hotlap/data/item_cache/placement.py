@@ -1,7 +1,5 @@
 """The first items of a data set -> a store for all of them, in memory or in a file; or a full one off the disk."""
 
-import os
-import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from hotlap.data.checks.checksums import Unseen
-from hotlap.data.checks.key import Key
 from hotlap.data.item.codec import pack
 from hotlap.data.item.compare import Unsupported
 from hotlap.data.item_cache.disk import DiskCache, DiskUnavailable, UnfinishedFile
@@ -25,22 +22,19 @@ class OpenStore:
     """A store, and the file behind it."""
 
     store: Store
-    disk: DiskCache | None = None
     unfinished: UnfinishedFile | None = None
     """What it is written to."""
-    key: str | None = None
-    """Under which the unfinished is to be published."""
     full: bool = False
     """It came off the disk with all items."""
     notes: list[str] = field(default_factory=list)
 
     def publish(self, differ: Callable[[], str | None]) -> None:
         """All items are there: let the next run find them, unless what they are made from differs from the key's."""
-        if self.disk is None or self.unfinished is None or self.key is None:
+        if self.unfinished is None:
             return
         try:
             if differ() is None:
-                self.disk.publish(self.unfinished, self.key)
+                self.unfinished.publish()
             else:
                 self.notes.append("the cache is not kept on disk: it was changed while its items were computed")
         except DiskUnavailable as reason:
@@ -60,7 +54,7 @@ def open_store(
     *,
     limit_bytes: int,
     own_memory: bool,
-    key: Key | None,
+    key: Callable[[], str] | None,
     disk: DiskCache,
     as_bytes: bool,
 ) -> OpenStore:
@@ -71,7 +65,7 @@ def open_store(
         own_memory: items share memory with the data set or with each other: only whole batches can be kept.
         key: under which the next run is to find it, of all that items are made from; None: it is not to.
         disk: for that.
-        as_bytes: pictures may be kept as bytes: none was met that is not made of such.
+        as_bytes: pictures may be kept as bytes.
     """
     make = partial(ColumnStore, items[0], as_bytes=as_bytes)
     try:
@@ -83,8 +77,8 @@ def open_store(
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None
         return open_records(items, length, limit_bytes)
     needed_bytes = length * columns.item_bytes
-    opened = OpenStore(store=columns, disk=disk)
-    if key is not None and _on_disk(key, make, length, opened, limit_bytes):
+    opened = OpenStore(store=columns)
+    if key is not None and _on_disk(disk, key, make, length, opened, limit_bytes):
         return opened
     if needed_bytes > limit_bytes:
         in_a_file = "" if key is not None else "; cached(..., disk=True) keeps them in a file"
@@ -125,17 +119,6 @@ def _too_much(wanted_bytes: int, limit_bytes: int) -> str:
     return f"its items take about {size(wanted_bytes)}, and {size(limit_bytes)} of memory may be used"
 
 
-def close_with(owner: object, opened: OpenStore) -> None:
-    """When the owner is gone its unfinished file goes too, unless this is a copy of the process that writes it."""
-    if opened.unfinished is not None:
-        weakref.finalize(owner, _close_in, os.getpid(), opened)
-
-
-def _close_in(process: int, opened: OpenStore) -> None:
-    if os.getpid() == process:
-        opened.close()
-
-
 def take(store: object, needed_bytes: int, limit_bytes: int) -> None:
     """Memory for a store; `Unsupported` if there is not as much."""
     if needed_bytes > limit_bytes:
@@ -143,33 +126,34 @@ def take(store: object, needed_bytes: int, limit_bytes: int) -> None:
     ALLOWANCE.take(store, needed_bytes)
 
 
-def _on_disk(key: Key, make: Callable[..., ColumnStore], length: int, opened: OpenStore, limit_bytes: int) -> bool:
+def _on_disk(
+    disk: DiskCache,
+    key: Callable[[], str],
+    make: Callable[..., ColumnStore],
+    length: int,
+    opened: OpenStore,
+    limit_bytes: int,
+) -> bool:
     """Take the full store off the disk, or begin one for it; False, with a note, if that is not possible."""
-    assert opened.disk is not None  # a key was made
     columns = make(0)
-    total, in_memory = columns.block_bytes(length), lies_in_memory(opened.disk.folder)
-    if total > limit_bytes and in_memory:
-        opened.notes.append(f"the cache is not kept on disk: {opened.disk.folder} lies in memory itself")
-        return False
+    total, in_memory = columns.block_bytes(length), lies_in_memory(disk.folder)
     try:
-        opened.key = f"{key.hexdigest()}-{zlib.crc32(columns.layout.encode()):08x}"
-    except Unseen as reason:
+        if total > limit_bytes and in_memory:
+            raise DiskUnavailable(f"{disk.folder} lies in memory itself")
+        name = f"{key()}-{zlib.crc32(columns.layout.encode()):08x}"
+        try:
+            block = disk.find(name, total)
+        except DiskUnavailable as reason:
+            opened.notes.append(str(reason))
+            block = None
+        opened.full = block is not None
+        if block is None:
+            opened.unfinished = disk.unfinished(name, total)
+            block = opened.unfinished.block
+    except (DiskUnavailable, Unseen) as reason:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
-    try:
-        block = opened.disk.find(opened.key, total)
-    except DiskUnavailable as reason:
-        opened.notes.append(str(reason))
-        block = None
-    if block is not None:
-        opened.store, opened.full = make(length, block.allocate), True
-        return True
-    try:
-        opened.unfinished = opened.disk.unfinished(total)
-    except DiskUnavailable as reason:
-        opened.notes.append(f"the cache is not kept on disk: {reason}")
-        return False
-    opened.store = make(length, opened.unfinished.block.allocate)
-    if in_memory:
+    opened.store = make(length, block.allocate)
+    if in_memory and not opened.full:
         ALLOWANCE.take(opened.store, total)
     return True

@@ -6,26 +6,19 @@ from operator import is_
 from typing import Any, final
 
 import torch
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from torch.utils.data import default_collate
 
 from hotlap.data.item.codec import pack, unpack
-from hotlap.data.item.compare import Unsupported, same
-from hotlap.data.item.trees import Structure, flatten, flatten_batch, unflatten
-from hotlap.data.item_cache.columns import Allocate, Column, column_for, same_batch
+from hotlap.data.item.compare import Unsupported, flatten_batch, same
+from hotlap.data.item_cache.columns import Allocate, Column, Varies, column_for, same_batch
 from hotlap.data.item_cache.records import SharedRecords
 from hotlap.data.item_cache.shared_memory import shared_tensor, whole_pages
 from hotlap.units import size
 
 
-class Varies(Exception):  # noqa: N818 - reads as the sentence "varies"
-    """An item is built otherwise than the first one."""
-
-
 class Store(ABC):
     """Keeps copies of items at positions 0 to N - 1, in memory that forked processes share."""
-
-    exact_items: bool
-    """False if items taken out could be told from those put in; batches still could not."""
 
     def needed_bytes(self, num_kept: int) -> int | None:
         """Memory for all items, by what is kept of some of them; None if that was known from the first."""
@@ -54,11 +47,10 @@ class ColumnStore(Store):
 
     def __init__(self, sample: Any, num_items: int, allocate: Allocate = shared_tensor, *, as_bytes: bool) -> None:
         """Arguments as of `column_for`."""
-        leaves, self._structure = flatten(sample)
+        leaves, self._structure = tree_flatten(sample)
         self._is_flat = type(sample) is tuple and len(leaves) == len(sample) > 0 and all(map(is_, leaves, sample))
         self._columns = [column_for(leaf, num_items, allocate, as_bytes=as_bytes) for leaf in leaves]
-        self._batches: dict[tuple[int, torch.dtype], tuple[Structure] | None] = {}
-        self.exact_items = all(column.exact_items for column in self._columns)
+        self._batches: dict[tuple[int, torch.dtype], tuple[TreeSpec] | None] = {}
         self.item_bytes = sum(column.item_bytes for column in self._columns)
 
     @property
@@ -82,7 +74,7 @@ class ColumnStore(Store):
         if self._is_flat and set(map(type, items)) == {tuple} and set(map(len, items)) == {len(self._columns)}:
             values = [*map(list, zip(*items, strict=True))]  # leaves by their kind, as a column accepts no container
         else:
-            rows = [flatten(item) for item in items]
+            rows = [tree_flatten(item) for item in items]
             if not all(structure == self._structure for _, structure in rows):
                 raise Varies
             values = [*map(list, zip(*(leaves for leaves, _ in rows), strict=True))]
@@ -95,7 +87,7 @@ class ColumnStore(Store):
         wanted = list(positions)
         taken = [column.take(wanted) for column in self._columns]
         rows = zip(*taken, strict=True) if taken else [()] * len(wanted)
-        return [unflatten(leaves, self._structure) for leaves in rows]
+        return [tree_unflatten(leaves, self._structure) for leaves in rows]
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -121,9 +113,9 @@ class ColumnStore(Store):
         for column in self._columns:
             promised = promise(column)
             leaves.append(column.gather(index) if promised is None else promised)
-        return (unflatten(leaves, built[0]),)
+        return (tree_unflatten(leaves, built[0]),)
 
-    def _check(self, index: torch.Tensor) -> tuple[Structure] | None:
+    def _check(self, index: torch.Tensor) -> tuple[TreeSpec] | None:
         """(how torch itself builds a batch of this size,), once for each; None if a gather does not agree in all."""
         try:
             leaves, structure = flatten_batch(default_collate(self.take(index.tolist())))
@@ -132,7 +124,6 @@ class ColumnStore(Store):
         if len(leaves) != len(self._columns):
             return None
         for column, expected in zip(self._columns, leaves, strict=True):
-            column.adjust(index.numel(), expected)
             if not same_batch(column.gather(index), expected):
                 return None
         return (structure,)
@@ -157,8 +148,6 @@ class ColumnStore(Store):
 @final
 class RecordStore(Store):
     """Items that differ in shape or structure: each a record of its own, which is read out anew."""
-
-    exact_items = True
 
     def __init__(self, records: SharedRecords, *, halves: bool = False) -> None:
         """`halves`: they are handed to more transforms. As many as fit will do, and their pictures are lazy ones."""

@@ -160,7 +160,7 @@ class InPlaceOfWorkers(_BaseDataLoaderIter):
         batch = self._dataset._hotlap_gather(self._store, index) if index is not None and torch_collates() else None
         if batch is not None:
             return batch[0]
-        if index is not None and self._store.exact_items:
+        if index is not None:
             return default_collate(self._store.take(indices))
         streams = Streams()
         before = streams.states()

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, final
 
 import torch
+from torch.utils._pytree import tree_map_only
 from torch.utils.data import Dataset
 
 from hotlap.data.checks.random_state import Stream, Streams
-from hotlap.data.item.trees import flatten, unflatten
 
 # How deep below the data set pipelines are looked for, and among how many objects.
 _MOST_OBJECTS = 64
@@ -257,5 +257,4 @@ def _result(results: list[Any], mark: Placeholder) -> Any:
 
 def built(skeleton: Any, results: list[Any]) -> Any:
     """The item, with the results in the places of the marks."""
-    leaves, structure = flatten(skeleton)
-    return unflatten((_result(results, leaf) if type(leaf) is Placeholder else leaf for leaf in leaves), structure)
+    return tree_map_only(Placeholder, lambda mark: _result(results, mark), skeleton)

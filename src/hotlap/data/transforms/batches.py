@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
+from torch.utils._pytree import tree_unflatten
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
-from hotlap.data.item.trees import flatten_batch, unflatten
+from hotlap.data.item.compare import flatten_batch
 from hotlap.data.transforms.normalize import DeferredSteps
 
 
@@ -47,7 +48,7 @@ def finish(data: Any) -> Any:
     parts, structure = flatten_batch(data.value)
     for leaf in data.leaves:
         parts[leaf.number] = _numbers(parts[leaf.number], leaf)
-    return unflatten(parts, structure)
+    return tree_unflatten(parts, structure)
 
 
 def _numbers(bytes_: torch.Tensor, leaf: Leaf) -> torch.Tensor:

@@ -6,12 +6,12 @@ import sys
 from typing import Any, final
 
 import torch
+from torch.utils._pytree import tree_flatten
 from torch.utils.data import default_collate
 
 from hotlap.data.checks.forked import NoAnswer, in_a_copy
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.checks.watch import Watch, num_items
-from hotlap.data.item.trees import flatten
 from hotlap.data.item_cache.columns import same_batches
 from hotlap.data.loader.collation import Batch, torch_collates
 from hotlap.data.loader.fetch import fetch, fetches_whole_batches
@@ -129,7 +129,9 @@ class ByteBatches:
         """(the item with bytes in the places of its numbers, its recipe); None if they are none."""
         made = [self._bytes(call) for call in half.calls]
         known = [each for each in made if each is not None]
-        found = [(number, leaf) for number, leaf in enumerate(flatten(half.skeleton)[0]) if type(leaf) is Placeholder]
+        found = [
+            (number, leaf) for number, leaf in enumerate(tree_flatten(half.skeleton)[0]) if type(leaf) is Placeholder
+        ]
         if len(known) < len(made) or not found:
             return None
         recipe = tuple(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from hotlap.data.item.compare import entangled, overlaps, same, shares_memory
+from hotlap.data.item.compare import entangled, same, shares_memory
 
 
 class Colour(Enum):
@@ -74,17 +74,3 @@ def test_shared_memory_is_found_through_views() -> None:
     assert shares_memory(array[:3], array[4:].reshape(2, 3))
     assert not shares_memory((whole, "x", 1), (whole.clone(), "x", 1))
     assert entangled((whole[:1], whole[1:])) and not entangled((whole, array, 1, 1))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "strides", "expected"),
-    [
-        ((2, 3), (3, 1), False),
-        ((2, 3), (1, 2), False),
-        ((2, 3), (0, 1), True),
-        ((3, 2), (1, 1), True),
-        ((1, 5), (0, 2), False),
-    ],
-)
-def test_overlap_is_seen_from_sizes_and_strides(sizes: Any, strides: Any, expected: bool) -> None:
-    assert overlaps(sizes, strides) is expected

@@ -21,7 +21,6 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from hotlap.data import cached
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
-from hotlap.data.checks.key import Key
 from hotlap.data.item_cache.memory import limit_bytes
 from tests.unit.data.sets import BUILDS, Counting, Pictures, assert_same_epochs, epochs
 
@@ -237,9 +236,7 @@ def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monk
 
 
 def key_of(dataset: Any) -> str:
-    key = Key()
-    Contents(dataset, key=key)
-    return key.hexdigest()
+    return Contents(dataset).key()
 
 
 TRUE: Any = torch.ones(1)

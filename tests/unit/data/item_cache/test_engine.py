@@ -19,7 +19,7 @@ from torch.utils.data import (
 )
 
 from hotlap.data import cached
-from hotlap.data.item_cache.engine import RECHECK_EVERY
+from hotlap.data.item_cache.again import RECHECK_EVERY
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
 
 

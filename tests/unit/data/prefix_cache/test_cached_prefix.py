@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import ConcatDataset, Subset
 
 from hotlap.data import cached_prefix
-from hotlap.data.item_cache import engine
+from hotlap.data.item_cache import again
 from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, Slow, SlowBoth
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
@@ -118,7 +118,7 @@ def test_heads_are_computed_once() -> None:
     epochs(ours, num_epochs=1)
     READ[0] = 0
     epochs(ours, num_epochs=3)
-    assert READ[0] <= 3 * 40 // engine.RECHECK_EVERY + 1
+    assert READ[0] <= 3 * 40 // again.RECHECK_EVERY + 1
 
 
 @pytest.mark.processes
@@ -259,8 +259,8 @@ def test_a_change_of_the_transforms_drops_the_heads(num_workers: int) -> None:
 
 
 def test_heads_that_change_unseen_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "RECHECK_EVERY", 1)
-    monkeypatch.setattr("hotlap.data.checks.rechecks.SHARE", 0)
+    monkeypatch.setattr(again, "RECHECK_EVERY", 1)
+    monkeypatch.setattr(again, "SHARE", 0)
     monkeypatch.setenv("HIDDEN", "1")
     ours = cached_prefix(Augmented(Compose([Slow(), lambda value: value * float(os.environ["HIDDEN"]), Flip()])))
     epochs(ours, num_epochs=1)

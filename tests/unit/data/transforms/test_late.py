@@ -12,7 +12,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from hotlap.data import cached_prefix, late
 from hotlap.data.item import pictures
-from hotlap.data.item_cache import engine
+from hotlap.data.item_cache import again
 from hotlap.data.transforms import batches
 from hotlap.data.transforms.batches import LateBatch
 from hotlap.data.transforms.late import LateDataset
@@ -109,7 +109,7 @@ def slow(picture: Any) -> Any:
     return picture
 
 
-DECODED: list[int] = [0] * 100
+DECODED, CONVERTED = [0] * 100, [0] * 100
 """Where nobody looks."""
 
 
@@ -171,7 +171,7 @@ def test_kept_pictures_are_cropped_resized_and_turned_over_without_pil(
         pytest.skip("the native core does not do as this Pillow")
     ours = wrapped(KEPT["resized"]())
     seen = epochs(ours, num_epochs=2)
-    monkeypatch.setattr(engine, "RECHECK_EVERY", 10**6)
+    monkeypatch.setattr(again, "RECHECK_EVERY", 10**6)
     for name in ("crop", "resize", "transpose", "tobytes"):
         monkeypatch.setattr(Image.Image, name, None)
     assert_same_epochs(epochs(ours, num_epochs=2), seen)
@@ -185,13 +185,19 @@ def test_without_the_native_core_kept_pictures_are_pils(monkeypatch: pytest.Monk
 
 
 def test_around_kept_heads_nothing_is_decoded_and_nothing_made_item_by_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    convert = ToTensor.__call__
+
+    def counted(step: Any, picture: Any) -> torch.Tensor:
+        sys.modules[__name__].CONVERTED.append(len(picture))
+        return convert(step, picture)
+
+    monkeypatch.setattr(ToTensor, "__call__", counted)
     ours = late(cached_prefix(usual(make=slow)))
     seen = epochs(ours, num_epochs=2)
-    num_before = len(DECODED)
-    monkeypatch.setattr(ToTensor, "__call__", None)
-    monkeypatch.setattr(engine, "RECHECK_EVERY", 10**6)
+    num_before = len(DECODED), len(CONVERTED)
+    monkeypatch.setattr(again, "RECHECK_EVERY", 10**6)
     assert_same_epochs(epochs(ours, num_epochs=2), seen)
-    assert len(DECODED) == num_before
+    assert (len(DECODED), len(CONVERTED)) == num_before
 
 
 def test_a_second_pipeline_that_ends_otherwise_is_told() -> None:
