@@ -1,4 +1,4 @@
-"""Memory, shared memory, and the limits that the system sets to one user (`ulimit`)."""
+"""Memory, shared memory, and the files that a process may open."""
 
 from collections.abc import Iterator
 
@@ -12,15 +12,13 @@ _LITTLE_BYTES = 2 << 30
 _LITTLE_SHM_BYTES = 1 << 30
 # Each tensor that a worker hands over holds a file open; the usual soft limit of 1,024 is met by two dozen workers.
 _FEW_FILES = 4096
-# A loader worker, and each of its threads, counts as a process.
-_FEW_PROCESSES = 1024
 
 
 def check(facts: Facts) -> Iterator[Complaint]:
     """What a training runs out of."""
     yield from _left(facts)
     yield from _shared(facts)
-    yield from _limits(facts)
+    yield from _files(facts)
 
 
 def _left(facts: Facts) -> Iterator[Complaint]:
@@ -58,24 +56,12 @@ def _shared(facts: Facts) -> Iterator[Complaint]:
         )
 
 
-def _limits(facts: Facts) -> Iterator[Complaint]:
-    files, hard = facts.open_files, facts.open_files_hard
-    if files is not None and files < _FEW_FILES:
-        most = 65536 if hard is None else hard
-        raised = "." if most > files else ", after raising the hard limit (/etc/security/limits.conf, --ulimit nofile)."
+def _files(facts: Facts) -> Iterator[Complaint]:
+    if facts.open_files is not None and facts.open_files < _FEW_FILES:
         yield Complaint(
             code="few-open-files",
             weight=Weight.MINOR,
-            what=f"A process may hold {files} files open.",
+            what=f"A process may hold {facts.open_files} files open.",
             cost='With many loader workers or small files a run ends with "Too many open files".',
-            fix=f"ulimit -n {max(most, _FEW_FILES)} before the start{raised}",
-        )
-    processes = facts.processes
-    if processes is not None and processes < _FEW_PROCESSES:
-        yield Complaint(
-            code="few-processes",
-            weight=Weight.COSTLY,
-            what=f"This user may have {processes} processes and threads.",
-            cost='Workers and threads of operators fail to start ("Resource temporarily unavailable").',
-            fix="ulimit -u 65536 before the start, or raise the hard limit (--ulimit nproc, pids.max of the cgroup).",
+            fix="ulimit -n 65536 before the start; where that is refused, raise the hard limit (--ulimit nofile).",
         )
