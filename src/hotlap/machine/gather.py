@@ -9,7 +9,7 @@ from hotlap import cgroups
 from hotlap.machine import cores, nvidia
 from hotlap.machine.facts import Clocks, Facts
 from hotlap.machine.files import text
-from hotlap.machine.look import look
+from hotlap.machine.look import look, shared_memory
 
 # Variables that a check looks at or a figure depends on; no others are kept.
 VARIABLES = (
@@ -32,7 +32,7 @@ def gather(*, root: Path = Path("/"), environment: Mapping[str, str] | None = No
         machine=look(root=root, driver=driver),
         cores=cores.look(root=root),
         memory_limit_bytes=cgroups.memory_limit_bytes(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup"),
-        shm_bytes=_size(root / "dev/shm"),
+        shm_bytes=shm.total if (shm := shared_memory(root)) else None,
         open_files=None if open_files == resource.RLIM_INFINITY else open_files,
         clocks=_clocks(root / "sys/devices/system/cpu"),
         environment={name: environment[name] for name in VARIABLES if name in environment},
@@ -42,14 +42,6 @@ def gather(*, root: Path = Path("/"), environment: Mapping[str, str] | None = No
         nvidia_nodes=(root / "dev/nvidia0").exists() or (root / "dev/dxg").exists(),
         driver=driver,
     )
-
-
-def _size(folder: Path) -> int | None:
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return None
-    return found.f_blocks * found.f_frsize
 
 
 def _clocks(cpus: Path) -> Clocks:

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from hotlap import cgroups
 from hotlap.machine import cores, nvidia
@@ -37,7 +38,7 @@ def look(*, root: Path = Path("/"), driver: Driver | None = None) -> Machine:
         usable_cores=min(float(processors.allowed), processors.quota or float("inf")),
         memory_bytes=int(memory.total),
         available_bytes=int(memory.available if limit is None else min(memory.available, limit)),
-        shm_bytes=_free(root / "dev/shm"),
+        shm_bytes=shm.free if (shm := shared_memory(root)) else None,
         huge_pages=in_brackets(text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         libc=" ".join(platform.libc_ver()).strip() if sys.platform == "linux" else "",
         cpu_flags=_cpu_flags(root),
@@ -72,8 +73,9 @@ def _cpu_flags(root: Path) -> tuple[str, ...]:
     return tuple(flag for flag in _FLAGS if flag in present)
 
 
-def _free(folder: Path) -> int | None:
+def shared_memory(root: Path) -> Any:
+    """Total, used and free bytes of /dev/shm; None without one."""
     try:
-        return shutil.disk_usage(folder).free
+        return shutil.disk_usage(root / "dev/shm")
     except OSError:
         return None

@@ -51,13 +51,13 @@ class Args(msgspec.Struct, gc=False):
 class Event(msgspec.Struct, gc=False):
     """One event as it stands in the file; times in microseconds."""
 
-    ph: Scalar = None
-    cat: Scalar = None
-    name: Scalar = None
+    ph: str | None = None
+    cat: str | None = None
+    name: str | None = None
     pid: Scalar = None
     tid: Scalar = None
-    ts: object = None
-    dur: object = None
+    ts: float | None = None
+    dur: float | None = None
     args: Args | None = None
 
 

@@ -105,7 +105,6 @@ def window(seen: Seen, done: StepKernels | None, *, on_device: bool) -> Operator
         seen.who,
         num_steps=count,
         wall_s=float(seen.edges[count] - seen.edges[0]),
-        host_s=float(edges[count] - edges[0]),
         on_device=on_device,
     )
     if done is None:

@@ -3,7 +3,6 @@
 Kineto calls the same things by other names from version to version ("Kernel" and "kernel"); here they have one.
 """
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -188,9 +187,10 @@ class _Columns:
     def add(self, some: list[Event]) -> None:
         """Keep those of a kind that is known that have a name, a begin and an end."""
         events = [one for one in some if one.ph == "X" and one.cat in _KINDS]
-        start, length = _numbers([one.ts for one in events]), _numbers([one.dur for one in events])
+        # None becomes NaN.
+        start, length = (np.array(one, np.float64) for one in ([x.ts for x in events], [x.dur for x in events]))
         usable = (np.abs(start) <= _LATEST_US) & (length >= 0) & (length <= _LATEST_US)
-        usable &= np.array([isinstance(one.name, str) for one in events], bool)
+        usable &= np.array([one.name is not None for one in events], bool)
         if not usable.all():
             self.odd += int(np.sum(~usable))
             start, length = start[usable], length[usable]
@@ -205,7 +205,7 @@ class _Columns:
         ]
         names, stacks, lane = self.names, self.stacks, self.lanes
         columns = (
-            [names[one.name[:_LONGEST_NAME]] for one in events],  # type: ignore[index] # `usable` are texts
+            [names[one.name[:_LONGEST_NAME]] for one in events],  # type: ignore[index] # `usable` have one
             [lane[key] for key in lanes],
             [stacks[one.stack] if isinstance(one.stack, str) and one.stack else -1 for one in args],
             [-1 if one.dims is NOT_TOLD else self._argument(one) for one in args],
@@ -228,22 +228,6 @@ class _Columns:
 
 
 _NO_ARGS = Args()
-
-
-def _numbers(values: list[object]) -> Floats:
-    """Times as they may stand there; NaN for what is none."""
-    try:
-        return np.fromiter(values, np.float64, len(values))
-    except (TypeError, ValueError, OverflowError):
-        return np.array([_number(one) for one in values])
-
-
-def _number(value: object) -> float:
-    """A time as it may stand there: a number, or a text of one."""
-    try:
-        return float(value)  # type: ignore[arg-type] # what is no number raises
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def _whole(value: object) -> int:

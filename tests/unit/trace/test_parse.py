@@ -17,7 +17,7 @@ from tests.unit.trace.written import Written
 EVENTS: list[dict[str, Any]] = [
     {"ph": "X", "name": 'a "quoted" }, { name', "ts": 1.5, "dur": 2, "args": {"x": [{"y": 1}, {"z": 2}]}},
     {"ph": "i", "name": "[memory]", "ts": 2},
-    {"ph": "X", "name": "b\\", "ts": "3", "dur": 4.25, "args": {"Input Dims": [[2, 3], []], "correlation": 7}},
+    {"ph": "X", "name": "b\\", "ts": 3, "dur": 4.25, "args": {"Input Dims": [[2, 3], []], "correlation": 7}},
 ]
 HEADER = {"schemaVersion": 1, "note": 'holds "traceEvents": [ as a text'}
 
@@ -162,7 +162,7 @@ ODD += [KERNEL | {field: value} for field, values in _NOT.items() for value in v
 
 def test_odd_events_are_passed_over_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
-    texts: list[dict[str, Any]] = [{"ts": "3.5"}, {"tid": "stream 7"}, {"args": {"correlation": [], "bytes": {}}}]
+    texts: list[dict[str, Any]] = [{"ts": 3.5}, {"tid": "stream 7"}, {"args": {"correlation": [], "bytes": {}}}]
     path.write_text(json.dumps({"traceEvents": [KERNEL, *ODD, *(KERNEL | one for one in texts)]}))
     trace = table.read(files.TraceFile(path))
     assert trace.start.tolist() == pytest.approx([0.0, 0.0, 0.0, 2.5e-6])
