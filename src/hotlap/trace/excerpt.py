@@ -53,5 +53,5 @@ def _spans(lanes: Lanes, begin: float, end: float) -> Iterator[Span]:
 
 def _joined(moments: Spans, least: float) -> Spans:
     """Without pauses that are no longer than `least`."""
-    wider = spans.union(moments[:, 0], moments[:, 1] + least)
-    return wider - np.array([0.0, least])
+    joined: Spans = spans.union(moments[:, 0], moments[:, 1] + least) - np.array([0.0, least])
+    return joined

@@ -97,12 +97,8 @@ def events(pieces: Iterable[bytes], title: str, header: dict[str, Any]) -> Itera
 
 def _opening(buffer: bytes) -> tuple[bytes, int] | None:
     """What stands before the list of events, and where that begins; None where it is not there yet."""
-    for found in _OPENS.finditer(buffer):
-        before = buffer[: found.start()]
-        # The words may stand in a text; then a quote is open before them.
-        if before.rstrip().endswith((b"{", b",")):
-            return before.rstrip().rstrip(b",") + b"}", found.end()
-    return None
+    found = _OPENS.search(buffer)
+    return None if found is None else (buffer[: found.start()].rstrip().rstrip(b",") + b"}", found.end())
 
 
 def _whole(buffer: bytes, title: str) -> tuple[list[Event], bytes]:
