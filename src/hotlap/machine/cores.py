@@ -15,7 +15,7 @@ def look(*, root: Path = Path("/"), allowed: Collection[int] | None = None) -> C
     """Processors of this process. `root` and `allowed` (their numbers) are for tests."""
     logical = psutil.cpu_count() or 1
     if allowed is None:
-        allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(logical)
+        allowed = os.sched_getaffinity(0)
     quota = cgroups.cpu_quota(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup")
     return Cores(
         logical=max(logical, len(allowed)),
