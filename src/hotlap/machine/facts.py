@@ -28,8 +28,6 @@ class Facts:
     """Of the tightest cgroup; None without one."""
     shm_bytes: int | None = None
     """Size of /dev/shm, used or not."""
-    open_files: int | None = None
-    """Soft limit (`ulimit -n`); None without one."""
     clocks: Clocks = Clocks()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that decide about threads, allocators and GPUs."""

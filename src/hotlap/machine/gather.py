@@ -1,7 +1,6 @@
 """The system -> Facts. Reads, never changes; judging what was read is the affair of `checks`."""
 
 import os
-import resource
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,13 +26,11 @@ def gather(*, root: Path = Path("/"), environment: Mapping[str, str] | None = No
     """All that can be read without torch. `root` and `environment` are for tests."""
     environment = os.environ if environment is None else environment
     driver = nvidia.ask()
-    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Facts(
         machine=look(root=root, driver=driver),
         cores=cores.look(root=root),
         memory_limit_bytes=cgroups.memory_limit_bytes(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup"),
         shm_bytes=shm.total if (shm := shared_memory(root)) else None,
-        open_files=None if open_files == resource.RLIM_INFINITY else open_files,
         clocks=_clocks(root / "sys/devices/system/cpu"),
         environment={name: environment[name] for name in VARIABLES if name in environment},
         load=os.getloadavg()[0],

@@ -47,8 +47,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging "
-        f"{_collectives(run) or 'gradients'} {among}{_buckets(run)}{_waits(run)}.",
+        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_buckets(run)}{_waits(run)}.",
         levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in _wrapped_with(run))),
     )
 
@@ -62,13 +61,6 @@ def _waits(run: Run) -> str:
     """Of one trace nobody knows when the others came."""
     alone = not run.ranks and run.from_trace
     return "; it holds waiting for the slowest of them, which the traces of all ranks would tell" if alone else ""
-
-
-def _collectives(run: Run) -> str:
-    """What nothing hides, by kind, where a trace tells."""
-    seen = run.operators.collectives if run.operators is not None else ()
-    exposed = sorted(((one.device_s - one.hidden_s, one.name) for one in seen), reverse=True)[:3]
-    return f"data ({', '.join(f'{name} {duration(seconds)}' for seconds, name in exposed)})" if exposed else ""
 
 
 def _buckets(run: Run) -> str:

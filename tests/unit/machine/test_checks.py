@@ -81,7 +81,6 @@ SICK: dict[str, list[Facts]] = {
     ],
     "gpu-memory-errors": [with_card(uncorrected_errors=2)],
     "cpu-quota": [with_cores(quota=2.0), with_cores(quota=0.5)],
-    "affinity": [with_cores(allowed=4, physical=4), with_cores(allowed=15, physical=15)],
     "few-threads": [
         replace(HEALTHY, environment={"OMP_NUM_THREADS": "1"}),
         replace(HEALTHY, environment={"MKL_NUM_THREADS": "2"}),
@@ -99,7 +98,6 @@ SICK: dict[str, list[Facts]] = {
     "memory-limit": [replace(HEALTHY, memory_limit_bytes=4 * GIB)],
     "memory-short": [replace(HEALTHY, machine=replace(MACHINE, available_bytes=GIB))],
     "small-shm": [replace(HEALTHY, shm_bytes=64 << 20)],
-    "few-open-files": [replace(HEALTHY, open_files=1024)],
 }
 CASES = [(code, facts) for code, machines in SICK.items() for facts in machines]
 
@@ -126,7 +124,7 @@ def test_what_several_gpus_have_in_common_is_said_once_with_the_places() -> None
 
 
 def test_the_weightiest_comes_first() -> None:
-    facts = replace(WITH_GPU, torch=CPU_BUILD, load=5.0, shm_bytes=1 << 20, open_files=1024)
+    facts = replace(WITH_GPU, torch=CPU_BUILD, load=5.0, shm_bytes=1 << 20)
     weights = [complaint.weight for complaint in checks.complaints(facts)]
     assert weights == sorted(weights, key=list(Weight).index)
     assert weights[0] is Weight.BROKEN

@@ -1,4 +1,4 @@
-"""Memory, shared memory, and the files that a process may open."""
+"""Memory and shared memory."""
 
 from collections.abc import Iterator
 
@@ -10,15 +10,12 @@ from hotlap.units import size
 _LITTLE_BYTES = 2 << 30
 # Docker's default for /dev/shm is 64 MiB; batches of workers travel through it, two for each worker.
 _LITTLE_SHM_BYTES = 1 << 30
-# Each tensor that a worker hands over holds a file open; the usual soft limit of 1,024 is met by two dozen workers.
-_FEW_FILES = 4096
 
 
 def check(facts: Facts) -> Iterator[Complaint]:
     """What a training runs out of."""
     yield from _left(facts)
     yield from _shared(facts)
-    yield from _files(facts)
 
 
 def _left(facts: Facts) -> Iterator[Complaint]:
@@ -53,15 +50,4 @@ def _shared(facts: Facts) -> Iterator[Complaint]:
             'shared memory").',
             fix="Start the container with --shm-size=8g or --ipc=host; in Kubernetes mount an emptyDir of medium "
             "Memory.",
-        )
-
-
-def _files(facts: Facts) -> Iterator[Complaint]:
-    if facts.open_files is not None and facts.open_files < _FEW_FILES:
-        yield Complaint(
-            code="few-open-files",
-            weight=Weight.MINOR,
-            what=f"A process may hold {facts.open_files} files open.",
-            cost='With many loader workers or small files a run ends with "Too many open files".',
-            fix="ulimit -n 65536 before the start; where that is refused, raise the hard limit (--ulimit nofile).",
         )

@@ -38,15 +38,6 @@ def _granted(facts: Facts) -> Iterator[Complaint]:
             fix=f"Start with OMP_NUM_THREADS={count} (hotlap tune tries it), few loader workers, or raise the "
             "container's limit (--cpus, resources.limits.cpu).",
         )
-    if cores.allowed < cores.logical:
-        yield Complaint(
-            code="affinity",
-            weight=Weight.COSTLY if cores.allowed * 2 <= cores.logical else Weight.MINOR,
-            what=f"This process may run on {cores.allowed} of {cores.logical} logical processors.",
-            cost="Operators and loader workers share these; the others idle, or belong to somebody else.",
-            fix="If it was not meant: start without taskset or numactl, ask the batch system for more "
-            "(--cpus-per-task), or widen the container's cpuset.",
-        )
 
 
 def _threads(facts: Facts) -> Iterator[Complaint]:
