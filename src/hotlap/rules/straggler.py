@@ -22,7 +22,7 @@ from dataclasses import replace
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, RankFacts, Run
-from hotlap.rules.step import at_line, finding, share_of, spent
+from hotlap.rules.step import at_line, finding, mean_step_s, share_of, spent
 from hotlap.units import duration
 
 # TraceML's limits are 10% (a note) and 20% (critical) of the step.
@@ -30,6 +30,9 @@ MIN_SHARE = 0.10
 
 # With one process there is nobody to compare with.
 _FEWEST = 2
+
+# Steps that differ by less are one.
+_SAME = 0.05
 
 EXPLAINS = frozenset({"communication-bound"})
 
@@ -49,7 +52,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Rank {slowest.rank} on {slowest.host} takes {duration(equal_s[slowest.rank])} a step "
+        f"Rank {slowest.rank} on {slowest.host} takes {duration(equal_s[slowest.rank])} {_of_step(run, slowest)} "
         f"without communication, the others {duration(others_s)}: all wait "
         f"{spent(run, cost_s, ' of each step')}{_where(slowest, others)}.",
     )
@@ -80,6 +83,12 @@ def in_common(run: Run) -> Run:
         for phase, steps in run.phase_s.items()
     }
     return replace(run, phase_s=phase_s)
+
+
+def _of_step(run: Run, slowest: RankFacts) -> str:
+    """A rank's own record may begin later than the step that all share."""
+    alone = abs(slowest.step_s - mean_step_s(run)) <= _SAME * slowest.step_s
+    return "a step" if alone else f"of the {duration(slowest.step_s)} that all share"
 
 
 def _where(slowest: RankFacts, others: Sequence[RankFacts]) -> str:
