@@ -28,7 +28,7 @@ def thread_sweep(executor: Executor, counts: Sequence[int], cores: Cores, *, def
     arms = tuple(Arm(levers=(Threads(count=count).spec(),)) for count in counts)
     (run,) = executor.heat(Design(arms=arms, switched=True)).runs
     found = threads.explain(times(run, counts), cores, default_threads=default_threads)
-    return replace(found, notes=(*found.notes, *run.not_installed))
+    return replace(found, notes=run.not_installed)
 
 
 def times(run: Run, counts: Sequence[int]) -> tuple[ThreadTime, ...]:

@@ -58,7 +58,7 @@ def checkup(
             under_load=measured.under_load,
             quick=quick,
             elapsed_s=time.monotonic() - begun,
-            notes=(*measured.failures, *_noise(facts, measured)),
+            notes=(*measured.failures, *_noise(measured)),
         )
         with suppress(OSError):  # a home that cannot be written to costs the time of measuring again, no more
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,12 +98,9 @@ def _kept(path: Path, *, key: str, quick: bool) -> Checkup | None:
     return found if found.key == key and (quick or not found.quick) else None
 
 
-def _noise(facts: Facts, found: Measured) -> tuple[str, ...]:
+def _noise(found: Measured) -> tuple[str, ...]:
     """One sentence about how far the figures can be trusted."""
     if not found.figures:
         return ()
     typical = median(figure.spread for figure in found.figures)
-    parts = [f"Repeats of a figure lie {percent(typical)} apart (half of the middle half, median of all figures)"]
-    if facts.load is not None:
-        parts.append(f"{facts.load:.1f} processes wanted a processor when it began")
-    return ("; ".join(parts) + ".",)
+    return (f"Repeats of a figure lie {percent(typical)} apart (half of the middle half, median of all figures).",)

@@ -16,7 +16,6 @@ class Clocks:
     """"intel_pstate", "amd-pstate-epp", "acpi-cpufreq": what `governor` means depends on it."""
     preference: str | None = None
     """Energy preference where the processor itself decides: "performance", "balance_power", ..."""
-    turbo: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +28,6 @@ class Facts:
     """Of the tightest cgroup; None without one."""
     shm_bytes: int | None = None
     """Size of /dev/shm, used or not."""
-    open_files: int | None = None
-    """Soft limit (`ulimit -n`); None without one."""
-    open_files_hard: int | None = None
-    processes: int | None = None
-    """Soft limit (`ulimit -u`), threads included; None without one."""
     clocks: Clocks = Clocks()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that decide about threads, allocators and GPUs."""

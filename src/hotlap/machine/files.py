@@ -12,12 +12,6 @@ def text(path: Path) -> str | None:
         return None
 
 
-def number(path: Path) -> int | None:
-    """A file that holds one whole number."""
-    found = (text(path) or "").strip()
-    return int(found) if re.fullmatch(r"-?\d+", found) else None
-
-
 def in_brackets(line: str | None) -> str | None:
     """The chosen word: "always [madvise] never" -> "madvise"."""
     found = re.search(r"\[([^\[\]]*)\]", line or "")

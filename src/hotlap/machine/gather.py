@@ -1,15 +1,14 @@
 """The system -> Facts. Reads, never changes; judging what was read is the affair of `checks`."""
 
 import os
-import resource
 from collections.abc import Mapping
 from pathlib import Path
 
 from hotlap import cgroups
 from hotlap.machine import cores, nvidia
 from hotlap.machine.facts import Clocks, Facts
-from hotlap.machine.files import number, text
-from hotlap.machine.look import look
+from hotlap.machine.files import text
+from hotlap.machine.look import look, shared_memory
 
 # Variables that a check looks at or a figure depends on; no others are kept.
 VARIABLES = (
@@ -27,16 +26,11 @@ def gather(*, root: Path = Path("/"), environment: Mapping[str, str] | None = No
     """All that can be read without torch. `root` and `environment` are for tests."""
     environment = os.environ if environment is None else environment
     driver = nvidia.ask()
-    open_files, open_files_hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     return Facts(
         machine=look(root=root, driver=driver),
         cores=cores.look(root=root),
         memory_limit_bytes=cgroups.memory_limit_bytes(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup"),
-        shm_bytes=_size(root / "dev/shm"),
-        open_files=_limited(open_files),
-        open_files_hard=_limited(open_files_hard),
-        processes=_limited(processes),
+        shm_bytes=shm.total if (shm := shared_memory(root)) else None,
         clocks=_clocks(root / "sys/devices/system/cpu"),
         environment={name: environment[name] for name in VARIABLES if name in environment},
         load=os.getloadavg()[0],
@@ -47,28 +41,14 @@ def gather(*, root: Path = Path("/"), environment: Mapping[str, str] | None = No
     )
 
 
-def _size(folder: Path) -> int | None:
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return None
-    return found.f_blocks * found.f_frsize
-
-
-def _limited(value: int) -> int | None:
-    return None if value in (-1, resource.RLIM_INFINITY) else value
-
-
 def _clocks(cpus: Path) -> Clocks:
     def word(name: str) -> str | None:
         return (text(cpus / name) or "").strip() or None
 
-    no_turbo, boost = number(cpus / "intel_pstate/no_turbo"), number(cpus / "cpufreq/boost")
     return Clocks(
         governor=word("cpu0/cpufreq/scaling_governor"),
         driver=word("cpu0/cpufreq/scaling_driver"),
         preference=word("cpu0/cpufreq/energy_performance_preference"),
-        turbo=not no_turbo if no_turbo is not None else (bool(boost) if boost is not None else None),
     )
 
 

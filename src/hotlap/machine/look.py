@@ -3,10 +3,10 @@
 import os
 import platform
 import shutil
-import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from hotlap import cgroups
 from hotlap.machine import cores, nvidia
@@ -30,17 +30,18 @@ def look(*, root: Path = Path("/"), driver: Driver | None = None) -> Machine:
     limit = cgroups.memory_left_bytes(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup")
     processors = cores.look(root=root)
     driver = driver or nvidia.ask()
+    flags = (_cpuinfo(root, ("flags", "features")) or "").split()
     return Machine(
         system=platform.system(),
-        processor=_processor(root),
+        processor=_cpuinfo(root, ("model name",)) or platform.processor() or platform.machine(),
         num_cores=processors.logical,
         usable_cores=min(float(processors.allowed), processors.quota or float("inf")),
         memory_bytes=int(memory.total),
         available_bytes=int(memory.available if limit is None else min(memory.available, limit)),
-        shm_bytes=_free(root / "dev/shm"),
+        shm_bytes=shm.free if (shm := shared_memory(root)) else None,
         huge_pages=in_brackets(text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
-        libc=" ".join(platform.libc_ver()).strip() if sys.platform == "linux" else "",
-        cpu_flags=_cpu_flags(root),
+        libc=" ".join(platform.libc_ver()).strip(),
+        cpu_flags=tuple(flag for flag in _FLAGS if flag in flags),
         gpus=tuple(gpu.name for gpu in driver.gpus) if driver else (),
         compiler=_compiler(),
     )
@@ -62,18 +63,9 @@ def _cpuinfo(root: Path, names: Iterable[str]) -> str | None:
     return None
 
 
-def _processor(root: Path) -> str:
-    name = _cpuinfo(root, ("model name",))
-    return name or platform.processor() or platform.machine()
-
-
-def _cpu_flags(root: Path) -> tuple[str, ...]:
-    present = (_cpuinfo(root, ("flags", "features")) or "").split()
-    return tuple(flag for flag in _FLAGS if flag in present)
-
-
-def _free(folder: Path) -> int | None:
+def shared_memory(root: Path) -> Any:
+    """Total, used and free bytes of /dev/shm; None without one."""
     try:
-        return shutil.disk_usage(folder).free
+        return shutil.disk_usage(root / "dev/shm")
     except OSError:
         return None

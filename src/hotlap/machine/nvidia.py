@@ -57,18 +57,14 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
         return None if milliwatts is None else milliwatts / 1e3
 
     memory, rates = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetUtilizationRates")
-    # Rows: corrected, uncorrected, replaced at the next reset, could not be replaced.
-    rows = ask("nvmlDeviceGetRemappedRows")
     # "Event" since driver 535, "Throttle" before.
     reasons = ask("nvmlDeviceGetCurrentClocksEventReasons") or ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
     return Gpu(
         name=ask("nvmlDeviceGetName") or "NVIDIA GPU",
         uuid=ask("nvmlDeviceGetUUID"),
         uncorrected_errors=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_DRIVER_LOAD),
-        rows_pending=None if rows is None else bool(rows[2] or rows[3]),
         link_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration"),
-        link_generation_most=ask("nvmlDeviceGetMaxPcieLinkGeneration"),
-        link_generation_card=ask("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
+        link_generation_most=ask("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
         link_width=ask("nvmlDeviceGetCurrPcieLinkWidth"),
         link_width_most=ask("nvmlDeviceGetMaxPcieLinkWidth"),
         slowdowns=tuple(name for name, bit in SLOWDOWNS.items() if reasons & bit),

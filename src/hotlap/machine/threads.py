@@ -1,7 +1,7 @@
 """Step times at several numbers of threads -> which number is best, and what the threads bring. Pure."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hotlap.record import Cores, Sweep, ThreadTime
 from hotlap.units import duration, percent, plural
@@ -12,24 +12,17 @@ _AS_FAST = (0.02, 0.05)
 
 
 def counts(cores: Cores) -> tuple[int, ...]:
-    """Numbers of threads worth timing: 1, 2, 3, 4, 6, 8, 12, ..., and where the kind of processor changes."""
+    """Numbers of threads worth timing: 1, 2, 3, 4, 6, 8, 12, ..., all cores, and all that may be used."""
     allowed = max(1, min(cores.allowed, math.ceil(cores.quota) if cores.quota else cores.allowed))
     doubling = (count for k in range(allowed.bit_length()) for count in (2**k, 3 * 2**k))
-    edges = (cores.fast or allowed, cores.physical or allowed, allowed)
+    edges = (cores.physical or allowed, allowed)
     return tuple(sorted({count for count in (*doubling, *edges) if count <= allowed}))
 
 
 def explain(times: Sequence[ThreadTime], cores: Cores, *, default_threads: int | None = None) -> Sweep:
     """One step at several numbers of threads, and what follows from it."""
     known = tuple(sorted(times, key=lambda one: one.threads))
-    best = best_of(known) if known else None
-    return Sweep(
-        times=known,
-        cores=cores,
-        best_threads=best.threads if best else None,
-        why=_why(known, best, cores, default_threads) if best else "",
-        notes=tuple(_notes(known, cores)),
-    )
+    return Sweep(times=known, cores=cores, why=_why(known, cores, default_threads) if known else "")
 
 
 def best_of(times: Sequence[ThreadTime]) -> ThreadTime:
@@ -41,43 +34,25 @@ def best_of(times: Sequence[ThreadTime]) -> ThreadTime:
     return min((one for one in times if one.step_s.mid <= (1 + tolerance) * step.mid), key=lambda one: one.threads)
 
 
-def _why(times: Sequence[ThreadTime], best: ThreadTime, cores: Cores, default_threads: int | None) -> str:
+def _why(times: Sequence[ThreadTime], cores: Cores, default_threads: int | None) -> str:
+    best, first = best_of(times), times[0]
     wanted = default_threads or cores.physical or times[-1].threads
     usual = min(times, key=lambda one: (abs(one.threads - wanted), one.threads))
-    first = times[0]
-    told = []
-    if usual.threads < cores.logical:
-        told.append(
-            f"{plural(usual.threads, 'thread')} can keep {percent(usual.threads / cores.logical)} of "
-            f"{cores.logical} logical processors busy at most"
-        )
-    if usual.threads > first.threads:
-        faster, more = first.step_s.mid / usual.step_s.mid, usual.threads / first.threads
-        told.append(
-            f"a step with {usual.threads} is {faster:.2f}x as fast as with {first.threads}, {percent(faster / more)} "
-            "of what equal cores without waiting would bring"
-        )
     gain = usual.step_s.mid / best.step_s.mid
     beside = f" ({gain:.2f}x as fast as {usual.threads})" if best.threads != usual.threads else ""
-    told.append(
+    told = (
         f"{plural(best.threads, 'thread')} {'is' if best.threads == 1 else 'are'} best, at "
         f"{duration(best.step_s.mid)} a step{beside}"
     )
-    text = "; ".join(told)
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _notes(times: Sequence[ThreadTime], cores: Cores) -> Iterator[str]:
-    """What the slower kinds of processor bring."""
-    slower = cores.fast if cores.fast != cores.physical else None
-    for edge, kind in ((slower, "on slower cores"), (cores.physical, "two on a core")):
-        inside = [one for one in times if edge is not None and one.threads <= edge]
-        beyond = [one for one in times if edge is not None and one.threads > edge]
-        if not inside or not beyond:
-            continue
-        before, after = inside[-1], min(beyond, key=lambda one: one.step_s.mid)
-        change = before.step_s.mid / after.step_s.mid
-        how = f"{change:.2f}x faster" if change >= 1 else f"{1 / change:.2f}x slower"
-        yield f"From {before.threads} to {after.threads} threads, the further ones {kind}, a step gets {how}."
-    if cores.quota is not None and cores.quota < cores.allowed:
-        yield f"A cgroup grants {cores.quota:g} cores of time: with more threads, all are stopped now and then."
+    if usual.threads > first.threads:
+        faster, more = first.step_s.mid / usual.step_s.mid, usual.threads / first.threads
+        told += (
+            f"; a step with {usual.threads} is {faster:.2f}x as fast as with {first.threads}, {percent(faster / more)} "
+            "of what equal cores without waiting would bring"
+        )
+    if usual.threads < cores.logical:
+        told += (
+            f"; {plural(usual.threads, 'thread')} can keep {percent(usual.threads / cores.logical)} of "
+            f"{cores.logical} logical processors busy at most"
+        )
+    return f"{told}."

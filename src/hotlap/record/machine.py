@@ -48,8 +48,6 @@ class Figure:
     """Half of the distance between the quartiles of the repeats, as a part of the median."""
     threads: int | None = None
     """CPU threads that took part; None where they do not matter."""
-    how: str = ""
-    """How it was measured, a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +78,6 @@ class Cores:
     """Cores of the tightest cgroup quota; None without one."""
     physical: int | None = None
     """Cores behind the allowed processors: hyper-threads of one core count once."""
-    fast: int | None = None
-    """Of these, those of the fastest kind; equal to `physical` where all are alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +116,14 @@ class Gpu:
     uuid: str | None = None
     uncorrected_errors: int | None = None
     """Memory errors since the driver was loaded that could not be corrected."""
-    rows_pending: bool | None = None
-    """Rows of memory wait for a reset to be replaced, or could not be."""
     link_generation: int | None = None
     """PCIe generation now; falls when the GPU has nothing to do."""
     link_generation_most: int | None = None
-    """What card and slot can do together."""
-    link_generation_card: int | None = None
     """What the card can do."""
     link_width: int | None = None
+    """Lanes now."""
     link_width_most: int | None = None
+    """Of card and slot together."""
     slowdowns: tuple[str, ...] = ()
     """Reasons for lower clocks that are active: "sw_power_cap", "hw_thermal_slowdown", ..."""
     sm_mhz: float | None = None
@@ -237,8 +231,6 @@ class Sweep:
     times: tuple[ThreadTime, ...]
     """(C,) by rising number of threads."""
     cores: Cores
-    best_threads: int | None
-    """The smallest number whose step is as fast as the fastest; None where nothing could be timed."""
     why: str = ""
     """One sentence: what further threads bring, and which number of them is best."""
     notes: tuple[str, ...] = ()

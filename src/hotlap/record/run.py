@@ -41,7 +41,7 @@ class Span:
     """What one part of the machine did from one moment to another."""
 
     lane: str
-    """ "loader", "host", "device", "copies", "network"; "stream 7" where several compute."""
+    """"loader", "host", "device", "copies" or "network"."""
     phase: Phase
     begin_s: float
     """From the begin of the step at which the spans start. On one lane a span may lie within another."""

@@ -147,8 +147,6 @@ def _profiled(run: Run) -> Iterator[Section | None]:
     yield _detail("Kernels of a step by what they compute", rows=kernels)
     yield _detail("Copies of a step", rows=map(_hidden, seen.copies))
     yield _detail("Collectives of a step", rows=map(_hidden, seen.collectives))
-    graphs = ((_times(one.device_s, one.per_step), one.name) for one in seen.graphs[:MOST_OPERATORS])
-    yield _detail("Launches of whole graphs", rows=graphs)
     shaped = ((_times(one.device_s, one.per_step), _shaped(one)) for one in seen.shaped[:MOST_OPERATORS])
     yield _detail("Operators by the shapes that they are given", rows=shaped)
 

@@ -52,8 +52,7 @@ def _parts(checkup: Checkup) -> tuple[str, ...]:
     machine, cores, torch = checkup.machine, checkup.cores, checkup.torch
     kinds = [f"{machine.usable_cores:g} of {cores.logical} logical processors usable"]
     if cores.physical is not None:
-        fast = f", {cores.fast} of them fast" if cores.fast not in (None, cores.physical) else ""
-        kinds.append(f"{cores.physical} cores{fast}")
+        kinds.append(f"{cores.physical} cores")
     kinds.append(f"{size(machine.available_bytes)} of {size(machine.memory_bytes)} memory free")
     parts = ["; ".join(kinds), *(["GPUs: " + ", ".join(machine.gpus)] if machine.gpus else [])]
     if torch is not None:

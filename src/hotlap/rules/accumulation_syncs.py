@@ -22,10 +22,8 @@ After:
     optimizer.step()
 """
 
-import ast
-
 from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import at_line, wrapped_models
+from hotlap.rules.advice import at_line
 from hotlap.rules.step import at_sighting, cost_of, finding, share_of, sightings, spent
 
 # TraceML notes exposed communication from 6% of the step on.
@@ -42,7 +40,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     worst, number = seen[0], sum(one.per_step for one in seen)
     after = (
-        f"with contextlib.nullcontext() if is_last else {_model(run)}.no_sync():\n"
+        "with contextlib.nullcontext() if is_last else model.no_sync():\n"
         f"    ...  # the forward pass must stand within as well\n    {worst.text}"
     )
     return finding(
@@ -54,12 +52,3 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         levers=("no-sync",),
         change=at_line(worst, after),
     )
-
-
-def _model(run: Run) -> str:
-    """What the script calls the wrapped model."""
-    for script, call in wrapped_models(run):
-        for outer in script.around(call):
-            if isinstance(outer, ast.Assign) and isinstance(outer.targets[0], ast.Name | ast.Attribute):
-                return ast.unparse(outer.targets[0])
-    return "model"

@@ -43,12 +43,6 @@ def calls(run: Run, *names: str) -> Iterator[tuple[Script, ast.Call]]:
     return ((script, call) for script in readable(run) for call in script.calls(*names))
 
 
-def wrapped_models(run: Run) -> Iterator[tuple[Script, ast.Call]]:
-    """Where modules are given to DistributedDataParallel."""
-    name = "DistributedDataParallel"
-    return calls(run, f"torch.nn.parallel.{name}", f"torch.nn.parallel.distributed.{name}")
-
-
 def replaced(script: Script, node: ast.expr, code: str) -> Change:
     """The statement around an expression, with `code` in the expression's place."""
     statement = next((outer for outer in script.around(node) if isinstance(outer, ast.stmt)), node)

@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, Run, Scalar
-from hotlap.rules.advice import wrapped_models
-from hotlap.rules.step import file_name, finding, share_of, spent
+from hotlap.rules.step import finding, share_of, spent
 from hotlap.units import duration, percent, plural, size
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
@@ -48,8 +47,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging "
-        f"{_collectives(run) or 'gradients'} {among}{_buckets(run)}{_sent_buffers(run)}{_waits(run)}.",
+        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_buckets(run)}{_waits(run)}.",
         levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in _wrapped_with(run))),
     )
 
@@ -59,22 +57,10 @@ def _wrapped_with(run: Run) -> list[Mapping[str, Scalar]]:
     return [site.detail for site in run.call_sites if site.detail.get("data_parallel")]
 
 
-def _sent_buffers(run: Run) -> str:
-    sends = any(one.get("sends_buffers") for one in _wrapped_with(run))
-    return "; the model's buffers are sent in front of each forward pass" if sends else ""
-
-
 def _waits(run: Run) -> str:
     """Of one trace nobody knows when the others came."""
     alone = not run.ranks and run.from_trace
     return "; it holds waiting for the slowest of them, which the traces of all ranks would tell" if alone else ""
-
-
-def _collectives(run: Run) -> str:
-    """What nothing hides, by kind, where a trace tells."""
-    seen = run.operators.collectives if run.operators is not None else ()
-    exposed = sorted(((one.device_s - one.hidden_s, one.name) for one in seen), reverse=True)[:3]
-    return f"data ({', '.join(f'{name} {duration(seconds)}' for seconds, name in exposed)})" if exposed else ""
 
 
 def _buckets(run: Run) -> str:
@@ -85,12 +71,5 @@ def _buckets(run: Run) -> str:
         f"; {size(round(seen.num_bytes))} in {plural(round(seen.buckets), 'bucket')} are on their way for "
         f"{duration(seen.link_s)} "
         f"({size(round(seen.num_bytes / seen.link_s))} a second), {percent(seen.hidden)} of that "
-        f"hidden behind the backward pass{_wrapped(run)}"
+        f"hidden behind the backward pass"
     )
-
-
-def _wrapped(run: Run) -> str:
-    """Where the model is wrapped: there its buckets are chosen."""
-    for script, call in wrapped_models(run):
-        return f" (the model is wrapped in line {call.lineno} of {file_name(script.path)})"
-    return ""

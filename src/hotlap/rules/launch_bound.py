@@ -17,13 +17,14 @@ After:
     model = torch.compile(Net())  # on a GPU: mode="reduce-overhead" replays CUDA graphs
 """
 
-from hotlap.record import CallFacts, Finding, IdleReason, Machine, OperatorWindow, Phase, Run
+from hotlap.record import CallFacts, Finding, IdleReason, Machine, Phase, Run
 from hotlap.rules.step import (
     Parts,
     at_line,
     finding,
     launch_s,
     model_levers,
+    named,
     on_cpu,
     on_one_core_s,
     parts,
@@ -138,12 +139,6 @@ def _on_device(run: Run) -> Finding | None:
         run,
         cost_s,
         f"The device idles {spent(run, cost_s, ' of each step')}{kernels} "
-        f"because the host has not launched the next one{_next(seen)}.",
+        f"because the host has not launched the next one{named(seen, IdleReason.CALLS)}.",
         levers=() if run.compiled else ("compile",),
     )
-
-
-def _next(seen: OperatorWindow) -> str:
-    """Whose kernels it waits for most, where a trace tells."""
-    most = list(seen.held_up.get(IdleReason.CALLS, {}))[:3]
-    return f", most often of {', '.join(most)}" if most else ""

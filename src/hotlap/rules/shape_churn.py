@@ -19,25 +19,19 @@ After:
         return F.pad(padded, (0, -longest % 64))  # a multiple of 64; mask what is padding
 """
 
-import ast
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from statistics import median, stdev
 
 from hotlap.record import Finding, Machine, Phase, Run, ShapeFacts
-from hotlap.rules.advice import calls, replaced
-from hotlap.rules.step import Change, finding, mean_step_s
+from hotlap.rules.step import finding, mean_step_s
 from hotlap.units import duration, percent
 
 # Ours: buckets (a handful of lengths) and a shorter last batch are sound; dozens are not. oneDNN keeps 1024 prepared
 # primitives, which a net of twenty layers fills with some dozens of shapes.
 MIN_SHAPES = 16
 MIN_RATIO = 0.10
-
-# Half of it is added to a batch on average: little on sentences.
-_MULTIPLE = 16
 
 # Known shapes without which there is no standard error.
 _FEWEST = 2
@@ -64,20 +58,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"The model met {shapes.num_shapes:,} different input shapes in {shapes.num_steps:,} steps; new ones cost "
         f"{duration(cost_s)} a step ({percent(share)} of it).",
         levers=("cudnn-benchmark",) if tries_kernels else (),
-        change=next(_padded(run), None),
     )
-
-
-def _padded(run: Run) -> Iterator[Change]:
-    """`x = pad_sequence(lines, batch_first=True)`, and a line that pads on to a few lengths."""
-    for script, call in calls(run, "torch.nn.utils.rnn.pad_sequence"):
-        match next(script.around(call), None):
-            case ast.Assign(targets=[ast.Name(id=name)]) if any(word.arg == "batch_first" for word in call.keywords):
-                change = replaced(script, call, script.code(call))
-                more = f"{name} = torch.nn.functional.pad({name}, (0, -{name}.size(1) % {_MULTIPLE}))"
-                yield replace(
-                    change, after=f"{change.after}\n{more}  # of masked (batch, length): not with a loss over it"
-                )
 
 
 def _new_beyond_known(run: Run, shapes: ShapeFacts) -> float:

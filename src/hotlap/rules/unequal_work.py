@@ -22,24 +22,12 @@ After:
     sampler = ByLength(texts)
 """
 
-import re
-from collections.abc import Mapping
-from dataclasses import replace
-from textwrap import dedent
-
-from hotlap.record import Finding, Machine, Run, UnequalWork
-from hotlap.rules.advice import calls, replaced
-from hotlap.rules.step import Change, file_name, finding, share_of, spent
-from hotlap.source import is_name
+from hotlap.record import Finding, Machine, Run
+from hotlap.rules.advice import calls
+from hotlap.rules.step import file_name, finding, share_of, spent
 
 # As for a straggler, which it looks like.
 MIN_SHARE = 0.10
-
-# Below it the means of the ranks are the same for people, and another one has most in each step.
-_SAME = 1.1
-
-# What the example puts in front of the sampler; a script has another base, size and data set.
-_CLASS = dedent((__doc__ or "").partition("\nAfter:\n\n")[2]).partition("sampler = ")[0]
 
 EXPLAINS = frozenset({"communication-bound"})
 
@@ -52,19 +40,10 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         seen.cost_s,
-        f"{_whose(seen)} in a step has {seen.most:.2f} times the mean of the {len(seen.work)} processes to compute: "
-        f"all wait {spent(run, seen.cost_s, ' of each step')} for it, "
-        f"the most that equal work would bring{_fed(run)}.",
-        change=_by_length(run),
+        f"The process with most elements in a step has {seen.most:.2f} times the mean of the {len(seen.work)} "
+        f"processes to compute: all wait {spent(run, seen.cost_s, ' of each step')} for it, the most that equal work "
+        f"would bring{_fed(run)}.",
     )
-
-
-def _whose(seen: UnequalWork) -> str:
-    most = max(seen.work, key=lambda rank: seen.work[rank])
-    mean = sum(seen.work.values()) / len(seen.work)
-    if seen.work[most] < _SAME * mean:
-        return "The process with most elements (another one from step to step)"
-    return f"The process with most elements (mostly rank {most})"
 
 
 def _fed(run: Run) -> str:
@@ -72,22 +51,3 @@ def _fed(run: Run) -> str:
     for script, call in calls(run, "torch.utils.data.DataLoader"):
         return f"; batches are made in line {call.lineno} of {file_name(script.path)}"
     return ""
-
-
-def _by_length(run: Run) -> Change | None:
-    """Where equally many samples go to each process, so that only their lengths can differ."""
-    names = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
-    for script, call in calls(run, *names):
-        dataset = call.args[0] if call.args else None
-        if dataset is None or not is_name(dataset):
-            continue
-        change, sampler = replaced(script, call.func, "ByLength"), script.code(call.func)
-        size = next((str(one.batch_size) for one in run.loaders if one.trained_on and one.batch_size), "batch_size")
-        own = {"DistributedSampler": sampler, "32": size, "texts": script.code(dataset)}
-        return replace(change, after=_with(own) + change.after)
-    return None
-
-
-def _with(own: Mapping[str, str]) -> str:
-    """The example with the script's own words."""
-    return re.sub("|".join(own), lambda found: own[found[0]], _CLASS)

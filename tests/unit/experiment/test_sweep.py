@@ -12,7 +12,7 @@ from hotlap.record import Cores, Plan, Run, Status, Sweep
 from tests.replayed_launcher import ReplayedLauncher
 from tests.unit.tune.world import AnyScript
 
-EIGHT = Cores(logical=8, allowed=8, physical=8, fast=8)
+EIGHT = Cores(logical=8, allowed=8, physical=8)
 COUNTS = (1, 2, 3, 4, 6, 8)
 SIZES = Sizes(
     step_s=0.003, setup_s=4.0, block=11, steps=BLOCKS * 11, warmup=20, evidence_steps=200, together=2, cores=8.0
@@ -72,7 +72,7 @@ def test_the_law_comes_out_even_when_the_machine_gets_slower(drift: float) -> No
     first = sweep.times[0].step_s.mid
     for one in sweep.times:
         assert first / one.step_s.mid == pytest.approx(law_s(1) / law_s(one.threads), rel=0.03)
-    assert sweep.best_threads == 8
+    assert sweep.why.startswith("8 threads are best")
 
 
 def test_a_lever_that_could_not_be_installed_gives_no_time() -> None:
@@ -87,4 +87,4 @@ def test_a_lever_that_could_not_be_installed_gives_no_time() -> None:
 def test_of_a_run_that_failed_no_number_is_best(status: Status) -> None:
     launcher = ReplayedLauncher(lambda plan: Run(status=status, error="It ended.", arms=plan.arms))
     sweep = swept(launcher, (1, 2))
-    assert sweep.best_threads is None and sweep.times == ()
+    assert sweep.why == "" and sweep.times == ()

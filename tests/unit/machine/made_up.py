@@ -18,7 +18,7 @@ MACHINE = Machine(
     huge_pages="madvise",
     libc="glibc 2.36",
 )
-CORES = Cores(logical=16, allowed=16, physical=16, fast=16)
+CORES = Cores(logical=16, allowed=16, physical=16)
 HEALTHY = Facts(
     machine=MACHINE,
     cores=CORES,
@@ -29,10 +29,8 @@ CARD = Gpu(
     name="NVIDIA H200",
     uuid="GPU-1",
     uncorrected_errors=0,
-    rows_pending=False,
     link_generation=1,
     link_generation_most=5,
-    link_generation_card=5,
     link_width=16,
     link_width_most=16,
     power_limit_w=700.0,

@@ -28,17 +28,12 @@ def test_a_card_on_the_bus_is_seen_without_any_driver(tmp_path: Path) -> None:
     assert seen(tmp_path).nvidia_cards == 1
 
 
-def test_clocks_are_read_under_the_names_of_intel_and_of_others(tmp_path: Path) -> None:
+def test_the_governor_of_the_clocks_is_read_with_its_driver(tmp_path: Path) -> None:
     cpus = "sys/devices/system/cpu"
     write(tmp_path, f"{cpus}/cpu0/cpufreq/scaling_governor", "powersave\n")
     write(tmp_path, f"{cpus}/cpu0/cpufreq/scaling_driver", "intel_pstate\n")
-    write(tmp_path, f"{cpus}/intel_pstate/no_turbo", "1\n")
     clocks = seen(tmp_path).clocks
-    assert (clocks.governor, clocks.driver, clocks.turbo) == ("powersave", "intel_pstate", False)
-    other = tmp_path / "other"
-    write(other, f"{cpus}/cpufreq/boost", "1\n")
-    assert seen(other).clocks.turbo is True
-    assert seen(tmp_path / "none").clocks.turbo is None
+    assert (clocks.governor, clocks.driver, clocks.preference) == ("powersave", "intel_pstate", None)
 
 
 def test_only_variables_that_matter_are_kept(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ CHECKUP = Checkup(
         libc="",
         gpus=("NVIDIA H200",),
     ),
-    cores=Cores(logical=16, allowed=16, physical=10, fast=6),
+    cores=Cores(logical=16, allowed=16, physical=10),
     created="2026-01-01T00:00:00+00:00",
     key="k",
     torch=TorchBuild(
@@ -73,7 +73,7 @@ def test_everything_that_is_known_is_shown() -> None:
     shown = rendered(CHECKUP)
     for part in (
         "A processor",
-        "10 cores, 6 of them fast",
+        "10 cores",
         "NVIDIA H200",
         "CUDA 12.9",
         "100 GFLOP/s",

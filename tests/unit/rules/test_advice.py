@@ -110,14 +110,6 @@ def test_a_sum_of_losses_is_shown_without_waiting() -> None:
     assert not found("sync-bound", replace(run, sightings=(replace(seen, text="log(loss.item())"),))).after
 
 
-def test_padding_goes_on_to_few_lengths_where_it_is_known_which_dimension(run_of: Callable[[str], Run]) -> None:
-    head = "from torch.nn.utils.rnn import pad_sequence\n"
-    shapes = firing("shape-churn").shapes
-    run = replace(run_of(f"{head}x = pad_sequence(lines, batch_first=True)\n"), shapes=shapes)
-    assert "\nx = torch.nn.functional.pad(x, (0, -x.size(1) % 16))" in found("shape-churn", run).after
-    assert not found("shape-churn", replace(run_of(f"{head}x = pad_sequence(lines)\n"), shapes=shapes)).after
-
-
 @pytest.mark.parametrize(
     ("line", "after"),
     [

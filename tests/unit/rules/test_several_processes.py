@@ -79,7 +79,7 @@ def test_a_process_that_has_more_to_compute_is_no_straggler() -> None:
     said = found(slow_rank(work))
     assert "straggler" not in said
     assert said["unequal-work"] == (
-        "The process with most elements (mostly rank 1) in a step has 1.50 times the mean of the 2 processes to "
+        "The process with most elements in a step has 1.50 times the mean of the 2 processes to "
         "compute: all wait 2.50 ms (25% of each step) for it, the most that equal work would bring."
     )
 
@@ -121,26 +121,23 @@ def test_a_process_slow_in_one_phase_and_fast_in_another_keeps_nobody_waiting() 
     assert said == {"host-bound": pytest.approx(0.0029)}
 
 
-def test_where_another_process_has_most_in_each_step_none_is_named(tmp_path: Path) -> None:
+def test_unequal_work_tells_where_batches_are_made(tmp_path: Path) -> None:
     work = UnequalWork(cost_s=0.0025, most=1.5, work={0: 20.0, 1: 21.0}, extra_s={0: 0.0, 1: 0.0})
     said = found(with_script(replace(healthy(), world_size=2, unequal_work=work), tmp_path))["unequal-work"]
-    assert said.startswith("The process with most elements (another one from step to step)")
     assert said.endswith("; batches are made in line 3 of train.py.")
 
 
-def test_unequal_lengths_come_with_a_sampler_that_gives_all_processes_like_ones_at_a_time(tmp_path: Path) -> None:
-    before = "mine = d.DistributedSampler(rows, world, rank, drop_last=True)"
-    run = with_script(firing("unequal-work"), tmp_path, f"import torch.utils.data as d\n{before}\n")
-    (finding,) = (one for one in rules.check(run) if one.code == "unequal-work")
-    assert (finding.where, finding.before) == ("train.py:2", before)
+def test_the_sampler_against_unequal_lengths_gives_all_processes_like_ones_at_a_time() -> None:
+    code = rules.EXAMPLES["unequal-work"][1].replace("ByLength(texts)", "ByLength(texts, 2, rank, drop_last=True)")
 
     def lengths(rank: int, epoch: int) -> list[int]:
-        names: dict[str, Any] = {"d": data, "random": random, "rows": texts, "world": 2, "rank": rank}
-        exec(finding.after, names)
-        names["mine"].set_epoch(epoch)
-        return [len(texts[i]) for i in names["mine"]]
+        sampler: Any = data.DistributedSampler
+        names: dict[str, Any] = {"DistributedSampler": sampler, "random": random, "texts": texts, "rank": rank}
+        exec(code, names)
+        names["sampler"].set_epoch(epoch)
+        return [len(texts[i]) for i in names["sampler"]]
 
-    size, texts = 64, ["x" * (7 * k % 1009) for k in range(1009)]
+    size, texts = 32, ["x" * (7 * k % 1009) for k in range(1009)]
     first, other, later = lengths(0, 0), lengths(1, 0), lengths(0, 1)
     assert len(first) == len(other) == 1009 // (2 * size) * size
     assert all(abs(a - b) == 1 for a, b in zip(first, other, strict=True)), "of all lengths, each is there once"
@@ -149,12 +146,12 @@ def test_unequal_lengths_come_with_a_sampler_that_gives_all_processes_like_ones_
     assert first != sorted(first) and first != later, "in random order, another one in each epoch"
 
 
-def test_a_slow_link_is_told_by_its_speed_what_is_hidden_and_where_the_model_is_wrapped(tmp_path: Path) -> None:
+def test_a_slow_link_is_told_by_its_speed_what_is_hidden() -> None:
     exchange = Exchange(num_steps=9, passes=1, buckets=4, num_bytes=2**20, link_s=0.008, exposed_s=0.002)
-    said = found(with_script(replace(firing("communication-bound"), exchange=exchange), tmp_path))
+    said = found(replace(firing("communication-bound"), exchange=exchange))
     assert said["communication-bound"].endswith(
         "; 1.00 MiB in 4 buckets are on their way for 8.00 ms (125 MiB a second), 75% of that hidden behind the "
-        "backward pass (the model is wrapped in line 4 of train.py)."
+        "backward pass."
     )
 
 
@@ -170,7 +167,6 @@ def test_what_was_seen_of_the_wrapped_model_says_what_to_try() -> None:
     told = replace(run, call_sites=(replace(site, calls="forward", detail=wrapped),))
     (finding,) = [one for one in rules.check(told) if one.code == "communication-bound"]
     assert finding.try_levers == ("buffer-broadcast", "bucket-size", "gradient-views", "gradient-compression")
-    assert "the model's buffers are sent in front of each forward pass" in finding.evidence
     (plain,) = [one for one in rules.check(run) if one.code == "communication-bound"]
     assert plain.try_levers == ()
 
@@ -181,7 +177,7 @@ def test_needless_exchanges_come_with_the_code_before_and_after(tmp_path: Path) 
     (finding,) = rules.check(replace(run, sightings=(needless,)))[:1]
     assert finding.code == "accumulation-syncs"
     assert (finding.where, finding.before) == ("train.py:5", "loss.backward()")
-    assert "net.no_sync()" in finding.after
+    assert "model.no_sync()" in finding.after
     assert finding.after.endswith("loss.backward()")
     assert finding.evidence.startswith("3 backward passes of each step average gradients over 2 processes")
     assert "at most 3.00 ms (30% of each step)" in finding.evidence

@@ -23,10 +23,10 @@ def check(facts: Facts) -> Iterator[Complaint]:
     """GPUs that worked first, by torch's numbers; then all that the driver knows, as nvidia-smi counts them."""
     for device, gpu in facts.under_load.items():
         copies = [f for f in facts.figures if (f.device, f.name) == (device, "to-device")]
-        for one in (*_held_back(gpu, "while it multiplied matrices"), *_link(gpu, copies)):
+        for one in (*_held_back(gpu, "while it multiplied matrices"), *_link(gpu), *_copies(gpu, copies)):
             yield replace(one, about=device)
     for number, gpu in enumerate(facts.driver.gpus if facts.driver else ()):
-        for one in (*_used(gpu), *_held_back(gpu, "now"), *_plugged(gpu), *_memory(gpu), *_limited(gpu)):
+        for one in (*_used(gpu), *_held_back(gpu, "now"), *_memory(gpu), *_limited(gpu)):
             yield replace(one, about=f"GPU {number}")
 
 
@@ -47,38 +47,45 @@ def _used(gpu: Gpu) -> Iterator[Complaint]:
 
 
 def _held_back(gpu: Gpu, when: str) -> Iterator[Complaint]:
+    """By heat or by its supply; a GPU at its own power limit does all it may."""
+    reasons = [name for name in gpu.slowdowns if name != "sw_power_cap"]
+    if not reasons:
+        return
     state = ", ".join(
         f"{value:.0f} {unit}"
         for value, unit in ((gpu.temperature_c, "C"), (gpu.power_w, "W"), (gpu.sm_mhz, "MHz"))
         if value is not None
     )
-    cost = "Clocks under load are below what the GPU could do, and timings drift with its temperature."
-    if {"hw_thermal_slowdown", "sw_thermal_slowdown"} & set(gpu.slowdowns):
-        yield Complaint(
-            code="too-hot",
-            weight=Weight.COSTLY,
-            what=f"{gpu.name} lowers its clocks {when}, because it is too hot ({state}).",
-            cost=cost,
-            fix="See to its cooling: dust, fans, the airflow of the case or rack, the power limit (nvidia-smi -pl).",
-        )
-    # Heat, too, makes "hw_slowdown" active.
-    elif {"hw_power_brake_slowdown", "hw_slowdown"} & set(gpu.slowdowns):
-        yield Complaint(
-            code="power-brake",
-            weight=Weight.COSTLY,
-            what=f"{gpu.name} lowers its clocks {when}, because its power supply asks for it ({state}).",
-            cost=cost,
-            fix="Look at the power cables and the supply; in a server, at the power cap of the chassis.",
-        )
+    yield Complaint(
+        code="slowed-down",
+        weight=Weight.COSTLY,
+        what=f"{gpu.name} lowers its clocks {when} ({', '.join((*reasons, state)).removesuffix(', ')}).",
+        cost="Clocks under load are below what the GPU could do, and timings drift with its temperature.",
+        fix="If it is thermal, see to its cooling (dust, fans, airflow); else look at power cables, supply and the "
+        "power cap of the chassis.",
+    )
 
 
-def _link(gpu: Gpu, copies: list[Figure]) -> Iterator[Complaint]:
-    """What only a link that works can show: idle ones lower their generation."""
-    if not gpu.link_generation or not gpu.link_width:
+def _link(gpu: Gpu) -> Iterator[Complaint]:
+    """Of a GPU that works: idle ones lower their generation."""
+    if not (gpu.link_generation and gpu.link_width):
         return
-    if gpu.link_generation < (gpu.link_generation_most or 0):
-        yield _slow_link(gpu, gpu.link_generation, gpu.link_generation_most or 0, "under load")
-    nominal = _LANE_BYTES_S.get(gpu.link_generation, 0.0) * gpu.link_width
+    most = gpu.link_generation_most or gpu.link_generation, gpu.link_width_most or gpu.link_width
+    have_s, most_s = _LANE_BYTES_S.get(gpu.link_generation, 0) * gpu.link_width, _LANE_BYTES_S.get(most[0], 0) * most[1]
+    if have_s < most_s:
+        yield Complaint(
+            code="slow-link",
+            weight=Weight.COSTLY,
+            what=f"{gpu.name} speaks PCIe {gpu.link_generation} over {gpu.link_width} lanes under load, and could "
+            f"speak PCIe {most[0]} over {most[1]}.",
+            cost=f"Batches travel at {percent(have_s / most_s)} of the rate that the card could take.",
+            fix="Seat the card anew, without a riser, in the slot nearest to the processor that has all lanes, and let "
+            "the BIOS choose the generation.",
+        )
+
+
+def _copies(gpu: Gpu, copies: list[Figure]) -> Iterator[Complaint]:
+    nominal = _LANE_BYTES_S.get(gpu.link_generation or 0, 0.0) * (gpu.link_width or 0)
     best = max((figure.value.mid for figure in copies if figure.variant.startswith("pinned")), default=None)
     if best is not None and best < _LINK_SHARE * nominal:
         yield Complaint(
@@ -92,40 +99,14 @@ def _link(gpu: Gpu, copies: list[Figure]) -> Iterator[Complaint]:
         )
 
 
-def _plugged(gpu: Gpu) -> Iterator[Complaint]:
-    """The width does not change with load."""
-    if gpu.link_width and gpu.link_width_most and gpu.link_width < gpu.link_width_most:
-        yield Complaint(
-            code="narrow-link",
-            weight=Weight.COSTLY,
-            what=f"{gpu.name} is connected by {gpu.link_width} PCIe lanes of {gpu.link_width_most}.",
-            cost=f"Batches travel at {percent(gpu.link_width / gpu.link_width_most)} of the possible rate.",
-            fix="Seat the card anew, without a riser, in a slot with all lanes (the board's manual says which share).",
-        )
-    if gpu.link_generation_most and gpu.link_generation_most < (gpu.link_generation_card or 0):
-        yield _slow_link(gpu, gpu.link_generation_most, gpu.link_generation_card or 0, "here")
-
-
-def _slow_link(gpu: Gpu, have: int, could: int, when: str) -> Complaint:
-    share = _LANE_BYTES_S.get(have, 0) / _LANE_BYTES_S.get(could, 1)
-    return Complaint(
-        code="slow-link",
-        weight=Weight.MINOR,
-        what=f"{gpu.name} speaks PCIe {have} {when}, and could speak PCIe {could}.",
-        cost=f"Batches travel at {percent(share)} of the rate that the card could take.",
-        fix="Use the slot nearest to the processor, and let the BIOS choose the generation (no riser, no fixed Gen3).",
-    )
-
-
 def _memory(gpu: Gpu) -> Iterator[Complaint]:
-    if not gpu.uncorrected_errors and not gpu.rows_pending:
+    if not gpu.uncorrected_errors:
         return
-    rows = " Rows of its memory wait to be replaced, or could not be." if gpu.rows_pending else ""
     yield Complaint(
         code="gpu-memory-errors",
         weight=Weight.COSTLY,
-        what=f"{gpu.name} counts {gpu.uncorrected_errors or 0} memory errors that could not be corrected since its "
-        f"driver was loaded.{rows}",
+        what=f"{gpu.name} counts {gpu.uncorrected_errors} memory errors that could not be corrected since its "
+        "driver was loaded.",
         cost="Processes that touch such a place are ended (Xid 48, 63, 64, 94 or 95 in dmesg); a result before that "
         "may be wrong.",
         fix="Reset the GPU or restart the machine, so that rows are replaced; if errors come back, replace the card.",

@@ -1,4 +1,4 @@
-"""Memory, shared memory, and the limits that the system sets to one user (`ulimit`)."""
+"""Memory and shared memory."""
 
 from collections.abc import Iterator
 
@@ -10,17 +10,12 @@ from hotlap.units import size
 _LITTLE_BYTES = 2 << 30
 # Docker's default for /dev/shm is 64 MiB; batches of workers travel through it, two for each worker.
 _LITTLE_SHM_BYTES = 1 << 30
-# Each tensor that a worker hands over holds a file open; the usual soft limit of 1,024 is met by two dozen workers.
-_FEW_FILES = 4096
-# A loader worker, and each of its threads, counts as a process.
-_FEW_PROCESSES = 1024
 
 
 def check(facts: Facts) -> Iterator[Complaint]:
     """What a training runs out of."""
     yield from _left(facts)
     yield from _shared(facts)
-    yield from _limits(facts)
 
 
 def _left(facts: Facts) -> Iterator[Complaint]:
@@ -55,27 +50,4 @@ def _shared(facts: Facts) -> Iterator[Complaint]:
             'shared memory").',
             fix="Start the container with --shm-size=8g or --ipc=host; in Kubernetes mount an emptyDir of medium "
             "Memory.",
-        )
-
-
-def _limits(facts: Facts) -> Iterator[Complaint]:
-    files, hard = facts.open_files, facts.open_files_hard
-    if files is not None and files < _FEW_FILES:
-        most = 65536 if hard is None else hard
-        raised = "." if most > files else ", after raising the hard limit (/etc/security/limits.conf, --ulimit nofile)."
-        yield Complaint(
-            code="few-open-files",
-            weight=Weight.MINOR,
-            what=f"A process may hold {files} files open.",
-            cost='With many loader workers or small files a run ends with "Too many open files".',
-            fix=f"ulimit -n {max(most, _FEW_FILES)} before the start{raised}",
-        )
-    processes = facts.processes
-    if processes is not None and processes < _FEW_PROCESSES:
-        yield Complaint(
-            code="few-processes",
-            weight=Weight.COSTLY,
-            what=f"This user may have {processes} processes and threads.",
-            cost='Workers and threads of operators fail to start ("Resource temporarily unavailable").',
-            fix="ulimit -u 65536 before the start, or raise the hard limit (--ulimit nproc, pids.max of the cgroup).",
         )

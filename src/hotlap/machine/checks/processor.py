@@ -9,17 +9,15 @@ from hotlap.units import percent
 # Of the processors that we may use, wanted by others while we looked.
 _LOAD_SHARE = 0.25
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_BINDING_VARIABLES = ("KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES")
 # These drivers call their normal, quick policy "powersave"; the energy preference decides.
 # https://docs.kernel.org/admin-guide/pm/intel_pstate.html, .../amd-pstate.html
 _CHOOSE_THEMSELVES = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 
 
 def check(facts: Facts) -> Iterator[Complaint]:
-    """What is granted, what was set by variables, who else computes, and how fast the clocks run."""
+    """What is granted, what was set by variables, who else computes, and how the clocks are governed."""
     yield from _granted(facts)
     yield from _threads(facts)
-    yield from _bound(facts)
     yield from _busy(facts)
     yield from _clocks(facts)
 
@@ -39,15 +37,6 @@ def _granted(facts: Facts) -> Iterator[Complaint]:
             else "Training gets no more than that, however many processors idle.",
             fix=f"Start with OMP_NUM_THREADS={count} (hotlap tune tries it), few loader workers, or raise the "
             "container's limit (--cpus, resources.limits.cpu).",
-        )
-    if cores.allowed < cores.logical:
-        yield Complaint(
-            code="affinity",
-            weight=Weight.COSTLY if cores.allowed * 2 <= cores.logical else Weight.MINOR,
-            what=f"This process may run on {cores.allowed} of {cores.logical} logical processors.",
-            cost="Operators and loader workers share these; the others idle, or belong to somebody else.",
-            fix="If it was not meant: start without taskset or numactl, ask the batch system for more "
-            "(--cpus-per-task), or widen the container's cpuset.",
         )
 
 
@@ -80,20 +69,6 @@ def _threads(facts: Facts) -> Iterator[Complaint]:
             )
 
 
-def _bound(facts: Facts) -> Iterator[Complaint]:
-    for name in _BINDING_VARIABLES:
-        value = facts.environment.get(name)
-        if value and value.lower() not in ("false", "none", "disabled"):
-            yield Complaint(
-                code="bound-threads",
-                weight=Weight.MINOR,
-                what=f"{name}={value} is set.",
-                cost="Good for one process; several (loader workers, ranks) are all bound to the same processors.",
-                fix="Keep it only if a run with it is faster than one without; workers inherit it.",
-                about=name,
-            )
-
-
 def _busy(facts: Facts) -> Iterator[Complaint]:
     if facts.load is None or facts.load < max(_LOAD_SHARE * facts.cores.allowed, 0.5):
         return
@@ -108,27 +83,15 @@ def _busy(facts: Facts) -> Iterator[Complaint]:
 
 def _clocks(facts: Facts) -> Iterator[Complaint]:
     clocks = facts.clocks
-    said, weight = "", Weight.MINOR
     if clocks.driver in _CHOOSE_THEMSELVES:
-        if clocks.preference in ("power", "balance_power"):
-            said = f"energy preference {clocks.preference}"
-    elif clocks.governor in ("powersave", "conservative"):
-        said = f"frequency governor {clocks.governor}"
-        weight = Weight.COSTLY if clocks.governor == "powersave" else Weight.MINOR
+        said = f"energy preference {clocks.preference}" if clocks.preference in ("power", "balance_power") else ""
+    else:
+        said = "frequency governor powersave" if clocks.governor == "powersave" else ""
     if said:
         yield Complaint(
             code="slow-clocks",
-            weight=weight,
+            weight=Weight.COSTLY,
             what=f"The processors run under the {said} ({clocks.driver or 'unknown driver'}).",
-            cost="They stay at their lowest clock." if weight is Weight.COSTLY else "Their clock rises late.",
+            cost="They stay at a low clock, or leave it late.",
             fix="sudo cpupower frequency-set -g performance; on a laptop, the power profile of the desktop.",
-        )
-    if clocks.turbo is False:
-        yield Complaint(
-            code="no-turbo",
-            weight=Weight.MINOR,
-            what="Turbo clocks are switched off.",
-            cost="What runs on few threads (a script's own Python, small operators) is slower, often by a quarter.",
-            fix="If nobody wants it so: echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 1 | "
-            "sudo tee /sys/devices/system/cpu/cpufreq/boost.",
         )

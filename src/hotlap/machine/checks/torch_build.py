@@ -19,14 +19,6 @@ def check(facts: Facts) -> Iterator[Complaint]:
     elif torch.cuda and torch.arch_list:
         for number, device in enumerate(torch.devices):
             yield from _without_code(device, torch, about=f"cuda:{number}")
-    if facts.environment.get("CUDA_LAUNCH_BLOCKING") == "1":
-        yield Complaint(
-            code="blocking-launches",
-            weight=Weight.COSTLY,
-            what="CUDA_LAUNCH_BLOCKING=1 is set.",
-            cost="The host waits for each kernel, so its own work is never hidden behind the GPU's.",
-            fix="Unset it; it is for finding the line of a CUDA error.",
-        )
 
 
 def _without_cuda(facts: Facts, torch: TorchBuild) -> Complaint:

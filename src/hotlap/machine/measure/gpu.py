@@ -52,9 +52,7 @@ def measure(pace: Pace, number: int) -> Iterator[Figure]:
 
 def under_load(number: int) -> Gpu | None:
     """Asks the driver while products are waiting in the stream; None where it does not answer."""
-    uuid = getattr(torch.cuda.get_device_properties(number), "uuid", None)
-    if uuid is None:  # before torch 2.5; and both count in different orders
-        return None
+    uuid = torch.cuda.get_device_properties(number).uuid  # torch and the driver count in different orders
     with torch.cuda.device(number):
         a = torch.ones(_MOST_SIDE // 2, _MOST_SIDE // 2, dtype=torch.float16, device="cuda")
         work = partial(torch.mm, a, a, out=torch.empty_like(a))
@@ -91,5 +89,4 @@ def _copies(device: Device, pace: Pace) -> Iterator[Figure]:
                     unit=Unit.BYTE_PER_S,
                     device=device.name,
                     variant=f"{kind} {size(num_bytes)}",
-                    how="copies in a row, to the end of the last",
                 )
