@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hotlap.record.mapped import mapped
 from hotlap.record.moments import Phase
+from hotlap.record.progress import mapped
 from hotlap.record.run import Excerpt, Run, Span
 
 PHASES = tuple(Phase)
