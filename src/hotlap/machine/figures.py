@@ -26,7 +26,7 @@ def median_interval(values: Sequence[float]) -> Interval:
     return Interval(low=ordered[k - 1], mid=median(ordered), high=ordered[n - k])
 
 
-def duration(name: str, times_s: Sequence[float], *, device: str, how: str = "") -> Figure:
+def duration(name: str, times_s: Sequence[float], *, device: str) -> Figure:
     """A time."""
     low, mid, high = quantiles(times_s, n=4, method="inclusive")
     return Figure(
@@ -35,7 +35,6 @@ def duration(name: str, times_s: Sequence[float], *, device: str, how: str = "")
         unit=Unit.SECOND,
         value=median_interval(times_s),
         spread=(high - low) / 2 / mid,
-        how=how,
     )
 
 
@@ -48,9 +47,8 @@ def rate(
     device: str,
     variant: str = "",
     threads: int | None = None,
-    how: str = "",
 ) -> Figure:
     """A rate: `amount` (operations, bytes) in each of `times_s`."""
-    taken = duration(name, times_s, device=device, how=how)
+    taken = duration(name, times_s, device=device)
     low, mid, high = (amount / taken.value.high, amount / taken.value.mid, amount / taken.value.low)
     return replace(taken, value=Interval(low=low, mid=mid, high=high), unit=unit, variant=variant, threads=threads)

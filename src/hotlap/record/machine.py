@@ -48,8 +48,6 @@ class Figure:
     """Half of the distance between the quartiles of the repeats, as a part of the median."""
     threads: int | None = None
     """CPU threads that took part; None where they do not matter."""
-    how: str = ""
-    """How it was measured, a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,5 +91,4 @@ def _copies(device: Device, pace: Pace) -> Iterator[Figure]:
                     unit=Unit.BYTE_PER_S,
                     device=device.name,
                     variant=f"{kind} {size(num_bytes)}",
-                    how="copies in a row, to the end of the last",
                 )

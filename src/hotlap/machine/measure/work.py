@@ -9,7 +9,6 @@ import torch
 from hotlap.machine import figures
 from hotlap.machine.measure.timing import Pace, Timer, times
 from hotlap.record import Figure, Unit
-from hotlap.units import plural
 
 # Sides of products are doubled from here until one takes long enough that starting it does not matter; where a dtype is
 # emulated (float16 on most processors, a hundred times slower) that is at once.
@@ -57,7 +56,6 @@ def product(device: Device, pace: Pace, dtype: torch.dtype, variant: str) -> Fig
         device=device.name,
         variant=variant,
         threads=device.threads,
-        how=f"{side} x {side}",
     )
 
 
@@ -83,7 +81,6 @@ def bandwidth(device: Device, pace: Pace) -> Iterator[Figure]:
             unit=Unit.BYTE_PER_S,
             device=device.name,
             threads=device.threads,
-            how=f"{plural(arrays, 'array')} of {4 * count >> 20} MiB",
         )
 
 
@@ -99,11 +96,12 @@ def overhead(device: Device, pace: Pace) -> Iterator[Figure]:
         # A sum, as a gradient that is handed in makes torch import 500 modules first (half a second and more).
         torch.autograd.backward(y.sum())
 
-    works: tuple[tuple[str, Callable[[], object], int, str], ...] = (
-        ("operator", partial(torch.mul, x, x), 1, f"multiplies {_FEW} numbers, in a row"),
-        ("operator-autograd", forward_and_back, _CHAIN, f"the same forward and backward, mean of a chain of {_CHAIN}"),
-        ("launch", partial(torch.mul, x, x, out=torch.empty_like(x)), 1, "without allocating: the floor of a call"),
+    # By "launch" nothing is allocated: it is the floor of a call.
+    works: tuple[tuple[str, Callable[[], object], int], ...] = (
+        ("operator", partial(torch.mul, x, x), 1),
+        ("operator-autograd", forward_and_back, _CHAIN),
+        ("launch", partial(torch.mul, x, x, out=torch.empty_like(x)), 1),
     )
-    for name, work, calls, how in works:
+    for name, work, calls in works:
         taken = [one / calls for one in times(work, pace, device.from_host)]
-        yield figures.duration(name, taken, device=device.name, how=how)
+        yield figures.duration(name, taken, device=device.name)
