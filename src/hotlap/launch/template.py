@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from hotlap.launch.reaper import end_all
 from hotlap.launch.streams import readable
@@ -22,6 +22,21 @@ _LOOK_S = 0.05
 
 # Differ from run to run, and nothing that is imported reads them before the plan is there.
 _OF_A_RUN = ("HOTLAP_PLAN", "HOTLAP_RUN", "HOTLAP_CACHE")
+
+
+class Process(Protocol):
+    """What is asked of a process, as `subprocess.Popen` has it, with its output to be read."""
+
+    pid: int
+    returncode: Any
+    stdout: Any
+    stderr: Any
+
+    def poll(self) -> int | None:
+        """Its exit code, or minus the signal that ended it; None while it runs."""
+
+    def wait(self) -> int:
+        """The same, when it has ended."""
 
 
 class TemplateError(Exception):
@@ -159,9 +174,6 @@ class Forked:
             self._template.reap(self.pid)
         self.returncode = code
         return code
-
-
-Process = subprocess.Popen[bytes] | Forked
 
 
 def common(environment: Mapping[str, str]) -> dict[str, str]:
