@@ -13,13 +13,7 @@ import aa
 
 STUDIES = 50
 
-SCRIPT = (
-    f"""
-import sys
-
-sys.path.insert(0, {str(Path(__file__).resolve().parent / "scripts")!r})
-"""
-    + """
+SCRIPT = """
 import tempfile
 
 import torch
@@ -28,7 +22,7 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from emulated_link import SPEEDS, EmulatedLink
+from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
 
 
 def train(rank, path):
@@ -47,7 +41,6 @@ def train(rank, path):
 if __name__ == "__main__":
     mp.start_processes(train, args=(f"{tempfile.mkdtemp()}/store",), nprocs=2, start_method="fork")
 """
-)
 
 
 if __name__ == "__main__":
