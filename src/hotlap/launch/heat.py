@@ -8,13 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hotlap.launch.descriptors import end_of, readable
-from hotlap.launch.input import StandardInput
 from hotlap.launch.outcome import outcome
 from hotlap.launch.reaper import Reaper, end_all, signal_group
 from hotlap.launch.scratch import Scratch
 from hotlap.launch.starting import Environment, Starter
-from hotlap.launch.tail import Tail
+from hotlap.launch.streams import StandardInput, Tail, end_of, readable
 from hotlap.launch.template import Forked, Process
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Plan, Run, Status

@@ -59,26 +59,25 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
     return replace(run, status=Status.ENDED, error="it came to its end", exit_code=exit_code)
 
 
-def recorded(out: Path) -> Run | None:
-    """The run of all processes that trained; of those that did not, where none did; None where nobody wrote."""
-    runs = _completed(out, "run-*.json")
-    if runs:
-        return ranks.merge(runs, list(_readable(sorted(out.glob("rank-*.json")), RankLog)))
-    idle = list(_readable(sorted(out.glob("idle-*.json"), key=_written_ns), Run))
-    # A launcher fails when the script that it launched has failed: the first one to fail knows why.
-    return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
-
-
 def left(out: Path) -> Run | None:
-    """As `recorded`; where nobody came to its end, what a process wrote last while it trained, and its last spans."""
-    run = recorded(out)
-    if run is not None and (run.first_steps_s or run.step_s):
-        return run
+    """The run of all processes that trained; where none of them came to its end, what one wrote last on its way, with
+    its last spans; of those that did not train, where none did; None where nobody wrote."""
+    run = None
+    if runs := _completed(out, "run-*.json"):
+        run = ranks.merge(runs, list(_readable(sorted(out.glob("rank-*.json")), RankLog)))
+        if run.first_steps_s or run.step_s:
+            return run
     partial = next(iter(_completed(out, "partial-*.json")), None)
     made = list(_made(out))
-    if partial is None or not made:
-        return partial or run
-    return with_steps(partial, max(made, key=lambda steps: steps[-1].end))
+    if partial is not None and made:
+        return with_steps(partial, max(made, key=lambda steps: steps[-1].end))
+    return partial or run or _idle(out)
+
+
+def _idle(out: Path) -> Run | None:
+    """A launcher fails when the script that it launched has failed: the first one to fail knows why."""
+    idle = list(_readable(sorted(out.glob("idle-*.json"), key=_written_ns), Run))
+    return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
 
 
 def _made(out: Path) -> Iterator[list[Step]]:

@@ -235,8 +235,7 @@ class _Job:
         self._limit_s = order.limit_s + order.timeout_s + _BESIDE_S
         self._num_lost = 0
         self._job: str | None = None
-        self._over_at: float | None = None
-        self._silent_at: float | None = None
+        self._state, self._since = State.WAITING, 0.0
         self.brought: Brought | None = None
         self.failure: str | None = None
         """Why it brought nothing."""
@@ -275,18 +274,18 @@ class _Job:
         state, word = (State.LOST, "") if self._job is None else self._backend.state(self._job)
         if state is State.LOST and self._num_lost < _MOST_LOST:
             state, word = self._placed_again()
-        self._silent_at = (self._silent_at or now) if state is State.SILENT else None
-        if state is State.SILENT:
-            self._await_answer(word, now)
-        elif state in (State.WAITING, State.RUNNING):
-            self._over_at = None
-        else:
-            self._over_at = self._over_at or now
-            if now - self._over_at >= _LATE_S:
-                self.failure = (
-                    f"A job of {self._backend.name} ({self._job}) ended as {word} and wrote nothing into "
-                    f"{self._folder}.{_said(self._folder)}"
-                )
+        if state is not self._state:
+            self._state, self._since = state, now
+        if state is State.SILENT and now - self._since >= _SILENT_S:
+            raise UserError(
+                f"{self._backend.name} has taken or answered nothing for {_SILENT_S / 60:.0f} minutes ({word}). When "
+                "it does, the same command goes on from here."
+            )
+        if state in (State.OVER, State.LOST) and now - self._since >= _LATE_S:
+            self.failure = (
+                f"A job of {self._backend.name} ({self._job}) ended as {word} and wrote nothing into "
+                f"{self._folder}.{_said(self._folder)}"
+            )
 
     def _placed_again(self) -> tuple[State, str]:
         """A scheduler that has just been started anew may not take jobs yet."""
@@ -298,14 +297,6 @@ class _Job:
             return State.SILENT, str(error).rstrip(".")
         self._num_lost += known
         return State.WAITING, ""
-
-    def _await_answer(self, word: str, now: float) -> None:
-        assert self._silent_at is not None
-        if now - self._silent_at >= _SILENT_S:
-            raise UserError(
-                f"{self._backend.name} has taken or answered nothing for {_SILENT_S / 60:.0f} minutes ({word}). When "
-                "it does, the same command goes on from here."
-            )
 
     def close(self) -> None:
         """Nobody waits for it any more."""

@@ -5,12 +5,16 @@ themselves. So they are compared on the time that each spends outside of collect
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from statistics import median
+from dataclasses import dataclass, replace
+from statistics import fmean, median
 
-from hotlap.launch.exchange import exchanged
-from hotlap.launch.work import Step, unequal_work
-from hotlap.record import HotLine, Phase, RankFacts, RankLog, Run, Status, UnequalWork
+from hotlap.record import BucketPass, Exchange, HotLine, Phase, RankFacts, RankLog, Run, Status, UnequalWork
+
+# Steps with much and with little work without which a slope is chance.
+_FEWEST = 3
+
+# Seconds may grow with the square of the work (attention), so the slope is at most twice that through the origin.
+_STEEPEST = 2.0
 
 # The worst that happened to any of the processes is what happened to the run.
 _WORST_FIRST = (Status.CRASHED, Status.HUNG, Status.LAPSED, Status.ENDED, Status.COMPLETE)
@@ -145,3 +149,95 @@ def _on_device(runs: Sequence[Run]) -> _Communication:
         rank: ((busy[rank] or 0.0) - shortest, shortest, (window.communication_exposed_s or 0.0) if window else 0.0)
         for rank, window in windows.items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of one process."""
+
+    work: float
+    """Elements given to the model."""
+    compute_s: float
+
+
+def unequal_work(steps: Mapping[int, Sequence[Step]]) -> UnequalWork | None:
+    """Rank -> the same steps of each. None where nothing was counted, or all got the same in every step.
+
+    Seconds of a unit of work: the medians of steps with much and with little, split in the middle between the largest
+    and the smallest, so that neither a stall nor another process on the machine tilts them.
+    """
+    every = [step for mine in steps.values() for step in mine]
+    rows = list(zip(*steps.values(), strict=True))
+    if len(steps) < 2 or not rows or not all(step.work for step in every):
+        return None
+    if all(step.work == row[0].work for row in rows for step in row):
+        return None
+    middle = (max(step.work for step in every) + min(step.work for step in every)) / 2
+    much, little = [s for s in every if s.work > middle], [s for s in every if s.work <= middle]
+    if min(len(much), len(little)) < _FEWEST:
+        return None
+    slope_s = (_compute_s(much) - _compute_s(little)) / (_work(much) - _work(little))
+    unit_s = min(max(0.0, slope_s), _STEEPEST * _compute_s(every) / _work(every))
+    means = [fmean(step.work for step in row) for row in rows]
+    return UnequalWork(
+        cost_s=unit_s * fmean(max(step.work for step in row) - mean for row, mean in zip(rows, means, strict=True)),
+        most=fmean(max(step.work for step in row) / mean for row, mean in zip(rows, means, strict=True)),
+        work={rank: fmean(step.work for step in mine) for rank, mine in steps.items()},
+        extra_s={
+            rank: unit_s * median(step.work - mean for step, mean in zip(mine, means, strict=True))
+            for rank, mine in steps.items()
+        },
+    )
+
+
+def _compute_s(steps: Sequence[Step]) -> float:
+    return median(step.compute_s for step in steps)
+
+
+def _work(steps: Sequence[Step]) -> float:
+    return median(step.work for step in steps)
+
+
+def exchanged(logs: Sequence[RankLog]) -> Exchange | None:
+    """Means a step, over the steps that all have seen alike. None without any, or from several hosts, of which each has
+    a clock of its own."""
+    if len(logs) < 2 or len({log.host for log in logs}) > 1:
+        return None
+    by_step = [_by_step(log) for log in logs]
+    common = set.intersection(*(set(steps) for steps in by_step))
+    # A process may have looked at a part of its first or last step only.
+    alike = [s for s in common if len({tuple(len(one.buckets) for one in steps[s]) for steps in by_step}) == 1]
+    if not alike:
+        return None
+    passes = [passes for step in alike for passes in zip(*(steps[step] for steps in by_step), strict=True)]
+    buckets = [bucket for first, *_ in passes for bucket in first.buckets]
+    link_s, exposed_s = (sum(seconds) for seconds in zip(*map(_on_link, passes), strict=True))
+    return Exchange(
+        buckets=len(buckets) / len(alike),
+        num_bytes=sum(bucket.num_bytes for bucket in buckets) / len(alike),
+        link_s=link_s / len(alike),
+        exposed_s=exposed_s / len(alike),
+    )
+
+
+def _by_step(log: RankLog) -> dict[int, list[BucketPass]]:
+    found: dict[int, list[BucketPass]] = {}
+    for one in log.passes:
+        found.setdefault(one.step_index, []).append(one)
+    return found
+
+
+def _on_link(passes: Sequence[BucketPass]) -> tuple[float, float]:
+    """Of one backward pass in all processes: seconds on the link, and of these behind the last gradient.
+
+    A bucket is on the link from when the last process has it ready, or the bucket before it is through, until the first
+    process has it back: another one may be told late.
+    """
+    computed = max(one.buckets[-1].ready for one in passes)
+    through, link_s, exposed_s = 0.0, 0.0, 0.0
+    for column in zip(*(one.buckets for one in passes), strict=True):
+        begin = max(through, *(bucket.ready for bucket in column))
+        through = max(begin, min(bucket.back for bucket in column))
+        link_s += through - begin
+        exposed_s += max(0.0, through - max(begin, computed))
+    return link_s, exposed_s

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hotlap.launch.input import StandardInput
+from hotlap.launch.streams import StandardInput
 from hotlap.launch.template import Process, Template, TemplateError, can_fork
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Plan
@@ -93,26 +93,17 @@ class Starter:
         return known and (self._encloses or not plan.replaced) and not (plan.afresh or plan.watches)
 
     def _ready(self, plan: Plan) -> Template | None:
-        if self._template is None:
-            self._template = self._made(plan)
-        return self._template
-
-    def _made(self, plan: Plan) -> Template | None:
         """A template that has made the imports in the environment of the baseline; None where it cannot."""
-        plain = replace(plan, always=(), arms=((),), turn=None, replaced={})
-        place = Workplace(plain, base=self._base, number=0, folders=())
-        environment = place.environment(self._environment(plain))
-        with self._stdin.opened() as stdin:
-            template = Template(place, environment, stdin, imports=self._imports)
-        try:
-            self.why_afresh = template.why_not(timeout_s=self._timeout_s, interrupted=self._interrupted)
-        except KeyboardInterrupt:
-            template.close()
-            raise
-        if self.why_afresh is None:
-            return template
-        template.close()
-        return None
+        if self._template is None:
+            plain = replace(plan, always=(), arms=((),), turn=None, replaced={})
+            place = Workplace(plain, base=self._base, number=0, folders=())
+            environment = place.environment(self._environment(plain))
+            with self._stdin.opened() as stdin:
+                self._template = Template(place, environment, stdin, imports=self._imports)
+            self.why_afresh = self._template.why_not(timeout_s=self._timeout_s, interrupted=self._interrupted)
+            if self.why_afresh is not None:
+                self.close()
+        return self._template
 
     def _afresh(self, place: Workplace, environment: Mapping[str, str]) -> Process:
         with self._stdin.opened() as stdin:

@@ -1,5 +1,6 @@
 """Starts runs of one command as forks of a process that has imported what it imports (`hotlap.probe.template`)."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import IO, Any, Protocol
 
-from hotlap.launch.descriptors import readable
 from hotlap.launch.reaper import end_all
+from hotlap.launch.streams import readable
 from hotlap.launch.workplace import Workplace
 
 _MOST_BYTES = 1 << 16
@@ -24,7 +25,7 @@ _OF_A_RUN = ("HOTLAP_PLAN", "HOTLAP_RUN", "HOTLAP_CACHE")
 
 
 class Process(Protocol):
-    """What is asked of a process, as `subprocess.Popen` has it."""
+    """What is asked of a process, as `subprocess.Popen` has it, with its output to be read."""
 
     pid: int
     returncode: Any
@@ -50,7 +51,6 @@ class Template:
         self._place = place
         self._environment = common(environment)
         self._ended: dict[int, int] = {}
-        self._ready = False
         record = place.out / "imports.json"
         record.write_bytes(imports)
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -78,19 +78,16 @@ class Template:
             KeyboardInterrupt: `interrupted` says so.
         """
         deadline = time.monotonic() + timeout_s
-        while not self._ready:
+        while not readable([self._channel.fileno()], _LOOK_S):
             if interrupted():
                 raise KeyboardInterrupt
             if time.monotonic() > deadline:
                 return "the imports take too long"
-            if readable([self._channel.fileno()], _LOOK_S):
-                try:
-                    message = self._received()
-                except TemplateError:
-                    return "the imports fail where they are made ahead"
-                self._ready = True
-                return None if message["why_not"] is None else str(message["why_not"])
-        return None
+        try:
+            found = self._received()["why_not"]
+        except TemplateError:
+            return "the imports fail where they are made ahead"
+        return None if found is None else str(found)
 
     def start(self, place: Workplace, environment: Mapping[str, str], stdin: int) -> "Forked":
         """A run.
@@ -128,10 +125,8 @@ class Template:
 
     def reap(self, pid: int) -> None:
         """The number of an ended fork may be given to another process."""
-        try:
+        with contextlib.suppress(OSError):
             self._channel.send(json.dumps({"reap": pid}).encode())
-        except OSError:
-            return
 
     def close(self) -> None:
         """No process of it is left."""

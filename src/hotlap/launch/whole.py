@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 
 from hotlap.errors import RecordError, UserError
-from hotlap.launch.descriptors import end_of, readable
 from hotlap.launch.outcome import killed_by, left, reached, silent
+from hotlap.launch.streams import end_of, readable
 from hotlap.launch.workplace import probe_environment
 from hotlap.record import Plan, Run, Status, load, save
 from hotlap.record.progress import Progress

@@ -125,14 +125,11 @@ def _as_utf8(path: str | Path) -> str:
 
 
 def probe_environment(out: Path, *, marker: str) -> dict[str, str]:
-    """What the probe needs; everything else in the environment is the user's."""
-    return site_environment(out) | {"HOTLAP_PARENT": str(os.getpid()), "HOTLAP_RUN": marker}
-
-
-def site_environment(out: Path) -> dict[str, str]:
-    """What lets every Python that the command starts find the plan in `out`."""
+    """What lets every Python that the command starts find the plan in `out`; all else is the user's."""
     path = os.environ.get("PYTHONPATH")
     return {
         "HOTLAP_PLAN": str(out / "plan.json"),
+        "HOTLAP_PARENT": str(os.getpid()),
+        "HOTLAP_RUN": marker,
         "PYTHONPATH": os.pathsep.join(filter(None, (str(_SITE), path))),
     }

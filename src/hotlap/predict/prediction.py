@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from hotlap.errors import UserError
 from hotlap.predict import links, memory, timing
@@ -96,8 +96,6 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         raise UserError(f"batch_factor = {batch_factor} is not a number above 0.")
     own = workload.precision if there.device.is_cpu else workload.autocast or workload.precision
     wanted = own if precision is None else parse(precision)
-    if not workload.precision_known:
-        workload = replace(workload, precision=wanted)
     question = _Question(
         workload=workload,
         share=workload if batch_factor == 1 else workload.scaled(batch_factor),

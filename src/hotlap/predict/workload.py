@@ -58,8 +58,6 @@ class Workload:
     name: str = ""
     precision: Precision = Precision.FP32
     """That the script itself computes in; measured times belong to it."""
-    precision_known: bool = True
-    """False: nobody said, so a forecast's own precision is taken for that of the measured step too."""
     autocast: Precision | None = None
     """That the script asks of a GPU, where this run had none and computed in `precision` instead."""
     matmul_tf32: bool | None = None
@@ -108,7 +106,7 @@ class Workload:
         num_kernels: float,
         parameter_bytes: float | None = None,
         batch_bytes: float | None = None,
-        precision: str | Precision | None = None,
+        precision: str | Precision = Precision.FP32,
         batch_size: int | None = None,
         kind: Kind = Kind.MATMUL,
     ) -> "Workload":
@@ -120,7 +118,7 @@ class Workload:
             num_kernels: operators that the device runs.
             parameter_bytes: of the parameters; gradients are taken to be as large. None: not known.
             batch_bytes: what travels from the host for each step. None: not known.
-            precision: that all figures belong to; "amp" is fp16. None: that of the forecast, or else fp32.
+            precision: that all figures belong to; "amp" is fp16.
             kind: of most of the operations: `Kind.CONV` for a convolutional net.
 
         Raises:
@@ -140,8 +138,7 @@ class Workload:
             operators.append(Operator(kind=Kind.VECTOR, stage=stage, moved_bytes=of_one, count=num_updates))
         return cls(
             operators=tuple(operators),
-            precision=Precision.FP32 if precision is None else parse(precision),
-            precision_known=precision is not None,
+            precision=parse(precision),
             parameter_bytes=parameter_bytes,
             batch_bytes=batch_bytes,
             batch_size=batch_size,

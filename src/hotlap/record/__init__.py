@@ -1,14 +1,11 @@
 """The types that are handed from part to part, and their JSON: every public name of these files."""
 
-from hotlap.record.arms import *
 from hotlap.record.codec import *
 from hotlap.record.facts import *
-from hotlap.record.interval import *
 from hotlap.record.machine import *
 from hotlap.record.moments import *
 from hotlap.record.operators import *
 from hotlap.record.plan import *
 from hotlap.record.ranklog import *
 from hotlap.record.run import *
-from hotlap.record.stretches import *
 from hotlap.record.study import *

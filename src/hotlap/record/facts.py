@@ -342,10 +342,6 @@ class RankFacts:
 class Exchange:
     """How gradients were averaged within backward passes, over all processes of one host. Means a step."""
 
-    num_steps: int
-    """Steps that were looked at, beside the recorded ones."""
-    passes: float
-    """Backward passes that sent gradients."""
     buckets: float
     num_bytes: float
     """Gradients that a process has sent."""
@@ -353,8 +349,6 @@ class Exchange:
     """Buckets were on their way, and no process was waited for."""
     exposed_s: float
     """Part of `link_s` in which no process computed gradients any more; the backward pass hides the rest."""
-    late_s: Mapping[int, float] = field(default_factory=dict)
-    """Rank -> by how much its last gradients came later than the others' mean, where they were the last to come."""
 
     @property
     def hidden(self) -> float:

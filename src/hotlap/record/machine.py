@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hotlap.record.interval import Interval
+from hotlap.record.moments import Interval
 from hotlap.record.plan import SCHEMA
 
 

@@ -1,6 +1,7 @@
-"""The words for what a moment of a run was: phases, ends, numbers that may be anything."""
+"""The words for what a moment of a run was: phases, ends, numbers that may be anything or are not known exactly."""
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -58,6 +59,15 @@ def as_number(value: float | None) -> Number:
 def as_float(number: Number) -> float | None:
     """What the record holds -> the float, NaN and infinities restored."""
     return float(number.value) if isinstance(number, NonFinite) else number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A 95% confidence interval, unless its holder says otherwise."""
+
+    low: float
+    mid: float
+    high: float
 
 
 class InputPart(StrEnum):

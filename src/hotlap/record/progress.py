@@ -1,8 +1,9 @@
 """What the parent and the child tell each other while a run goes on: steps made, the wish to stop, turns."""
 
+import mmap
+import os
 from pathlib import Path
 
-from hotlap.record.mapped import mapped
 from hotlap.record.moments import Phase
 
 # Words of eight bytes, then one byte a process.
@@ -23,6 +24,25 @@ READY = b"r"
 """What a child writes when it waits for its turn and its next steps will be recorded."""
 WARMING = b"w"
 """The same, when it still warms up."""
+
+
+def mapped(path: Path, size: int) -> mmap.mmap:
+    """The first `size` bytes of a file as memory: what a process writes there is there for others, and when it is gone.
+
+    The file is made, and filled up with zeros, where there is none or a shorter one.
+
+    Raises:
+        OSError: it cannot be opened, or there is no room for it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if os.fstat(descriptor).st_size < size:
+            os.ftruncate(descriptor, size)
+            # Writing to a mapped page that has no room on the disk would end the training (SIGBUS).
+            os.posix_fallocate(descriptor, 0, size)
+        return mmap.mmap(descriptor, size)
+    finally:
+        os.close(descriptor)
 
 
 class Progress:

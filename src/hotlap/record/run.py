@@ -5,9 +5,10 @@ B tensors that are not trained.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import Any
 
 from hotlap.record.facts import (
     CallFacts,
@@ -30,7 +31,6 @@ from hotlap.record.facts import (
 from hotlap.record.moments import InputPart, Number, Phase, Status
 from hotlap.record.operators import OperatorWindow
 from hotlap.record.plan import SCHEMA, LeverSpec
-from hotlap.record.stretches import LongRun
 
 GIVEN = "ReduceLROnPlateau.step"
 """Begins a line of `Run.printed` that holds a scheduler's metric."""
@@ -57,6 +57,53 @@ class Excerpt:
     ends_s: tuple[float, ...]
     """At which its steps end, from the begin of the first; hotlap's own work is in no step's time."""
     spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Successive steps, summed up. Stretches follow each other, all of one length but the last; steps that were
+    looked at closely are in none."""
+
+    first_step: int
+    """Number in the training, from 0: the warm-up counts."""
+    num_steps: int
+    mean_s: float
+    p50_s: float
+    """Quantiles are right to 1% of their value."""
+    p90_s: float
+    loss: Number = None
+    """Mean of those that are finite; None without one."""
+    num_not_finite: int = 0
+    """Losses that were NaN or infinite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlier:
+    """One of the longest steps of a run."""
+
+    step: int
+    step_s: float
+    phase: Phase
+    """Where most of the time beyond the usual went."""
+    excess_s: float
+    """So much more than usual was spent in that phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongRun:
+    """All recorded steps of a run that was followed to its end; `Run.step_s` holds a sample of them."""
+
+    num_steps: int
+    total_s: float
+    """Sum of all step times."""
+    mean_s: float
+    p50_s: float
+    """Quantiles are right to 1% of their value."""
+    p90_s: float
+    p99_s: float
+    stretches: tuple[Stretch, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
+    """The longest steps, longest first; at most 64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,3 +302,24 @@ class Run:
         """Mean time a step spends in `phase`; None where it was not measured."""
         parts = self.phase_s.get(phase)
         return sum(parts) / len(parts) if parts else None
+
+
+def of_arm(run: Run, arm: int) -> Run:
+    """The steps made under `arm`, as a run of its own; of a run without evidence, for arms share one training."""
+    places = [i for i, which in enumerate(run.arm) if which == arm]
+    place_of = {old: new for new, old in enumerate(places)}
+
+    def pick(values: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(values[i] for i in places) if values else ()
+
+    each = ("step_s", "block", "step_index", "loss", "num_samples", "num_updates", "num_forwards")
+    picked: dict[str, Any] = {name: pick(getattr(run, name)) for name in each}
+    return replace(
+        run,
+        arms=(run.arms[arm],),
+        arm=(0,) * len(places),
+        phase_s={phase: None if values is None else pick(values) for phase, values in run.phase_s.items()},
+        epoch_starts=tuple(place_of[i] for i in run.epoch_starts if i in place_of),
+        first_steps_s=(),
+        **picked,
+    )

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hotlap.record.mapped import mapped
 from hotlap.record.moments import Phase
+from hotlap.record.progress import mapped
 from hotlap.record.run import Excerpt, Run, Span
 
 PHASES = tuple(Phase)
@@ -100,7 +100,8 @@ class SpanRing:
         """Those that are in it whole, the oldest first."""
         count = self._count[0]
         values = array("d", self._map[_BYTES:]).tolist()
-        values = values[: _FIELDS * count] if count < _CAPACITY else _turned(values, _FIELDS * (count % _CAPACITY))
+        place = _FIELDS * (count % _CAPACITY)
+        values = values[:place] if count < _CAPACITY else values[place:] + values[:place]
         found: list[Step] = []
         pieces: list[Any] = []
         brought: tuple[float, ...] = (nan, 0.0, 0.0)
@@ -113,10 +114,6 @@ class SpanRing:
                 found.append(_step(int(what) - _STEP, told, pieces, brought))
                 pieces = []
         return found if count <= _CAPACITY else found[1:]
-
-
-def _turned(values: list[float], place: int) -> list[float]:
-    return values[place:] + values[:place]
 
 
 def _step(flags: int, told: Sequence[float], pieces: list[Piece], brought: tuple[float, ...]) -> Step:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hotlap.record.interval import Interval
 from hotlap.record.machine import Machine, Sweep
+from hotlap.record.moments import Interval
 from hotlap.record.plan import SCHEMA, LeverSpec
 from hotlap.record.run import Run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.launch.outcome import silent
-from hotlap.launch.workplace import site_environment
+from hotlap.launch.workplace import probe_environment
 from hotlap.record import Plan, save
 
 SHOWN = """
@@ -57,7 +57,7 @@ def same_with_and_without(
     (folder / "own").mkdir(exist_ok=True)
     monkeypatch.setenv("PYTHONPATH", str(folder / "own"))
     without = start(folder, {"PYTHONPATH": str(folder / "own")}, *words, python=python)
-    assert start(folder, site_environment(out), *words, python=python) == without
+    assert start(folder, probe_environment(out, marker=out.name), *words, python=python) == without
     return without[1] + without[2]
 
 
@@ -112,7 +112,7 @@ def test_pythons_own_options_mean_what_they_mean(tmp_path: Path, monkeypatch: py
 
 def test_without_site_there_is_no_sitecustomize(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    code, said, error = start(tmp_path, site_environment(planned(tmp_path)), "-S")
+    code, said, error = start(tmp_path, probe_environment(planned(tmp_path), marker="run"), "-S")
     assert (code, error) == (0, "")
     assert said.startswith("None None False")
 
@@ -130,7 +130,7 @@ def test_a_python_of_another_environment_runs_and_its_usercustomize_too(
     out = planned(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     without = start(tmp_path, bare, python=python)
-    assert start(tmp_path, bare | site_environment(out), python=python) == without
+    assert start(tmp_path, bare | probe_environment(out, marker=out.name), python=python) == without
     assert without[1].startswith("None None True")
     assert "No module named 'hotlap'" in (out / "no-probe").read_text()
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.launch.input import StandardInput
 from hotlap.launch.reaper import end_all
 from hotlap.launch.starting import VARIABLE, Starter
+from hotlap.launch.streams import StandardInput
 from hotlap.launch.template import Forked, can_fork
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Plan

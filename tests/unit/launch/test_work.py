@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hotlap.launch.work import Step, unequal_work
+from hotlap.launch.ranks import Step, unequal_work
 
 
 def steps(work: Sequence[float], *, unit_s: float = 1e-5, more_s: float = 0.001) -> list[Step]:

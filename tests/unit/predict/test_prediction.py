@@ -329,16 +329,6 @@ def test_what_does_not_fit_is_told_from_what_does() -> None:
     assert forecast(work(), target="H100").fits is None
 
 
-def test_totals_without_a_precision_take_that_of_the_question() -> None:
-    figures = {"flop": 2.3e12, "memory_bytes": 7.7e10, "num_kernels": 500.0}
-    unsaid = Workload.from_totals(**figures)  # type: ignore[arg-type]
-    said = Workload.from_totals(**figures, precision="amp")  # type: ignore[arg-type]
-    answers = [
-        forecast(one, target="A100", precision="amp", measured_on="V100", measured_step_s=0.2) for one in (unsaid, said)
-    ]
-    assert answers[0] == answers[1]
-
-
 def test_what_autocast_asks_of_a_gpu_is_predicted_there_and_not_here() -> None:
     asked = replace(work(), autocast=Precision.FP16)
     there = from_cpu(asked, target="V100")

@@ -62,7 +62,7 @@ def test_drift_over_a_long_run_is_told() -> None:
 
 
 def test_the_exchange_of_gradients_stands_above_the_ranks() -> None:
-    exchange = Exchange(num_steps=9, passes=1, buckets=4, num_bytes=2**20, link_s=0.008, exposed_s=0.002)
+    exchange = Exchange(buckets=4, num_bytes=2**20, link_s=0.008, exposed_s=0.002)
     run = dataclasses.replace(run_on_gpu(), exchange=exchange)
     (part,) = (one for one in details(run) if one.title == "Processes that train together")
     assert part.lead == (

@@ -147,7 +147,7 @@ def test_the_sampler_against_unequal_lengths_gives_all_processes_like_ones_at_a_
 
 
 def test_a_slow_link_is_told_by_its_speed_what_is_hidden() -> None:
-    exchange = Exchange(num_steps=9, passes=1, buckets=4, num_bytes=2**20, link_s=0.008, exposed_s=0.002)
+    exchange = Exchange(buckets=4, num_bytes=2**20, link_s=0.008, exposed_s=0.002)
     said = found(replace(firing("communication-bound"), exchange=exchange))
     assert said["communication-bound"].endswith(
         "; 1.00 MiB in 4 buckets are on their way for 8.00 ms (125 MiB a second), 75% of that hidden behind the "

@@ -17,7 +17,7 @@ SWITCHED = Run(
     loss=(4.0, 3.0, 2.0, 1.0),
     num_samples=(64, 64, 64, 32),
     num_updates=(1, 1, 1, 1),
-    rng_digest=("a", "b", "c", "d"),
+    num_forwards=(1, 2, 2, 1),
 )
 
 
@@ -27,6 +27,7 @@ def test_only_the_steps_of_the_arm_are_left() -> None:
     assert run.step_s == (2.0, 3.0)
     assert run.phase_s == {Phase.INPUT: (0.2, 0.3), Phase.SYNC: None}
     assert (run.block, run.step_index, run.loss) == ((1, 2), (21, 22), (3.0, 2.0))
+    assert run.num_forwards == (2, 2)
     assert set(run.arm) == {0}
 
 
@@ -35,10 +36,6 @@ def test_epoch_starts_point_at_the_steps_that_are_left() -> None:
     assert of_arm(SWITCHED, 1).epoch_starts == (0,)
 
 
-def test_evidence_of_a_shared_training_is_not_kept() -> None:
-    assert of_arm(SWITCHED, 0).rng_digest is None
-
-
 def test_a_run_of_one_arm_stays_as_it_is() -> None:
-    alone = replace(SWITCHED, arms=((),), arm=(0,) * 4, rng_digest=None)
+    alone = replace(SWITCHED, arms=((),), arm=(0,) * 4)
     assert of_arm(alone, 0) == alone

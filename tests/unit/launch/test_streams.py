@@ -1,11 +1,13 @@
-"""Standard input: every execution reads the same, from its beginning."""
+"""What a command is given and what is kept of its output: the same standard input for each, and the end of a stream."""
 
+import io
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from hotlap.launch import StandardInput
+from hotlap.launch.streams import StandardInput, Tail
 
 
 def read(stdin: StandardInput) -> bytes:
@@ -64,3 +66,40 @@ def test_a_closed_descriptor_is_empty() -> None:
     os.close(reader)
     os.close(writer)
     assert read(StandardInput(reader)) == b""
+
+
+def kept(data: bytes) -> str:
+    return Tail(io.BytesIO(data)).text()
+
+
+@pytest.mark.parametrize("data", [b"", b"one line\n", b"x" * 40_000])
+def test_short_output_is_kept_whole(data: bytes) -> None:
+    assert kept(data) == data.decode()
+
+
+def test_of_long_output_the_end_is_kept() -> None:
+    text = kept("".join(f"line {i}\n" for i in range(1_000_000)).encode())
+    assert text.endswith("line 999998\nline 999999\n")
+    assert 40_000 < len(text) < 300_000
+
+
+def test_bytes_that_are_no_text_do_not_hurt() -> None:
+    assert kept(b"\xe9t\xe9 \xff\n") == "\ufffdt\ufffd \ufffd\n"
+
+
+def test_it_reads_while_the_script_writes() -> None:
+    reader, writer = os.pipe()
+    tail = Tail(os.fdopen(reader, "rb"))
+    chunk, total = b"y" * 4096, 400  # more than a pipe holds: without a reader this would never end
+
+    def write() -> None:
+        with os.fdopen(writer, "wb") as stream:
+            for _ in range(total):
+                stream.write(chunk)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert tail.text().startswith("yyyy")
+    tail._stream.close()
