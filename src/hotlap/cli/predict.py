@@ -16,7 +16,7 @@ from hotlap.errors import UserError
 from hotlap.predict import Device, forecast, memory, own_devices, resolve, workload
 from hotlap.predict.catalogue import devices
 from hotlap.record import Checkup, load, save
-from hotlap.report import devices as pictures
+from hotlap.report import html
 
 # Shown when no --gpu is given: one of each class that people rent or buy.
 _USUAL = (
@@ -187,7 +187,7 @@ def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
         else:
             workbench.write_text(Path(args.json), text)
     if args.html:
-        page = pictures.page(found, title=title, measured=measured, lead=forecast_table.why(shown))
+        page = html.predictions(found, title=title, measured=measured, lead=forecast_table.why(shown))
         workbench.write_text(Path(args.html), page)
     if args.json != "-":
         forecast_table.show(shown, color=args.color)

@@ -6,7 +6,7 @@ from statistics import mean
 
 from hotlap.record import LEAST_GAIN, Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
-from hotlap.report.clean import last_lines
+from hotlap.report.clean import clean, last_lines
 from hotlap.report.findings import change_lines, cost, next_commands, other_phases, ranked, remedy
 from hotlap.units import duration, factor, percent
 
@@ -229,6 +229,17 @@ def sections(study: Study) -> tuple[Section, ...]:
         warnings(study),
     )
     return tuple(one for one in found if one is not None)
+
+
+# The first that a line begins with; a removed line "-- x" reads as the name of a file, which only colours it.
+_DIFF_LINES = {"--- ": "file", "+++ ": "file", "@@": "hunk", "+": "added", "-": "removed", "": "same"}
+
+
+def diff_lines(patch: str | None) -> tuple[tuple[str, str], ...]:
+    """A patch, cleaned: (file, hunk, added, removed or same; the line with its sign)."""
+    # Cleaned first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
+    lines = clean(patch).rstrip("\n").split("\n") if patch else []
+    return tuple((next(kind for begin, kind in _DIFF_LINES.items() if one.startswith(begin)), one) for one in lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
