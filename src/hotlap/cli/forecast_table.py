@@ -3,17 +3,16 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import log
-from statistics import NormalDist
 
 from rich.table import Table
 
 from hotlap.cli.console import console as console_on
 from hotlap.cli.traced import Traced
 from hotlap.predict import Device, Precision, Workload, forecast, memory, resolve
-from hotlap.predict.precision import matrix_rate, parse
-from hotlap.record import Interval, Prediction
-from hotlap.units import count, duration, factor, size
+from hotlap.predict.precision import parse
+from hotlap.record import Prediction
+from hotlap.report.story import durations
+from hotlap.units import duration, factor, size
 
 Column = tuple[str, list[str]]
 """Heading and cells."""
@@ -24,15 +23,13 @@ class Row:
     """One prediction, and what else is said of it."""
 
     prediction: Prediction
-    batches: float
-    """Samples of a predicted step over those of today's: more with several GPUs, or where a larger batch was asked."""
     per_hour: float | None
     """Price of all its GPUs for an hour, in the user's currency; None: not known."""
 
     @property
     def today_s(self) -> float:
         """Seconds for as many samples as today's step has."""
-        return self.prediction.step_s.mid / self.batches
+        return self.prediction.step_s.mid / self.prediction.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +38,6 @@ class Shown:
 
     known: Traced
     rows: tuple[Row, ...]
-    steps_per_epoch: int | None
-    """Of today's batch; None: not known."""
     precision: str | None = None
     """That the predicted step computes in; None: the script's own."""
 
@@ -90,38 +85,17 @@ def _columns(shown: Shown) -> Iterator[Column]:
     rows, found = shown.rows, [row.prediction for row in shown.rows]
     yield "GPU", [row.prediction.title for row in rows]
     yield "step", [duration(one.step_s.mid) for one in found]
-    yield "80% interval", [_interval(one.step_s) for one in found]
+    yield "80% interval", [durations(one.step_s) for one in found]
     yield "speed-up", [_speedup(shown, row) for row in rows]
-    yield "slower?", [_chance(shown, row) for row in rows]
     yield "bound by", [one.bound_by for one in found]
     yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
     yield from _memory(shown)
     yield from _costs(shown)
 
 
-def _interval(step_s: Interval) -> str:
-    """The unit once where both ends have the same."""
-    (low, *units), high = duration(step_s.low).split(), duration(step_s.high)
-    return f"{low} to {high}" if units == high.split()[1:] else f"{' '.join((low, *units))} to {high}"
-
-
 def _speedup(shown: Shown, row: Row) -> str:
     """Samples a second over those of today."""
     return "-" if shown.known.step_s is None else factor(shown.known.step_s / row.today_s)
-
-
-def _chance(shown: Shown, row: Row) -> str:
-    """That fewer samples a second are trained than today."""
-    if shown.known.step_s is None:
-        return "-"
-    return f"{slower_chance(row.prediction.step_s, than_s=shown.known.step_s * row.batches):.0%}"
-
-
-def slower_chance(step_s: Interval, *, than_s: float) -> float:
-    """Probability that a step takes longer than `than_s`, in [0, 1]: logarithms are taken for normal on either side."""
-    off = log(than_s / step_s.mid)
-    half = log(step_s.high / step_s.mid) if off > 0 else log(step_s.mid / step_s.low)
-    return 1 - NormalDist().cdf(off / half * NormalDist().inv_cdf(0.9))
 
 
 # One of two predictions that differ by less is not called the fastest: what is predicted errs by far more.
@@ -161,30 +135,13 @@ def _fastest(shown: Shown) -> str:
     row = min(shown.holding, key=lambda row: row.today_s)
     one = row.prediction
     bound = f"there it is bound by {_BOUND[one.bound_by]}."
+    gain = "" if shown.known.step_s is None else f", {_speedup(shown, row)}"
     if one.fits is False:
-        none = "None holds this batch (--fill: one that it does); fastest would be"
-        return f"{none} {one.title}{_gain(shown, row)}; {bound}"
+        return f"None holds this batch; fastest would be {one.title}{gain}; {bound}"
     alike = sum(other.today_s <= row.today_s * _ALIKE for other in shown.holding)
     if alike > 1:
-        gain = "" if shown.known.step_s is None else f", {_speedup(shown, row)}"
         return f"The fastest {alike} of {len(shown.rows)} take the same time within {_ALIKE - 1:.0%}{gain}; {bound}"
-    return f"Fastest is {one.title}{_gain(shown, row)}; {bound}"
-
-
-def _gain(shown: Shown, row: Row) -> str:
-    """How much faster, beside how much more the hardware could do."""
-    known, work = shown.known, shown.known.work
-    if known.device is None or known.step_s is None:
-        return ""
-    here, there = resolve(known.device, extra=known.devices).device, shown.device(row)
-    own = work.precision if here.is_cpu else computed_in(work)
-    wanted = computed_in(work, shown.precision)
-    rates = [
-        matrix_rate(one, precision, tf32=work.matmul_tf32 is not False)
-        for one, precision in ((here, own), (there, wanted))
-    ]
-    peak, bandwidth = (row.prediction.count * more for more in (rates[1] / rates[0], there.bandwidth / here.bandwidth))
-    return f", {_speedup(shown, row)} from {count(peak)} times the peak and {count(bandwidth)} times the bandwidth"
+    return f"Fastest is {one.title}{gain}; {bound}"
 
 
 def computed_in(work: Workload, asked: str | None = None) -> Precision:
@@ -201,9 +158,8 @@ def _cheapest(shown: Shown) -> Iterator[str]:
 def _memory(shown: Shown) -> Iterator[Column]:
     """What each GPU must hold, and the largest batch."""
     work, rows = shown.known.work, shown.rows
-    shares = [work.scaled(row.batches / row.prediction.count) for row in rows]
     wanted = computed_in(work, shown.precision)
-    yield "memory", [_size(memory.need(share, precision=wanted)) for share in shares]
+    yield "memory", [_size(memory.need(work, precision=wanted))] * len(rows)
     largest = [memory.largest_batch_factor(work, shown.device(row), precision=wanted) for row in rows]
     yield "largest batch", [_batch(work.batch_size, value) for value in largest]
 
@@ -220,7 +176,8 @@ def _batch(today: int | None, times: float | None) -> str:
 
 def _costs(shown: Shown) -> Iterator[Column]:
     """Of an epoch, or of a thousand steps of today's batch."""
-    steps, unit = shown.steps_per_epoch or 1000, "epoch" if shown.steps_per_epoch else "1000 steps"
+    epoch = shown.known.steps_per_epoch
+    steps, unit = epoch or 1000, "epoch" if epoch else "1000 steps"
     yield unit, [duration(row.today_s * steps) for row in shown.rows]
     yield (
         "price",

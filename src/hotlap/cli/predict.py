@@ -13,7 +13,7 @@ from hotlap.cli import forecast_table, traced, words, workbench
 from hotlap.cli.forecast_table import Shown
 from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
-from hotlap.predict import Device, forecast, memory, own_devices, resolve, workload
+from hotlap.predict import Device, forecast, own_devices, resolve, workload
 from hotlap.predict.catalogue import devices
 from hotlap.record import Checkup, load, save
 from hotlap.report import html
@@ -120,8 +120,6 @@ def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float 
         )
     if args.parameters is not None and not 0 < args.parameters < math.inf:
         raise UserError(f"--parameters {args.parameters:g} is not a number of parameters, as in 124e6.")
-    if args.steps_per_epoch is not None and args.steps_per_epoch < 1:
-        raise UserError(f"--steps-per-epoch {args.steps_per_epoch} is not a number from 1 up.")
     if (args.measured_on is None) != (args.measured_step is None):
         raise UserError("--measured-on and --measured-step belong together.")
     return None if args.measured_step is None else words.seconds(args.measured_step, "--measured-step")
@@ -137,7 +135,6 @@ def _forecasts(
 ) -> Shown:
     rows = []
     for name, count in product(args.gpu or _USUAL, counts):
-        factor = _batch_factor(args, known, name)
         one = forecast(
             known.work,
             target=name,
@@ -147,32 +144,11 @@ def _forecasts(
             measured_step_s=known.step_s,
             host_s=hosts.get(resolve(name, extra=known.devices).device.name),
             interconnect=args.interconnect if count > 1 else None,
-            batch_factor=factor,
             devices=known.devices,
         )
         per_hour = prices.get(one.device, prices.get(None))
-        rows.append(
-            forecast_table.Row(
-                prediction=one,
-                batches=factor * count,
-                per_hour=None if per_hour is None else count * per_hour,
-            )
-        )
-    epoch = args.steps_per_epoch or known.steps_per_epoch
-    return Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch, precision=args.precision)
-
-
-def _batch_factor(args: argparse.Namespace, known: Traced, name: str) -> float:
-    """Times today's batch that a GPU of that name is given."""
-    if not args.fill:
-        return 1.0
-    precision = forecast_table.computed_in(known.work, args.precision)
-    factor = memory.largest_batch_factor(known.work, resolve(name, extra=known.devices).device, precision=precision)
-    if factor is None:
-        raise UserError("--fill needs a traced script: this step does not say how much memory it takes.")
-    today = known.work.batch_size
-    # Whole samples; that one does not fit is said by the forecast.
-    return max(1, int(today * factor)) / today if today else factor or 1.0
+        rows.append(forecast_table.Row(prediction=one, per_hour=None if per_hour is None else count * per_hour))
+    return Shown(known=known, rows=tuple(rows), precision=args.precision)
 
 
 def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:

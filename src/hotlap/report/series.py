@@ -71,7 +71,7 @@ def memory(run: Run | None) -> Series | None:
     seen = run.memory if run is not None else ()
     # Round numbers of bytes are not round numbers of MiB or GiB, which are what is shown.
     unit = 1 << (30 if any(max(one.rss_bytes, one.device_bytes or 0) >= 1 << 30 for one in seen) else 20)
-    lines = {
+    lines: dict[tuple[str, str], Points] = {
         ("resident", "line-1"): [(one.step, one.rss_bytes / unit) for one in seen],
         ("tensors on the device", "line-2"): [
             (one.step, None if one.device_bytes is None else one.device_bytes / unit) for one in seen
@@ -84,7 +84,7 @@ def step_times(run: Run | None) -> Series | None:
     """Quantiles of the step over a long run; None for another."""
     parts = run.long.stretches if run is not None and run.long is not None else ()
     middles = [part.first_step + part.num_steps // 2 for part in parts]
-    lines = {
+    lines: dict[tuple[str, str], Points] = {
         ("half of the steps are within", "line-1"): list(zip(middles, (part.p50_s for part in parts), strict=True)),
         ("9 of 10 are within", "line-2"): list(zip(middles, (part.p90_s for part in parts), strict=True)),
     }
