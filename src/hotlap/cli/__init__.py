@@ -1,4 +1,4 @@
-"""One file a command; the only place that prints, exits, and catches our errors."""
+"""A file for each command, or for a few that are one thing; only here is printed, left, and one of our errors caught."""
 
 import argparse
 import contextlib
@@ -35,6 +35,9 @@ exit codes:
 
 # As a shell says of a program that ended by SIGPIPE, which is how others end there.
 _NO_READER = 128 + getattr(signal, "SIGPIPE", 13)
+
+# Commands that have no file of their own name.
+_FILES = {"show": "studies", "list": "studies", "clean": "studies", "explain": "levers"}
 
 _FULL_OR_BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
@@ -93,8 +96,7 @@ def _main(words: list[str]) -> int:
         _check_folder()
         _check_command(words[0], parser)
         args = _parsed(words, parser)
-        # A file of ours that is called list would be that name in this one.
-        file = import_module(f"hotlap.cli.{'studies' if args.command == 'list' else args.command}")
+        file = import_module(f"hotlap.cli.{_FILES.get(args.command, args.command)}")
         return int(file.run(args))
     except HotlapError as error:
         _tell(error, hint=_misplaced(error, words, parser))
@@ -115,12 +117,13 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.Namespace:
     configuration.apply(parser, Path.cwd())
     head, tail = split_command(words, parser)
+    command = commands(parser).get(words[0])
+    if command is not None and not tail and command.get_default("trains"):
+        check_swallowed(head, command)
     args, unknown = parser.parse_known_args(head)
     command = commands(parser)[args.command]
     if unknown:
         command.error(f"unrecognized arguments: {' '.join(unknown)}{nearest_option(unknown, command)}")
-    if not tail and command.get_default("trains"):
-        check_swallowed(head, command)
     args.tail = tail
     return args
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from hotlap import lab
-from hotlap.cli import console, words, workbench
+from hotlap.cli import console, workbench
 from hotlap.errors import UserError
 from hotlap.lab.result import sections
 from hotlap.predict import resolve
@@ -54,7 +54,7 @@ def _settings(args: argparse.Namespace) -> lab.Settings:
     return lab.Settings(
         quick=args.quick,
         gpu=tuple(args.gpu or ()),
-        budget_s=words.seconds(args.budget, "--budget") if args.budget is not None else None,
+        budget_s=args.budget,
         words=tuple(args.tail),
     )
 

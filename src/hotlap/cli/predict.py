@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
-from hotlap.cli import forecast_table, traced, words, workbench
+from hotlap.cli import forecast_table, traced, workbench
 from hotlap.cli.forecast_table import Shown
 from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
@@ -92,23 +92,23 @@ def host_of(found: Checkup) -> dict[str, float]:
 
 def _known(args: argparse.Namespace, extra: tuple[Device, ...], *, counts: tuple[int, ...]) -> Traced:
     """The step that everything is predicted from."""
-    measured_s = _asked_together(args, counts)
+    _check_together(args, counts)
     if args.workload:
         found = traced.Traced(work=workload.load(Path(args.workload)), device=None, step_s=None, devices=extra)
     elif args.trace:
         found = traced.recorded(args.trace, parameters=args.parameters, devices=extra)
     else:
-        found = traced.trace(args.tail, timeout_s=words.seconds(args.timeout, "--timeout"), devices=extra)
+        found = traced.trace(args.tail, timeout_s=args.timeout, devices=extra)
     if args.save_workload:
         workbench.write(Path(args.save_workload), lambda path: save(found.work, path))
-    if measured_s is None:
+    if args.measured_step is None:
         return found
     # A host that was timed beside the script is not the one of a step that was measured elsewhere.
-    return replace(found, work=replace(found.work, host_s=None), device=args.measured_on, step_s=measured_s)
+    return replace(found, work=replace(found.work, host_s=None), device=args.measured_on, step_s=args.measured_step)
 
 
-def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float | None:
-    """Refuses what does not go together; seconds of --measured-step."""
+def _check_together(args: argparse.Namespace, counts: tuple[int, ...]) -> None:
+    """Refuse what does not go together."""
     given = sum(map(bool, (args.tail, args.trace, args.workload)))
     if not given:
         raise UserError("Which training? Give a script, -m MODULE, -- COMMAND, --trace FILE or --workload FILE.")
@@ -122,7 +122,6 @@ def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float 
         raise UserError(f"--parameters {args.parameters:g} is not a number of parameters, as in 124e6.")
     if (args.measured_on is None) != (args.measured_step is None):
         raise UserError("--measured-on and --measured-step belong together.")
-    return None if args.measured_step is None else words.seconds(args.measured_step, "--measured-step")
 
 
 def _forecasts(
