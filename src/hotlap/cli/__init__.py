@@ -1,4 +1,4 @@
-"""A file for each command, or for a few that are one thing; only here is printed, left, and one of our errors caught."""
+"""A file for each command, or for a few that are one thing; what prints, exits, and catches our errors is only here."""
 
 import argparse
 import contextlib
@@ -14,7 +14,7 @@ import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
 from hotlap.cli.words import check_swallowed, commands, nearest, nearest_option, split_command
-from hotlap.errors import HotlapError, NoSteps, ScriptFailed, UserError
+from hotlap.errors import HotlapError, ScriptFailed, UserError
 
 _EPILOG = """\
 hotlap COMMAND --help has options and examples. Defaults stand in [tool.hotlap] of pyproject.toml.
@@ -175,7 +175,7 @@ def _misplaced(error: HotlapError, words: Sequence[str], parser: argparse.Argume
 
 def _tell(error: HotlapError, *, hint: str) -> None:
     """The script's own output as it is, then one sentence of ours."""
-    if isinstance(error, ScriptFailed | NoSteps) and error.output:
+    if error.output:
         print(error.output.rstrip(), file=sys.stderr)
         print(file=sys.stderr)
     print(f"hotlap: {error}{hint}", file=sys.stderr)

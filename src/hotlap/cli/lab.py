@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
         _list()
         return 0
     settings = _settings(args)
-    workbench.check_writable((args.json, args.html))
+    workbench.check_outputs(args)
     result = lab.run(args.name, settings, _say)
     if result.study is not None:
         workbench.write_pages(args, result.study)

@@ -1,11 +1,9 @@
 """`hotlap predict`: what the same training would take on hardware that is not there."""
 
 import argparse
-import json
 import math
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -44,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     prices = _prices(args.price or (), extra)
     for name in (*(args.gpu or ()), *filter(None, [args.measured_on])):
         resolve(name, extra=extra)
-    workbench.check_writable((args.json, args.html, args.save_workload))
+    workbench.check_outputs(args)
     hosts = host_of(load(Path(args.machine), Checkup)) if args.machine else {}
     known = _known(args, extra, counts=counts)
     _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices, hosts=hosts))
@@ -155,12 +153,7 @@ def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
     found = [row.prediction for row in shown.rows]
     title = known.work.name or "training"
     measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
-    if args.json:
-        text = json.dumps([asdict(prediction) for prediction in found], indent=1) + "\n"
-        if args.json == "-":
-            sys.stdout.write(text)
-        else:
-            workbench.write_text(Path(args.json), text)
+    workbench.write_json(args.json, found)
     if args.html:
         page = html.predictions(found, title=title, measured=measured, lead=forecast_table.why(shown))
         workbench.write_text(Path(args.html), page)

@@ -4,7 +4,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -280,17 +280,20 @@ def hand_out(args: argparse.Namespace, study: Study) -> None:
     write_json(args.json, study)
 
 
+# Options that name a file to write.
+_WRITTEN = ("json", "html", "markdown", "gpu_timeline", "perfetto", "save_workload")
+
+
 def check_outputs(args: argparse.Namespace) -> None:
-    """Refuse before anything runs what could not be written at the end."""
-    check_writable([getattr(args, name, None) for name in ("json", "html", "markdown", "gpu_timeline", "perfetto")])
+    """Refuse before anything runs what could not be written at the end.
 
-
-def check_writable(paths: Sequence[str | None]) -> None:
-    """Refuse before anything runs what could not be written at the end."""
-    for name in paths:
+    Raises:
+        UserError: names it.
+    """
+    for name in (getattr(args, option, None) for option in _WRITTEN):
         if name in (None, "-"):
             continue
-        path = Path(name or "")
+        path = Path(name)
         if path.is_dir():
             raise UserError(f"{name} is a folder. Give the name of a file.")
         if not path.absolute().parent.is_dir():

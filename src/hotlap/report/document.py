@@ -124,10 +124,6 @@ def findings(study: Study) -> Section:
     return Section(name="findings", title="Findings", lead=lead, rows=rows, notes=(other,) if other else ())
 
 
-# As bounds of a recorded trace ask for (experiment.batches).
-_FEWEST_BOUNDED = 3
-
-
 def ceilings(study: Study) -> Section:
     """How much could be gained at best."""
     rows = tuple(
@@ -142,10 +138,8 @@ def ceilings(study: Study) -> Section:
     low = ", ".join(story.ideal(one) for one in study.ceilings if one.speedup.high < LEAST_GAIN)
     notes = (f"Less than {factor(LEAST_GAIN)} if free: {low}.",) if low else ()
     run = story.timed(study)
-    none = "Not measured."
-    if run is not None and run.from_trace:
-        few = len(run.step_s) < _FEWEST_BOUNDED
-        none = "Fewer than three steps are too few for bounds." if few else "Nothing is found that would gain 1%."
+    of_trace = run is not None and run.from_trace
+    none = "Nothing would gain 1%, or steps are too few to tell." if of_trace else "Not measured."
     return Section(name="ceilings", title="Upper bounds", lead="" if rows or notes else none, rows=rows, notes=notes)
 
 
