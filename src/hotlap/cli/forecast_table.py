@@ -8,7 +8,7 @@ from rich.table import Table
 
 from hotlap.cli.console import console as console_on
 from hotlap.cli.traced import Traced
-from hotlap.predict import Device, Precision, Workload, forecast, memory, resolve
+from hotlap.predict import forecast, memory, resolve
 from hotlap.predict.precision import parse
 from hotlap.record import Prediction
 from hotlap.report.story import durations
@@ -19,43 +19,29 @@ Column = tuple[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One prediction, and what else is said of it."""
-
-    prediction: Prediction
-    per_hour: float | None
-    """Price of all its GPUs for an hour, in the user's currency; None: not known."""
-
-    @property
-    def today_s(self) -> float:
-        """Seconds for as many samples as today's step has."""
-        return self.prediction.step_s.mid / self.prediction.count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """What a table is made of."""
 
     known: Traced
-    rows: tuple[Row, ...]
+    found: tuple[Prediction, ...]
     precision: str | None = None
     """That the predicted step computes in; None: the script's own."""
 
-    @property
-    def holding(self) -> tuple[Row, ...]:
-        """Those whose memory holds the batch, as far as that is known; all, if there is none."""
-        return tuple(row for row in self.rows if row.prediction.fits is not False) or self.rows
+    def gain(self, one: Prediction) -> str:
+        """Samples a second over those of today; "-" where today's are not known."""
+        return "-" if self.known.step_s is None else factor(self.known.step_s / today_s(one))
 
-    def device(self, row: Row) -> Device:
-        """That it is predicted for."""
-        return resolve(row.prediction.device, extra=self.known.devices).device
+
+def today_s(one: Prediction) -> float:
+    """Seconds for as many samples as today's step has: each of several GPUs has that many of its own."""
+    return one.step_s.mid / one.count
 
 
 def show(shown: Shown, *, color: str = "auto") -> None:
     """Print what bounds the step here, the table, why it is so, and what was assumed."""
     # A pipe has no width of its own: lines are kept whole there.
     console = console_on(sys.stdout, color, width=200, soft_wrap=True)
-    here, *there = why(shown)
+    here, there = why(shown)
     console.print(here, markup=False)
     columns = [(name, cells) for name, cells in _columns(shown) if any(cell != "-" for cell in cells)]
     for part in parts(columns, width=console.width):
@@ -65,9 +51,8 @@ def show(shown: Shown, *, color: str = "auto") -> None:
         for cells in zip(*(cells for _, cells in part), strict=True):
             table.add_row(*cells)
         console.print(table)
-    for sentence in there:
-        console.print(sentence, markup=False)
-    for note in dict.fromkeys(note for row in shown.rows for note in row.prediction.assumptions):
+    console.print(there, markup=False)
+    for note in dict.fromkeys(note for one in shown.found for note in one.assumptions):
         console.print(f"  assumed: {note}", markup=False)
 
 
@@ -75,27 +60,33 @@ def parts(columns: list[Column], *, width: int) -> tuple[list[Column], ...]:
     """One table; or, where that is too wide, times in one, and memory and costs in another."""
     if sum(1 + max(map(len, (name, *cells))) for name, cells in columns) <= width:
         return (columns,)
-    names = [name for name, _ in columns]
-    split = names.index("bound by") + 1
+    split = [name for name, _ in columns].index("bound by") + 1
     return columns[:split], [columns[0], *columns[split:]]
 
 
 def _columns(shown: Shown) -> Iterator[Column]:
     """Heading and cells; "-" where there is nothing to say. A column of these alone is left out."""
-    rows, found = shown.rows, [row.prediction for row in shown.rows]
-    yield "GPU", [row.prediction.title for row in rows]
+    found, work, known = shown.found, shown.known.work, shown.known
+    precision = parse(shown.precision or work.autocast or work.precision)
+    need = memory.need(work, precision=precision)
+    yield "GPU", [one.title for one in found]
     yield "step", [duration(one.step_s.mid) for one in found]
     yield "80% interval", [durations(one.step_s) for one in found]
-    yield "speed-up", [_speedup(shown, row) for row in rows]
+    yield "speed-up", [shown.gain(one) for one in found]
     yield "bound by", [one.bound_by for one in found]
     yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
-    yield from _memory(shown)
-    yield from _costs(shown)
+    yield "memory", ["-" if need is None else size(need)] * len(found)
+    devices = [resolve(one.device, extra=known.devices).device for one in found]
+    largest = [memory.largest_batch_factor(work, device, precision=precision) for device in devices]
+    yield "largest batch", [_batch(work.batch_size, times) for times in largest]
+    epoch = known.steps_per_epoch
+    yield "epoch" if epoch else "1000 steps", [duration(today_s(one) * (epoch or 1000)) for one in found]
 
 
-def _speedup(shown: Shown, row: Row) -> str:
-    """Samples a second over those of today."""
-    return "-" if shown.known.step_s is None else factor(shown.known.step_s / row.today_s)
+def _batch(today: int | None, times: float | None) -> str:
+    if times is None:
+        return "-"
+    return factor(times) if today is None else str(int(today * times) or "none")
 
 
 # One of two predictions that differ by less is not called the fastest: what is predicted errs by far more.
@@ -112,14 +103,12 @@ _BOUND = {
 }
 
 
-def why(shown: Shown) -> tuple[str, ...]:
-    """What bounds the step here; which is fastest, and from what; and which takes the least money, where prices are
-    known."""
+def why(shown: Shown) -> tuple[str, str]:
+    """What bounds the step here; and which GPU is fastest, and what bounds it there."""
     known = shown.known
     title = f"A step of {known.work.name}" if known.work.name else "The step"
-    there = _fastest(shown)
     if known.device is None or known.step_s is None:
-        return f"{title} was not timed on any device.", there, *_cheapest(shown)
+        return f"{title} was not timed on any device.", _fastest(shown)
     measured = forecast(
         known.work,
         target=known.device,
@@ -127,63 +116,19 @@ def why(shown: Shown) -> tuple[str, ...]:
         measured_step_s=known.step_s,
         devices=known.devices,
     )
-    here = f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[measured.bound_by]}."
-    return here, there, *_cheapest(shown)
+    bound = _BOUND[measured.bound_by]
+    return f"{title} takes {duration(known.step_s)} on {known.device}, bound by {bound}.", _fastest(shown)
 
 
 def _fastest(shown: Shown) -> str:
-    row = min(shown.holding, key=lambda row: row.today_s)
-    one = row.prediction
-    bound = f"there it is bound by {_BOUND[one.bound_by]}."
-    gain = "" if shown.known.step_s is None else f", {_speedup(shown, row)}"
+    """Of those whose memory holds the batch, as far as that is known; of all, if there is none."""
+    holding = [one for one in shown.found if one.fits is not False] or shown.found
+    one = min(holding, key=today_s)
+    gain = "" if shown.known.step_s is None else f", {shown.gain(one)}"
+    told = f"{gain}; there it is bound by {_BOUND[one.bound_by]}."
+    alike = sum(today_s(other) <= today_s(one) * _ALIKE for other in holding)
     if one.fits is False:
-        return f"None holds this batch; fastest would be {one.title}{gain}; {bound}"
-    alike = sum(other.today_s <= row.today_s * _ALIKE for other in shown.holding)
+        return f"None holds this batch; fastest would be {one.title}{told}"
     if alike > 1:
-        return f"The fastest {alike} of {len(shown.rows)} take the same time within {_ALIKE - 1:.0%}{gain}; {bound}"
-    return f"Fastest is {one.title}{gain}; {bound}"
-
-
-def computed_in(work: Workload, asked: str | None = None) -> Precision:
-    """On a GPU: what is asked for, or what the script itself asks of one."""
-    return parse(asked or work.autocast or work.precision)
-
-
-def _cheapest(shown: Shown) -> Iterator[str]:
-    priced = {row: row.per_hour * row.today_s / 3600 for row in shown.holding if row.per_hour is not None}
-    for row in sorted(priced, key=lambda row: priced[row])[:1]:
-        yield f"Cheapest is {row.prediction.title}: {_money(1000 * priced[row])} for a thousand steps of this batch."
-
-
-def _memory(shown: Shown) -> Iterator[Column]:
-    """What each GPU must hold, and the largest batch."""
-    work, rows = shown.known.work, shown.rows
-    wanted = computed_in(work, shown.precision)
-    yield "memory", [_size(memory.need(work, precision=wanted))] * len(rows)
-    largest = [memory.largest_batch_factor(work, shown.device(row), precision=wanted) for row in rows]
-    yield "largest batch", [_batch(work.batch_size, value) for value in largest]
-
-
-def _size(num_bytes: float | None) -> str:
-    return "-" if num_bytes is None else size(num_bytes)
-
-
-def _batch(today: int | None, times: float | None) -> str:
-    if times is None:
-        return "-"
-    return factor(times) if today is None else str(int(today * times) or "none")
-
-
-def _costs(shown: Shown) -> Iterator[Column]:
-    """Of an epoch, or of a thousand steps of today's batch."""
-    epoch = shown.known.steps_per_epoch
-    steps, unit = epoch or 1000, "epoch" if epoch else "1000 steps"
-    yield unit, [duration(row.today_s * steps) for row in shown.rows]
-    yield (
-        "price",
-        ["-" if row.per_hour is None else _money(row.per_hour * row.today_s * steps / 3600) for row in shown.rows],
-    )
-
-
-def _money(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+        return f"The fastest {alike} of {len(shown.found)} take the same time within {_ALIKE - 1:.0%}{told}"
+    return f"Fastest is {one.title}{told}"

@@ -304,12 +304,6 @@ def _predict(subparsers: Subparsers) -> None:
     parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
     add_time(parser, "--measured-step", "its time there: narrows the intervals")
     parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
-    parser.add_argument(
-        "--price",
-        action="append",
-        metavar="PRICE",
-        help="of a GPU for an hour: 2.5, or H100=2.5 for that one; may be given again",
-    )
     add_time(parser, "--timeout", _TIMEOUT.format("10m"), default="10m")
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -13,7 +12,7 @@ from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
 from hotlap.predict import Device, forecast, own_devices, resolve, workload
 from hotlap.predict.catalogue import devices
-from hotlap.record import Checkup, load, save
+from hotlap.record import Checkup, Prediction, load, save
 from hotlap.report import html
 
 # Shown when no --gpu is given: one of each class that people rent or buy.
@@ -39,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     counts = _counts(args.count)
     # Names are checked before anything runs.
-    prices = _prices(args.price or (), extra)
     for name in (*(args.gpu or ()), *filter(None, [args.measured_on])):
         resolve(name, extra=extra)
     workbench.check_outputs(args)
     hosts = host_of(load(Path(args.machine), Checkup)) if args.machine else {}
     known = _known(args, extra, counts=counts)
-    _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices, hosts=hosts))
+    found = _forecasts(args, known, counts=counts, hosts=hosts)
+    _hand_out(args, Shown(known=known, found=found, precision=args.precision))
     return 0
 
 
@@ -57,21 +56,6 @@ def _counts(text: str) -> tuple[int, ...]:
     if not counts or min(counts) < 1:
         raise UserError(f'--count {text} is not a list of numbers from 1 up, as in "1,2,4".')
     return counts
-
-
-def _prices(given: Sequence[str], extra: tuple[Device, ...]) -> dict[str | None, float]:
-    """Device -> price of one for an hour; None: of those that are not named."""
-    found: dict[str | None, float] = {}
-    for text in given:
-        name, _, number = text.rpartition("=")
-        try:
-            price = float(number)
-        except ValueError:
-            price = math.nan
-        if not 0 <= price < math.inf:
-            raise UserError(f"--price {text} is no price for an hour, as in 2.5 or H100=2.5.")
-        found[resolve(name, extra=extra).device.name if name else None] = price
-    return found
 
 
 def host_of(found: Checkup) -> dict[str, float]:
@@ -123,16 +107,10 @@ def _check_together(args: argparse.Namespace, counts: tuple[int, ...]) -> None:
 
 
 def _forecasts(
-    args: argparse.Namespace,
-    known: Traced,
-    *,
-    counts: tuple[int, ...],
-    prices: dict[str | None, float],
-    hosts: dict[str, float],
-) -> Shown:
-    rows = []
-    for name, count in product(args.gpu or _USUAL, counts):
-        one = forecast(
+    args: argparse.Namespace, known: Traced, *, counts: tuple[int, ...], hosts: dict[str, float]
+) -> tuple[Prediction, ...]:
+    return tuple(
+        forecast(
             known.work,
             target=name,
             count=count,
@@ -143,19 +121,18 @@ def _forecasts(
             interconnect=args.interconnect if count > 1 else None,
             devices=known.devices,
         )
-        per_hour = prices.get(one.device, prices.get(None))
-        rows.append(forecast_table.Row(prediction=one, per_hour=None if per_hour is None else count * per_hour))
-    return Shown(known=known, rows=tuple(rows), precision=args.precision)
+        for name, count in product(args.gpu or _USUAL, counts)
+    )
 
 
-def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
+def _hand_out(args: argparse.Namespace, shown: Shown) -> None:
     """To files, and to the terminal."""
-    found = [row.prediction for row in shown.rows]
-    title = known.work.name or "training"
+    known = shown.known
     measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
-    workbench.write_json(args.json, found)
+    workbench.write_json(args.json, shown.found)
     if args.html:
-        page = html.predictions(found, title=title, measured=measured, lead=forecast_table.why(shown))
+        title = known.work.name or "training"
+        page = html.predictions(shown.found, title=title, measured=measured, lead=forecast_table.why(shown))
         workbench.write_text(Path(args.html), page)
     if args.json != "-":
         forecast_table.show(shown, color=args.color)

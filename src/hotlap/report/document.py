@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import mean
 
 from hotlap.record import LEAST_GAIN, Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
@@ -77,11 +76,8 @@ def time_per_step(study: Study) -> Section:
     after = study.after
     if after is not None and after.step_s:
         medians = f"{duration(run.median_step_s())} -> {duration(after.median_step_s())}"
-        # Phases are parts of these, and a first batch that is waited for is in them.
-        means = f"{duration(mean(run.step_s))} -> {duration(mean(after.step_s))}"
-        notes.append(
-            f"optimized: {_in_a_line(after)}; compared in turns: the median step {medians}, the mean one {means}"
-        )
+        parts_after = (f"{one.phase.value} {duration(one.mean_s)}" for one in story.phases(after) if one.mean_s)
+        notes.append(f"optimized: {', '.join(parts_after)}; compared in turns, the median step {medians}")
     notes += [story.loss_sentence(run)] if run.loss else []
     failure = story.failure(run)
     lead = story.step_sentence(run) if failure is None else f"{failure} {story.step_sentence(run)}"
@@ -103,11 +99,6 @@ def _absent(run: Run) -> set[Phase]:
 
 def _output(run: Run | None) -> str:
     return last_lines(run.output, OUTPUT_LINES) if run is not None and story.failure(run) is not None else ""
-
-
-def _in_a_line(run: Run) -> str:
-    parts = (f"{one.phase.value} {duration(one.mean_s)}" for one in story.phases(run) if one.mean_s is not None)
-    return ", ".join(parts)
 
 
 def findings(study: Study) -> Section:
