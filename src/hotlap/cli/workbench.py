@@ -214,7 +214,7 @@ def launching(
         interrupt: once it was asked for, runs end.
     """
     return Launcher(
-        environment=lambda plan: levers_environment(plan) | memory_environment(memory_bytes),
+        environment=lambda plan: environment(plan, memory_bytes),
         folders=aim.folders(),
         timeout_s=timeout_s,
         interrupted=lambda: interrupt is not None and interrupt.asked,
@@ -222,15 +222,12 @@ def launching(
     )
 
 
-def levers_environment(plan: Plan) -> dict[str, str]:
-    """What the levers that hold from the start of the process want in it."""
+def environment(plan: Plan, memory_bytes: int | None) -> dict[str, str]:
+    """What the levers that hold from the start of the process want in it; and, for the functions of `hotlap.data`, in a
+    patched script too, how much they may take."""
     stack = (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ()))
-    return levers.environment_of(stack, os.environ)
-
-
-def memory_environment(memory_bytes: int | None) -> dict[str, str]:
-    """What tells the functions of `hotlap.data` how much they may take, in a patched script too."""
-    return {} if memory_bytes is None else {VARIABLE: str(memory_bytes)}
+    limit = {} if memory_bytes is None else {VARIABLE: str(memory_bytes)}
+    return levers.environment_of(stack, os.environ) | limit
 
 
 # Files that the user named
