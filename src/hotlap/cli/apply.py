@@ -8,7 +8,7 @@ from hotlap.cli import shelf
 from hotlap.errors import RecordError, UserError
 from hotlap.record import Purpose, State, Study, load
 from hotlap.report.clean import clean
-from hotlap.report.outcome import again_commands, conclusion, runs_on, start_commands
+from hotlap.report.outcome import accepted, again_commands, conclusion, patch_missing, runs_on, start_commands
 from hotlap.report.story import script
 from hotlap.source.disk import PatchFiles
 from hotlap.source.file import shown
@@ -120,6 +120,8 @@ def _no_patch(path: Path, study: Study) -> str:
     start = _start_lines(study)
     if start:
         return f"The study {path.parent.name} has no patch. {' '.join(start)}"
+    if accepted(study):
+        return f"The study {path.parent.name}: {patch_missing(study)}"
     if study.purpose is Purpose.MEASURE:
         tune = shown(f"hotlap tune {script(study)}")
         return f"The study {path.parent.name} only measured, so it has no patch: `{tune}` tries what makes it faster."

@@ -21,7 +21,7 @@ def test_an_option_has_the_default_that_the_file_says(tmp_path: Path) -> None:
     text = '[tool.hotlap]\nbudget = "10m"\nskip = ["tf32", "compile"]\nseed = 3\nfresh = true\n'
     found = configured(tmp_path, text, ["tune", "train.py"])
     assert (found["budget"], found["skip"], found["seed"], found["fresh"]) == (600, ("tf32", "compile"), 3, True)
-    assert configured(tmp_path, text, ["tune", "--budget", "1m", "train.py"])["budget"] == "1m", "the line goes first"
+    assert configured(tmp_path, text, ["tune", "--budget", "1m", "train.py"])["budget"] == 60, "the line goes first"
 
 
 def test_the_nearest_file_with_such_a_table_counts(tmp_path: Path) -> None:
