@@ -3,19 +3,36 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log
+from statistics import NormalDist
 
 from rich.table import Table
 
 from hotlap.cli.console import console as console_on
 from hotlap.cli.traced import Traced
-from hotlap.predict import forecast, memory, resolve
-from hotlap.predict.precision import parse
-from hotlap.record import Prediction
-from hotlap.report.story import durations
-from hotlap.units import duration, factor, size
+from hotlap.predict import Device, Precision, Workload, forecast, memory, resolve
+from hotlap.predict.precision import matrix_rate, parse
+from hotlap.record import Interval, Prediction
+from hotlap.units import count, duration, factor, size
 
 Column = tuple[str, list[str]]
 """Heading and cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One prediction, and what else is said of it."""
+
+    prediction: Prediction
+    batches: float
+    """Samples of a predicted step over those of today's: more with several GPUs, or where a larger batch was asked."""
+    per_hour: float | None
+    """Price of all its GPUs for an hour, in the user's currency; None: not known."""
+
+    @property
+    def today_s(self) -> float:
+        """Seconds for as many samples as today's step has."""
+        return self.prediction.step_s.mid / self.batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,25 +40,27 @@ class Shown:
     """What a table is made of."""
 
     known: Traced
-    found: tuple[Prediction, ...]
+    rows: tuple[Row, ...]
+    steps_per_epoch: int | None
+    """Of today's batch; None: not known."""
     precision: str | None = None
     """That the predicted step computes in; None: the script's own."""
 
-    def gain(self, one: Prediction) -> str:
-        """Samples a second over those of today; "-" where today's are not known."""
-        return "-" if self.known.step_s is None else factor(self.known.step_s / today_s(one))
+    @property
+    def holding(self) -> tuple[Row, ...]:
+        """Those whose memory holds the batch, as far as that is known; all, if there is none."""
+        return tuple(row for row in self.rows if row.prediction.fits is not False) or self.rows
 
-
-def today_s(one: Prediction) -> float:
-    """Seconds for as many samples as today's step has: each of several GPUs has that many of its own."""
-    return one.step_s.mid / one.count
+    def device(self, row: Row) -> Device:
+        """That it is predicted for."""
+        return resolve(row.prediction.device, extra=self.known.devices).device
 
 
 def show(shown: Shown, *, color: str = "auto") -> None:
     """Print what bounds the step here, the table, why it is so, and what was assumed."""
     # A pipe has no width of its own: lines are kept whole there.
     console = console_on(sys.stdout, color, width=200, soft_wrap=True)
-    here, there = why(shown)
+    here, *there = why(shown)
     console.print(here, markup=False)
     columns = [(name, cells) for name, cells in _columns(shown) if any(cell != "-" for cell in cells)]
     for part in parts(columns, width=console.width):
@@ -51,8 +70,9 @@ def show(shown: Shown, *, color: str = "auto") -> None:
         for cells in zip(*(cells for _, cells in part), strict=True):
             table.add_row(*cells)
         console.print(table)
-    console.print(there, markup=False)
-    for note in dict.fromkeys(note for one in shown.found for note in one.assumptions):
+    for sentence in there:
+        console.print(sentence, markup=False)
+    for note in dict.fromkeys(note for row in shown.rows for note in row.prediction.assumptions):
         console.print(f"  assumed: {note}", markup=False)
 
 
@@ -60,33 +80,48 @@ def parts(columns: list[Column], *, width: int) -> tuple[list[Column], ...]:
     """One table; or, where that is too wide, times in one, and memory and costs in another."""
     if sum(1 + max(map(len, (name, *cells))) for name, cells in columns) <= width:
         return (columns,)
-    split = [name for name, _ in columns].index("bound by") + 1
+    names = [name for name, _ in columns]
+    split = names.index("bound by") + 1
     return columns[:split], [columns[0], *columns[split:]]
 
 
 def _columns(shown: Shown) -> Iterator[Column]:
     """Heading and cells; "-" where there is nothing to say. A column of these alone is left out."""
-    found, work, known = shown.found, shown.known.work, shown.known
-    precision = parse(shown.precision or work.autocast or work.precision)
-    need = memory.need(work, precision=precision)
-    yield "GPU", [one.title for one in found]
+    rows, found = shown.rows, [row.prediction for row in shown.rows]
+    yield "GPU", [row.prediction.title for row in rows]
     yield "step", [duration(one.step_s.mid) for one in found]
-    yield "80% interval", [durations(one.step_s) for one in found]
-    yield "speed-up", [shown.gain(one) for one in found]
+    yield "80% interval", [_interval(one.step_s) for one in found]
+    yield "speed-up", [_speedup(shown, row) for row in rows]
+    yield "slower?", [_chance(shown, row) for row in rows]
     yield "bound by", [one.bound_by for one in found]
     yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
-    yield "memory", ["-" if need is None else size(need)] * len(found)
-    devices = [resolve(one.device, extra=known.devices).device for one in found]
-    largest = [memory.largest_batch_factor(work, device, precision=precision) for device in devices]
-    yield "largest batch", [_batch(work.batch_size, times) for times in largest]
-    epoch = known.steps_per_epoch
-    yield "epoch" if epoch else "1000 steps", [duration(today_s(one) * (epoch or 1000)) for one in found]
+    yield from _memory(shown)
+    yield from _costs(shown)
 
 
-def _batch(today: int | None, times: float | None) -> str:
-    if times is None:
+def _interval(step_s: Interval) -> str:
+    """The unit once where both ends have the same."""
+    (low, *units), high = duration(step_s.low).split(), duration(step_s.high)
+    return f"{low} to {high}" if units == high.split()[1:] else f"{' '.join((low, *units))} to {high}"
+
+
+def _speedup(shown: Shown, row: Row) -> str:
+    """Samples a second over those of today."""
+    return "-" if shown.known.step_s is None else factor(shown.known.step_s / row.today_s)
+
+
+def _chance(shown: Shown, row: Row) -> str:
+    """That fewer samples a second are trained than today."""
+    if shown.known.step_s is None:
         return "-"
-    return factor(times) if today is None else str(int(today * times) or "none")
+    return f"{slower_chance(row.prediction.step_s, than_s=shown.known.step_s * row.batches):.0%}"
+
+
+def slower_chance(step_s: Interval, *, than_s: float) -> float:
+    """Probability that a step takes longer than `than_s`, in [0, 1]: logarithms are taken for normal on either side."""
+    off = log(than_s / step_s.mid)
+    half = log(step_s.high / step_s.mid) if off > 0 else log(step_s.mid / step_s.low)
+    return 1 - NormalDist().cdf(off / half * NormalDist().inv_cdf(0.9))
 
 
 # One of two predictions that differ by less is not called the fastest: what is predicted errs by far more.
@@ -103,12 +138,14 @@ _BOUND = {
 }
 
 
-def why(shown: Shown) -> tuple[str, str]:
-    """What bounds the step here; and which GPU is fastest, and what bounds it there."""
+def why(shown: Shown) -> tuple[str, ...]:
+    """What bounds the step here; which is fastest, and from what; and which takes the least money, where prices are
+    known."""
     known = shown.known
     title = f"A step of {known.work.name}" if known.work.name else "The step"
+    there = _fastest(shown)
     if known.device is None or known.step_s is None:
-        return f"{title} was not timed on any device.", _fastest(shown)
+        return f"{title} was not timed on any device.", there, *_cheapest(shown)
     measured = forecast(
         known.work,
         target=known.device,
@@ -116,19 +153,80 @@ def why(shown: Shown) -> tuple[str, str]:
         measured_step_s=known.step_s,
         devices=known.devices,
     )
-    bound = _BOUND[measured.bound_by]
-    return f"{title} takes {duration(known.step_s)} on {known.device}, bound by {bound}.", _fastest(shown)
+    here = f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[measured.bound_by]}."
+    return here, there, *_cheapest(shown)
 
 
 def _fastest(shown: Shown) -> str:
-    """Of those whose memory holds the batch, as far as that is known; of all, if there is none."""
-    holding = [one for one in shown.found if one.fits is not False] or shown.found
-    one = min(holding, key=today_s)
-    gain = "" if shown.known.step_s is None else f", {shown.gain(one)}"
-    told = f"{gain}; there it is bound by {_BOUND[one.bound_by]}."
-    alike = sum(today_s(other) <= today_s(one) * _ALIKE for other in holding)
+    row = min(shown.holding, key=lambda row: row.today_s)
+    one = row.prediction
+    bound = f"there it is bound by {_BOUND[one.bound_by]}."
     if one.fits is False:
-        return f"None holds this batch; fastest would be {one.title}{told}"
+        none = "None holds this batch (--fill: one that it does); fastest would be"
+        return f"{none} {one.title}{_gain(shown, row)}; {bound}"
+    alike = sum(other.today_s <= row.today_s * _ALIKE for other in shown.holding)
     if alike > 1:
-        return f"The fastest {alike} of {len(shown.found)} take the same time within {_ALIKE - 1:.0%}{told}"
-    return f"Fastest is {one.title}{told}"
+        gain = "" if shown.known.step_s is None else f", {_speedup(shown, row)}"
+        return f"The fastest {alike} of {len(shown.rows)} take the same time within {_ALIKE - 1:.0%}{gain}; {bound}"
+    return f"Fastest is {one.title}{_gain(shown, row)}; {bound}"
+
+
+def _gain(shown: Shown, row: Row) -> str:
+    """How much faster, beside how much more the hardware could do."""
+    known, work = shown.known, shown.known.work
+    if known.device is None or known.step_s is None:
+        return ""
+    here, there = resolve(known.device, extra=known.devices).device, shown.device(row)
+    own = work.precision if here.is_cpu else computed_in(work)
+    wanted = computed_in(work, shown.precision)
+    rates = [
+        matrix_rate(one, precision, tf32=work.matmul_tf32 is not False)
+        for one, precision in ((here, own), (there, wanted))
+    ]
+    peak, bandwidth = (row.prediction.count * more for more in (rates[1] / rates[0], there.bandwidth / here.bandwidth))
+    return f", {_speedup(shown, row)} from {count(peak)} times the peak and {count(bandwidth)} times the bandwidth"
+
+
+def computed_in(work: Workload, asked: str | None = None) -> Precision:
+    """On a GPU: what is asked for, or what the script itself asks of one."""
+    return parse(asked or work.autocast or work.precision)
+
+
+def _cheapest(shown: Shown) -> Iterator[str]:
+    priced = {row: row.per_hour * row.today_s / 3600 for row in shown.holding if row.per_hour is not None}
+    for row in sorted(priced, key=lambda row: priced[row])[:1]:
+        yield f"Cheapest is {row.prediction.title}: {_money(1000 * priced[row])} for a thousand steps of this batch."
+
+
+def _memory(shown: Shown) -> Iterator[Column]:
+    """What each GPU must hold, and the largest batch."""
+    work, rows = shown.known.work, shown.rows
+    shares = [work.scaled(row.batches / row.prediction.count) for row in rows]
+    wanted = computed_in(work, shown.precision)
+    yield "memory", [_size(memory.need(share, precision=wanted)) for share in shares]
+    largest = [memory.largest_batch_factor(work, shown.device(row), precision=wanted) for row in rows]
+    yield "largest batch", [_batch(work.batch_size, value) for value in largest]
+
+
+def _size(num_bytes: float | None) -> str:
+    return "-" if num_bytes is None else size(num_bytes)
+
+
+def _batch(today: int | None, times: float | None) -> str:
+    if times is None:
+        return "-"
+    return factor(times) if today is None else str(int(today * times) or "none")
+
+
+def _costs(shown: Shown) -> Iterator[Column]:
+    """Of an epoch, or of a thousand steps of today's batch."""
+    steps, unit = shown.steps_per_epoch or 1000, "epoch" if shown.steps_per_epoch else "1000 steps"
+    yield unit, [duration(row.today_s * steps) for row in shown.rows]
+    yield (
+        "price",
+        ["-" if row.per_hour is None else _money(row.per_hour * row.today_s * steps / 3600) for row in shown.rows],
+    )
+
+
+def _money(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

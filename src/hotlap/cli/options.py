@@ -304,6 +304,14 @@ def _predict(subparsers: Subparsers) -> None:
     parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
     add_time(parser, "--measured-step", "its time there: narrows the intervals")
     parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
+    parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
+    parser.add_argument(
+        "--price",
+        action="append",
+        metavar="PRICE",
+        help="of a GPU for an hour: 2.5, or H100=2.5 for that one; may be given again",
+    )
+    parser.add_argument("--fill", action="store_true", help="give each GPU the largest batch that fits")
     add_time(parser, "--timeout", _TIMEOUT.format("10m"), default="10m")
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -10,9 +11,9 @@ from hotlap.cli import forecast_table, traced, workbench
 from hotlap.cli.forecast_table import Shown
 from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
-from hotlap.predict import Device, forecast, own_devices, resolve, workload
+from hotlap.predict import Device, forecast, memory, own_devices, resolve, workload
 from hotlap.predict.catalogue import devices
-from hotlap.record import Checkup, Prediction, load, save
+from hotlap.record import Checkup, load, save
 from hotlap.report import html
 
 # Shown when no --gpu is given: one of each class that people rent or buy.
@@ -38,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     counts = _counts(args.count)
     # Names are checked before anything runs.
+    prices = _prices(args.price or (), extra)
     for name in (*(args.gpu or ()), *filter(None, [args.measured_on])):
         resolve(name, extra=extra)
     workbench.check_outputs(args)
     hosts = host_of(load(Path(args.machine), Checkup)) if args.machine else {}
     known = _known(args, extra, counts=counts)
-    found = _forecasts(args, known, counts=counts, hosts=hosts)
-    _hand_out(args, Shown(known=known, found=found, precision=args.precision))
+    _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices, hosts=hosts))
     return 0
 
 
@@ -56,6 +57,21 @@ def _counts(text: str) -> tuple[int, ...]:
     if not counts or min(counts) < 1:
         raise UserError(f'--count {text} is not a list of numbers from 1 up, as in "1,2,4".')
     return counts
+
+
+def _prices(given: Sequence[str], extra: tuple[Device, ...]) -> dict[str | None, float]:
+    """Device -> price of one for an hour; None: of those that are not named."""
+    found: dict[str | None, float] = {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        try:
+            price = float(number)
+        except ValueError:
+            price = math.nan
+        if not 0 <= price < math.inf:
+            raise UserError(f"--price {text} is no price for an hour, as in 2.5 or H100=2.5.")
+        found[resolve(name, extra=extra).device.name if name else None] = price
+    return found
 
 
 def host_of(found: Checkup) -> dict[str, float]:
@@ -102,15 +118,24 @@ def _check_together(args: argparse.Namespace, counts: tuple[int, ...]) -> None:
         )
     if args.parameters is not None and not 0 < args.parameters < math.inf:
         raise UserError(f"--parameters {args.parameters:g} is not a number of parameters, as in 124e6.")
+    if args.steps_per_epoch is not None and args.steps_per_epoch < 1:
+        raise UserError(f"--steps-per-epoch {args.steps_per_epoch} is not a number from 1 up.")
     if (args.measured_on is None) != (args.measured_step is None):
         raise UserError("--measured-on and --measured-step belong together.")
 
 
 def _forecasts(
-    args: argparse.Namespace, known: Traced, *, counts: tuple[int, ...], hosts: dict[str, float]
-) -> tuple[Prediction, ...]:
-    return tuple(
-        forecast(
+    args: argparse.Namespace,
+    known: Traced,
+    *,
+    counts: tuple[int, ...],
+    prices: dict[str | None, float],
+    hosts: dict[str, float],
+) -> Shown:
+    rows = []
+    for name, count in product(args.gpu or _USUAL, counts):
+        factor = _batch_factor(args, known, name)
+        one = forecast(
             known.work,
             target=name,
             count=count,
@@ -119,20 +144,42 @@ def _forecasts(
             measured_step_s=known.step_s,
             host_s=hosts.get(resolve(name, extra=known.devices).device.name),
             interconnect=args.interconnect if count > 1 else None,
+            batch_factor=factor,
             devices=known.devices,
         )
-        for name, count in product(args.gpu or _USUAL, counts)
-    )
+        per_hour = prices.get(one.device, prices.get(None))
+        rows.append(
+            forecast_table.Row(
+                prediction=one,
+                batches=factor * count,
+                per_hour=None if per_hour is None else count * per_hour,
+            )
+        )
+    epoch = args.steps_per_epoch or known.steps_per_epoch
+    return Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch, precision=args.precision)
 
 
-def _hand_out(args: argparse.Namespace, shown: Shown) -> None:
+def _batch_factor(args: argparse.Namespace, known: Traced, name: str) -> float:
+    """Times today's batch that a GPU of that name is given."""
+    if not args.fill:
+        return 1.0
+    precision = forecast_table.computed_in(known.work, args.precision)
+    factor = memory.largest_batch_factor(known.work, resolve(name, extra=known.devices).device, precision=precision)
+    if factor is None:
+        raise UserError("--fill needs a traced script: this step does not say how much memory it takes.")
+    today = known.work.batch_size
+    # Whole samples; that one does not fit is said by the forecast.
+    return max(1, int(today * factor)) / today if today else factor or 1.0
+
+
+def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
     """To files, and to the terminal."""
-    known = shown.known
+    found = [row.prediction for row in shown.rows]
+    title = known.work.name or "training"
     measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
-    workbench.write_json(args.json, shown.found)
+    workbench.write_json(args.json, found)
     if args.html:
-        title = known.work.name or "training"
-        page = html.predictions(shown.found, title=title, measured=measured, lead=forecast_table.why(shown))
+        page = html.predictions(found, title=title, measured=measured, lead=forecast_table.why(shown))
         workbench.write_text(Path(args.html), page)
     if args.json != "-":
         forecast_table.show(shown, color=args.color)

@@ -7,6 +7,7 @@ import pytest
 
 from hotlap import cli
 from hotlap.cli import forecast_table
+from hotlap.record import Interval
 from tests.unit.trace.test_workload import document
 
 
@@ -52,3 +53,15 @@ def test_a_table_too_wide_for_the_terminal_is_two_with_the_gpus_in_each() -> Non
     columns = [("GPU", ["RTX 4090"]), ("step", ["1.00 ms"]), ("bound by", ["memory"]), ("fits", ["yes"])]
     assert forecast_table.parts(columns, width=31) == (columns,)  # a space behind each column
     assert forecast_table.parts(columns, width=30) == (columns[:3], [columns[0], columns[3]])
+
+
+def test_an_interval_names_its_unit_once() -> None:
+    ends = ((0.003, 0.0042), (0.0009, 0.0042), (70.0, 80.0))
+    told = [forecast_table._interval(Interval(low=low, mid=low, high=high)) for low, high in ends]
+    assert told == ["3.00 to 4.20 ms", "900 us to 4.20 ms", "1 min 10 s to 1 min 20 s"]
+
+
+def test_a_chance_to_be_slower_is_that_of_the_interval() -> None:
+    step_s = Interval(low=0.5, mid=1.0, high=3.0)
+    chances = [forecast_table.slower_chance(step_s, than_s=than_s) for than_s in (0.5, 1.0, 3.0)]
+    assert chances == pytest.approx([0.9, 0.5, 0.1], abs=1e-3)

@@ -85,12 +85,14 @@ def saved(folder: Path) -> str:
 
 
 def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--measured-on", "V100", "--measured-step", "0.8"]
+    options = ["--measured-on", "V100", "--measured-step", "0.8", "--steps-per-epoch", "9"]
     assert call("--workload", saved(tmp_path), "--gpu", "A100", *options) == 0
     shown = capsys.readouterr().out
     assert "takes 800 ms on V100, bound by products" in shown
     assert "was taken for" in shown
     assert "Fastest is A100 SXM4 40GB" in shown
+    assert "slower?" in shown
+    assert "Cheapest" not in shown
 
 
 def test_of_gpus_that_are_as_fast_as_each_other_none_is_called_the_fastest(
@@ -105,13 +107,54 @@ def test_of_gpus_that_are_as_fast_as_each_other_none_is_called_the_fastest(
     assert "The fastest 3 of 3 take the same time within 1%" in shown and "Fastest is" not in shown
 
 
+def test_the_peak_beside_the_gain_is_that_of_the_precision_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "work.json"
+    save(Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, precision="fp32-ieee"), path)
+    options = ["--measured-on", "V100 SXM2 16GB", "--measured-step", "0.8", "--precision", "amp"]
+    assert call("--workload", str(path), "--gpu", "V100 SXM2 16GB", *options) == 0
+    assert "8 times the peak" in capsys.readouterr().out  # 125 TFLOP/s over 15.7
+
+
+def test_thousands_are_written_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--measured-on", "V100", "--measured-step", "1", "--count", "2048"]
+    assert call("--workload", saved(tmp_path), "--gpu", "V100", *options) == 0
+    assert "2,048 times the peak" in capsys.readouterr().out
+
+
+def test_an_hour_of_a_named_gpu_has_a_price_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--measured-on", "V100", "--measured-step", "1", "--steps-per-epoch", "3600", "--count", "1,2"]
+    prices = ["--price", "7", "--price", "V100 SXM2 16GB=2"]
+    assert call("--workload", saved(tmp_path), "--gpu", "V100 SXM2 16GB, A100", *options, *prices) == 0
+    shown = capsys.readouterr().out
+    (row,) = [line for line in shown.splitlines() if line.startswith("Tesla V100 SXM2 16GB ")]
+    assert row.split()[-1] == "2.00"  # 3,600 steps of a second
+    assert "Cheapest is " in shown
+
+
 def test_the_page_escapes_and_draws_every_device(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     words = ["--workload", saved(tmp_path), "--html", str(page), "--json", str(tmp_path / "p.json")]
-    assert call(*words) == 0
+    assert call(*words, "--price", "L4=1", "--price", "A10G=2") == 0
     text = page.read_text()
     assert text.count("<circle") == 9
     assert "<script" not in text
+
+
+def test_each_gpu_is_given_the_batch_that_fills_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "work.json"
+    work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8, batch_size=64)
+    save(replace(work, activation_bytes=20e9), path)
+    options = ["--gpu", "RTX 4090", "--gpu", "A100 80GB", "--measured-on", "RTX 4090", "--measured-step", "1"]
+    found = []
+    for fill in ([], ["--fill"]):
+        assert call("--workload", str(path), *options, *fill, "--json", "-") == 0
+        found.append([one["step_s"]["mid"] for one in json.loads(capsys.readouterr().out)])
+    (_, same), (_, filled) = found
+    assert 3 < filled / same < 5  # 80 GB hold about four times as much as 20 GB
+    with pytest.raises(UserError, match="how much memory"):
+        call("--workload", saved(tmp_path), *options, "--fill")
 
 
 @pytest.fixture
@@ -123,12 +166,23 @@ def large(tmp_path: Path) -> list[str]:
 
 
 def test_what_does_not_hold_the_batch_is_not_the_fastest(large: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(*large, "--gpu", "RTX 5090,H200 SXM 141GB,T4") == 0
-    assert "Fastest is H200 SXM 141GB" in capsys.readouterr().out
+    assert call(*large, "--gpu", "RTX 5090,H200 SXM 141GB,T4", "--price", "RTX 5090=0.1", "--price", "H200=9") == 0
+    *_, fastest, least = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("  assumed")]
+    assert fastest.startswith("Fastest is H200 SXM 141GB")
+    assert least.startswith("Cheapest is H200 SXM 141GB")
     assert call(*large, "--gpu", "RTX 5090") == 0
     shown = capsys.readouterr().out
     assert "None holds this batch" in shown
     assert "fastest would be RTX 5090" in shown
+
+
+def test_a_batch_that_fills_a_gpu_has_whole_samples(large: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*large, "--gpu", "RTX 5090,T4", "--fill", "--json", "-") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["fits"] for one in found] == [True, False]
+    assert call(*large, "--gpu", "RTX 5090,T4", "--fill") == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if " GiB " in line]
+    assert [row.split(" GiB ")[1].split()[0] for row in rows] == ["1", "none"]
 
 
 def test_half_precision_has_room_for_a_larger_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +247,8 @@ def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         [], ["--gpu", "4095", "train.py"], ["--count", "0", "train.py"], ["--count", "two", "train.py"],
         ["missing.py"], ["--workload", "missing.json"], ["--devices", "missing.toml", "train.py"],
-        ["--parameters", "nan", "train.py"], ["--parameters", "-5", "train.py"],
+        ["--parameters", "nan", "train.py"], ["--parameters", "-5", "train.py"], ["--steps-per-epoch", "0", "train.py"],
+        ["--price", "H100=much", "train.py"], ["--price", "-1", "train.py"], ["--price", "4095=1", "train.py"],
     ],
 )  # fmt: skip
 def test_wrong_words_are_refused_before_anything_runs(words: list[str], tmp_path: Path) -> None:
