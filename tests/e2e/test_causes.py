@@ -6,6 +6,7 @@ import pytest
 
 from hotlap import rules
 from hotlap.record import InputPart, Phase, SightingKind, Status
+from hotlap.report import story
 from tests.e2e.running import Forks
 
 pytestmark = pytest.mark.e2e
@@ -55,6 +56,7 @@ def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(forks: Fork
     assert found.status is Status.COMPLETE, found.error
     assert not [note for note in found.notes if "gave up" in note]
     assert list(found.num_forwards) == [10 + step // 3 for step in found.step_index]
+    assert "forward passes in the mean" in story.step_sentence(found)
     # So small a policy is launch-bound as well; what else costs something is the machine's affair.
     faults = {finding.code: finding for finding in rules.check(found)}
     assert "memory-growth" not in faults

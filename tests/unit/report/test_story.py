@@ -161,6 +161,23 @@ def test_why_there_is_no_patch_depends_on_how_far_the_study_came() -> None:
 RENDERS = (terminal.render, markdown.render, html.render)
 
 
+def test_a_step_of_many_forward_passes_is_told_by_the_pass() -> None:
+    full = samples.study_full()
+    run = dataclasses.replace(
+        full.baseline[0],
+        step_s=tuple(0.001 * k for k in range(10, 110)),
+        num_forwards=tuple(range(10, 110)),
+        phase_s={},
+    )
+    for render in RENDERS:
+        text = " ".join(render(dataclasses.replace(full, baseline=(run,))).split())
+        assert "A step makes 60 forward passes in the mean, those of loss modules included: 1.00 ms for each." in text
+    few = dataclasses.replace(run, num_forwards=(2,) * len(run.step_s))
+    assert "forward passes" not in story.step_sentence(few)
+    alike = dataclasses.replace(run, num_forwards=(30,) * len(run.step_s))
+    assert story.step_sentence(alike).endswith("those of loss modules included: 1.98 ms for each.")
+
+
 def test_a_machine_that_was_busy_is_named_beside_the_step() -> None:
     def told(runnable: float | None = None, throttled: float = 0.0) -> bool:
         cpu = CpuUse(usable_cores=2.0, main=0.5, others=0.2, runnable=runnable, throttled=throttled)
