@@ -2,9 +2,16 @@
 
 
 class HotlapError(Exception):
-    """Any failure that hotlap expects; its message says what happened and what to do about it."""
+    """Any failure that hotlap expects; its message says what happened and what to do about it.
+
+    `output` is the end of what the user's script printed, its own traceback included, shown as it is.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str, *, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
 
 
 class UserError(HotlapError):
@@ -18,23 +25,12 @@ class RecordError(UserError):
 
 
 class ScriptFailed(HotlapError):  # noqa: N818 - reads as the sentence "the script failed"
-    """The user's script ended with an error of its own; exit code 3.
-
-    `output` is the end of what it printed, its own traceback included, shown as it is.
-    """
+    """The user's script ended with an error of its own; exit code 3."""
 
     exit_code = 3
-
-    def __init__(self, message: str, *, output: str = "") -> None:
-        super().__init__(message)
-        self.output = output
 
 
 class NoSteps(HotlapError):  # noqa: N818 - reads as the sentence "no steps"
     """The script ran, but made no training step that could be measured; exit code 4."""
 
     exit_code = 4
-
-    def __init__(self, message: str, *, output: str = "") -> None:
-        super().__init__(message)
-        self.output = output

@@ -46,9 +46,10 @@ def test_any_number_is_drawn_or_left_out(
 ) -> None:
     run = Run(status=Status.COMPLETE, step_s=step_s, phase_s=phase_s, loss=loss, excerpt=excerpt)
     picture = lanes.timeline(run, run)
-    blocks = [block for lane in picture.before.lanes for block in lane.blocks] if picture else []
+    blocks = [block for lane in picture.before.lanes.values() for block in lane] if picture else []
     assert all(0 <= block.x <= 100 and 0 <= block.width <= 100 for block in blocks)
     predicted = Prediction(device="GPU", count=1, step_s=Interval(low=low, mid=low, high=high), bound_by="memory")
-    assert not re.search(r"\b(nan|inf)\b", devices.plot([predicted], measured=("here", step_s[0])))
+    picture_of_devices = devices.picture([predicted], measured=("here", step_s[0]))
+    assert not re.search(r"\b(nan|inf)\b", str(picture_of_devices))
     chart = series.losses(run, None)
     assert chart is None or "nan" not in " ".join(points for line in chart.lines for points in line.segments)

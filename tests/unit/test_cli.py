@@ -273,7 +273,6 @@ def test_an_option_without_its_value_does_not_take_the_script_for_it_in_silence(
         (["--steps", "x"], "--steps x is not a whole number from 8"),
         (["--steps", "7"], "--steps 7 is not a whole number from 8"),
         (["--warmup", "-1"], "--warmup -1 is not a whole number from 0"),
-        (["--no-windows"], "--no-windows goes with --full only"),
         (["--full", "--steps", "9"], "--steps does not go with --full"),
         (["--full", "--quick"], "--quick does not go with --full"),
         (["--full", "--json", "-"], "--json - does not go with --full"),

@@ -1,4 +1,4 @@
-"""One file a command; the only place that prints, exits, and catches our errors."""
+"""A file for each command, or for a few that are one thing; what prints, exits, and catches our errors is only here."""
 
 import argparse
 import contextlib
@@ -14,7 +14,7 @@ import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
 from hotlap.cli.words import check_swallowed, commands, nearest, nearest_option, split_command
-from hotlap.errors import HotlapError, NoSteps, ScriptFailed, UserError
+from hotlap.errors import HotlapError, ScriptFailed, UserError
 
 _EPILOG = """\
 hotlap COMMAND --help has options and examples. Defaults stand in [tool.hotlap] of pyproject.toml.
@@ -35,6 +35,9 @@ exit codes:
 
 # As a shell says of a program that ended by SIGPIPE, which is how others end there.
 _NO_READER = 128 + getattr(signal, "SIGPIPE", 13)
+
+# Commands that have no file of their own name.
+_FILES = {"show": "studies", "list": "studies", "clean": "studies", "explain": "levers"}
 
 _FULL_OR_BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
@@ -93,8 +96,7 @@ def _main(words: list[str]) -> int:
         _check_folder()
         _check_command(words[0], parser)
         args = _parsed(words, parser)
-        # A file of ours that is called list would be that name in this one.
-        file = import_module(f"hotlap.cli.{'studies' if args.command == 'list' else args.command}")
+        file = import_module(f"hotlap.cli.{_FILES.get(args.command, args.command)}")
         return int(file.run(args))
     except HotlapError as error:
         _tell(error, hint=_misplaced(error, words, parser))
@@ -115,12 +117,13 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.Namespace:
     configuration.apply(parser, Path.cwd())
     head, tail = split_command(words, parser)
+    command = commands(parser).get(words[0])
+    if command is not None and not tail and command.get_default("trains"):
+        check_swallowed(head, command)
     args, unknown = parser.parse_known_args(head)
     command = commands(parser)[args.command]
     if unknown:
         command.error(f"unrecognized arguments: {' '.join(unknown)}{nearest_option(unknown, command)}")
-    if not tail and command.get_default("trains"):
-        check_swallowed(head, command)
     args.tail = tail
     return args
 
@@ -172,7 +175,7 @@ def _misplaced(error: HotlapError, words: Sequence[str], parser: argparse.Argume
 
 def _tell(error: HotlapError, *, hint: str) -> None:
     """The script's own output as it is, then one sentence of ours."""
-    if isinstance(error, ScriptFailed | NoSteps) and error.output:
+    if error.output:
         print(error.output.rstrip(), file=sys.stderr)
         print(file=sys.stderr)
     print(f"hotlap: {error}{hint}", file=sys.stderr)

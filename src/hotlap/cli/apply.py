@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from hotlap.cli import shelf, words
+from hotlap.cli import shelf
 from hotlap.errors import RecordError, UserError
 from hotlap.record import Purpose, State, Study, load
 from hotlap.report.clean import clean
@@ -42,11 +42,7 @@ def _part(args: argparse.Namespace, path: Path, study: Study) -> Study:
         return study
     if _files(path, study).in_place():
         raise UserError("A patch of this study is applied. Take it back first, with `hotlap apply --revert`.")
-    return part(
-        study,
-        only=words.names(args.only, "--only") if args.only is not None else (),
-        without=words.names(args.without, "--without") if args.without is not None else (),
-    )
+    return part(study, only=args.only or (), without=args.without or ())
 
 
 def _revert(args: argparse.Namespace) -> int:

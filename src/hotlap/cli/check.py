@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from hotlap import machine
-from hotlap.cli import target, words, workbench
+from hotlap.cli import target, workbench
 from hotlap.cli.live import Live
 from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.errors import UserError
@@ -39,11 +39,10 @@ def _checked(args: argparse.Namespace) -> Checked:
         command=aim.command,
         cwd=str(aim.cwd),
         title=aim.title,
-        budget_s=words.seconds(args.budget or "5m", "--budget"),
-        timeout_s=words.seconds(args.timeout, "--timeout"),
-        seed=words.whole_number(args.seed, "--seed"),
+        budget_s=args.budget,
+        timeout_s=args.timeout,
+        seed=args.seed,
     )
-    limit = words.share(args.max_regression, "--max-regression")
     texts = {str(aim.script.resolve()): target.source(after)}
     study = Study(command=tuple(args.tail), cwd=options.cwd, created="", key="", budget_s=options.budget_s)
     stream = sys.stderr if args.json == "-" else sys.stdout
@@ -53,7 +52,7 @@ def _checked(args: argparse.Namespace) -> Checked:
         workbench.launching(aim, timeout_s=options.timeout_s, interrupt=interrupt) as launcher,
     ):
         log = StudyLog(study, options, machine.look(), launcher, live)
-        return checked(log, texts, weakest=Numerics(args.numerics), limit=limit)
+        return checked(log, texts, weakest=Numerics(args.numerics), limit=args.max_regression)
 
 
 def _code(found: Checked) -> int:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from hotlap import machine, rules
 from hotlap.cli import streams
+from hotlap.cli.live import whole_seconds
 from hotlap.cli.workbench import Workbench
 from hotlap.errors import UserError
 from hotlap.launch import WholeRun, end_like
@@ -48,13 +49,9 @@ class _Watching:
         self._bench = bench
         self._begun_s = self._told_s = time.monotonic()
         self._told_steps = 0
-        self._first: tuple[float, int] | None = None
-        """When the first steps were seen, and how many they were."""
 
     def look(self) -> None:
         """About once a second."""
-        if self._first is None and self._whole.progress.steps:
-            self._first = (time.monotonic(), self._whole.progress.steps)
         run = self._whole.partial()
         if run is not None and run.step_s:
             self._note(run)
@@ -65,12 +62,10 @@ class _Watching:
     def tell(self) -> None:
         """One line on standard error."""
         now_s, steps = time.monotonic(), self._whole.progress.steps
-        line = f"{steps:,} steps after {_whole_seconds(now_s - self._begun_s)}"
+        line = f"{steps:,} steps after {whole_seconds(now_s - self._begun_s)}"
         made = steps - self._told_steps
         if made and self._told_steps:
             line += f"; {duration((now_s - self._told_s) / made)} a step of late"
-        if self._first is not None and steps > self._first[1]:
-            line += f"; {duration((now_s - self._first[0]) / (steps - self._first[1]))} a step since the first"
         _say(line)
         self._told_s, self._told_steps = now_s, steps
 
@@ -112,7 +107,3 @@ def _say(text: str) -> None:
     # Nobody may read standard error any more; the training goes on, and its exit code stays.
     with contextlib.suppress(OSError):
         print(f"hotlap: {text}", file=sys.stderr, flush=True)
-
-
-def _whole_seconds(seconds: float) -> str:
-    return duration(round(seconds)) if seconds >= 60 else f"{round(seconds)} s"

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from hotlap import lab
-from hotlap.cli import console, words, workbench
+from hotlap.cli import console, workbench
 from hotlap.errors import UserError
 from hotlap.lab.result import sections
 from hotlap.predict import resolve
@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
         _list()
         return 0
     settings = _settings(args)
-    workbench.check_writable((args.json, args.html))
+    workbench.check_outputs(args)
     result = lab.run(args.name, settings, _say)
     if result.study is not None:
         workbench.write_pages(args, result.study)
@@ -54,7 +54,7 @@ def _settings(args: argparse.Namespace) -> lab.Settings:
     return lab.Settings(
         quick=args.quick,
         gpu=tuple(args.gpu or ()),
-        budget_s=words.seconds(args.budget, "--budget") if args.budget is not None else None,
+        budget_s=args.budget,
         words=tuple(args.tail),
     )
 

@@ -1,4 +1,4 @@
-"""`hotlap levers`: which levers there are, and what came of each here."""
+"""`hotlap levers` and `hotlap explain`: all levers, and what came of each here; what one, or a finding, is."""
 
 import argparse
 import inspect
@@ -6,7 +6,7 @@ import sys
 import textwrap
 from collections.abc import Mapping
 
-from hotlap import levers
+from hotlap import levers, rules
 from hotlap.cli import shelf
 from hotlap.cli.console import console
 from hotlap.errors import RecordError, UserError
@@ -21,24 +21,40 @@ _LEGEND = (
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
+    known = {kind: inspect.cleandoc(kind.__doc__ or "") for kind in levers.ALL + levers.RECIPES}
+    if args.command == "explain":
+        texts = {kind.name: f"{kind.name}: {text}" for kind, text in known.items()}
+        _explain(args.name, texts | {code: inspect.cleandoc(text) for code, text in rules.EXPLANATIONS.items()})
+        return 0
     said = _in_study(args.study)
-    width = console(sys.stdout).width
-    for kind in levers.ALL + levers.RECIPES:
-        first, _, _ = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")
-        print(_wrapped(f"{kind.name:20} {kind.numerics:12} ", first, width=width))
+    for kind, text in known.items():
+        _print(f"{kind.name:20} {kind.numerics:12} ", text.partition("\n\n")[0])
         if kind.name in said:
-            print(_wrapped(f"{'':20} here: ", clean_line(said[kind.name]), width=width))
+            _print(f"{'':20} here: ", clean_line(said[kind.name]))
     print()
-    print(_wrapped("", _LEGEND, width=width))
+    _print("", _LEGEND)
     return 0
 
 
-def _wrapped(label: str, text: str, *, width: int) -> str:
-    """Lines of at most `width` columns, as far as words allow; the label stands in front of the first, others are
-    indented as far."""
-    indent = " " * len(label)
-    return textwrap.fill(
-        text, width, initial_indent=label, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+def _explain(name: str, texts: Mapping[str, str]) -> None:
+    if name == "all":
+        print("\n".join(sorted(texts)))
+    elif name not in texts:
+        raise UserError(f"There is no finding or lever {name!r}. `hotlap explain all` lists them.")
+    else:
+        print(f"{texts[name]}\n")
+        command = "measure" if name in rules.ALL else f"tune --levers {name}"
+        print(f"{'Where it costs you time' if name in rules.ALL else 'To try it alone'}: hotlap {command} train.py")
+
+
+def _print(label: str, text: str) -> None:
+    """Lines as wide as the terminal, as far as words allow; the label stands in front of the first, others are indented
+    as far."""
+    width, indent = console(sys.stdout).width, " " * len(label)
+    print(
+        textwrap.fill(
+            text, width, initial_indent=label, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
     )
 
 

@@ -10,7 +10,7 @@ from hotlap.report import machine
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    workbench.check_writable((args.json,))
+    workbench.check_outputs(args)
     found = checkup(fresh=args.fresh, quick=args.quick, doing=_say)
     workbench.write_json(args.json, found)
     if args.json != "-":

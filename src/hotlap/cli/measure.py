@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from hotlap import machine
-from hotlap.cli import full, target, words
+from hotlap.cli import full, target
 from hotlap.cli.workbench import Workbench
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.record import Purpose, State
@@ -15,35 +15,33 @@ from hotlap.tune import WATCHES, Options, StudyLog, measured
 # first run).
 _BUDGET_S = 600.0
 
-_NOT_WITH_FULL = ("steps", "warmup", "timeout", "seed", "quick")
-_ONLY_WITH_FULL = ("no_windows",)
+_NOT_WITH_FULL = ("steps", "warmup", "quick")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     if not args.full:
         return studied(args)[1]
-    _check_together(args)
+    _check_full(args)
     return full.run(args, _bench(args))
 
 
 def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
     """The study, made, shown and kept, and the exit code."""
-    _check_together(args)
     bench = _bench(args)
     options = Options(
         command=bench.aim.command,
         cwd=str(bench.cwd),
         title=bench.aim.title,
         budget_s=_BUDGET_S,
-        timeout_s=words.seconds(args.timeout or "120s", "--timeout"),
-        seed=words.whole_number(args.seed or "0", "--seed"),
+        timeout_s=args.timeout,
+        seed=args.seed,
         has_budget=False,
     )
     plan = replace(
         options.plan,
-        steps=words.whole_number(args.steps or "200", "--steps", least=8),
-        warmup=words.whole_number(args.warmup or "20", "--warmup"),
+        steps=200 if args.steps is None else args.steps,
+        warmup=20 if args.warmup is None else args.warmup,
         watches=WATCHES,
         whole_epoch=True,
     )
@@ -71,17 +69,14 @@ def _bench(args: argparse.Namespace) -> Workbench:
     return Workbench(args, aim, purpose=Purpose.MEASURE, budget_s=_BUDGET_S, full=args.full)
 
 
-def _check_together(args: argparse.Namespace) -> None:
-    """Refuse options that would do nothing.
+def _check_full(args: argparse.Namespace) -> None:
+    """Refuse options that would do nothing where the training runs as it is.
 
     Raises:
         UserError: names them.
     """
-    odd = _NOT_WITH_FULL if args.full else _ONLY_WITH_FULL
-    for name in odd:
+    for name in _NOT_WITH_FULL:
         if getattr(args, name) not in (None, False) and name not in args.configured:
-            word = f"--{name.replace('_', '-')}"
-            why = "does not go with --full, which runs the training as it is" if args.full else "goes with --full only"
-            raise UserError(f"{word} {why}.")
-    if args.full and args.json == "-":
+            raise UserError(f"--{name} does not go with --full, which runs the training as it is.")
+    if args.json == "-":
         raise UserError("--json - does not go with --full: standard output is the training's. Give the name of a file.")

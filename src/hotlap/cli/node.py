@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from hotlap import machine
-from hotlap.cli.workbench import levers_environment, memory_environment
+from hotlap.cli.workbench import environment
 from hotlap.errors import HotlapError
 from hotlap.launch import Launcher, StandardInput
 from hotlap.launch.placed import BEGUN, BROUGHT, ORDER, Brought, Order
@@ -21,7 +21,7 @@ def main() -> int:
     order = load(folder / ORDER, Order)
     seen = machine.look()
     with Launcher(
-        environment=lambda plan: levers_environment(plan) | memory_environment(order.memory_bytes),
+        environment=lambda plan: environment(plan, order.memory_bytes),
         folders=[Path(name) for name in order.folders],
         timeout_s=order.timeout_s,
         stdin=StandardInput(),

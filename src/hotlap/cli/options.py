@@ -4,18 +4,28 @@ import argparse
 from collections.abc import Callable, Mapping
 
 from hotlap.cli.words import (
-    MEMORY_HELP,
-    STUDY_HELP,
-    TIMEOUT_HELP,
     Subparsers,
     add_display,
+    add_names,
+    add_number,
     add_outputs,
+    add_study,
+    add_time,
     command,
     several,
+    share,
 )
 
 FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
 """Exit codes of check: the gate fails it; it, or the times, could not be decided; the same training, and slower."""
+
+_TIMEOUT = "give up a run that makes no step for so long (default: {})"
+
+
+def _add_runs(parser: argparse.ArgumentParser) -> None:
+    """What every study asks of its runs."""
+    add_time(parser, "--timeout", _TIMEOUT.format("120s"), default="120s")
+    add_number(parser, "--seed", "seed for scripts that set none (default: 0)", default="0")
 
 
 def _tune(subparsers: Subparsers) -> None:
@@ -31,30 +41,32 @@ def _tune(subparsers: Subparsers) -> None:
         ),
         training=True,
     )
-    parser.add_argument(
+    add_time(
+        parser,
         "--budget",
-        metavar="TIME",
-        help="time for the whole study (default: 5m, or 9m where steps or starts are long, or the machine is noisy)",
+        "time for the whole study (default: 5m, or 9m where steps or starts are long, or the machine is noisy)",
     )
-    parser.add_argument("--timeout", default="120s", metavar="TIME", help=TIMEOUT_HELP)
-    parser.add_argument("--levers", metavar="NAMES", help="try these only, separated by commas (hotlap levers: all)")
-    parser.add_argument("--skip", metavar="NAMES", help="try all but these, separated by commas")
-    parser.add_argument(
-        "--allow", metavar="NAMES", help="also try what changes the training itself; there is: batch-size"
-    )
-    parser.add_argument(
+    _add_runs(parser)
+    add_names(parser, "--levers", "try these only, separated by commas (hotlap levers: all)")
+    add_names(parser, "--skip", "try all but these, separated by commas")
+    add_names(parser, "--allow", "also try what changes the training itself; there is: batch-size")
+    add_number(
+        parser,
         "--total-steps",
-        metavar="STEPS",
-        help="steps that your training makes, for its total time (default: its own, where it ends or its loops say)",
+        "steps that your training makes, for its total time (default: its own, where it ends or its loops say)",
+        least=1,
     )
-    parser.add_argument("--memory", metavar="SIZE", help=MEMORY_HELP)
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="most that caches, batches made ahead and workers may take, as in 8GB (default: 80%% of what is free)",
+    )
     parser.add_argument(
         "--on",
         metavar="WHERE",
         help="run on nodes of a cluster, not here: slurm[:PARTITION] or ray[:ADDRESS]",
     )
-    parser.add_argument("--nodes", default="1", metavar="N", help="with --on: nodes at the same time (default: 1)")
-    parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
+    add_number(parser, "--nodes", "with --on: nodes at the same time (default: 1)", default="1", least=1)
     parser.add_argument("--fresh", action="store_true", help="start over; do not go on with an interrupted study")
     add_display(parser)
     add_outputs(parser)
@@ -72,16 +84,9 @@ def _apply(subparsers: Subparsers) -> None:
             "hotlap apply --without hotlap",
         ),
     )
-    parser.add_argument(
-        "study",
-        nargs="?",
-        metavar="STUDY",
-        help="name of a study (hotlap list), or its JSON file (default: the newest here that has a patch)",
-    )
-    parser.add_argument("--only", metavar="LEVERS", help="what these levers change, separated by commas")
-    parser.add_argument(
-        "--without", metavar="LEVERS", help='all but what these levers change ("hotlap": all that import it)'
-    )
+    add_study(parser, "the newest here that has a patch")
+    add_names(parser, "--only", "what these levers change, separated by commas")
+    add_names(parser, "--without", 'all but what these levers change ("hotlap": all that import it)')
     parser.add_argument("--diff", action="store_true", help="print the patch, and change nothing")
     parser.add_argument("--revert", action="store_true", help="take the patch back: the files are as they were")
 
@@ -99,10 +104,9 @@ def _measure(subparsers: Subparsers) -> None:
         ),
         training=True,
     )
-    parser.add_argument("--steps", metavar="N", help="steps to record (default: 200)")
-    parser.add_argument("--warmup", metavar="N", help="steps that are made and thrown away first (default: 20)")
-    parser.add_argument("--timeout", metavar="TIME", help=TIMEOUT_HELP)
-    parser.add_argument("--seed", metavar="N", help="seed for scripts that set none (default: 0)")
+    add_number(parser, "--steps", "steps to record (default: 200)", least=8)
+    add_number(parser, "--warmup", "steps that are made and thrown away first (default: 20)")
+    _add_runs(parser)
     parser.add_argument("--quick", action="store_true", help="run the script once, with its own number of threads")
     parser.add_argument("--full", action="store_true", help="run the training to its end, for real, and watch it")
     parser.add_argument(
@@ -131,7 +135,7 @@ def _levers(subparsers: Subparsers) -> None:
         "here, also what came of each in it, and why those that were not tried do not apply.",
         examples=("hotlap levers", "hotlap levers train-20260504-093000"),
     )
-    parser.add_argument("study", nargs="?", metavar="STUDY", help=STUDY_HELP)
+    add_study(parser)
 
 
 def _read(subparsers: Subparsers) -> None:
@@ -172,9 +176,9 @@ def _check(subparsers: Subparsers) -> None:
     )
     for name in ("BEFORE", "AFTER"):
         parser.add_argument(name.lower(), metavar=name, help=f"the script {name.lower()} the edit")
-    parser.add_argument("--budget", metavar="TIME", help="time for all of it (default: 5m)")
+    add_time(parser, "--budget", "time for all of it (default: 5m)", default="5m")
     parser.add_argument(
-        "--max-regression", default="2%", metavar="PERCENT", help="how much slower it may be (default: 2%%)"
+        "--max-regression", type=share, default="2%", metavar="PERCENT", help="how much slower it may be (default: 2%%)"
     )
     parser.add_argument(
         "--numerics",
@@ -182,8 +186,7 @@ def _check(subparsers: Subparsers) -> None:
         default="statistical",
         help="what AFTER must keep at least: every bit, all but rounding, or what another seed changes (the default)",
     )
-    parser.add_argument("--timeout", default="120s", metavar="TIME", help=TIMEOUT_HELP)
-    parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
+    _add_runs(parser)
     add_display(parser)
     add_outputs(parser, "json")
     parser.set_defaults(own_words=2)  # the two scripts
@@ -226,7 +229,7 @@ def _show(subparsers: Subparsers) -> None:
             "hotlap show --perfetto trace.json",
         ),
     )
-    parser.add_argument("study", nargs="?", metavar="STUDY", help=STUDY_HELP)
+    add_study(parser)
     add_display(parser, progress=False)
     add_outputs(parser)
     parser.add_argument("--perfetto", metavar="PATH", help="write some steps there, as they went, for ui.perfetto.dev")
@@ -250,7 +253,7 @@ def _clean(subparsers: Subparsers) -> None:
         "applied (it takes it back), stays.",
         examples=("hotlap clean --check", "hotlap clean --keep 3"),
     )
-    parser.add_argument("--keep", default="0", metavar="N", help="leave the newest N (default: 0)")
+    add_number(parser, "--keep", "leave the newest N (default: 0)", default="0")
     parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
 
 
@@ -299,7 +302,7 @@ def _predict(subparsers: Subparsers) -> None:
     parser.add_argument("--workload", metavar="FILE", help="use a traced step that was saved, instead of a script")
     parser.add_argument("--save-workload", metavar="FILE", help="keep the traced step")
     parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
-    parser.add_argument("--measured-step", metavar="TIME", help="its time there: narrows the intervals")
+    add_time(parser, "--measured-step", "its time there: narrows the intervals")
     parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
     parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
     parser.add_argument(
@@ -309,7 +312,7 @@ def _predict(subparsers: Subparsers) -> None:
         help="of a GPU for an hour: 2.5, or H100=2.5 for that one; may be given again",
     )
     parser.add_argument("--fill", action="store_true", help="give each GPU the largest batch that fits")
-    parser.add_argument("--timeout", default="10m", metavar="TIME", help=TIMEOUT_HELP.replace("120s", "10m"))
+    add_time(parser, "--timeout", _TIMEOUT.format("10m"), default="10m")
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
     parser.add_argument("--list", action="store_true", help="show the names of all devices, and end")
@@ -330,9 +333,7 @@ def _lab(subparsers: Subparsers) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="of the experiment")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")
     parser.add_argument("--gpu", action="extend", type=several, metavar="NAME,NAME", help="GPUs to predict")
-    parser.add_argument(
-        "--budget", metavar="TIME", help="pinning, lorenz, transformer, checklist: time for what is tried"
-    )
+    add_time(parser, "--budget", "pinning, lorenz, transformer, checklist: time for what is tried")
     parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write the report page of the study there")
     add_display(parser, progress=False)

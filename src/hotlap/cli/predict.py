@@ -1,22 +1,20 @@
 """`hotlap predict`: what the same training would take on hardware that is not there."""
 
 import argparse
-import json
 import math
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from hotlap.cli import forecast_table, traced, words, workbench
+from hotlap.cli import forecast_table, traced, workbench
 from hotlap.cli.forecast_table import Shown
 from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
 from hotlap.predict import Device, forecast, memory, own_devices, resolve, workload
 from hotlap.predict.catalogue import devices
 from hotlap.record import Checkup, load, save
-from hotlap.report import devices as pictures
+from hotlap.report import html
 
 # Shown when no --gpu is given: one of each class that people rent or buy.
 _USUAL = (
@@ -44,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     prices = _prices(args.price or (), extra)
     for name in (*(args.gpu or ()), *filter(None, [args.measured_on])):
         resolve(name, extra=extra)
-    workbench.check_writable((args.json, args.html, args.save_workload))
+    workbench.check_outputs(args)
     hosts = host_of(load(Path(args.machine), Checkup)) if args.machine else {}
     known = _known(args, extra, counts=counts)
     _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices, hosts=hosts))
@@ -92,23 +90,23 @@ def host_of(found: Checkup) -> dict[str, float]:
 
 def _known(args: argparse.Namespace, extra: tuple[Device, ...], *, counts: tuple[int, ...]) -> Traced:
     """The step that everything is predicted from."""
-    measured_s = _asked_together(args, counts)
+    _check_together(args, counts)
     if args.workload:
         found = traced.Traced(work=workload.load(Path(args.workload)), device=None, step_s=None, devices=extra)
     elif args.trace:
         found = traced.recorded(args.trace, parameters=args.parameters, devices=extra)
     else:
-        found = traced.trace(args.tail, timeout_s=words.seconds(args.timeout, "--timeout"), devices=extra)
+        found = traced.trace(args.tail, timeout_s=args.timeout, devices=extra)
     if args.save_workload:
         workbench.write(Path(args.save_workload), lambda path: save(found.work, path))
-    if measured_s is None:
+    if args.measured_step is None:
         return found
     # A host that was timed beside the script is not the one of a step that was measured elsewhere.
-    return replace(found, work=replace(found.work, host_s=None), device=args.measured_on, step_s=measured_s)
+    return replace(found, work=replace(found.work, host_s=None), device=args.measured_on, step_s=args.measured_step)
 
 
-def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float | None:
-    """Refuses what does not go together; seconds of --measured-step."""
+def _check_together(args: argparse.Namespace, counts: tuple[int, ...]) -> None:
+    """Refuse what does not go together."""
     given = sum(map(bool, (args.tail, args.trace, args.workload)))
     if not given:
         raise UserError("Which training? Give a script, -m MODULE, -- COMMAND, --trace FILE or --workload FILE.")
@@ -124,7 +122,6 @@ def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float 
         raise UserError(f"--steps-per-epoch {args.steps_per_epoch} is not a number from 1 up.")
     if (args.measured_on is None) != (args.measured_step is None):
         raise UserError("--measured-on and --measured-step belong together.")
-    return None if args.measured_step is None else words.seconds(args.measured_step, "--measured-step")
 
 
 def _forecasts(
@@ -180,14 +177,9 @@ def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
     found = [row.prediction for row in shown.rows]
     title = known.work.name or "training"
     measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
-    if args.json:
-        text = json.dumps([asdict(prediction) for prediction in found], indent=1) + "\n"
-        if args.json == "-":
-            sys.stdout.write(text)
-        else:
-            workbench.write_text(Path(args.json), text)
+    workbench.write_json(args.json, found)
     if args.html:
-        page = pictures.page(found, title=title, measured=measured, lead=forecast_table.why(shown))
+        page = html.predictions(found, title=title, measured=measured, lead=forecast_table.why(shown))
         workbench.write_text(Path(args.html), page)
     if args.json != "-":
         forecast_table.show(shown, color=args.color)

@@ -1,16 +1,32 @@
-"""`hotlap list`: the studies that were made in this folder."""
+"""`hotlap show`, `list` and `clean`: the studies that were made in this folder."""
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
-from hotlap.cli import shelf
-from hotlap.report import outcome, story
+from hotlap.cli import shelf, workbench
+from hotlap.report import outcome, story, trace
 from hotlap.report.clean import clean_line
 
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
+    {"show": _show, "list": _list, "clean": _clean}[args.command](args)
+    return 0
+
+
+def _show(args: argparse.Namespace) -> None:
+    workbench.check_outputs(args)
+    _, study = shelf.chosen(args.study)
+    if args.perfetto is not None:
+        workbench.write_text(Path(args.perfetto), trace.perfetto(study))
+    workbench.hand_out(args, study)
+    if args.perfetto is not None:
+        print(f"{args.perfetto} was written: open it at https://ui.perfetto.dev.", file=sys.stderr)
+
+
+def _list(args: argparse.Namespace) -> None:
     here = Path.cwd()
     found = list(shelf.known(here))
     if not found:
@@ -19,4 +35,18 @@ def run(args: argparse.Namespace) -> int:
     for path, study in found:
         title, command = outcome.conclusion(study).title, clean_line(story.script(study))
         print(f"{clean_line(path.parent.name):{width}}  {study.purpose.value:7}  {title:24}  {command}")
-    return 0
+
+
+def _clean(args: argparse.Namespace) -> None:
+    gone = 0
+    for path in shelf.studies(Path.cwd())[args.keep :]:
+        why = "its patch is applied" if (path.parent / "applied.json").exists() else None
+        why = why or ("it is at work" if shelf.is_at_work(path.parent) else None)
+        if why is not None:
+            print(f"{path.parent.name} stays: {why}.")
+            continue
+        gone += 1
+        if not args.check:
+            shutil.rmtree(path.parent, ignore_errors=True)
+    done = "would be" if args.check else "was" if gone == 1 else "were"
+    print(f"{gone} {'study' if gone == 1 else 'studies'} {done} deleted.")

@@ -81,25 +81,21 @@ def _tune(bench: Workbench, options: Options, backend: Backend | None, *, nodes:
 
 def _options(args: argparse.Namespace) -> Options:
     aim = target.parse(args.tail)
-    allowed = words.names(args.allow, "--allow") if args.allow is not None else ()
-    for name in allowed:
+    for name in args.allow or ():
         if levers.by_name(name) not in levers.RECIPES:
             raise UserError(f"{name} leaves the training as it is and needs no --allow.")
-    total_steps = (
-        words.whole_number(args.total_steps, "--total-steps", least=1)
-        if args.total_steps is not None
-        else shelf.length(aim.cwd, shelf.recorded(args.tail))  # as `hotlap measure --full` of the same words saw it
-    )
+    # Else as `hotlap measure --full` of the same words saw it.
+    total_steps = args.total_steps or shelf.length(aim.cwd, shelf.recorded(args.tail))
     return Options(
         command=aim.command,
         cwd=str(aim.cwd),
         title=aim.title,
-        budget_s=_BUDGET_S if args.budget is None else words.seconds(args.budget, "--budget"),
+        budget_s=args.budget or _BUDGET_S,
         long_budget_s=_LONG_BUDGET_S if args.budget is None else None,
-        timeout_s=words.seconds(args.timeout, "--timeout"),
+        timeout_s=args.timeout,
         levers=_names(args),
-        allow=allowed,
-        seed=words.whole_number(args.seed, "--seed"),
+        allow=args.allow or (),
+        seed=args.seed,
         total_steps=total_steps,
         memory_bytes=words.memory(args.memory, os.environ),
     )
@@ -111,16 +107,15 @@ def _names(args: argparse.Namespace) -> tuple[str, ...] | None:
     Raises:
         UserError: one is unknown, or changes the training.
     """
-    wanted = words.names(args.levers, "--levers") if args.levers is not None else None
-    for name in wanted or ():
+    for name in args.levers or ():
         if levers.by_name(name) in levers.RECIPES:
             raise UserError(f"{name} changes the training itself, so it is tried with --allow {name} only.")
     if args.skip is None:
-        return wanted
-    skipped = {levers.by_name(name).name for name in words.names(args.skip, "--skip")}
-    left = tuple(name for name in wanted or (kind.name for kind in levers.ALL) if name not in skipped)
+        return args.levers  # type: ignore[no-any-return] # of argparse
+    skipped = {levers.by_name(name).name for name in args.skip}
+    left = tuple(name for name in args.levers or (kind.name for kind in levers.ALL) if name not in skipped)
     if not left:
-        raise UserError(f"--skip {args.skip} leaves no lever to try.")
+        raise UserError(f"--skip {','.join(args.skip)} leaves no lever to try.")
     return left
 
 
@@ -130,13 +125,12 @@ def _placed(args: argparse.Namespace) -> tuple[Backend | None, int]:
     Raises:
         UserError: there is no such scheduler, or nodes without one.
     """
-    nodes = words.whole_number(args.nodes, "--nodes", least=1)
     if args.on is None:
-        if nodes > 1:
+        if args.nodes > 1:
             raise UserError("--nodes goes with --on: it says how many nodes of a cluster are used at the same time.")
         return None, 1
     name, _, where = args.on.partition(":")
     kinds: dict[str, Callable[[str | None], Backend]] = {"slurm": Slurm, "ray": Ray}
     if name not in kinds:
         raise UserError(f"--on {args.on} is not known. There are: --on slurm[:PARTITION], and --on ray[:ADDRESS].")
-    return kinds[name](where or None), nodes
+    return kinds[name](where or None), args.nodes

@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import TypeAlias
 
 from hotlap.errors import UserError
@@ -14,13 +15,6 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 # Below it nothing could be done, and "8" was meant to be gigabytes.
 _LEAST_MEMORY_BYTES = 1_000_000
-
-STUDY_HELP = "name of a study (hotlap list), or its JSON file (default: the newest that was made here)"
-
-TIMEOUT_HELP = "give up a run that makes no step for so long (default: 120s)"
-
-MEMORY_HELP = "most that caches, batches made ahead and workers may take, as in 8GB (default: 80%% of what is free)"
-
 
 # Option -> what it is given, and what it does; the same in every command that has it.
 _OUTPUTS = {
@@ -90,6 +84,30 @@ def add_outputs(parser: argparse.ArgumentParser, *names: str) -> None:
     """Options for files that a study is written to; all of them where none is named."""
     for name in names or _OUTPUTS:
         parser.add_argument(f"--{name}", metavar="PATH", help=_OUTPUTS[name])
+
+
+def add_study(parser: argparse.ArgumentParser, default: str = "the newest that was made here") -> None:
+    """Which study a command is about."""
+    help_ = f"name of a study (hotlap list), or its JSON file (default: {default})"
+    parser.add_argument("study", nargs="?", metavar="STUDY", help=help_)
+
+
+def add_time(parser: argparse.ArgumentParser, option: str, help_: str, *, default: str | None = None) -> None:
+    """An option whose value is seconds to the command."""
+    parser.add_argument(option, metavar="TIME", type=partial(seconds, option=option), default=default, help=help_)
+
+
+def add_number(
+    parser: argparse.ArgumentParser, option: str, help_: str, *, default: str | None = None, least: int = 0
+) -> None:
+    """An option whose value is a whole number from `least` up."""
+    kind = partial(whole_number, option=option, least=least)
+    parser.add_argument(option, metavar="N", type=kind, default=default, help=help_)
+
+
+def add_names(parser: argparse.ArgumentParser, option: str, help_: str) -> None:
+    """An option whose value is a tuple of levers, of one at least."""
+    parser.add_argument(option, metavar="LEVERS", type=partial(names, option=option), help=help_)
 
 
 def split_command(words: Sequence[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
@@ -177,7 +195,7 @@ def whole_number(text: str, option: str, *, least: int = 0) -> int:
     return int(text)
 
 
-def share(text: str, option: str) -> float:
+def share(text: str, option: str = "--max-regression") -> float:
     """ "5%" or "0.5" -> 0.05 or 0.005.
 
     Raises:

@@ -4,7 +4,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -214,7 +214,7 @@ def launching(
         interrupt: once it was asked for, runs end.
     """
     return Launcher(
-        environment=lambda plan: levers_environment(plan) | memory_environment(memory_bytes),
+        environment=lambda plan: environment(plan, memory_bytes),
         folders=aim.folders(),
         timeout_s=timeout_s,
         interrupted=lambda: interrupt is not None and interrupt.asked,
@@ -222,15 +222,12 @@ def launching(
     )
 
 
-def levers_environment(plan: Plan) -> dict[str, str]:
-    """What the levers that hold from the start of the process want in it."""
+def environment(plan: Plan, memory_bytes: int | None) -> dict[str, str]:
+    """What the levers that hold from the start of the process want in it; and, for the functions of `hotlap.data`, in a
+    patched script too, how much they may take."""
     stack = (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ()))
-    return levers.environment_of(stack, os.environ)
-
-
-def memory_environment(memory_bytes: int | None) -> dict[str, str]:
-    """What tells the functions of `hotlap.data` how much they may take, in a patched script too."""
-    return {} if memory_bytes is None else {VARIABLE: str(memory_bytes)}
+    limit = {} if memory_bytes is None else {VARIABLE: str(memory_bytes)}
+    return levers.environment_of(stack, os.environ) | limit
 
 
 # Files that the user named
@@ -280,17 +277,20 @@ def hand_out(args: argparse.Namespace, study: Study) -> None:
     write_json(args.json, study)
 
 
+# Options that name a file to write.
+_WRITTEN = ("json", "html", "markdown", "gpu_timeline", "perfetto", "save_workload")
+
+
 def check_outputs(args: argparse.Namespace) -> None:
-    """Refuse before anything runs what could not be written at the end."""
-    check_writable([getattr(args, name, None) for name in ("json", "html", "markdown", "gpu_timeline", "perfetto")])
+    """Refuse before anything runs what could not be written at the end.
 
-
-def check_writable(paths: Sequence[str | None]) -> None:
-    """Refuse before anything runs what could not be written at the end."""
-    for name in paths:
+    Raises:
+        UserError: names it.
+    """
+    for name in (getattr(args, option, None) for option in _WRITTEN):
         if name in (None, "-"):
             continue
-        path = Path(name or "")
+        path = Path(name)
         if path.is_dir():
             raise UserError(f"{name} is a folder. Give the name of a file.")
         if not path.absolute().parent.is_dir():

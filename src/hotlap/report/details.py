@@ -7,7 +7,6 @@ from hotlap.record import (
     CopyWork,
     HotLine,
     OperatorWindow,
-    Phase,
     Run,
     ShapedOperator,
     Sighting,
@@ -20,10 +19,7 @@ from hotlap.report.story import share_of, timed
 from hotlap.units import count, duration, percent, plural, size
 
 # More rows than these are for the JSON; the costliest come first.
-MOST_LINES = 8
-MOST_OPERATORS = 8
-MOST_OUTLIERS = 5
-MOST_NAMED = 4
+MOST_ROWS = 8
 # Ends of a run are compared by this part of it, so that one odd stretch decides nothing.
 _END_SHARE = 0.1
 
@@ -36,26 +32,24 @@ def closer_look(study: Study) -> tuple[Section, ...]:
 
 
 def details(run: Run) -> tuple[Section, ...]:
-    """What was seen in one run; nothing for what was not looked at."""
-    return tuple(one for one in _details(run) if one is not None)
-
-
-def _details(run: Run) -> Iterator[Section | None]:
-    """In the order in which it helps."""
-    yield _long(run)
-    yield _input(run)
-    yield _hot_lines(run)
-    yield _sightings(run)
-    yield from _profiled(run)
-    yield from _process(run)
-    yield _ranks(run)
+    """What was seen in one run, in the order in which it helps; nothing for what was not looked at."""
+    found = (
+        _long(run),
+        _input(run),
+        _hot_lines(run),
+        _sightings(run),
+        *_profiled(run),
+        *_process(run),
+        _ranks(run),
+    )
+    return tuple(one for one in found if one is not None)
 
 
 def sweep(found: Sweep | None) -> Section | None:
     """The step at each number of threads, and why it is so."""
     if found is None or not found.times:
         return None
-    rows = tuple((plural(one.threads, "thread"), f"{duration(one.step_s.mid)} a step") for one in found.times)
+    rows = ((plural(one.threads, "thread"), f"{duration(one.step_s.mid)} a step") for one in found.times)
     return _detail("Threads", lead=" ".join((found.why, *found.notes)).strip(), rows=rows)
 
 
@@ -79,13 +73,9 @@ def _input(run: Run) -> Section | None:
 
 
 def _hot_lines(run: Run) -> Section | None:
-    if not run.hot_lines:
-        return None
-    ranked = sorted(run.hot_lines, key=lambda line: -line.step_s)[:MOST_LINES]
-    rows = tuple((_cost(run, line.step_s), _hot_line(line, run)) for line in ranked)
-    lead = "Time of a step with what each line calls included."
-    if any(line.phase is Phase.SYNC for line in ranked):
-        lead += " A line in sync waits until the device has done what it was given before."
+    ranked = sorted(run.hot_lines, key=lambda line: -line.step_s)[:MOST_ROWS]
+    rows = ((_cost(run, line.step_s), _hot_line(line, run)) for line in ranked)
+    lead = "Time of a step with what each line calls included." if ranked else ""
     return _detail("Hottest lines of your source", lead=lead, rows=rows)
 
 
@@ -94,27 +84,19 @@ def _hot_line(line: HotLine, run: Run) -> str:
 
 
 def _sightings(run: Run) -> Section | None:
-    ranked = sorted(run.sightings, key=lambda one: -(one.cost_s or 0.0))[:MOST_LINES]
-    return _detail("Seen at lines of your source", rows=((_sighting_cost(one), _sighting(one, run)) for one in ranked))
+    ranked = sorted(run.sightings, key=lambda one: -(one.cost_s or 0.0))[:MOST_ROWS]
+    return _detail("Seen at lines of your source", rows=(_sighting(one, run) for one in ranked))
 
 
-def _sighting_cost(one: Sighting) -> str:
-    parts = []
-    if one.per_step:
-        parts.append(f"{count(one.per_step)} x a step")
-    if one.cost_s is not None:
-        parts.append(duration(one.cost_s))
-    if one.num_bytes is not None:
-        parts.append(size(one.num_bytes))
-    return ", ".join(parts) or "not timed"
-
-
-def _sighting(one: Sighting, run: Run) -> str:
+def _sighting(one: Sighting, run: Run) -> tuple[str, str]:
+    costs = (
+        f"{count(one.per_step)} x a step" if one.per_step else "",
+        "" if one.cost_s is None else duration(one.cost_s),
+        "" if one.num_bytes is None else size(one.num_bytes),
+    )
+    where = "" if one.path is None else f" at {place(one.path, one.line, run)}"
     text = f": {one.text}" if one.text else ""
-    where = f" at {place(one.path, one.line, run)}" if one.path is not None else ""
-    if not where and any(other.path is not None for other in run.sightings):  # else stacks were not recorded
-        where = " by a library"
-    return f"{one.kind.value}, {one.what}{where}{text}"
+    return ", ".join(filter(None, costs)) or "not timed", f"{one.kind.value}, {one.what}{where}{text}"
 
 
 def _device(run: Run) -> Section | None:
@@ -139,21 +121,21 @@ def _profiled(run: Run) -> Iterator[Section | None]:
     yield _device(run)
     costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in seen.operators]
     costs.sort(key=lambda cost: -cost[0])
-    costliest = ((_times(seconds, one.per_step), one.name) for seconds, one in costs[:MOST_OPERATORS])
+    costliest = ((_times(seconds, one.per_step), one.name) for seconds, one in costs[:MOST_ROWS])
     lead = " ".join(_window_sentences(run, seen)) if run.operators is not None else ""
     yield _detail("Operators of a step", lead=lead, rows=costliest)
-    work = ((one, "kernel" if one.per_step == 1 else "kernels") for one in seen.work[:MOST_OPERATORS])
-    kernels = ((_cost(run, one.device_s), f"{one.name}, {count(one.per_step)} {word}") for one, word in work)
+    kernels = ((_cost(run, one.device_s), f"{one.name}, {count(one.per_step)} x") for one in seen.work[:MOST_ROWS])
     yield _detail("Kernels of a step by what they compute", rows=kernels)
-    yield _detail("Copies of a step", rows=map(_hidden, seen.copies))
-    yield _detail("Collectives of a step", rows=map(_hidden, seen.collectives))
-    shaped = ((_times(one.device_s, one.per_step), _shaped(one)) for one in seen.shaped[:MOST_OPERATORS])
+    yield _detail("Copies and collectives of a step", rows=map(_hidden, (*seen.copies, *seen.collectives)))
+    graphs = ((_times(one.device_s, one.per_step), one.name) for one in seen.graphs[:MOST_ROWS])
+    yield _detail("Launches of whole graphs", rows=graphs)
+    shaped = ((_times(one.device_s, one.per_step), _shaped(one)) for one in seen.shaped[:MOST_ROWS])
     yield _detail("Operators by the shapes that they are given", rows=shaped)
 
 
 def _named(seen: OperatorWindow, why: str) -> str:
     """In which operators and lines most of it was lost."""
-    most = list(seen.held_up.get(why, {}).items())[:MOST_NAMED]
+    most = list(seen.held_up.get(why, {}).items())[:4]
     return f": {', '.join(f'{name} {duration(seconds)}' for name, seconds in most)}" if most else ""
 
 
@@ -217,15 +199,11 @@ def _process(run: Run) -> Iterator[Section | None]:
 
 
 def _memory(run: Run) -> Section | None:
-    samples = run.memory
-    if len(samples) < 2:
+    if len(run.memory) < 2:
         return None
-    first, last = samples[0], samples[-1]
-    lead = (
-        f"Resident memory went from {size(first.rss_bytes)} at step {first.step:,} to {size(last.rss_bytes)} at step "
-        f"{last.step:,}"
-    )
-    lead += f", with a peak of {size(run.rss_peak_bytes)}." if run.rss_peak_bytes else "."
+    first, last = run.memory[0], run.memory[-1]
+    lead = f"Resident memory went from {size(first.rss_bytes)} at step {first.step:,} to {size(last.rss_bytes)}"
+    lead += f" at step {last.step:,}{f', with a peak of {size(run.rss_peak_bytes)}' if run.rss_peak_bytes else ''}."
     if first.device_bytes is not None and last.device_bytes is not None:
         peak = f", at most {size(run.device_peak_bytes)}" if run.device_peak_bytes else ""
         lead += f" Tensors on the device: {size(first.device_bytes)}, then {size(last.device_bytes)}{peak}."
@@ -233,9 +211,7 @@ def _memory(run: Run) -> Section | None:
 
 
 def _ranks(run: Run) -> Section | None:
-    if not run.ranks:
-        return None
-    rows = tuple(
+    rows = (
         (
             f"rank {one.rank}, {one.host}",
             f"{duration(one.step_s)} a step, {duration(one.compute_s)} without communication"
@@ -244,18 +220,12 @@ def _ranks(run: Run) -> Section | None:
         )
         for one in run.ranks
     )
-    return _detail("Processes that train together", lead=_exchange(run), rows=rows)
-
-
-def _exchange(run: Run) -> str:
-    seen = run.exchange
-    if seen is None or seen.link_s <= 0:
-        return ""
-    buckets = plural(round(seen.buckets), "bucket")
-    return (
-        f"Gradients of a step, {size(round(seen.num_bytes))} in {buckets}, are on their way for "
-        f"{duration(seen.link_s)}; backward passes hide {percent(seen.hidden)} of that."
+    seen = run.exchange if run.ranks and run.exchange is not None and run.exchange.link_s > 0 else None
+    lead = seen and (
+        f"Gradients of a step, {size(round(seen.num_bytes))} in {plural(round(seen.buckets), 'bucket')}, are on their "
+        f"way for {duration(seen.link_s)}; backward passes hide {percent(seen.hidden)} of that."
     )
+    return _detail("Processes that train together", lead=lead or "", rows=rows)
 
 
 def _long(run: Run) -> Section | None:
@@ -267,9 +237,9 @@ def _long(run: Run) -> Section | None:
         f"them within {duration(long.p50_s)}, 99 of 100 within {duration(long.p99_s)}."
     )
     drift = drift_sentence(run)
-    rows = tuple(
+    rows = (
         (duration(one.step_s), f"step {one.step:,}, {duration(one.excess_s)} more than usual in {one.phase.value}")
-        for one in long.outliers[:MOST_OUTLIERS]
+        for one in long.outliers[:MOST_ROWS]
     )
     return _detail("The whole run", lead=f"{lead} {drift} The longest steps:".strip(), rows=rows)
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import mean
 
 from hotlap.record import LEAST_GAIN, Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
-from hotlap.report.clean import last_lines
+from hotlap.report.clean import clean, last_lines
 from hotlap.report.findings import change_lines, cost, next_commands, other_phases, ranked, remedy
 from hotlap.units import duration, factor, percent
 
@@ -77,11 +76,8 @@ def time_per_step(study: Study) -> Section:
     after = study.after
     if after is not None and after.step_s:
         medians = f"{duration(run.median_step_s())} -> {duration(after.median_step_s())}"
-        # Phases are parts of these, and a first batch that is waited for is in them.
-        means = f"{duration(mean(run.step_s))} -> {duration(mean(after.step_s))}"
-        notes.append(
-            f"optimized: {_in_a_line(after)}; compared in turns: the median step {medians}, the mean one {means}"
-        )
+        parts_after = (f"{one.phase.value} {duration(one.mean_s)}" for one in story.phases(after) if one.mean_s)
+        notes.append(f"optimized: {', '.join(parts_after)}; compared in turns, the median step {medians}")
     notes += [story.loss_sentence(run)] if run.loss else []
     failure = story.failure(run)
     lead = story.step_sentence(run) if failure is None else f"{failure} {story.step_sentence(run)}"
@@ -105,11 +101,6 @@ def _output(run: Run | None) -> str:
     return last_lines(run.output, OUTPUT_LINES) if run is not None and story.failure(run) is not None else ""
 
 
-def _in_a_line(run: Run) -> str:
-    parts = (f"{one.phase.value} {duration(one.mean_s)}" for one in story.phases(run) if one.mean_s is not None)
-    return ", ".join(parts)
-
-
 def findings(study: Study) -> Section:
     """The diagnoses, costliest first, and which usual causes it is not."""
     rows = tuple(
@@ -122,10 +113,6 @@ def findings(study: Study) -> Section:
         lead = "No rule found a bottleneck." if measured else "Not known: no step was measured."
     other = other_phases(study)
     return Section(name="findings", title="Findings", lead=lead, rows=rows, notes=(other,) if other else ())
-
-
-# As bounds of a recorded trace ask for (experiment.batches).
-_FEWEST_BOUNDED = 3
 
 
 def ceilings(study: Study) -> Section:
@@ -142,10 +129,8 @@ def ceilings(study: Study) -> Section:
     low = ", ".join(story.ideal(one) for one in study.ceilings if one.speedup.high < LEAST_GAIN)
     notes = (f"Less than {factor(LEAST_GAIN)} if free: {low}.",) if low else ()
     run = story.timed(study)
-    none = "Not measured."
-    if run is not None and run.from_trace:
-        few = len(run.step_s) < _FEWEST_BOUNDED
-        none = "Fewer than three steps are too few for bounds." if few else "Nothing is found that would gain 1%."
+    of_trace = run is not None and run.from_trace
+    none = "Nothing would gain 1%, or steps are too few to tell." if of_trace else "Not measured."
     return Section(name="ceilings", title="Upper bounds", lead="" if rows or notes else none, rows=rows, notes=notes)
 
 
@@ -229,6 +214,17 @@ def sections(study: Study) -> tuple[Section, ...]:
         warnings(study),
     )
     return tuple(one for one in found if one is not None)
+
+
+# The first that a line begins with; a removed line "-- x" reads as the name of a file, which only colours it.
+_DIFF_LINES = {"--- ": "file", "+++ ": "file", "@@": "hunk", "+": "added", "-": "removed", "": "same"}
+
+
+def diff_lines(patch: str | None) -> tuple[tuple[str, str], ...]:
+    """A patch, cleaned: (file, hunk, added, removed or same; the line with its sign)."""
+    # Cleaned first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
+    lines = clean(patch).rstrip("\n").split("\n") if patch else []
+    return tuple((next(kind for begin, kind in _DIFF_LINES.items() if one.startswith(begin)), one) for one in lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

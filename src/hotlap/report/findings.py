@@ -3,9 +3,9 @@
 from difflib import unified_diff
 from statistics import mean
 
-from hotlap.record import Finding, Phase, Run, Study
+from hotlap.record import Finding, Phase, Study
 from hotlap.report.clean import clean, clean_line
-from hotlap.report.story import PhasePart, command_under, phases, script, share_of, share_of_step, timed
+from hotlap.report.story import command_under, phases, script, share_of, share_of_step, timed
 from hotlap.units import duration, factor, percent
 
 
@@ -80,28 +80,20 @@ _MUCH = 0.2
 def other_phases(study: Study) -> str | None:
     """The usual causes that were not found, and what their phases take; None where there is no such phase."""
     run = timed(study)
-    if run is None:
-        return None
     codes = {finding.code for finding in study.findings}
-    shares = [
-        f"{_CAUSE_OF[part.phase]} ({part.phase.value} takes {percent(share)} of a step{_why_not(part, share)})"
-        for part in phases(run)
-        for share in (_of_step(run, part),)
-        if part.mean_s is not None and _CAUSE_OF.get(part.phase, part.phase.value) not in {*codes, part.phase.value}
-        if share < _MUCH or part.phase is Phase.OTHER
-    ]
+    shares = []
+    for part in phases(run) if run is not None else ():
+        code = _CAUSE_OF.get(part.phase)
+        if run is None or code is None or code in codes or part.mean_s is None:
+            continue
+        # Of the device's time where it is known: what the host waits for meanwhile may be work.
+        on_device = run.device_phase_s.get(part.phase)
+        share = (share_of(run, mean(on_device)) or 0.0) if on_device else part.share
+        if share < _MUCH or part.phase is Phase.OTHER:
+            # host-bound is found where a tenth of a step is the script's own Python.
+            why = ", most of it in operators" if share >= _MUCH else ""
+            shares.append(f"{code} ({part.phase.value} takes {percent(share)} of a step{why})")
     return f"Not found: {', '.join(shares)}." if shares else None
-
-
-def _why_not(part: PhasePart, share: float) -> str:
-    """host-bound is found where a tenth of a step is the script's own Python."""
-    return ", most of it in operators" if part.phase is Phase.OTHER and share >= _MUCH else ""
-
-
-def _of_step(run: Run, part: PhasePart) -> float:
-    """Of the device's time where it is known: what the host waits for meanwhile may be work."""
-    on_device = run.device_phase_s.get(part.phase)
-    return (share_of(run, mean(on_device)) or 0.0) if on_device else part.share
 
 
 def next_commands(study: Study) -> tuple[tuple[str, str], ...]:

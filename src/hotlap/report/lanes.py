@@ -1,6 +1,6 @@
 """Successive steps of two runs, as they went -> blocks on lanes, on one axis of time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hotlap.record import Excerpt, Phase, Run
@@ -27,19 +27,11 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """What one part of the machine did; between the blocks it had nothing to do."""
-
-    name: str
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes:
     """Successive steps of one run."""
 
-    lanes: tuple[Lane, ...]
-    """Loader and host; of a trace those that it shows."""
+    lanes: Mapping[str, list[Block]]
+    """What loader and host did, or of a trace the parts that it shows; between the blocks they had nothing to do."""
     step_ends: tuple[float, ...]
     num_steps: int
     """Steps that end within the time shown."""
@@ -98,7 +90,7 @@ def _lanes(excerpt: Excerpt, *, span_s: float) -> Lanes:
     )
     return Lanes(
         # The same order on both sides, whatever their excerpts begin with: batches come first.
-        lanes=tuple(Lane(name=name, blocks=tuple(blocks[name])) for name in sorted(blocks, key="loader".__ne__)),
+        lanes={name: blocks[name] for name in sorted(blocks, key="loader".__ne__)},
         step_ends=tuple(percent_of(end_s, span_s) for end_s in ends_s),
         num_steps=len(ends_s),
         waiting_share=percent_of(waited_s, shown_s) / 100,

@@ -203,9 +203,7 @@ def _unfinished(study: Study) -> str:
 
 
 def patch_missing(study: Study) -> str:
-    """Why there is no patch."""
-    if not accepted(study):
-        return "No patch: there is nothing to change."
+    """Why there is no patch of the levers that were accepted."""
     if study.state is not State.COMPLETE:
         return "No patch yet: it is written when the study is complete."
     if start_commands(study):

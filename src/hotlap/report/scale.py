@@ -5,7 +5,7 @@ Percent, not pixels, so that a picture fits a phone and a wall, and the letters 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, floor, isfinite, log, log10
+from math import ceil, floor, isfinite, log10
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +26,6 @@ class Scale:
         width = (*nice_ticks(span, count=4), span)[1]
         first = ceil(self.low / width)
         return tuple(i * width for i in range(first, floor(self.high / width) + 1))
-
-
-@dataclass(frozen=True, slots=True)
-class LogScale:
-    """Positive values from `low` to `high` -> [0, 100], equal ratios equally far apart."""
-
-    low: float
-    high: float
-    """Above `low`."""
-
-    def place(self, value: float) -> float:
-        """Where `value` is, in percent."""
-        return round(100 * log(value / self.low) / log(self.high / self.low), 3)
-
-    def ticks(self) -> tuple[float, ...]:
-        """1, 2 and 5 of each decade within; of many decades 1 alone."""
-        decades = range(floor(log10(self.low)), ceil(log10(self.high)) + 1)
-        steps = (1.0, 2.0, 5.0) if self.high / self.low < 100 else (1.0,)
-        return tuple(value for k in decades for step in steps if self.low < (value := step * 10.0**k) < self.high)
 
 
 def nice_ticks(span: float, *, count: int = 5) -> tuple[float, ...]:

@@ -1,6 +1,6 @@
 """Numbers over the steps of a run -> lines on common axes: losses, memory, and step times of a long run."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, isfinite
@@ -36,10 +36,7 @@ class Series:
 
 
 Points = Sequence[tuple[int, float | None]]
-"""(step, value); steps rise."""
-
-# Round numbers of bytes are not round numbers of MiB or GiB, which are what is shown.
-_MIB, _GIB = 1 << 20, 1 << 30
+"""(step, value); None where it is not known."""
 
 
 def losses(before: Run | None, after: Run | None) -> Series | None:
@@ -47,29 +44,19 @@ def losses(before: Run | None, after: Run | None) -> Series | None:
     named = (("loss of the baseline", "loss-before", before), ("loss optimized", "loss-after", after))
     runs = {(name, style): run for name, style, run in named if run is not None and run.loss}
     stride = max((ceil(len(run.loss) / MAX_POINTS) for run in runs.values()), default=1)
-    lines = {name: _thinned(run, stride) for name, run in runs.items()}
-    known = [value for points in lines.values() for _, value in points if value is not None]
-    if not known:
-        return None
-    pad = 0.05 * (max(known) - min(known)) or 0.05 * abs(max(known)) or 1.0
     told = [(run.loss, run.step_index) for run in runs.values()]
     notes = {
         f"means of {stride} steps": stride > 1,
         "equal bit for bit": len(told) == 2 and told[0] == told[1],
         "gaps where it was NaN or infinite": any(isinstance(loss, NonFinite) for losses, _ in told for loss in losses),
     }
-    return _series(
-        lines,
-        Scale(min(known) - pad, max(known) + pad),
-        lambda value: f"{value:.3g}",
-        notes=tuple(note for note, holds in notes.items() if holds),
-    )
+    lines = {name: _thinned(run, stride) for name, run in runs.items()}
+    return _series(lines, "{:.3g}".format, notes=[note for note, holds in notes.items() if holds])
 
 
 def _thinned(run: Run, stride: int) -> Points:
     """Means of so many; a gap where one of them is missing or not finite. Steps count from 0 where none is told."""
-    told = len(run.step_index) >= len(run.loss) and all(a < b for a, b in pairwise(run.step_index))
-    numbers = run.step_index[: len(run.loss)] if told else range(len(run.loss))
+    numbers = run.step_index if len(run.step_index) >= len(run.loss) else range(len(run.loss))
     losses = [as_float(loss) for loss in run.loss]
     points = []
     for start in range(0, len(losses), stride):
@@ -81,56 +68,49 @@ def _thinned(run: Run, stride: int) -> Points:
 
 def memory(run: Run | None) -> Series | None:
     """Resident and device memory; None where fewer than two moments are known."""
-    if run is None:
-        return None
-    seen: list[tuple[int, int | None, int | None]] = [
-        (sample.step, sample.rss_bytes, sample.device_bytes) for sample in run.memory
-    ]
-    highest = max((value for _, *values in seen for value in values if value is not None), default=0)
-    unit = _GIB if highest >= _GIB else _MIB
-
-    def in_units(values: Iterable[int | None]) -> Points:
-        return [(step, None if value is None else value / unit) for (step, *_), value in zip(seen, values, strict=True)]
-
-    lines = {
-        ("resident", "line-1"): in_units(resident for _, resident, _ in seen),
-        ("tensors on the device", "line-2"): in_units(device for *_, device in seen),
+    seen = run.memory if run is not None else ()
+    # Round numbers of bytes are not round numbers of MiB or GiB, which are what is shown.
+    unit = 1 << (30 if any(max(one.rss_bytes, one.device_bytes or 0) >= 1 << 30 for one in seen) else 20)
+    lines: dict[tuple[str, str], Points] = {
+        ("resident", "line-1"): [(one.step, one.rss_bytes / unit) for one in seen],
+        ("tensors on the device", "line-2"): [
+            (one.step, None if one.device_bytes is None else one.device_bytes / unit) for one in seen
+        ],
     }
-    return _from_zero(lines, lambda value: size(value * unit))
+    return _series(lines, lambda value: size(value * unit), from_zero=True)
 
 
 def step_times(run: Run | None) -> Series | None:
     """Quantiles of the step over a long run; None for another."""
-    if run is None or run.long is None:
-        return None
-    parts = [(part.first_step + part.num_steps // 2, part) for part in run.long.stretches]
-    lines = {
-        ("half of the steps are within", "line-1"): [(middle, part.p50_s) for middle, part in parts],
-        ("9 of 10 are within", "line-2"): [(middle, part.p90_s) for middle, part in parts],
+    parts = run.long.stretches if run is not None and run.long is not None else ()
+    middles = [part.first_step + part.num_steps // 2 for part in parts]
+    lines: dict[tuple[str, str], Points] = {
+        ("half of the steps are within", "line-1"): list(zip(middles, (part.p50_s for part in parts), strict=True)),
+        ("9 of 10 are within", "line-2"): list(zip(middles, (part.p90_s for part in parts), strict=True)),
     }
-    return _from_zero(lines, duration)
-
-
-def _from_zero(lines: Mapping[tuple[str, str], Points], text: Callable[[float], str]) -> Series | None:
-    """None where no line has two points."""
-    usable = {
-        name: [(step, value if value is not None and isfinite(value) and value >= 0 else None) for step, value in line]
-        for name, line in lines.items()
-    }
-    usable = {name: line for name, line in usable.items() if sum(value is not None for _, value in line) > 1}
-    if not usable or any(b <= a for (a, _), (b, _) in pairwise(next(iter(usable.values())))):
-        return None
-    highest = max(value for line in usable.values() for _, value in line if value is not None)
-    return _series(usable, Scale(0.0, highest * 1.08 or 1.0), text)
+    return _series(lines, duration, from_zero=True)
 
 
 def _series(
-    lines: Mapping[tuple[str, str], Points], y: Scale, text: Callable[[float], str], notes: tuple[str, ...] = ()
+    lines: Mapping[tuple[str, str], Points],
+    text: Callable[[float], str],
+    *,
+    from_zero: bool = False,
+    notes: Sequence[str] = (),
 ) -> Series | None:
-    """(name, class) -> points; None where they are out of range."""
+    """(name, class) -> points; None where nothing is known, or one moment of what begins at zero."""
+    least = 2 if from_zero else 1
+    lines = {name: points for name, points in lines.items() if sum(y is not None for _, y in points) >= least}
     steps = [step for points in lines.values() for step, _ in points]
+    values = [value for points in lines.values() for _, value in points if value is not None]
+    rising = all(a < b for points in lines.values() for (a, _), (b, _) in pairwise(points))
+    if not values or not rising or not all(map(isfinite, values)):
+        return None
+    low, high = min(values), max(values)
+    pad = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     x = Scale(min(steps), max(*steps, min(steps) + 1))
-    if not isfinite(y.high - y.low):
+    y = Scale(min(0.0, low), high * 1.08 or 1.0) if from_zero else Scale(low - pad, high + pad)
+    if not isfinite(y.high - y.low) or y.high <= y.low:
         return None
     return Series(
         lines=tuple(
@@ -140,7 +120,7 @@ def _series(
         # A line at the bottom has its tick in the axis.
         y_ticks=tuple((round(100 - y.place(tick), 3), text(tick)) for tick in y.ticks() if tick > y.low),
         x_ticks=tuple((x.place(tick), f"{tick:,.0f}") for tick in x.ticks()),
-        notes=notes,
+        notes=tuple(notes),
     )
 
 

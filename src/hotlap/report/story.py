@@ -115,75 +115,49 @@ def phases(run: Run) -> tuple[PhasePart, ...]:
 
 
 def step_sentence(run: Run) -> str:
-    """How long a step takes, where; and each forward pass, where it makes many."""
+    """How long a step takes, and where; and whether others used the cores meanwhile."""
     if not run.step_s:
         return "No step was recorded."
-    return " ".join(filter(None, (_length_sentence(run), _busy_sentence(run), _forwards_sentence(run))))
-
-
-def _length_sentence(run: Run) -> str:
+    steps = plural(len(run.step_s), "step")
+    if run.long is not None and run.long.num_steps > len(run.step_s):
+        steps = f"a sample of {steps} from {run.long.num_steps:,}"
     threads = "" if run.num_threads is None else f", {plural(run.num_threads, 'thread')}"
     usual = f"Median step {duration(run.median_step_s())} (mean {duration(mean(run.step_s))})"
-    if run.long is not None and run.long.num_steps > len(run.step_s):
-        sample = f"a sample of {plural(len(run.step_s), 'step')} from {run.long.num_steps:,}"
-        return f"{usual} over {sample} on {run.device}{threads}."
-    return f"{usual} over {plural(len(run.step_s), 'step')} on {run.device}{threads}."
-
-
-def _busy_sentence(run: Run) -> str | None:
-    """Others used the cores meanwhile; None where they did not, or nothing is known of it."""
+    sentence = f"{usual} over {steps} on {run.device}{threads}."
+    if len(run.num_forwards) == len(run.step_s) and mean(run.num_forwards) >= _MANY_FORWARDS:
+        number = mean(run.num_forwards)
+        each_s = duration(mean(run.step_s) / number)
+        sentence += f" A step makes {number:,.0f} forward passes in the mean, those of loss modules included: {each_s}"
+        sentence += " for each."
     served = run.cpu.served if run.cpu is not None and run.cpu.disturbed else None
     if served is None:
-        return None
+        return sentence
     return (
-        f"The machine was busy: training had a core for {percent(served)} of the time in which it wanted one, so times "
-        "are longer here than alone, and calls, Python and arithmetic are told apart less surely."
+        f"{sentence} The machine was busy: training had a core for {percent(served)} of the time in which it wanted "
+        "one, so times are longer here than alone, and calls, Python and arithmetic are told apart less surely."
     )
-
-
-def _forwards_sentence(run: Run) -> str | None:
-    """How long a step is for the work that it does; None where it makes as few forward passes as most."""
-    if len(run.num_forwards) != len(run.step_s) or mean(run.num_forwards) < _MANY_FORWARDS:
-        return None
-    number = mean(run.num_forwards)
-    each_s = duration(mean(run.step_s) / number)
-    return f"A step makes {number:,.0f} forward passes in the mean, those of loss modules included: {each_s} for each."
 
 
 def failure(run: Run) -> str | None:
     """Why a run is not a complete one; None for a complete run."""
     if run.status is Status.COMPLETE:
         return None
-    sentence = (run.error or _ENDS[run.status]).rstrip(".")
+    sentence = (run.error or f"the run did not come to its end: {run.status.value}").rstrip(".")
     if run.exit_code is not None and "exit code" not in sentence:
         sentence += f" (exit code {run.exit_code})"
     return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
-_ENDS: Mapping[Status, str] = {
-    Status.COMPLETE: "All steps were recorded.",
-    Status.ENDED: "The script came to its own end before all wanted steps were made.",
-    Status.CRASHED: "The script ended with an error.",
-    Status.KILLED: "A signal ended the script.",
-    Status.HUNG: "The script made no step for too long.",
-    Status.LAPSED: "The time that the run was given was over.",
-    Status.SILENT: "Nothing was recorded: the command did not end in a Python with torch and hotlap.",
-}
-
-
 def loss_sentence(run: Run) -> str:
     """From where to where the losses went, and whether all were numbers."""
-    seen = [as_float(loss) for loss in run.loss]
-    known = [loss for loss in seen if loss is not None]
+    known = [loss for loss in map(as_float, run.loss) if loss is not None]
     finite = [loss for loss in known if isfinite(loss)]
-    if not known:
-        return "No loss was seen."
+    odd = f"{len(known) - len(finite):,} of {len(known):,} were NaN or infinite"
     if not finite:
-        return f"Losses seen: {len(known):,}; not one is a finite number."
+        return f"Losses: {odd}." if known else "No loss was seen."
     tenth = max(1, len(finite) // 10)
     ends = f"Loss {mean(finite[:tenth]):.4g} -> {mean(finite[-tenth:]):.4g} (means of the first and last tenth)"
-    odd = len(known) - len(finite)
-    return f"{ends}; {odd:,} of {len(known):,} were NaN or infinite." if odd else f"{ends}; all finite."
+    return f"{ends}; {'all finite' if len(finite) == len(known) else odd}."
 
 
 def ideal(ceiling: Ceiling) -> str:

@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hotlap.record import Phase, Study, Verdict
-from hotlap.report import diff, document, outcome, story
-from hotlap.report.clean import clean, clean_line
+from hotlap.report import document, outcome, story
+from hotlap.report.clean import clean_line
 from hotlap.report.details import closer_look, details, sweep
 from hotlap.report.document import Row, Section
 
@@ -141,8 +141,7 @@ def answer(study: Study) -> RenderableType:
 
 def patch(text: str) -> RenderableType:
     """The change as a diff, its lines as long as they are. They are cut unless printed with `crop=False`."""
-    # `clean` first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
-    changed = Text("\n").join(Text(f"  {line}", DIFF_STYLES[kind]) for kind, line in diff.lines(clean(text)))
+    changed = Text("\n").join(Text(f"  {line}", DIFF_STYLES[kind]) for kind, line in document.diff_lines(text))
     changed.no_wrap, changed.overflow = True, "ignore"
     return Group(Text("Patch", "bold underline"), changed)  # padding would cut them
 

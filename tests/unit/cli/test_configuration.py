@@ -20,15 +20,15 @@ def configured(folder: Path, text: str, line: list[str]) -> dict[str, object]:
 def test_an_option_has_the_default_that_the_file_says(tmp_path: Path) -> None:
     text = '[tool.hotlap]\nbudget = "10m"\nskip = ["tf32", "compile"]\nseed = 3\nfresh = true\n'
     found = configured(tmp_path, text, ["tune", "train.py"])
-    assert (found["budget"], found["skip"], found["seed"], found["fresh"]) == ("10m", "tf32,compile", "3", True)
-    assert configured(tmp_path, text, ["tune", "--budget", "1m", "train.py"])["budget"] == "1m", "the line goes first"
+    assert (found["budget"], found["skip"], found["seed"], found["fresh"]) == (600, ("tf32", "compile"), 3, True)
+    assert configured(tmp_path, text, ["tune", "--budget", "1m", "train.py"])["budget"] == 60, "the line goes first"
 
 
 def test_the_nearest_file_with_such_a_table_counts(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.hotlap]\nbudget = "10m"\n')
     inner = tmp_path / "inner"
     inner.mkdir()
-    assert configured(inner, "[project]\n", ["tune", "train.py"])["budget"] == "10m"
+    assert configured(inner, "[project]\n", ["tune", "train.py"])["budget"] == 600
 
 
 def test_options_for_other_runs_do_not_stand_in_the_way_of_a_full_one(

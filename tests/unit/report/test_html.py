@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hotlap.record import Study, Trial
+from hotlap.record import Phase, Run, Study, Trial
 from hotlap.report import html
 from tests import sample_measured, samples
 
@@ -109,3 +109,35 @@ def test_code_in_a_sentence_is_code_and_no_line_ends_within_an_option() -> None:
     told = source.split('<section id="warnings">')[1].split("</section>")[0]
     assert 'raise <span class="option">--total-steps</span> &lt;b&gt; &amp; see <code>hotlap levers ' in told
     assert "` alone" in told
+
+
+def bars(before: Run, after: Run) -> dict[str, list[tuple[str, str]]]:
+    """Phase -> (width, words) of its bars, before and after."""
+    study = dataclasses.replace(samples.study_full(), baseline=(before,), beside=None, after=after)
+    source = html.render(study).split('<ul class="bars">')[1].split("</ul>")[0]
+    found = {}
+    for one in source.split("<li>")[1:]:
+        widths = re.findall(r'width="([\d.]+)%"', one)
+        found[one[6 : one.index("</span>")]] = list(zip(widths, re.findall("</span>([^<]+)</span>", one), strict=True))
+    return found
+
+
+def test_phase_bars_of_both_sides_have_one_scale() -> None:
+    before = samples.run_with(phases={Phase.INPUT: 0.004, Phase.FORWARD: 0.001})
+    after = samples.run_with(phases={Phase.INPUT: 0.001, Phase.FORWARD: 0.001})
+    assert bars(before, after)["input"] == [("100.0", "4.00 ms (80%)"), ("25.0", "1.00 ms (50%)")]
+
+
+def test_a_phase_that_one_run_did_not_see_has_no_bar_there_and_says_so() -> None:
+    seen = samples.run_with(phases={Phase.SYNC: 0.001})
+    unseen = dataclasses.replace(seen, phase_s={**seen.phase_s, Phase.SYNC: None})
+    assert bars(unseen, seen)["sync"][0] == ("0.0", "not measured")
+    some = dataclasses.replace(unseen, phase_s={**unseen.phase_s, Phase.OTHER: seen.phase_s[Phase.SYNC]})
+    assert list(bars(some, some)) == ["other"], "a line below says that"
+
+
+def test_tells_the_lines_of_a_patch_apart() -> None:
+    source = html.render(samples.study_full())
+    kinds = re.findall(r'<span class="(file|hunk|added|removed|same)">', source)
+    assert kinds[:4] == ["file", "file", "hunk", "same"]
+    assert (kinds.count("added"), kinds.count("removed")) == (5, 2)

@@ -1,18 +1,13 @@
 """The picture of the two lanes shows steps as they went, on one axis."""
 
 import dataclasses
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 
 from hotlap.record import Excerpt, Phase, Run, Span, Status
 from hotlap.report import lanes
 from tests.samples import run_with
-
-
-def blocks_of(side: lanes.Lanes, name: str) -> tuple[lanes.Block, ...]:
-    (lane,) = (lane for lane in side.lanes if lane.name == name)
-    return lane.blocks
 
 
 def test_both_sides_share_one_axis_and_the_faster_one_fits_more_steps() -> None:
@@ -35,10 +30,10 @@ def test_blocks_stand_where_their_spans_were_and_what_lies_within_another_comes_
     excerpt = Excerpt(first=7, ends_s=(0.005, 0.010), spans=spans)
     picture = lanes.timeline(dataclasses.replace(run_with(), excerpt=excerpt), None)
     assert picture is not None
-    assert [lane.name for lane in picture.before.lanes] == ["loader", "host"], "whatever came first"
-    shown = [(block.phase, block.x, block.width) for block in blocks_of(picture.before, "host")]
+    assert list(picture.before.lanes) == ["loader", "host"], "whatever came first"
+    shown = [(block.phase, block.x, block.width) for block in picture.before.lanes["host"]]
     assert shown == [(Phase.OPTIMIZER, 0, 10), (Phase.FORWARD, 10, 80), (Phase.SYNC, 30, 10)]
-    assert [(block.x, block.width) for block in blocks_of(picture.before, "loader")] == [(90, 10)]
+    assert [(block.x, block.width) for block in picture.before.lanes["loader"]] == [(90, 10)]
     assert picture.before.step_ends == (50, 100)
     assert picture.shown == (Phase.INPUT, Phase.FORWARD, Phase.OPTIMIZER, Phase.SYNC)
 
@@ -48,7 +43,7 @@ def test_what_does_not_fit_on_the_axis_is_cut_off_at_its_end() -> None:
     assert picture is not None
     assert picture.after is not None
     assert picture.before.num_steps == 24
-    blocks = sorted((block for lane in picture.after.lanes for block in lane.blocks), key=lambda block: block.x)
+    blocks = sorted(chain(*picture.after.lanes.values()), key=lambda block: block.x)
     assert picture.after.num_steps == 7
     assert blocks[-1].x + blocks[-1].width == pytest.approx(100, abs=0.01)
     assert all(left.x + left.width <= right.x + 0.01 for left, right in pairwise(blocks))
@@ -60,8 +55,8 @@ def test_letters_are_left_out_where_there_is_no_room() -> None:
     short = dataclasses.replace(run.excerpt, ends_s=run.excerpt.ends_s[:2])
     picture = lanes.timeline(dataclasses.replace(run, excerpt=short), None)
     assert picture is not None
-    assert {block.letter for block in blocks_of(picture.before, "loader")} == {"I"}
-    assert {block.letter for block in blocks_of(picture.before, "host")} == {""}
+    assert {block.letter for block in picture.before.lanes["loader"]} == {"I"}
+    assert {block.letter for block in picture.before.lanes["host"]} == {""}
 
 
 def test_steps_that_nobody_saw_make_no_picture() -> None:

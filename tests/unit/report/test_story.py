@@ -116,7 +116,7 @@ def test_losses_that_are_not_numbers_are_counted() -> None:
     losses = (2.0, NonFinite.NAN, 1.0, NonFinite.POSITIVE, None)
     assert "2 of 4 were NaN or infinite" in story.loss_sentence(samples.run_with(num_steps=5, losses=losses))
     assert story.loss_sentence(samples.run_with(num_steps=2, losses=(None, None))) == "No loss was seen."
-    assert "not one is a finite number" in story.loss_sentence(
+    assert "2 of 2 were NaN or infinite" in story.loss_sentence(
         samples.run_with(num_steps=2, losses=(NonFinite.NAN, NonFinite.NAN))
     )
 
@@ -156,7 +156,6 @@ def test_why_there_is_no_patch_depends_on_how_far_the_study_came() -> None:
     interrupted = samples.study_interrupted()
     assert "when the study is complete" in outcome.patch_missing(interrupted)
     assert "could not be written" in outcome.patch_missing(dataclasses.replace(interrupted, state=State.COMPLETE))
-    assert "nothing to change" in outcome.patch_missing(samples.study_without_gain())
 
 
 RENDERS = (terminal.render, markdown.render, html.render)
@@ -250,7 +249,7 @@ def test_the_patched_script_is_shown_beside_the_baseline_that_it_was_compared_wi
     told = " ".join(terminal.render(study).split())
     medians = [run.median_step_s() for run in (slower, full.after)]
     assert medians[0] == pytest.approx(3 * medians[1])
-    assert f"the median step {duration(medians[0])} -> {duration(medians[1])}, the mean one" in told
+    assert f"the median step {duration(medians[0])} -> {duration(medians[1])}" in told
     assert f"{duration(medians[0])} &rarr; {duration(medians[1])}" in html.render(study)
     assert story.pictured(dataclasses.replace(study, after=None)) is full.baseline[0]
 

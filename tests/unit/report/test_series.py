@@ -1,31 +1,11 @@
-"""The geometry of phase bars and of the loss curves."""
-
-import dataclasses
+"""Curves over the steps of a run."""
 
 import pytest
 
-from hotlap.record import NonFinite, Phase
-from hotlap.report import charts, series
+from hotlap.record import NonFinite
+from hotlap.report import series
 from hotlap.report.scale import nice_ticks
 from tests.samples import run_with, study_full
-
-
-def test_phase_bars_of_both_sides_have_one_scale() -> None:
-    before = run_with(phases={Phase.INPUT: 0.004, Phase.FORWARD: 0.001})
-    after = run_with(phases={Phase.INPUT: 0.001, Phase.FORWARD: 0.001})
-    bars = {bar.phase: bar for bar in charts.phase_bars(before, after)}
-    assert bars[Phase.INPUT].before_width == pytest.approx(100)
-    assert bars[Phase.INPUT].after_width == pytest.approx(25)
-    assert bars[Phase.INPUT].before == "4.00 ms (80%)"
-
-
-def test_a_phase_that_one_run_did_not_see_has_no_bar_there_and_says_so() -> None:
-    seen = run_with(phases={Phase.SYNC: 0.001})
-    unseen = dataclasses.replace(seen, phase_s={**seen.phase_s, Phase.SYNC: None})
-    (bar,) = (bar for bar in charts.phase_bars(unseen, seen) if bar.phase is Phase.SYNC)
-    assert (bar.before, bar.before_width) == ("not measured", None)
-    assert bar.after_width is not None
-    assert all(bar.phase is not Phase.SYNC for bar in charts.phase_bars(unseen, unseen)), "a line below says that"
 
 
 def lines(chart: series.Series | None) -> dict[str, tuple[str, ...]]:
