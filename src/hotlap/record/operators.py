@@ -112,6 +112,8 @@ class OperatorWindow:
     """By kind, costliest first; empty where only a trace would tell."""
     collectives: tuple[CopyWork, ...] = ()
     """By kind, costliest first; empty where only a trace would tell."""
+    graphs: tuple[KernelWork, ...] = ()
+    """Launches of whole graphs, by what they run and where they were launched; costliest first."""
     shaped: tuple[ShapedOperator, ...] = ()
     """Costliest first; empty where no shapes were recorded."""
     recomputed_s: float | None = None

@@ -20,7 +20,9 @@ _TYPES = {
 }  # fmt: skip
 # Place of the strides, paddings and dilations among the arguments of forward convolutions, in this order.
 _PLACES = {
-    "aten::cudnn_convolution": (3, 2, 4), "aten::miopen_convolution": (4, 3, 5), "aten::_conv_depthwise2d": (4, 5, 6),
+    "aten::cudnn_convolution": (3, 2, 4), "aten::miopen_convolution": (4, 3, 5),
+    "aten::_slow_conv2d_forward": (4, 5, None), "aten::_conv_depthwise2d": (4, 5, 6),
+    "aten::slow_conv3d_forward": (4, 5, None),
 }  # fmt: skip
 _BACKWARD_MASK = 10
 _CAUSAL = 8
@@ -77,14 +79,15 @@ def flop(operator: str, given: Arguments) -> float | None:
 def _output(name: str, given: Arguments) -> list[int]:
     """Height, width, ... of what a convolution makes."""
     found = []
-    stride, padding, dilation = (_numbers(given.values[at]) for at in _PLACES[name])
+    stride, padding, dilation = (None if at is None else _numbers(given.values[at]) for at in _PLACES[name])
     for axis, (size, kernel) in enumerate(zip(given.shapes[0][2:], given.shapes[1][2:], strict=True)):
-        step, around, spread = (_of_axis(one, axis) for one in (stride, padding, dilation))
+        step, around = _of_axis(stride, axis), _of_axis(padding, axis)
+        spread = 1 if dilation is None else _of_axis(dilation, axis)
         found.append((size + 2 * around - spread * (kernel - 1) - 1) // step + 1)
     return found
 
 
-def _of_axis(numbers: list[int], axis: int) -> int:
+def _of_axis(numbers: list[int] | None, axis: int) -> int:
     """One number stands for all axes.
 
     Raises:

@@ -12,6 +12,9 @@ from pathlib import Path
 from hotlap.errors import UserError
 
 _PIECE = 1 << 22
+# A trace packs to a tenth to a thirtieth. What grows by more than this, and past the size, was made to fill a disk.
+_MOST_GROWTH = 400
+_UNSUSPECTED = 1 << 28
 _GZIP = b"\x1f\x8b"
 _ENDINGS = (".json", ".json.gz")
 
@@ -32,14 +35,11 @@ class TraceFile:
         """Its bytes, unpacked, in pieces of some megabytes.
 
         Raises:
-            UserError: it cannot be read, or is damaged.
+            UserError: it cannot be read, is damaged, or grows like no trace does.
         """
         try:
             with self._opened() as stream:
-                packed = stream.peek(len(_GZIP)).startswith(_GZIP)
-                source = gzip.GzipFile(fileobj=stream) if packed else stream
-                while piece := source.read(_PIECE):
-                    yield piece
+                yield from _unpacked(stream, self.title)
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{self.title} cannot be read: {reason}. Is the file complete?") from None
@@ -109,3 +109,14 @@ def _is_archive(path: Path) -> bool:
         return tarfile.is_tarfile(path)
     except (OSError, EOFError, zlib.error):
         return False  # told when it is read
+
+
+def _unpacked(stream: io.BufferedReader, title: str) -> Iterator[bytes]:
+    """Pieces of what may be gzip, by its first bytes."""
+    source = gzip.GzipFile(fileobj=stream) if stream.peek(len(_GZIP)).startswith(_GZIP) else stream
+    grown = 0
+    while piece := source.read(_PIECE):
+        grown += len(piece)
+        if grown > _UNSUSPECTED and grown > _MOST_GROWTH * stream.tell():
+            raise UserError(f"{title} unpacks to more than {_MOST_GROWTH} times its size, as no trace does.")
+        yield piece

@@ -29,15 +29,13 @@ _KERNELS = (Kind.KERNEL, Kind.COMMUNICATION)
 
 
 def aggregate(
-    trace: Trace, chosen: Mask, who: Callers, *, num_steps: int, wall_s: float, on_device: bool
+    trace: Trace, chosen: Mask, who: Callers, *, num_steps: int, wall_s: float, host_s: float = 0.0, on_device: bool
 ) -> OperatorWindow:
-    """`wall_s`: of all `num_steps`. `on_device`: kernels must be seen."""
+    """`wall_s`: of all `num_steps`; `host_s`: by the host, where that is longer. `on_device`: kernels must be seen."""
     of_host = chosen & trace.which(Kind.OPERATOR, Kind.ANNOTATION) & trace.named(_OPERATOR)
     rows = np.flatnonzero(of_host)
     outer = around(trace, rows, of_host)
-    reason = None if len(rows) else "the profiler saw no operator"
-    if reason is None and on_device:
-        reason = _why_not(trace, chosen, wall_s)
+    reason = _empty(trace, rows, max(wall_s, host_s)) or (_why_not(trace, chosen, wall_s) if on_device else None)
     return OperatorWindow(
         num_steps=num_steps,
         wall_s=wall_s / num_steps,
@@ -122,3 +120,16 @@ def _figures(trace: Trace, chosen: Mask, num_steps: int) -> dict[str, float | No
         "kernel_s": float(np.mean((trace.end - trace.start)[kernels])),
         **{name: spans.length(part) / num_steps for name, part in parts.items()},
     }
+
+
+def _empty(trace: Trace, operators: Ints, wall_s: float) -> str | None:
+    if not len(operators):
+        return "the profiler saw no operator"
+    if wall_s <= 0:
+        return "no time passed"
+    lasted_s = float(trace.end[operators].max() - trace.start[operators].min())
+    return (
+        f"operators over {lasted_s:.4g} s in a window of {wall_s:.4g} s"
+        if lasted_s > (1 + _TOLERANCE) * wall_s
+        else None
+    )

@@ -1,23 +1,22 @@
 """A trace -> the record that `hotlap measure` makes of a training: steps, phases, the device, what it waited for."""
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from hotlap.errors import UserError
-from hotlap.predict.precision import Precision
 from hotlap.record import IdleReason, OperatorWindow, Run, Status
-from hotlap.trace import excerpt, phases, sightings, steps
+from hotlap.trace import excerpt, numbers, phases, sightings, spans, steps
 from hotlap.trace import idle as idles
+from hotlap.trace.hold_ups import hold_ups
 from hotlap.trace.operators import COMPILED, aggregate
-from hotlap.trace.recomputed import launched_again, on_host_s
+from hotlap.trace.recomputed import on_host_s
 from hotlap.trace.seen import Seen
 from hotlap.trace.table import Kind, Trace
-from hotlap.trace.timeline import by_work, timeline
+from hotlap.trace.timeline import by_work, of_device, timeline
 from hotlap.trace.work import StepKernels
+from hotlap.units import percent
 
 _COMPILED = rf"{COMPILED}|Torch-Compiled Region|triton_(?:poi|red|per|tem)_"
 # Beyond, operators and kernels are counted in the first steps only.
@@ -41,7 +40,7 @@ class Reading(Seen):
         reasons = {str(why): self.idle.seconds(why) / self.count for why in IdleReason if self.idle.seconds(why) > 0}
         named = {
             str(why): {name: seconds / self.count for name, seconds in found.items()}
-            for why, found in idles.hold_ups(self, self.idle).items()
+            for why, found in hold_ups(self, self.idle).items()
         }
         seen = window(self, self.kernels, on_device=True)
         return Run(
@@ -54,7 +53,7 @@ class Reading(Seen):
             operators=replace(seen, idle_s=reasons, held_up=named),
             sightings=sightings.at_lines(self, self.idle),
             # What is computed in half precision already, and by torch.compile, needs no such lever.
-            autocast=self.kernels.precision() in (Precision.BF16, Precision.FP16),
+            autocast=numbers.precision(trace, self.kernels) in numbers.HALF,
             compiled=trace.named(_COMPILED).any().item(),
             rank=trace.rank or 0,
             world_size=trace.world_size,
@@ -80,10 +79,17 @@ def reading(trace: Trace) -> Reading:
 
 def _others(seen: Seen) -> Iterator[str]:
     """Of several devices of one process only the first is told."""
-    trace, (first, *others) = seen.trace, by_work(seen.trace)
-    if others:
-        named = ", ".join(f"{trace.devices.get(one, 'device')} ({one})" for one in others[:_MOST_DEVICES])
-        yield f"Other devices worked too: {named}; only device {first} is told here."
+    trace, work = seen.trace, by_work(seen.trace)
+    first, *others = work
+    steps = np.array([[seen.edges[0], seen.edges[-1]]])
+    for device in others[:_MOST_DEVICES]:
+        busy = timeline(trace, of_device(trace, device), device).busy
+        busy_share = spans.length(spans.common(busy, steps)) / (seen.edges[-1] - seen.edges[0] or 1.0)
+        yield (
+            f"{trace.devices.get(device, f'Device {device}')} (device {device}) worked too, "
+            f"{percent(work[device] / (work[first] or 1.0))} of the time of device {first}, and was busy for "
+            f"{percent(busy_share)} of these steps; only device {first} is told here."
+        )
 
 
 def window(seen: Seen, done: StepKernels | None, *, on_device: bool) -> OperatorWindow:
@@ -105,6 +111,7 @@ def window(seen: Seen, done: StepKernels | None, *, on_device: bool) -> Operator
         seen.who,
         num_steps=count,
         wall_s=float(seen.edges[count] - seen.edges[0]),
+        host_s=float(edges[count] - edges[0]),
         on_device=on_device,
     )
     if done is None:
@@ -114,28 +121,8 @@ def window(seen: Seen, done: StepKernels | None, *, on_device: bool) -> Operator
         work=done.kinds(),
         copies=done.copies(),
         collectives=done.collectives(),
+        graphs=done.graphs(),
         shaped=done.shapes(),
         recomputed_s=done.recomputed_s(),
         tensor_core_share=done.matrix_core_share(),
     )
-
-
-def gpu_timeline(one: Reading) -> str:
-    """The device's times as the table that TraceLens writes (AMD-AGI/TraceLens, gpu_timeline.csv), to compare tools by.
-
-    CSV: type, milliseconds, percent. Where something is recomputed both kinds stand apart, as that tool has them;
-    memory that is set is left out there, as it does.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    again = launched_again(one) & one.rows
-    if not again.any():
-        writer.writerow(("type", "time ms", "percent"))
-        writer.writerows(one.timeline.rows())
-        return out.getvalue()
-    writer.writerow(("type", "time ms", "percent", "is_recompute"))
-    counted = one.rows & ~one.trace.which(Kind.MEMSET)
-    for flag, rows in ((False, counted & ~again), (True, counted & again)):
-        found = timeline(one.trace, rows, one.timeline.device)
-        writer.writerows((*row, flag) for row in found.rows())
-    return out.getvalue()

@@ -41,21 +41,26 @@ class Timeline:
         """They run beside neither."""
         return spans.without(self.copies, spans.either(self.computing, self.communication))
 
+    @property
+    def total_s(self) -> float:
+        """From the first event to the last."""
+        return self.end - self.start
+
     def rows(self) -> list[tuple[str, float, float]]:
         """(name, milliseconds, percent) as TraceLens writes them (AMD-AGI/TraceLens, `gpu_timeline`)."""
-        total_s = self.end - self.start
         seconds = {
             "computation_time": spans.length(self.computing),
             "exposed_comm_time": spans.length(self.exposed_communication),
             "exposed_memcpy_time": spans.length(self.exposed_copies),
             "busy_time": spans.length(self.busy),
-            "idle_time": total_s - spans.length(self.busy),
-            "total_time": total_s,
+            "idle_time": self.total_s - spans.length(self.busy),
+            "total_time": self.total_s,
             "total_comm_time": spans.length(self.communication),
             "total_memcpy_time": spans.length(self.copies),
         }
         # Of work without a length no part is told.
-        return [(name, 1e3 * one, 100 * one / (total_s or math.inf)) for name, one in seconds.items()]
+        total_s = self.total_s or math.inf
+        return [(name, 1e3 * one, 100 * one / total_s) for name, one in seconds.items()]
 
 
 def launched(trace: Trace) -> Mask:

@@ -1,16 +1,13 @@
 """What the device's time went to: by the kind of work, by operator and shape, and what it computed a second time."""
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
-from hotlap.errors import UserError
-from hotlap.predict.catalogue import resolve
-from hotlap.predict.precision import Precision, matrix_rate
 from hotlap.record import CopyWork, KernelWork, ShapedOperator
 from hotlap.trace import arguments, kernels, spans
+from hotlap.trace.peaks import matrix_peak
 from hotlap.trace.recomputed import launched_again
 from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
@@ -18,10 +15,7 @@ from hotlap.trace.table import Ints, Kind
 
 # Of the shapes only the costliest are told.
 _MOST_SHAPES = 20
-_PRECISIONS = {"float16": Precision.FP16, "bfloat16": Precision.BF16, "float64": Precision.FP64}
-_BRAIN, _HALF = re.compile(r"bf16|BFloat16"), re.compile(r"f16|fp16|half|Half|hgemm|h884|h1688|h16816")
-# torch sees each of their two dies as a device.
-_DIES = {"Instinct MI250": 2, "Instinct MI250X": 2}
+_GRAPH = r"(?:cuda|hip|cu)GraphLaunch"
 
 
 class StepKernels:
@@ -83,6 +77,35 @@ class StepKernels:
             )
         return tuple(sorted(found, key=lambda one: -one.device_s))
 
+    def graphs(self) -> tuple[KernelWork, ...]:
+        """Costliest first. No trace numbers them: one graph is what runs the same kernels, launched at one place."""
+        trace = self._trace
+        whole = trace.named(_GRAPH)
+        launched: dict[int, list[int]] = defaultdict(list)
+        for at, launch in enumerate(trace.launch[self.rows].tolist()):
+            if launch >= 0 and whole[launch]:
+                launched[launch].append(at)
+        found = defaultdict[tuple[str, tuple[int, ...]], list[float]](list)
+        for launch, kernels_of in launched.items():
+            names = tuple(sorted(trace.name[self.rows[kernels_of]].tolist()))
+            found[self._place(launch), names].append(float(self.seconds[kernels_of].sum()))
+        graphs = (
+            KernelWork(
+                name=f"a graph of {len(names):,} {'kernel' if len(names) == 1 else 'kernels'}{place}",
+                device_s=sum(seconds) / self._steps,
+                per_step=len(seconds) / self._steps,
+            )
+            for (place, names), seconds in found.items()
+        )
+        return tuple(sorted(graphs, key=lambda one: -one.device_s))
+
+    def _place(self, launch: int) -> str:
+        """ ", launched in CompiledFunction at train.py:12", as far as that is known."""
+        operator, line = int(self._seen.who.operator[launch]), self._seen.who.line(launch)
+        within = f" in {self._trace.text(operator)}" if operator >= 0 else ""
+        at = f" at {line.path}:{line.line}" if line is not None else ""
+        return f", launched{within}{at}" if within or at else ""
+
     def shapes(self) -> tuple[ShapedOperator, ...]:
         """Operators by what they were given, costliest first; none where no shapes were recorded. Collectives are told
         elsewhere."""
@@ -133,44 +156,3 @@ class StepKernels:
     def recomputed_s(self) -> float:
         """A step's kernels of the forward pass that were launched again within the backward pass."""
         return float(self.seconds[launched_again(self._seen)[self.rows]].sum()) / self._steps
-
-    def precision(self) -> Precision:
-        """Of the numbers that most of the time of products is spent with: by the types of tensors where these were
-        recorded, and else by the names of kernels."""
-        trace, seconds = self._trace, defaultdict[Precision, float](float)
-        columns = (trace.name[self.rows], self.operators, self.seconds)
-        for name, operator, spent in zip(*(one.tolist() for one in columns), strict=True):
-            kernel = trace.names[name]
-            on_cores = kernels.on_matrix_cores(kernel)
-            if on_cores is None:
-                continue
-            inputs = trace.inputs[operator] if operator >= 0 else -1
-            dtype = arguments.read(trace.arguments[inputs]).dtype if inputs >= 0 else ""
-            if dtype in _PRECISIONS:
-                found = _PRECISIONS[dtype]
-            elif not dtype and on_cores and (_BRAIN.search(kernel) or _HALF.search(kernel)):
-                found = Precision.BF16 if _BRAIN.search(kernel) else Precision.FP16
-            else:
-                found = Precision.TF32 if on_cores else Precision.IEEE
-            seconds[found] += spent
-        return max(seconds, key=lambda precision: seconds[precision], default=Precision.FP32)
-
-
-def matrix_peak(device: str, dtype: str, *, on_matrix_cores: bool) -> float | None:
-    """Operations a second of numbers of this type, in torch's words; None for a GPU or a type that is not known, and
-    where a name fits boards that differ.
-
-    Arguments:
-        on_matrix_cores: of float32, whether the kernels ran there (TF32).
-    """
-    if dtype != "float32" and dtype not in _PRECISIONS:
-        return None
-    try:
-        match = resolve(device)
-    except UserError:
-        return None
-    if match.assumption is not None:
-        return None
-    precision = _PRECISIONS.get(dtype, Precision.TF32 if on_matrix_cores else Precision.IEEE)
-    peak = matrix_rate(match.device, precision, tf32=precision is Precision.TF32)
-    return peak / _DIES.get(match.device.name, 1)

@@ -117,6 +117,10 @@ def test_overlapping_events_never_make_a_time_negative_or_the_whole_longer_than_
     assert all(one.self_s >= 0 for one in window.operators)
 
 
+def test_operators_beyond_the_window_are_noticed() -> None:
+    assert "in a window of" in (on_cpu(operator("mm", 0, 30)).why_not or "")
+
+
 def test_the_device_is_busy_when_anything_runs_and_kernels_belong_to_operators() -> None:
     window = on_gpu(operator("mm", 0, 1), launch(0.5, 1), launch(1.2, 2), work(1, 3, 1), work(2, 5, 2, lane=8))
     assert window.complete

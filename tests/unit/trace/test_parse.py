@@ -17,7 +17,7 @@ from tests.unit.trace.written import Written
 EVENTS: list[dict[str, Any]] = [
     {"ph": "X", "name": 'a "quoted" }, { name', "ts": 1.5, "dur": 2, "args": {"x": [{"y": 1}, {"z": 2}]}},
     {"ph": "i", "name": "[memory]", "ts": 2},
-    {"ph": "X", "name": "b\\", "ts": 3, "dur": 4.25, "args": {"Input Dims": [[2, 3], []], "correlation": 7}},
+    {"ph": "X", "name": "b\\", "ts": "3", "dur": 4.25, "args": {"Input Dims": [[2, 3], []], "correlation": 7}},
 ]
 HEADER = {"schemaVersion": 1, "note": 'holds "traceEvents": [ as a text'}
 
@@ -43,6 +43,12 @@ def test_pieces_of_any_size_give_the_same_events_and_fields(size: int, indent: i
     assert found[2].args.correlation == 7
     assert header["traceName"] == "x.json"
     assert ("schemaVersion" in header) is last
+
+
+@pytest.mark.parametrize("end", [b"]", b"", b",", b"]\n"])
+def test_a_bare_list_is_read_with_or_without_its_end(end: bytes) -> None:
+    text = json.dumps(EVENTS).encode()[:-1] + end
+    assert names(text) == [event["name"] for event in EVENTS]
 
 
 def test_words_that_are_no_json_but_that_some_versions_write() -> None:
@@ -96,6 +102,14 @@ def test_an_endless_event_is_refused_before_memory_is_full(monkeypatch: pytest.M
     text = b'{"traceEvents": [{"name": "' + b"x" * (1 << 18)
     with pytest.raises(UserError, match="is no trace: an event of more than"):
         names(text, 1 << 12)
+
+
+def test_a_gzip_that_grows_as_no_trace_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_UNSUSPECTED", 1 << 20)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (1 << 23)))
+    with pytest.raises(UserError, match="unpacks to more than"):
+        list(files.TraceFile(path).pieces())
 
 
 def test_a_damaged_gzip_is_told(tmp_path: Path) -> None:
@@ -155,16 +169,40 @@ _NOT: dict[str, list[Any]] = {
     "ts": [None, "soon", "nan", [], [1], {}, 10**400],
     "dur": [None, "soon", [1], -1],
 }
-ODD: list[Any] = [3, None, [], "event"]
+ODD: list[Any] = [3, None, [], "event", KERNEL | {"ph": "B", "tid": 99}]
 ODD += [KERNEL | {field: value} for field, values in _NOT.items() for value in values]
 """None of them is an event as torch.profiler writes them, with a name, a begin and an end."""
 
 
 def test_odd_events_are_passed_over_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
-    texts: list[dict[str, Any]] = [{"ts": 3.5}, {"tid": "stream 7"}, {"args": {"correlation": [], "bytes": {}}}]
+    texts: list[dict[str, Any]] = [{"ts": "3.5"}, {"tid": "stream 7"}, {"args": {"correlation": [], "bytes": {}}}]
     path.write_text(json.dumps({"traceEvents": [KERNEL, *ODD, *(KERNEL | one for one in texts)]}))
     trace = table.read(files.TraceFile(path))
     assert trace.start.tolist() == pytest.approx([0.0, 0.0, 0.0, 2.5e-6])
     assert trace.lanes == (("0", "7"),)
     assert trace.notes == (f"{len(ODD)} events without a name, a begin or an end were left out.",)
+
+
+def test_begins_and_ends_that_stand_apart_are_joined(tmp_path: Path) -> None:
+    """In any order; one end is missing, one begin is missing, and ends may be without a name."""
+    begun = [KERNEL | {"ph": "B", "name": name, "ts": ts} for name, ts in (("outer", 0), ("lost", 1), ("inner", 2))]
+    ended = [{"ph": "E", "pid": 0, "tid": 7, "ts": ts} | named for ts, named in ((9, {"name": "outer"}), (4, {}))]
+    ended.append({"ph": "E", "pid": 0, "tid": 7, "ts": 5, "name": "never begun"})
+    path = tmp_path / "apart.json"
+    path.write_text(json.dumps({"traceEvents": [*ended, *begun]}))
+    trace = table.read(files.TraceFile(path))
+    told = {trace.text(row): (trace.start[row], trace.end[row]) for row in range(len(trace.start))}
+    assert told == {"outer": pytest.approx((0, 9e-6)), "inner": pytest.approx((2e-6, 4e-6))}
+    assert trace.notes == ("1 events without a name, a begin or an end were left out.",)
+
+
+def test_a_gpu_whose_name_says_little_is_told_by_its_figures(tmp_path: Path) -> None:
+    path = tmp_path / "board.json"
+    figures = {"numSms": 132, "totalGlobalMem": 84_942_979_072, "computeMajor": 9, "computeMinor": 0}
+    boards = [{"id": 0, "name": "NVIDIA Graphics Device", **figures}, {"id": 1, "name": ["?"], "numSms": {}}, 3]
+    path.write_text(json.dumps({"deviceProperties": boards, "traceEvents": [KERNEL]}))
+    trace = table.read(files.TraceFile(path))
+    assert trace.devices == {"0": "H100 SXM5 80GB", "1": "['?']"}
+    (note,) = trace.notes
+    assert "The driver calls it NVIDIA Graphics Device; 132 multiprocessors and 79.1 GiB" in note

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.trace import work
+from hotlap import rules
+from hotlap.trace import peaks
 from hotlap.trace.arguments import Arguments, flop, read
 from hotlap.trace.kernels import Work, collective, on_matrix_cores, work_of
 from hotlap.trace.table import Written as Given
@@ -108,12 +109,34 @@ def test_operators_are_told_by_shape_and_kernels_by_kind(tmp_path: Path) -> None
 
 def test_what_a_gpu_reaches_at_best_by_type_and_by_where_kernels_ran() -> None:
     board = "NVIDIA A100-PG509-200"
-    assert work.matrix_peak(board, "bfloat16", on_matrix_cores=True) == pytest.approx(312e12, rel=0.01)
-    assert work.matrix_peak(board, "float32", on_matrix_cores=True) == pytest.approx(156e12, rel=0.01)
-    assert work.matrix_peak(board, "float32", on_matrix_cores=False) == pytest.approx(19.5e12, rel=0.01)
-    assert work.matrix_peak("AMD Instinct MI250X", "float16", on_matrix_cores=True) == pytest.approx(191.5e12, rel=0.01)
-    assert work.matrix_peak("Some GPU", "float32", on_matrix_cores=True) is None
-    assert work.matrix_peak(board, "int8", on_matrix_cores=True) is None
+    assert peaks.matrix_peak(board, "bfloat16", on_matrix_cores=True) == pytest.approx(312e12, rel=0.01)
+    assert peaks.matrix_peak(board, "float32", on_matrix_cores=True) == pytest.approx(156e12, rel=0.01)
+    assert peaks.matrix_peak(board, "float32", on_matrix_cores=False) == pytest.approx(19.5e12, rel=0.01)
+    assert peaks.matrix_peak("AMD Instinct MI250X", "float16", on_matrix_cores=True) == pytest.approx(
+        191.5e12, rel=0.01
+    )
+    assert peaks.matrix_peak("Some GPU", "float32", on_matrix_cores=True) is None
+    assert peaks.matrix_peak(board, "int8", on_matrix_cores=True) is None
+
+
+def test_kernels_of_a_graph_are_told_together_and_where_it_was_launched(tmp_path: Path) -> None:
+    """Two graphs a step: one of two kernels within a compiled function, one of a single kernel in no operator."""
+    made = Written()
+    for number in range(3):
+        at = number * 1000.0
+        made.step(number, at, 1000)
+        made.host("python_function", "train.py(7): main", at, 900)
+        made.launch(at + 10, at=at + 50, length=100, call="cudaGraphLaunch", operator="CompiledFunction")
+        made.events.append(made.events[-1] | {"name": "relu", "ts": at + 150, "dur": 30})
+        made.launch(at + 400, at=at + 450, length=20, call="cudaGraphLaunch")
+        del made.events[-3]
+    operators = made.read(tmp_path).run.operators
+    assert operators is not None
+    assert [(one.name, one.per_step) for one in operators.graphs] == [
+        ("a graph of 2 kernels, launched in CompiledFunction at train.py:7", 1.0),
+        ("a graph of 1 kernel, launched at train.py:7", 1.0),
+    ]
+    assert [one.device_s for one in operators.graphs] == pytest.approx([130e-6, 20e-6])
 
 
 @pytest.mark.parametrize(
@@ -145,3 +168,5 @@ def test_what_hides_a_collective_is_computing_alone(tmp_path: Path) -> None:
     assert (gather.name, gather.per_step) == ("AllGather", 1.0)
     assert (gather.device_s, gather.hidden_s) == pytest.approx((200 * US, 100 * US))
     assert (reduction.name, round(reduction.hidden_s, 9)) == ("AllReduce", 0.0)
+    (found,) = (one for one in rules.check(run) if one.code == "communication-bound")
+    assert "exchanging data (AllReduce 120 us, AllGather 1" in found.evidence
