@@ -65,8 +65,8 @@ class Sizes:
     """Steps of an epoch; None where that is not known."""
     num_ranks: int = 1
     """Processes that train together."""
-    starts_alone: bool = False
-    """A start is so large a part of the whole training that those of processes started afresh are timed alone."""
+    starts_count: bool = False
+    """A start is so large a part of the whole training that it matters whether it is timed alone."""
 
     @classmethod
     def of(cls, run: Run, machine: Machine, *, num_steps: int | None = None) -> "Sizes":
@@ -88,7 +88,7 @@ class Sizes:
             # Processes that train together may share an epoch's samples, or not.
             epoch_steps=run.epoch_steps() if run.world_size == 1 else None,
             num_ranks=run.world_size,
-            starts_alone=num_steps is not None and (run.setup_s or 0.0) > _START_COUNTS * num_steps * step_s,
+            starts_count=num_steps is not None and (run.setup_s or 0.0) > _START_COUNTS * num_steps * step_s,
         )
 
     def sees_end_of(self, epoch_steps: int | None) -> bool:
@@ -101,12 +101,13 @@ class Sizes:
         afresh_s = self.afresh_setup_s or (self.setup_s if forked else None)
         return replace(self, setup_s=setup_s, afresh_setup_s=afresh_s)
 
-    def heat_s(self, num_arms: int, *, switched: bool = False, afresh: bool = False) -> float:
-        """What one heat takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a
-        fork."""
+    def heat_s(
+        self, num_arms: int, *, switched: bool = False, afresh: bool = False, starts_alone: bool = False
+    ) -> float:
+        """What one heat takes on a quiet machine, the base among its arms. `afresh`, `starts_alone`: as in `Design`."""
         processes = 1 if switched else num_arms
         setup_s = self.afresh_setup_s or self.setup_s if afresh else self.setup_s
-        at_once = 1 if afresh and self.starts_alone else min(max(1.0, self.cores), max(1, self.together))
+        at_once = 1 if starts_alone else min(max(1.0, self.cores), max(1, self.together))
         starts = setup_s * max(1.0, processes / at_once)
         return starts + (num_arms * self.steps + processes * self.warmup) * self.step_s + 1.0
 
@@ -200,8 +201,9 @@ class Design:
     epoch_end: bool = False
     """Go on until the start of the second epoch was seen, where it is not far."""
     afresh: bool = False
-    """Each process is started as the user starts the script, so that its start is timed as well: alone, where that
-    counts."""
+    """Each process is started as the user starts the script, so that its start is timed as well."""
+    starts_alone: bool = False
+    """None starts beside another one, which takes the time of a start more and tells what a start takes."""
 
     def plans(self, common: Plan, sizes: Sizes, script: EditedScript, *, order_seed: int) -> list[Plan]:
         """One for each process. `common`: what all have, the command foremost.
@@ -217,7 +219,7 @@ class Design:
             warmup=sizes.warmup,
             whole_epoch=self.epoch_end,
             afresh=self.afresh,
-            starts_alone=self.afresh and sizes.starts_alone,
+            starts_alone=self.starts_alone,
             order_seed=order_seed,
         )
         if self.switched:

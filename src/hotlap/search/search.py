@@ -22,7 +22,7 @@ from hotlap.experiment.total import never_shorter
 from hotlap.record import LEAST_GAIN, Verdict
 from hotlap.search import reasons
 from hotlap.search.candidates import CLEAR, Candidate, Candidates, compatible, excludes, grouped, stacked
-from hotlap.search.confirmation import Confirmation, fewest_heats, whole_trainings_s
+from hotlap.search.confirmation import Confirmation, fewest_heats_s, whole_trainings_s
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import factor
@@ -76,7 +76,7 @@ class Search:
 
     def _confirmation_s(self) -> float:
         """Heats of the baseline and its patched copy, the gate, and whole trainings where they are short."""
-        heats_s = fewest_heats(self._log, self._executor) * self._executor.estimate_s(afresh=True)
+        heats_s = fewest_heats_s(self._log, self._executor, starts_alone=self._executor.sizes.starts_count)
         return heats_s + self._gate.estimate_s(self.stack) + whole_trainings_s(self._log) + 5.0
 
     def run(self) -> None:

@@ -23,9 +23,7 @@ def test_the_confirmation_makes_the_imports_that_forks_need_not_make() -> None:
 
 
 def test_starts_that_are_timed_alone_take_each_its_time() -> None:
-    alone = replace(FIRST, starts_alone=True)
-    assert alone.heat_s(2, afresh=True) == pytest.approx(FIRST.heat_s(2) + 6.0)
-    assert alone.heat_s(2) == FIRST.heat_s(2), "trials start side by side"
+    assert FIRST.heat_s(2, starts_alone=True) == pytest.approx(FIRST.heat_s(2) + 6.0)
 
 
 def test_a_pause_of_the_machine_is_no_part_of_each_step_and_a_loaders_bursts_are() -> None:
