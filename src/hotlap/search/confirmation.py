@@ -75,9 +75,13 @@ class Confirmation:
         # Of earlier comparisons: this one must not count twice once its trial is in the study.
         self._pooled = log.pooled(self._scope)
         self._num_steps, self._epoch_steps = log.study.total_steps, facts(log.study).epoch_steps()
-        # Starts beside each other take longer, which pulls the ratio of total times to 1: alone where there is time.
-        alone_s = fewest_heats_s(log, executor, starts_alone=True) + gate.estimate_s(stack)
-        self._starts_alone = executor.sizes.starts_count and log.budget.affords(0.0, alone_s)
+        # Starts beside each other take longer, which pulls the ratio of total times to 1: alone where there is time for
+        # that, and none for whole trainings.
+        beside_s, alone_s = (fewest_heats_s(log, executor, starts_alone=alone) for alone in (False, True))
+        gate_s, whole_s = gate.estimate_s(stack), whole_trainings_s(log)
+        by_the_clock = whole_s > 0 and log.budget.affords(0.0, beside_s + gate_s + whole_s)
+        starts_count = executor.sizes.starts_count and not by_the_clock
+        self._starts_alone = starts_count and log.budget.affords(0.0, alone_s + gate_s)
 
     def run(self) -> None:
         """Result and patch: the accepted levers as they are handed over, once more, in fresh processes."""
@@ -129,8 +133,8 @@ class Confirmation:
             return
         if crowded and total is not None and not whole_s:
             self._log.warn(
-                f"The total of {factor(total.mid)} is of processes that started beside each other, which takes longer, as "
-                "there was no time for starts alone: its interval holds all that leaves open; raise --budget."
+                f"The total of {factor(total.mid)} is of processes that started beside each other, which takes longer, "
+                "as there was no time for starts alone: its interval holds all that leaves open; raise --budget."
             )
         compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
         if compiles and total is not None and self._num_steps is not None:

@@ -77,8 +77,9 @@ class Search:
 
     def _confirmation_s(self) -> float:
         """Heats of the baseline and its patched copy, the gate, and whole trainings where they are short."""
-        starts_alone = self._executor.sizes.starts_count
-        return self._confirmed_s(self.stack, starts_alone=starts_alone) + whole_trainings_s(self._log)
+        whole_s = whole_trainings_s(self._log)
+        starts_alone = self._executor.sizes.starts_count and not whole_s
+        return self._confirmed_s(self.stack, starts_alone=starts_alone) + whole_s
 
     def _confirmed_s(self, stack: Stack, *, starts_alone: bool = False) -> float:
         """The same without whole trainings."""
