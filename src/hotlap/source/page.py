@@ -13,7 +13,7 @@ from hotlap.source.file import Refusal, SourceFile
 from hotlap.source.keywords import keywords
 from hotlap.source.layout import Layout
 from hotlap.source.names import Names
-from hotlap.source.script import Place, Script, Span, place_of
+from hotlap.source.script import Place, Script, Span
 
 Splice = tuple[int, int, str]
 """What is between two offsets is replaced; inserted if they are equal. A line feed stands for the file's newline."""
@@ -56,22 +56,10 @@ class Page:
         Raises:
             Refusal: none is there, or it cannot be told which.
         """
-        call = self.expression(site)
-        if not isinstance(call, ast.Call):
-            raise Refusal(f"no single call of {site.calls} is at column {site.col + 1}")
-        return call
-
-    def expression(self, site: CallSite) -> ast.expr:
-        """The expression at `site`.
-
-        Raises:
-            Refusal: none is there, or it cannot be told which.
-        """
         span = self._span(site)
-        nodes = (node for node in ast.walk(self.script.tree) if isinstance(node, ast.expr))
-        found = next((node for node in nodes if self.script.span(node) == span), None)
+        found = next((call for call in self.script.all_calls() if self.script.span(call) == span), None)
         if found is None:
-            raise Refusal(f"no single expression of {site.calls} is at column {site.col + 1}")
+            raise Refusal(f"no single call of {site.calls} is at column {site.col + 1}")
         outer = [*self.script.around(found)]
         if any(found in getattr(node, "decorator_list", ()) for node in outer[:1]):
             # The call in `@f(x)` and the call of what it returns are at the same place.
@@ -200,11 +188,8 @@ def _key(site: CallSite) -> Place:
 
 
 def _recorded(script: Script, site: CallSite) -> Span | None:
-    """Where a call is, or another expression."""
     call = script.at(site)
-    nodes = (node for node in ast.walk(script.tree) if isinstance(node, ast.expr) and place_of(node) == _key(site))
-    found = call or next(nodes, None)
-    return None if found is None else script.span(found)
+    return None if call is None else script.span(call)
 
 
 def _edited(script: Script, site: CallSite) -> Iterator[int]:
