@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hotlap.source import snippet
 from hotlap.source.edits import Edit
 from hotlap.source.file import Refusal
-from hotlap.source.keywords import value_of, why_unseen
+from hotlap.source.keywords import why_unseen, written
 from hotlap.source.page import Page, Splice
 
 
@@ -82,7 +82,7 @@ def _given(page: Page, call: ast.Call, keyword: str) -> ast.expr | None:
     reason = why_unseen(page.script, call, keyword)
     if reason is not None:
         raise Refusal(reason)
-    return value_of(page.script, call, keyword)
+    return written(call, keyword)
 
 
 def _appended(page: Page, call: ast.Call, new: str) -> Iterator[Splice]:

@@ -84,7 +84,7 @@ def test_the_device_of_pinned_memory_stays_the_scripts_own(tmp_path: Path) -> No
     [
         ({"pin_memory": True}, PINNED, False, "Batches are pinned already, and no line"),
         ({"item_bytes": 100}, LOADER, True, "it is copied as fast without"),
-        ({}, "loader = DataLoader(data, **settings)", True, "by * or **"),
+        ({}, "loader = DataLoader(data, **settings)", True, "may be in a ** argument"),
     ],
 )
 def test_says_why_there_is_nothing_to_pin(

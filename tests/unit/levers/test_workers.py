@@ -111,12 +111,12 @@ def test_workers_themselves_count_against_the_memory(run_of: RunOf) -> None:
 
 
 HIDDEN = {
-    "loader = DataLoader(data, **settings)": "by * or **",
-    "loader = DataLoader(*given)": "by * or **",
+    "loader = DataLoader(data, **settings)": "num_workers may be in a ** argument",
+    "loader = DataLoader(*given)": "by *,",
     "loader = DataLoader(data, 64, True, None, None, 0)": "more than 5 arguments by position",
     "loader = DataLoader(data, 64, in_order=False)": "(in_order)",
     "loader = DataLoader(data, **dict(in_order=False))": "(in_order)",
-    "kw = {'num_workers': 0}\nval = other(**kw)\nloader = DataLoader(data, **kw)": "num_workers is in a mapping",
+    "kw = {'num_workers': 0}\nval = other(**kw)\nloader = DataLoader(data, **kw)": "num_workers is in a ** argument",
 }
 
 
