@@ -69,10 +69,6 @@ class Page:
             raise Refusal("the call is in an f-string")
         return found
 
-    def is_edited(self, call: ast.Call) -> bool:
-        """An edit is about it."""
-        return self.script.span(call) in self._spans.values()
-
     def settle(self, site: CallSite, keyword: str, value: str) -> None:
         """Note what an argument is to be, unless another edit wants something else."""
         wanted = self._arguments.setdefault((_key(site), keyword), value)
