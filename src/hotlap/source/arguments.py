@@ -8,6 +8,7 @@ from hotlap.source import snippet
 from hotlap.source.edits import Edit
 from hotlap.source.file import Refusal
 from hotlap.source.keywords import why_unseen, written
+from hotlap.source.names import needed
 from hotlap.source.page import Page, Splice
 
 
@@ -49,10 +50,10 @@ class WrapArgument(Edit):
     def splices(self, page: Page) -> Iterator[Splice]:
         """Around the argument, or what is left of it within those that stay around."""
         value = self._argument(page, page.call(self.site))
-        function = page.renamed(self.function, self.imports)
+        function, own = page.renamed(self.function, self.imports), [one.target for one in needed(self.imports)]
         while isinstance(value, ast.Call):
             there = page.script.code(value.func)
-            if page.names.agree(there, function, imports=self.imports):
+            if page.names.is_any(there, own):
                 return
             goes_within = value.args and page.names.is_any(there, self.inside)
             if not goes_within or isinstance(value.args[0], ast.Starred):
