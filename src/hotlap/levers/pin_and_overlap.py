@@ -17,7 +17,7 @@ from hotlap.levers.loaders import (
     trained_on,
     why_hidden,
 )
-from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts, SightingKind
+from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts
 from hotlap.source import AddArgument, Edit, Script, moved_to, scripts
 from hotlap.source.names import bound
 from hotlap.units import percent, size
@@ -38,8 +38,7 @@ class PinAndOverlap(Lever):
     """Writes `pin_memory=True` at the loaders and `non_blocking=True` at the copies of their batches.
 
     What: `DataLoader(..., pin_memory=True)`, and `x.to(device, non_blocking=True)` where a loop copies what it goes
-    over, or a function what it is given, and at lines that were seen to copy while the host waits. Same values, same
-    order, same random states.
+    over, or a function what it is given. Same values, same order, same random states.
     Why: from ordinary memory a copy goes through a buffer of the driver's and holds the host up until it is done; from
     pinned memory it runs while the host prepares the kernels behind it (CUDA C++ Best Practices Guide, 10.1; PyTorch's
     tutorial on pin_memory and non_blocking).
@@ -96,18 +95,10 @@ class PinAndOverlap(Lever):
 
 
 def _copy_edits(run: Run) -> Iterator[Edit]:
-    """`x.to(device)` -> `x.to(device, non_blocking=True)`: batches, and what the host was seen to wait for."""
-    known = scripts(run)
-    of_batches = {call for _, call in copies(known)}
-    seen = {(one.path, one.line) for one in run.sightings if one.kind is SightingKind.BLOCKING_COPY}
-    for script in known:
-        moves = [(call, device) for call in script.all_calls() if (device := moved_to(call)) is not None]
-        for call, _ in moves:
-            lines = range(call.lineno, (call.end_lineno or call.lineno) + 1)
-            beside = {device for other, device in moves if other.lineno == call.lineno}
-            blocks = len(beside) == 1 and any((script.path, line) in seen for line in lines)
-            if (blocks or call in of_batches) and _may_block(call):
-                yield AddArgument(site=script.site(call, calls="to"), keyword="non_blocking", value="True")
+    """`x.to(device)` -> `x.to(device, non_blocking=True)`."""
+    for script, call in copies(scripts(run)):
+        if _may_block(call):
+            yield AddArgument(site=script.site(call, calls="to"), keyword="non_blocking", value="True")
 
 
 def _may_block(call: ast.Call) -> bool:
