@@ -28,6 +28,8 @@ OWN = {
     if path.name != "__init__.py"
 }
 
+OWN["bucket-size"] = OWN["no-sync"]
+
 # A step of a small network: there is something to win in the input, in the model, and in the optimizer.
 _PHASES = {
     Phase.INPUT: 0.0020,
@@ -76,11 +78,7 @@ def _call_sites(path: str, data: bytes) -> tuple[CallSite, ...]:
         "grouped": 0,
         "torch_forward": "(nn.Module)" not in text,
         "data_parallel": "DistributedDataParallel(" in text,
-        "finds_unused": "find_unused_parameters=True" in text,
-        "gradient_views": "gradient_as_bucket_view=True" in text,
         "gradient_mb": 60.0,
-        "sends_buffers": "broadcast_buffers" if "register_buffer" in text else "",
-        "batch_statistics": "BatchNorm" in text,
     }
     return (
         *_sites(path, text, "DataLoader", calls="torch.utils.data.DataLoader", detail={"loader": 0}),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, final
 
+from hotlap.errors import UserError
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.record import CallSite, Machine, OptimizerFacts, Phase, Run
@@ -70,7 +71,10 @@ def _sites(run: Run) -> Sequence[CallSite]:
 
 def _hides_choice(run: Run, site: CallSite) -> str | None:
     """Why the argument cannot be written into this call, as a sentence; None where it can."""
-    script, call = found_at(run, site)
+    try:
+        script, call = found_at(run, site)
+    except UserError:  # the source is not what it was: whoever edits it says so
+        return None
     reason = why_unseen(script, call, "fused") if script is not None and call is not None else None
     return None if reason is None else f"In line {site.line} {reason}."
 
