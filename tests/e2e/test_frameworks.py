@@ -18,8 +18,11 @@ from hotlap.launch import Launcher
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.compile import Compile
 from hotlap.levers.lever import Lever
+from hotlap.levers.unused_parameters import UnusedParameters
 from hotlap.levers.workers import Workers
+from hotlap.machine import look
 from hotlap.record import Phase, Plan, Run, Status, Verdict, decode, encode
+from hotlap.search.candidates import rejects
 from hotlap.source import patch
 from tests.e2e.running import SCRIPTS, Forks, assert_phases_sum_to_steps, median_ms, opened_forks, run_command
 from tests.e2e.test_predict import work_of
@@ -117,17 +120,21 @@ def test_accelerate_with_two_processes(launcher: Launcher, monkeypatch: pytest.M
 
 
 @needs("transformers", "accelerate")
-def test_hugging_faces_trainer_with_two_processes_takes_a_lever_in_its_own_words(launcher: Launcher) -> None:
+def test_hugging_faces_trainer_with_two_processes_takes_a_lever_of_ddp_in_its_own_words(launcher: Launcher) -> None:
     script = str(SCRIPTS / "transformers_train.py")
     command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", script)
     plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=24, warmup=0, evidence=True)
     (base,) = launcher([plan], limit_s=400.0)
     assert (base.status, base.world_size) == (Status.COMPLETE, 2), base.output
-    edited = EditedScript(lambda: base, cwd=str(SCRIPTS)).plan(plan, (Workers(num_workers=1).spec(),))
+    assert rejects(UnusedParameters(), base, look()) is None
+    edited = EditedScript(lambda: base, cwd=str(SCRIPTS)).plan(plan, (UnusedParameters().spec(),))
     (found,) = launcher([edited], limit_s=400.0)
     assert (found.status, found.unreached, found.not_installed) == (Status.COMPLETE, (), ()), found.output
-    counts = [{one.num_workers for one in run.loaders if one.trained_on} for run in (base, found)]
-    assert counts == [{0}, {1}]
+    searched = [
+        {site.detail["finds_unused"] for site in run.call_sites if site.detail.get("data_parallel")}
+        for run in (base, found)
+    ]
+    assert searched == [{True}, {False}]
     ruling = judge("exact", Evidence(base=(base,), lever=(found,)))
     assert ruling.verdict is Verdict.UNHARMED, ruling.why
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import EXCHANGE, forward_sites, why_none
+from hotlap.levers.data_parallel import EXCHANGE, Pass, passes, why_none
 from hotlap.levers.lever import Lever, Numerics
-from hotlap.record import CallSite, Machine, Phase, Run
-from hotlap.source import Edit, InsertBefore, Script, is_name, scripts, word_of
+from hotlap.record import Machine, Phase, Run
+from hotlap.source import Edit, InsertBefore, Script, word_of
 from hotlap.source.names import bound
 
 _FLAG = "require_backward_grad_sync"
@@ -53,7 +53,7 @@ class NoSync(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One statement in front of the forward pass."""
-        found = ((one, _last(one)) for one in _passes(run) if not one.script.spelled(*_CHOSEN))
+        found = ((one, _last(one)) for one in passes(run) if not one.script.spelled(*_CHOSEN))
         return tuple(
             InsertBefore(site=one.site, code=f"{one.script.code(one.call.func)}.{_FLAG} = {last}")
             for one, last in found
@@ -61,27 +61,7 @@ class NoSync(Lever):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """A forward pass of such a model, written out in the script."""
-
-    script: Script
-    call: ast.Call
-    site: CallSite
-
-
-def _passes(run: Run) -> list[_Pass]:
-    """Calls of such models by a name (`model(x)`, `self.model(x)`).
-
-    Raises:
-        UserError: a file is missing or changed since.
-    """
-    known = [(script, site) for site in forward_sites(run) for script in scripts(run)]
-    found = [(script, script.at(site), site) for script, site in known]
-    return [_Pass(script, call, site) for script, call, site in found if call is not None and is_name(call.func)]
-
-
-def _last(one: _Pass) -> str | None:
+def _last(one: Pass) -> str | None:
     """An expression that is true in front of the last pass before an update; None where it is not known."""
     loop = next((node for node in one.script.around(one.call) if isinstance(node, ast.For | ast.While)), None)
     steps = [call for call in one.script.methods("step") if _may_update(call)]
@@ -97,7 +77,7 @@ def _may_update(call: ast.Call) -> bool:
     return not any(word in owner for word in ("sched", "profil", "prof."))
 
 
-def _by_count(one: _Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
+def _by_count(one: Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
     """`for i in range(n): ... backward()`, and then the update."""
     match loop:
         case ast.For(
@@ -115,7 +95,7 @@ def _by_count(one: _Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) 
     return None
 
 
-def _by_condition(one: _Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
+def _by_condition(one: Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
     """`backward()`, and then `if (i + 1) % n == 0:` the update."""
     outer = [*one.script.around(one.call)]
     first = next((k for k, statement in enumerate(loop.body) if statement in outer), len(loop.body))

@@ -132,6 +132,9 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
     ("late-transform", "batched-fetch"),
     ("late-transform", "cached-dataset"),
     ("late-transform", "device-resident"),
+    # What a first step did not exchange is not known afterwards; and a search is turned off, or done once.
+    ("no-sync", "static-graph"),
+    ("static-graph", "unused-parameters"),
 )
 """Levers of which one excludes the others: they are never accepted together."""
 

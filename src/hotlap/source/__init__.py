@@ -1,7 +1,7 @@
 """Call sites and edits -> a unified diff."""
 
 from hotlap.source.arguments import AddArgument, WrapArgument
-from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, WrapStatement, top_of
+from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, Replace, WrapStatement, top_of
 from hotlap.source.file import CannotEdit
 from hotlap.source.keywords import keywords, why_unseen, written
 from hotlap.source.moves import device_of, moved_to
@@ -14,7 +14,9 @@ __all__ = [
     "Edit",
     "InsertAfterImports",
     "InsertBefore",
+    "InsertBehind",
     "Patched",
+    "Replace",
     "Script",
     "WrapArgument",
     "WrapStatement",

@@ -73,6 +73,37 @@ class InsertBefore(Edit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertBehind(Edit):
+    """A statement behind the one that makes a call, unless it stands somewhere behind it already."""
+
+    code: str
+    """One simple statement."""
+
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """The line; below a comment's."""
+        script, code = page.script, page.renamed(self.code, self.imports)
+        statement = _on_own_line(script, _statement_of(script, page.call(self.site)))
+        next_one, recorded = _behind(script, statement)[:1], _statement_of(page.recorded, page.recorded.at(self.site))
+        there = [*next_one, *(_behind(page.recorded, recorded) if recorded is not None else ())]
+        if snippet.statements(code)[0] not in map(ast.dump, there):
+            end = script.line_end(script.span(statement)[1])
+            yield end, end, f"\n{_margin(script, statement)}{code}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replace(Edit):
+    """An expression becomes another one: `set_detect_anomaly(True)` -> `set_detect_anomaly(False)`."""
+
+    code: str
+
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """The expression."""
+        code, expression = page.renamed(self.code, self.imports), page.expression(self.site)
+        if not snippet.same(page.script.code(expression), code):
+            yield *page.script.span(expression), code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrapStatement(Edit):
     """The statement around a call moves into a `with`; `suffix` is put behind the call itself.
 
@@ -116,6 +147,11 @@ def _on_own_line(script: Script, statement: ast.stmt | None) -> ast.stmt:
         if not margin.strip() and not same_line and not line_before.endswith("\\"):
             return statement
     raise Refusal("the call is in a statement that has no line of its own; give it one")
+
+
+def _behind(script: Script, statement: ast.stmt) -> list[ast.stmt]:
+    block = script.block_of(statement)
+    return block[block.index(statement) + 1 :]
 
 
 def _in_front(script: Script, statement: ast.AST | None) -> Iterator[ast.stmt]:

@@ -1,16 +1,26 @@
-"""How large the buckets of DistributedDataParallel are: where it is written, and what is read off a wrapped model."""
+"""Arguments of DistributedDataParallel: which levers set them where, and where they leave them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from hotlap.levers import Lever
 from hotlap.levers.bucket_size import BucketSize
+from hotlap.levers.buffer_broadcast import BufferBroadcast
+from hotlap.levers.gradient_compression import GradientCompression
+from hotlap.levers.gradient_views import GradientViews
+from hotlap.levers.static_graph import StaticGraph
+from hotlap.levers.unused_parameters import UnusedParameters
 from hotlap.probe.facts import wrapped_with
-from hotlap.record import Run, Scalar
+from hotlap.record import Exchange, Phase, Run, Scalar
 from hotlap.source import patch
 from tests.conformance.recorded import run_of
 from tests.edits.sites import sites
@@ -35,43 +45,136 @@ trainer = Trainer(model, args, train_dataset=data)
 trainer.train()  # DistributedDataParallel() is made in there
 """
 
+DETAIL: dict[str, Scalar] = {
+    "finds_unused": True,
+    "static_graph": False,
+    "gradient_views": False,
+    "hooked": False,
+    "gradient_mb": 60.0,
+    "sends_buffers": "forward_sync_buffers",
+    "batch_statistics": False,
+}
 
-def run(tmp_path: Path, text: str, *, gradient_mb: float = 60.0) -> Run:
+
+def run(tmp_path: Path, text: str, **detail: Scalar) -> Run:
     path = tmp_path / "train.py"
     path.write_text(text)
     found = run_of(path)
-    told: dict[str, Scalar] = {"data_parallel": True, "gradient_mb": gradient_mb}
+    told = {"data_parallel": True, **DETAIL, **detail}
     others = tuple(site for site in found.call_sites if site.calls != "forward")
     (forward,) = sites(text, "model" if "model(" in text else "train", path=str(path))
     return replace(found, world_size=2, call_sites=(*others, replace(forward, calls="forward", detail=told)))
 
 
-def written(tmp_path: Path, text: str) -> str:
+def written(tmp_path: Path, lever: Lever, text: str, **detail: Scalar) -> str:
     """The line that the patch makes of one of these."""
-    found, lever = run(tmp_path, text), BucketSize(megabytes=5)
+    found = run(tmp_path, text, **detail)
     assert lever.rejects(found, machine()) is None
     (made,) = patch(lever.edits(found), root=tmp_path).texts.values()
     (line,) = set(made.splitlines()) - set(text.splitlines())
     return line
 
 
-def test_the_size_is_an_argument_more_and_what_the_script_chose_stays(tmp_path: Path) -> None:
-    assert written(tmp_path, SCRIPT) == "model = DistributedDataParallel(nn.Linear(4, 2), bucket_cap_mb=5)"
-    chosen = SCRIPT.replace("nn.Linear(4, 2))", "nn.Linear(4, 2), bucket_cap_mb=chosen)")
-    reason = BucketSize().rejects(run(tmp_path, chosen), machine())
+@pytest.mark.parametrize(
+    ("lever", "argument"),
+    [
+        (StaticGraph(), "static_graph=True"),
+        (BufferBroadcast(), "forward_sync_buffers=False"),
+        (GradientViews(), "gradient_as_bucket_view=True"),
+        (BucketSize(megabytes=5), "bucket_cap_mb=5"),
+    ],
+    ids=str,
+)
+def test_it_is_an_argument_more_and_what_the_script_chose_stays(tmp_path: Path, lever: Lever, argument: str) -> None:
+    assert written(tmp_path, lever, SCRIPT) == f"model = DistributedDataParallel(nn.Linear(4, 2), {argument})"
+    chosen = SCRIPT.replace("nn.Linear(4, 2))", f"nn.Linear(4, 2), {argument.partition('=')[0]}=chosen)")
+    reason = lever.rejects(run(tmp_path, chosen), machine())
     assert reason == "The script makes no DistributedDataParallel, or chooses this itself."
 
 
-def test_hugging_faces_trainer_has_a_word_of_its_own(tmp_path: Path) -> None:
-    assert written(tmp_path, TRAINER) == 'args = TrainingArguments("out", max_steps=9, ddp_bucket_cap_mb=5)'
-    chosen = TRAINER.replace("max_steps=9", "ddp_bucket_cap_mb=chosen")
-    assert "chooses" in (BucketSize().rejects(run(tmp_path, chosen), machine()) or "")
+def test_the_search_for_unused_parameters_is_turned_off_where_it_is_on(tmp_path: Path) -> None:
+    on = SCRIPT.replace("nn.Linear(4, 2))", "nn.Linear(4, 2), find_unused_parameters=True)")
+    line = written(tmp_path, UnusedParameters(), on)
+    assert line == "model = DistributedDataParallel(nn.Linear(4, 2), find_unused_parameters=False)"
+    assert UnusedParameters().rejects(run(tmp_path, SCRIPT), machine()) is not None
 
 
-def test_it_is_refused_where_one_bucket_holds_all_or_one_process_trains(tmp_path: Path) -> None:
-    small = run(tmp_path, SCRIPT, gradient_mb=0.9)
-    assert BucketSize().rejects(small, machine()) == "All gradients leave in one bucket, of one megabyte at most."
-    assert BucketSize().rejects(replace(small, world_size=1), machine()) == "One process trains here."
+@pytest.mark.parametrize(
+    ("lever", "argument"),
+    [
+        (UnusedParameters(), "ddp_find_unused_parameters=False"),
+        (StaticGraph(), "ddp_static_graph=True"),
+        (BufferBroadcast(), "ddp_broadcast_buffers=False"),
+        (BucketSize(megabytes=100), "ddp_bucket_cap_mb=100"),
+    ],
+    ids=str,
+)
+def test_hugging_faces_trainer_has_words_of_its_own(tmp_path: Path, lever: Lever, argument: str) -> None:
+    assert written(tmp_path, lever, TRAINER) == f'args = TrainingArguments("out", max_steps=9, {argument})'
+    chosen = TRAINER.replace("max_steps=9", f"{argument.partition('=')[0]}=chosen")
+    assert "chooses" in (lever.rejects(run(tmp_path, chosen), machine()) or "")
+
+
+@pytest.mark.parametrize(
+    ("lever", "text", "detail"),
+    [
+        (UnusedParameters(), SCRIPT, {"finds_unused": False}),
+        (StaticGraph(), SCRIPT, {"finds_unused": False}),
+        (StaticGraph(), SCRIPT, {"static_graph": True}),
+        (StaticGraph(), SCRIPT.replace("model(", "model.no_sync()\nmodel("), {}),
+        (BufferBroadcast(), SCRIPT, {"sends_buffers": ""}),
+        (BufferBroadcast(), SCRIPT, {"batch_statistics": True}),
+        (GradientViews(), SCRIPT, {"gradient_views": True}),
+        (GradientViews(), f"{SCRIPT}model.module.weight.grad.detach_()\n", {}),
+        (BucketSize(), SCRIPT, {"gradient_mb": 0.9}),
+        (GradientCompression(), SCRIPT, {"hooked": True}),
+        (GradientCompression(), f"{SCRIPT}model.register_comm_hook(None, hook)\n", {}),
+        (GradientCompression(), f"{SCRIPT}model._register_builtin_comm_hook(hook)\n", {}),
+        (GradientCompression(), SCRIPT.replace("model = ", "model = torch.compile(").replace("2))", "2)))", 1), {}),
+        (GradientCompression(), TRAINER, {}),
+    ],
+)
+def test_it_is_refused_in_a_sentence(tmp_path: Path, lever: Lever, text: str, detail: Mapping[str, Scalar]) -> None:
+    reason = lever.rejects(run(tmp_path, text, **detail), machine())
+    assert reason is not None and reason.endswith(".")
+    alone = replace(run(tmp_path, text), world_size=1)
+    assert lever.rejects(alone, machine()) == "One process trains here."
+
+
+def test_half_precision_is_a_line_behind_the_one_that_wraps(tmp_path: Path) -> None:
+    own = SCRIPT.replace("model = Dist", "self.model: Any = Dist")
+    for text, name in ((SCRIPT, "model"), (own, "self.model")):
+        found = run(tmp_path, text)
+        (made,) = patch(GradientCompression().edits(found), root=tmp_path).texts.values()
+        (wraps,) = [line for line in text.splitlines() if "= Dist" in line]
+        assert f"{wraps}\n{name}.register_comm_hook({name}.process_group, fp16_compress_hook)\n" in made
+        assert "ddp_comm_hooks.default_hooks import fp16_compress_hook\n" in made
+
+
+def test_what_is_half_already_is_not_halved(tmp_path: Path) -> None:
+    found = run(tmp_path, SCRIPT)
+    half = replace(found, optimizers=tuple(replace(one, dtypes=("bfloat16",)) for one in found.optimizers))
+    assert GradientCompression().rejects(half, machine()) == "The parameters are not all float32."
+
+
+@pytest.mark.parametrize(
+    ("device", "formats"),
+    [("cpu", ["fp16"]), ("Tesla V100-SXM2-16GB", ["fp16"]), ("NVIDIA H200", ["bf16", "fp16"])],
+)
+def test_bfloat16_is_sent_where_torch_takes_it(tmp_path: Path, device: str, formats: list[str]) -> None:
+    found = GradientCompression.candidates(replace(run(tmp_path, SCRIPT), device=device), machine())
+    assert [one.dtype for one in found] == formats
+
+
+@pytest.mark.parametrize(("exposed_s", "bound_s"), [(0.0001, 0.0001), (0.0008, 0.0005), (0.0, 0.0)])
+def test_it_saves_what_is_not_hidden_and_half_of_the_link_at_most(
+    tmp_path: Path, exposed_s: float, bound_s: float
+) -> None:
+    seen = Exchange(num_steps=9, passes=1, buckets=4, num_bytes=2**20, link_s=0.001, exposed_s=exposed_s)
+    told = replace(run(tmp_path, SCRIPT), exchange=seen)
+    assert GradientCompression().saves_at_most_s(told, ()) == bound_s
+    unseen = replace(told, exchange=None)
+    assert GradientCompression().saves_at_most_s(unseen, ()) == unseen.mean_phase_s(Phase.BACKWARD)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +192,9 @@ def test_how_a_model_is_wrapped_is_read_off_it() -> None:
         plain = wrapped_with(DistributedDataParallel(nn.Linear(1024, 256, bias=False)))
         assert plain == {
             "finds_unused": False,
+            "static_graph": False,
             "gradient_views": False,
+            "hooked": False,
             "gradient_mb": 1.0,
             "sends_buffers": "",
             "batch_statistics": False,
@@ -101,5 +206,22 @@ def test_how_a_model_is_wrapped_is_read_off_it() -> None:
         assert getattr(DistributedDataParallel(nn.BatchNorm1d(2)), keyword) is True
         still = DistributedDataParallel(nn.BatchNorm1d(2, track_running_stats=False))
         assert not wrapped_with(still)["batch_statistics"]
+        still.register_comm_hook(None, allreduce_hook)
+        assert wrapped_with(still)["hooked"]
+    finally:
+        dist.destroy_process_group()
+
+
+@in_own_process
+def test_the_line_has_gradients_sent_in_half_precision(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    try:
+        (made,) = patch(GradientCompression().edits(run(tmp_path, SCRIPT)), root=tmp_path).texts.values()
+        names: dict[str, Any] = {}
+        exec(made, names)
+        model = names["model"]
+        model.zero_grad()
+        model(torch.full((1, 4), 1 / 3)).sum().backward()
+        assert set(model.module.weight.grad.flatten().tolist()) == {torch.tensor(1 / 3).half().item()}
     finally:
         dist.destroy_process_group()

@@ -91,7 +91,7 @@ def _model(layers: nn.Module, group: Any, hook: Any, options: dict[str, Any]) ->
         {},
         {"gradient_as_bucket_view": True},
         {"find_unused_parameters": True},
-        {"hook": fp16_compress_hook},
+        {"hook": fp16_compress_hook},  # as the lever gradient-compression registers it
     ],
 )
 def test_the_training_is_the_same_to_the_bit(options: dict[str, Any]) -> None:

@@ -1,0 +1,9 @@
+from torch import autograd
+from torch.autograd import set_detect_anomaly
+import torch
+
+torch.autograd.set_detect_anomaly(False)  # why?
+with torch.autograd.set_detect_anomaly(False):
+    pass
+torch.autograd.set_detect_anomaly(False)
+# edit: call set_detect_anomaly | torch.autograd.set_detect_anomaly(False) | import torch

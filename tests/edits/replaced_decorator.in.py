@@ -1,0 +1,10 @@
+from ours import traced
+
+
+@traced(model)
+def step(x):
+    return model(x)
+
+
+# edit: call traced | traced() |
+# refused: the call is a decorator
