@@ -88,6 +88,8 @@ def _call_sites(path: str, data: bytes) -> tuple[CallSite, ...]:
         "static_graph": "static_graph=True" in text,
         "gradient_views": "gradient_as_bucket_view=True" in text,
         "gradient_mb": 60.0,
+        "sends_buffers": "broadcast_buffers" if "register_buffer" in text else "",
+        "batch_statistics": "BatchNorm" in text,
     }
     return (
         *_sites(path, text, "DataLoader", calls="torch.utils.data.DataLoader", detail={"loader": 0}),
