@@ -1,7 +1,7 @@
 """The record that the probe would make of a script in `scripts/`, and runs of every awkward kind."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,8 +13,6 @@ from hotlap.record import (
     Phase,
     Run,
     ShapeFacts,
-    Sighting,
-    SightingKind,
     Status,
     SwitchFacts,
 )
@@ -61,15 +59,7 @@ def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
         switches=SwitchFacts(),
         shapes=ShapeFacts(num_steps=100, num_shapes=1, num_new_late=0),
         sources={str(path): hashlib.sha256(data).hexdigest()},
-        sightings=tuple(_blocking_copies(str(path), data.decode())),
     )
-
-
-def _blocking_copies(path: str, text: str) -> Iterator[Sighting]:
-    """Lines that copy a batch to the device."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if "x.to(device)" in line:
-            yield Sighting(kind=SightingKind.BLOCKING_COPY, what="Tensor.to", path=path, line=number, per_step=2.0)
 
 
 def _loader(text: str) -> LoaderFacts:

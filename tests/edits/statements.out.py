@@ -20,7 +20,7 @@ def step(model, x, y):
         )
     try:
      with torch.autocast("cpu", dtype=torch.bfloat16):
-      model(x).float()
+         model(x).float()
     except ValueError: pass
     with torch.autocast("cpu", dtype=torch.bfloat16):
         x = [model(x).float() for x in y]

@@ -5,7 +5,6 @@ from torch.utils.data import DataLoader
 a = DataLoader(train)
 b = DataLoader(lasting(train))
 c = DataLoader(data.overlapped(lasting(train), memory_bytes=3))
-d = DataLoader(augmented(lasting(train)))
 e = DataLoader(dataset=(lasting)((train)))
 # edit: wrap DataLoader 0 dataset overlapped | from hotlap.data import overlapped
 # edit: wrap DataLoader 0 dataset late | from hotlap.data import late | hotlap.data.lasting hotlap.data.overlapped

@@ -6,7 +6,6 @@ from hotlap.data import cached, late, overlapped
 a = DataLoader(overlapped(lasting(late(cached(train)))))
 b = DataLoader(overlapped(lasting(late(cached(train)))))
 c = DataLoader(data.overlapped(lasting(late(cached(train))), memory_bytes=3))
-d = DataLoader(overlapped(late(cached(augmented(lasting(train))))))
 e = DataLoader(dataset=overlapped((lasting)(late(cached((train))))))
 # edit: wrap DataLoader 0 dataset overlapped | from hotlap.data import overlapped
 # edit: wrap DataLoader 0 dataset late | from hotlap.data import late | hotlap.data.lasting hotlap.data.overlapped

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hotlap.levers.autocasting import autocast_edits, why_not
 from hotlap.levers.cards import has_float16_alone, is_before_ampere
+from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope
-from hotlap.record import Machine, Phase, Run
-from hotlap.source import Edit
+from hotlap.record import CallSite, Machine, Phase, Run
+from hotlap.source import Edit, WrapStatement
 
 # Without one of these a CPU emulates bfloat16 by conversions, and every measurement so far was slower than float32.
 _CPU_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
@@ -38,7 +38,7 @@ class Bf16Autocast(Lever):
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """The chip, then the present state."""
-        return lacks_bf16(run, machine) or why_not(run)
+        return lacks_bf16(run, machine) or _why_not(run)
 
     def install(self, patch: Patch) -> None:
         """CHILD: outermost calls of modules with parameters, while gradients are on."""
@@ -68,8 +68,24 @@ class Bf16Autocast(Lever):
         patch.set(torch.nn.Module, "__call__", __call__)
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """A `with` around the statement that calls the model, or the word of the framework that does."""
-        return autocast_edits(run, self.name)
+        """The word of the framework that trains; else a `with` around each statement that calls a model, and
+        `.float()` behind the call: none where one model returns something else than one tensor."""
+        words = in_their_words(run, self.name)
+        if words is not None:
+            return words
+        sites = _model_calls(run)
+        if any(site.detail.get("returns") != "Tensor" for site in sites):
+            return ()
+        device = run.device_type or ("cpu" if run.device == "cpu" else "cuda")
+        return tuple(
+            WrapStatement(
+                site=site,
+                header=f'with torch.autocast("{device}", dtype=torch.bfloat16)',
+                suffix=".float()",
+                imports="import torch",
+            )
+            for site in sites
+        )
 
 
 def lacks_bf16(run: Run, machine: Machine) -> str | None:
@@ -84,3 +100,17 @@ def lacks_bf16(run: Run, machine: Machine) -> str | None:
     if is_before_ampere(run.device):
         return f"This card ({run.device}) has no bfloat16 instructions."
     return None
+
+
+def _model_calls(run: Run) -> list[CallSite]:
+    """Where the script calls its models."""
+    return [site for site in run.call_sites if site.calls == "forward" and site.detail.get("parameters")]
+
+
+def _why_not(run: Run) -> str | None:
+    """Why the script's models are not put under autocast, whatever the device."""
+    if run.autocast:
+        return "The script runs under autocast already."
+    if any(dtype != "float32" for o in run.optimizers for dtype in o.dtypes):
+        return "The parameters are not all float32."
+    return None if _model_calls(run) else "No call of a model in the script's own source was seen."

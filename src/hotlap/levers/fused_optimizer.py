@@ -30,7 +30,7 @@ class FusedOptimizer(Lever):
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
     across_ranks: ClassVar[bool] = True
     shortens: ClassVar[Sequence[Phase]] = (Phase.OPTIMIZER,)
-    no_line: ClassVar[str] = "The optimizers are not made in the script's own source: there is no line to change."
+    no_line: ClassVar[str] = "An optimizer is not made in the script's own source: there is no line to change."
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state first, then the hazard of strided parameters."""
@@ -44,8 +44,8 @@ class FusedOptimizer(Lever):
             )
         if not any(_can_be_fused(o) for o in run.optimizers):
             return "Each optimizer is fused already, has no fused kernel, or was told by the script which one to use."
-        reasons = [_hides_choice(run, site) for site in _sites(run)]
-        return None if None in reasons else next(iter(reasons), None)
+        # A trial switches all of them: where the patch left one alone, it would have timed something else.
+        return next((reason for site in _sites(run) if (reason := _hides_choice(run, site)) is not None), None)
 
     def install(self, patch: Patch) -> None:
         """Switches the groups of each optimizer, those made later included."""
@@ -53,15 +53,10 @@ class FusedOptimizer(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`fused=True` at each construction; the name of the fused AdamW where a framework makes it."""
-        edits = tuple(
-            AddArgument(site=site, keyword="fused", value="True")
-            for site in _sites(run)
-            if _hides_choice(run, site) is None
-        )
-        wanted = [optimizer.name for optimizer in run.optimizers if _can_be_fused(optimizer)]
-        if edits or "torch.optim.AdamW" not in wanted:
-            return edits
-        return in_their_words(run, self.name) or ()
+        wanted, sites = {one.id: one.name for one in run.optimizers if _can_be_fused(one)}, _sites(run)
+        if wanted.keys() <= {site.detail["optimizer"] for site in sites}:
+            return tuple(AddArgument(site=site, keyword="fused", value="True") for site in sites)
+        return (in_their_words(run, self.name) or ()) if set(wanted.values()) == {"torch.optim.AdamW"} else ()
 
 
 def _can_be_fused(optimizer: OptimizerFacts) -> bool:

@@ -12,7 +12,7 @@ from hotlap.errors import UserError
 from hotlap.levers.frameworks import is_within
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Script, WrapArgument, found_at, keywords, value_of, word_of
+from hotlap.source import AddArgument, Edit, Script, WrapArgument, found_at, why_unseen, word_of, written
 from hotlap.units import percent
 
 # Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
@@ -186,35 +186,32 @@ def dataset_of(script: Script, call: ast.Call) -> ast.expr | None:
         return None
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]
-    return value_of(script, call, "dataset")
+    return written(call, "dataset")
 
 
 def _may_make_loader(script: Script, function: ast.expr) -> bool:
     """Not where Python itself calls what makes it, as in `list(map(make, datasets))`, and its arguments are others; nor
-    in `DataLoader.__init__(self, dataset)`, nor where a `functools.partial` holds the first ones."""
-    if _holds_arguments(script, function):
-        return False
+    in `DataLoader.__init__(self, dataset)`, nor where a `functools.partial` may hold the first ones."""
     match function:
         case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
             return True
         case ast.Name(id=name) if name not in script.names and hasattr(builtins, name):
             return False
     full_name = script.full_name(function) or ""
-    return full_name.partition(".")[0] not in sys.stdlib_module_names and not ast.unparse(function).endswith("__init__")
+    own = full_name.partition(".")[0] not in sys.stdlib_module_names and not ast.unparse(function).endswith("__init__")
+    return own and not _is_partial(script, function)
 
 
-def _holds_arguments(script: Script, function: ast.expr) -> bool:
-    """`partial(DataLoader, dataset)`, or a name that it is assigned somewhere in the file."""
-    values = [function]
-    for node in ast.walk(script.tree):
+def _is_partial(script: Script, function: ast.expr) -> bool:
+    """`partial(DataLoader, dataset)`, or a name that is assigned one somewhere in the file."""
+    values, word = [function], word_of(function)
+    for node in ast.walk(script.tree) if word is not None else ():
         match node:
-            case ast.Assign(targets=targets, value=value) if word_of(function) in map(word_of, targets):
+            case ast.Assign(targets=targets, value=value) if word in map(word_of, targets):
                 values.append(value)
-            case ast.AnnAssign(target=target, value=ast.expr() as value) if word_of(function) == word_of(target):
+            case ast.AnnAssign(target=target, value=ast.expr() as value) if word == word_of(target):
                 values.append(value)
-    calls = [value for value in values if isinstance(value, ast.Call)]
-    partials = [call.args for call in calls if script.full_name(call.func) == "functools.partial"]
-    return any(len(given) > 1 or any(isinstance(one, ast.Starred) for one in given) for given in partials)
+    return any(isinstance(one, ast.Call) and script.full_name(one.func) == "functools.partial" for one in values)
 
 
 def _hides_dataset(run: Run, loader: LoaderFacts) -> str | None:
@@ -235,12 +232,11 @@ def _hides(script: Script | None, call: ast.Call | None) -> str | None:
         return "The call that makes the loader cannot be told from others"
     if script.full_name(call.func) not in _DATA_LOADER:
         return f"{ast.unparse(call.func)} is not the DataLoader of torch.utils.data, imported by its name"
-    given = keywords(script, call)
-    if given is None or any(isinstance(arg, ast.Starred) for arg in call.args):
-        return "The loader is given arguments by * or **, which may hide others: write them out"
-    shared = next((name for name in _WRITTEN if name in given and given[name] is None), None)
-    if shared is not None:
-        return f"{shared} is in a mapping that other calls are given as well: write it out"
+    if any(isinstance(arg, ast.Starred) for arg in call.args):
+        return "The loader is given arguments by *, which may hide others: write them out"
+    unseen = why_unseen(script, call, *_WRITTEN, "in_order")
+    if unseen is not None:
+        return f"For the loader {unseen}"
     if len(call.args) > len(_BY_POSITION):
         return f"The loader is given more than {len(_BY_POSITION)} arguments by position: name them"
     return None

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.batches import copies
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
@@ -18,12 +17,16 @@ from hotlap.levers.loaders import (
     trained_on,
     why_hidden,
 )
-from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts, SightingKind
-from hotlap.source import AddArgument, Edit, moved_to, scripts
+from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts
+from hotlap.source import AddArgument, Edit, Script, moved_to, scripts
+from hotlap.source.names import bound
 from hotlap.units import percent, size
 
 # Some sizes are pinned once each; as for compiled code.
 _MOST_SHAPES = 8
+
+# Parameters of these names are what trains, not what it is trained on.
+_MODELS = ("self", "cls", "model", "net", "module")
 
 # Below this a copy takes as long as starting it (10 us, as a kernel does): nothing to overlap.
 LEAST_BYTES = 64 << 10
@@ -35,8 +38,7 @@ class PinAndOverlap(Lever):
     """Writes `pin_memory=True` at the loaders and `non_blocking=True` at the copies of their batches.
 
     What: `DataLoader(..., pin_memory=True)`, and `x.to(device, non_blocking=True)` where a loop copies what it goes
-    over, or a function what it is given, and at lines that were seen to copy while the host waits. Same values, same
-    order, same random states.
+    over, or a function what it is given. Same values, same order, same random states.
     Why: from ordinary memory a copy goes through a buffer of the driver's and holds the host up until it is done; from
     pinned memory it runs while the host prepares the kernels behind it (CUDA C++ Best Practices Guide, 10.1; PyTorch's
     tutorial on pin_memory and non_blocking).
@@ -93,18 +95,10 @@ class PinAndOverlap(Lever):
 
 
 def _copy_edits(run: Run) -> Iterator[Edit]:
-    """`x.to(device)` -> `x.to(device, non_blocking=True)`: batches, and what the host was seen to wait for."""
-    known = scripts(run)
-    of_batches = {call for _, call in copies(known)}
-    seen = {(one.path, one.line) for one in run.sightings if one.kind is SightingKind.BLOCKING_COPY}
-    for script in known:
-        moves = [(call, device) for call in script.all_calls() if (device := moved_to(call)) is not None]
-        for call, _ in moves:
-            lines = range(call.lineno, (call.end_lineno or call.lineno) + 1)
-            beside = {device for other, device in moves if other.lineno == call.lineno}
-            blocks = len(beside) == 1 and any((script.path, line) in seen for line in lines)
-            if (blocks or call in of_batches) and _may_block(call):
-                yield AddArgument(site=script.site(call, calls="to"), keyword="non_blocking", value="True")
+    """`x.to(device)` -> `x.to(device, non_blocking=True)`."""
+    for script, call in copies(scripts(run)):
+        if _may_block(call):
+            yield AddArgument(site=script.site(call, calls="to"), keyword="non_blocking", value="True")
 
 
 def _may_block(call: ast.Call) -> bool:
@@ -125,3 +119,53 @@ def _refuses(run: Run, loader: LoaderFacts) -> str | None:
     if num_bytes < LEAST_BYTES:
         return f"A batch of {loader.dataset} has {size(num_bytes)}: it is copied as fast without."
     return why_hidden(run, loader)
+
+
+def copies(known: Sequence[Script]) -> Iterator[tuple[Script, ast.Call]]:
+    """The calls that copy a part of what a loop goes over, or of what a function is given, to a device.
+
+    By names alone: it may be something else than a batch, whose copy need not be waited for either.
+    """
+    for script in known:
+        for call in script.all_calls():
+            moves = isinstance(call.func, ast.Attribute) and moved_to(call) is not None
+            if moves and _is_given(script, call.func.value, frozenset()):  # type: ignore[attr-defined]
+                yield script, call
+
+
+def _is_given(script: Script, node: ast.expr, followed: frozenset[str]) -> bool:
+    """A part of a loop's variable, or of a parameter; or of what such a part was assigned to."""
+    match node:
+        case ast.Attribute(value=owner) | ast.Subscript(value=owner) | ast.Starred(value=owner):
+            return _is_given(script, owner, followed)
+        case ast.Call(func=ast.Attribute(value=owner)):  # a method of it: `batch["x"].float()`
+            return _is_given(script, owner, followed)
+        case ast.Call(func=ast.Name(id="next")):
+            return True
+        case ast.Name(id=name) if name not in followed:
+            return any(_gives(script, outer, name, followed | {name}) for outer in script.around(node))
+    return False
+
+
+def _gives(script: Script, outer: ast.AST, name: str, followed: frozenset[str]) -> bool:
+    """What stands around a name binds it to something that is given."""
+    match outer:
+        case ast.For(target=target):
+            return _binds(target, name)
+        case ast.ListComp(generators=parts) | ast.DictComp(generators=parts) | ast.GeneratorExp(generators=parts):
+            return any(_binds(part.target, name) for part in parts)
+        case ast.Lambda():
+            return any(parameter.arg == name for parameter in outer.args.args)
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Module():
+            given = () if isinstance(outer, ast.Module) else (*outer.args.args, *outer.args.kwonlyargs)
+            if any(parameter.arg == name for parameter in given):
+                return not any(word in name for word in _MODELS)
+            assigned = (
+                node for node in ast.walk(outer) if isinstance(node, ast.Assign) and script.scope(node) is outer
+            )
+            return any(_binds(node.targets[0], name) and _is_given(script, node.value, followed) for node in assigned)
+    return False
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    return any(name in bound(node) for node in ast.walk(target))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hotlap.source import snippet
 from hotlap.source.edits import Edit
 from hotlap.source.file import Refusal
-from hotlap.source.keywords import value_of, why_unseen
+from hotlap.source.keywords import why_unseen, written
+from hotlap.source.names import needed
 from hotlap.source.page import Page, Splice
 
 
@@ -48,19 +49,16 @@ class WrapArgument(Edit):
 
     def splices(self, page: Page) -> Iterator[Splice]:
         """Around the argument, or what is left of it within those that stay around."""
-        value = inner = self._argument(page, page.call(self.site))
-        function = page.renamed(self.function, self.imports)
-        while isinstance(inner, ast.Call):
-            there = page.script.code(inner.func)
-            if page.names.agree(there, function, imports=self.imports):
+        value = self._argument(page, page.call(self.site))
+        function, own = page.renamed(self.function, self.imports), [one.target for one in needed(self.imports)]
+        while isinstance(value, ast.Call):
+            there = page.script.code(value.func)
+            if page.names.is_any(there, own):
                 return
-            stays_around = value is inner and page.names.is_any(there, self.inside)
-            if not inner.args or isinstance(inner.args[0], ast.Starred) or page.is_edited(inner):
+            goes_within = value.args and page.names.is_any(there, self.inside)
+            if not goes_within or isinstance(value.args[0], ast.Starred):
                 break
-            if len(inner.args) + len(inner.keywords) != 1 and not stays_around:
-                break
-            inner = inner.args[0]  # another function may stand around it
-            value = inner if stays_around else value
+            value = value.args[0]
         start, end = page.outer(value)
         yield start, start, f"{function}("
         yield end, end, f", {self.arguments})" if self.arguments else ")"
@@ -82,7 +80,7 @@ def _given(page: Page, call: ast.Call, keyword: str) -> ast.expr | None:
     reason = why_unseen(page.script, call, keyword)
     if reason is not None:
         raise Refusal(reason)
-    return value_of(page.script, call, keyword)
+    return written(call, keyword)
 
 
 def _appended(page: Page, call: ast.Call, new: str) -> Iterator[Splice]:

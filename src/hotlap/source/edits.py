@@ -15,10 +15,6 @@ from hotlap.source.file import NEWLINE, Refusal
 from hotlap.source.page import Page, Splice, Token
 from hotlap.source.script import Script, Span, is_simple
 
-# Of a line that goes on behind backslashes.
-_MARK = re.compile(r"([;:]?)(?:[ \t\f]|\\(?:\r\n|\r|\n))*\Z")
-_LOOK_BACK = 1000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit(ABC):
@@ -144,10 +140,13 @@ def _statement_of(script: Script, call: ast.Call | None) -> ast.stmt | None:
 
 def _on_own_line(script: Script, statement: ast.stmt | None) -> ast.stmt:
     """The statement, where nothing else is on its lines."""
-    marks = [] if statement is None else [_mark_before(script, one) for one in [statement, *_behind(script, statement)]]
-    if statement is None or marks[0] or ";" in marks[1:2]:
-        raise Refusal("the call is in a statement that has no line of its own; give it one")
-    return statement
+    if statement is not None:
+        block, margin = script.block_of(statement), _margin(script, statement)
+        line_before = script.text[: script.span(statement)[0] - len(margin)].rstrip("\r\n")
+        same_line = any(other.lineno == statement.end_lineno for other in block if other is not statement)
+        if not margin.strip() and not same_line and not line_before.endswith("\\"):
+            return statement
+    raise Refusal("the call is in a statement that has no line of its own; give it one")
 
 
 def _behind(script: Script, statement: ast.stmt) -> list[ast.stmt]:
@@ -198,7 +197,8 @@ def _items_around(script: Script, statement: ast.stmt) -> Iterator[str]:
 def _indented(page: Page, statement: ast.stmt, header: str) -> Iterator[Splice]:
     """The statement below the header. What is within strings stays where it is."""
     script = page.script
-    margin, unit = _margin(script, _on_own_line(script, statement)), _unit(script, statement)
+    margin = _margin(script, _on_own_line(script, statement))
+    unit = _unit(script, margin)
     start, end = script.span(statement)
     yield start, start, f"{header}:\n{margin}{unit}"
     strings = [*_strings(page.tokens(statement))]
@@ -219,30 +219,13 @@ def _strings(tokens: Iterable[Token]) -> Iterator[Span]:
             yield token.start, token.end
 
 
-def _mark_before(script: Script, statement: ast.stmt) -> str:
-    """What is in front of a statement on its line: ":" of a header, ";" of another statement; "" at a line's start."""
-    start = script.span(statement)[0]
-    found = _MARK.search(script.text, max(0, start - _LOOK_BACK), start)
-    return found[1] if found else ""
-
-
 def _margin(script: Script, statement: ast.stmt) -> str:
     """The space in front of the line."""
     start = script.span(statement)[0]
     return script.text[script.line_start(start) : start]
 
 
-def _margin_of(script: Script, node: ast.AST) -> str:
-    """The space that the line of a header begins with."""
-    line = node.pattern.lineno if isinstance(node, ast.match_case) else getattr(node, "lineno", 1)
-    text = script.text[script.starts[line - 1] :].partition("\n")[0]
-    return text[: len(text) - len(text.lstrip(" \t\f"))]
-
-
-def _unit(script: Script, statement: ast.stmt) -> str:
-    """By how much the block around it is indented; by what the file does elsewhere, if that cannot be seen."""
-    for outer in (*script.around(statement), *ast.walk(script.tree)):
-        body = getattr(outer, "body", None)
-        if isinstance(body, list) and body and not isinstance(outer, ast.Module) and not _mark_before(script, body[0]):
-            return _margin(script, body[0]).removeprefix(_margin_of(script, outer))
-    return "    "
+def _unit(script: Script, margin: str) -> str:
+    """By how much the file indents, with spaces or tabs as the line of this margin has them."""
+    margins = (_margin(script, node) for node in ast.walk(script.tree) if isinstance(node, ast.stmt))
+    return min((one for one in margins if one.isspace() and one[0] == (margin or one)[0]), key=len, default="    ")

@@ -82,22 +82,10 @@ class Names:
                 self._imported.append(Binding(name, binding.target, binding.loads))
                 self._targets.setdefault(name, set()).add(binding.target)
 
-    def agree(self, there: str, function: str, *, imports: str) -> bool:
-        """`there`, the function of a call in this file, is `function`, which `imports` are for."""
-        found = self.targets(there)
-        wanted = [binding.target for binding in needed(imports) if self._name(binding) == function]
-        if found and wanted:
-            return all(same_object(target, wanted[0]) for target in found)
-        return all(self._present(binding) for binding in needed(imports)) and snippet.same(there, function)
-
-    def targets(self, there: str) -> set[str]:
-        """Full names of what `there` may stand for: `data.cached` -> "hotlap.data.cached"."""
-        root, _, rest = there.partition(".")
-        return {f"{target}.{rest}".rstrip(".") for target in self._targets.get(root, set())}
-
     def is_any(self, there: str, full_names: Collection[str]) -> bool:
-        """`there` is surely one of these functions."""
-        found = self.targets(there)
+        """`there`, the function of a call in this file, is surely one of these."""
+        root, _, rest = there.partition(".")
+        found = [f"{target}.{rest}".rstrip(".") for target in self._targets.get(root, set())]
         return bool(found) and all(any(same_object(target, name) for name in full_names) for target in found)
 
     def _name(self, binding: Binding) -> str:

@@ -4,13 +4,12 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotlap.record import CallSite
 from hotlap.source import snippet
 from hotlap.source.file import Refusal, SourceFile
-from hotlap.source.keywords import keywords
 from hotlap.source.layout import Layout
 from hotlap.source.names import Names
 from hotlap.source.script import Place, Script, Span, place_of
@@ -37,11 +36,12 @@ class Page:
         """`behind_imports`: names that must be bound in front of what is put there; None where nothing is."""
         self._source = source
         self.script = self.recorded = _parsed(source, source.text)
-        spans = {_key(site): span for site in sites if (span := _recorded(self.script, site)) is not None}
+        recorded = {_key(site): _recorded(self.script, site) for site in sites}
+        spans = {key: span for key, span in recorded.items() if span is not None}
         self._spans: dict[Place, Span | None] = {**spans}
         """Where each place is by now; None once it was replaced."""
         self.layout = Layout(self.script)
-        first = min((start for site in sites for start in _edited(self.script, site)), default=len(source.text))
+        first = min((start for start, _ in spans.values()), default=len(source.text))
         places = self.layout.places(first_edit=first, names=behind_imports)
         self._starts_file = places[0] < 0
         self._tops = [self.layout.offset(place) for place in places]
@@ -81,10 +81,6 @@ class Page:
             raise Refusal("the call is in an f-string")
         return found
 
-    def is_edited(self, call: ast.Call) -> bool:
-        """An edit is about it."""
-        return self.script.span(call) in self._spans.values()
-
     def settle(self, site: CallSite, keyword: str, value: str) -> None:
         """Note what an argument is to be, unless another edit wants something else."""
         wanted = self._arguments.setdefault((_key(site), keyword), value)
@@ -96,8 +92,8 @@ class Page:
         return snippet.renamed(code, self.names.spelled(imports))
 
     def outer(self, value: ast.expr) -> Span:
-        """Where an argument of a call, or a value in a dict, is with the parentheses around it."""
-        outer = next(outer for outer in self.script.around(value) if isinstance(outer, ast.Call | ast.Dict))
+        """Where an argument of a call is with the parentheses around it."""
+        outer = next(outer for outer in self.script.around(value) if isinstance(outer, ast.Call))
         opening, *inner, _ = self.brackets(outer)
         start, end = self.script.span(value)
         if start == opening.start:  # a generator expression that has the call's own
@@ -108,7 +104,7 @@ class Page:
             start, end = before.pop().start, behind.pop(0).end
         return start, end
 
-    def brackets(self, node: ast.Call | ast.Dict) -> list[Token]:
+    def brackets(self, node: ast.Call) -> list[Token]:
         """What a call ends with: from the opening bracket to the closing one, without comments."""
         found = [token for token in self.tokens(node) if token.kind not in ("NL", "COMMENT")]
         depth, index = 0, len(found)
@@ -205,14 +201,6 @@ def _recorded(script: Script, site: CallSite) -> Span | None:
     nodes = (node for node in ast.walk(script.tree) if isinstance(node, ast.expr) and place_of(node) == _key(site))
     found = call or next(nodes, None)
     return None if found is None else script.span(found)
-
-
-def _edited(script: Script, site: CallSite) -> Iterator[int]:
-    """Where what an edit may change begins: the call, or a mapping that it is given."""
-    span, call = _recorded(script, site), script.at(site)
-    given = keywords(script, call) if call is not None else None
-    yield from () if span is None else (span[0],)
-    yield from (script.span(value)[0] for value in (given or {}).values() if value is not None)
 
 
 def _at(splice: Splice) -> Span:

@@ -105,14 +105,15 @@ def run_of_two(path: Path, *, first: str) -> Run:
     return replace(run, call_sites=made, optimizers=tuple(replace(optimizer(), id=n) for n in range(2)))
 
 
-@pytest.mark.parametrize("call", ["Adam(a, **given)", "Adam(a, **{'fused': None}, **given)"])
-def test_fused_leaves_a_call_alone_that_may_choose_for_itself(call: str, tmp_path: Path) -> None:
-    run = run_of_two(tmp_path / "train.py", first=call)
-    assert FusedOptimizer().rejects(run, machine()) is None
-    assert [edit.site.line for edit in FusedOptimizer().edits(run)] == [5]
-    assert FusedOptimizer().rejects(replace(run, optimizers=run.optimizers[:1]), machine()) == (
-        "In line 4 fused may be in a ** argument of the call; write it out."
-    )
+def test_fused_is_not_tried_on_all_optimizers_where_it_could_be_written_for_some(tmp_path: Path) -> None:
+    run = run_of_two(tmp_path / "train.py", first="Adam(a, **given)")
+    reason = "In line 4 fused may be in a ** argument of the call; write it out."
+    assert FusedOptimizer().rejects(run, machine()) == reason
+    plain = run_of_two(tmp_path / "train.py", first="Adam(a)")
+    by_a_library = replace(plain.call_sites[0], detail={"optimizer": 0, "through": "timm.optim.factory"})
+    run = replace(plain, call_sites=(by_a_library, plain.call_sites[1]))
+    assert FusedOptimizer().rejects(run, machine()) == FusedOptimizer.no_line
+    assert FusedOptimizer().rejects(plain, machine()) is None
 
 
 def test_fused_is_written_beside_arguments_in_a_mapping_that_can_be_seen(tmp_path: Path) -> None:

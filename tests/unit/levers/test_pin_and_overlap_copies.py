@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from hotlap.levers.batches import copies
+from hotlap.levers.pin_and_overlap import copies
 from hotlap.source import Script, parsed
 
 FORMS = {
