@@ -6,7 +6,7 @@ import sys
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -192,16 +192,23 @@ WITH_GRADIENTS, WITHOUT, ELSEWHERE = range(3)
 
 
 class Draws:
-    """Tells where torch's random numbers are drawn within a step (`Run.draws`)."""
+    """Tells where torch's random numbers are drawn within a step (`Run.draws`), from its own generators or others."""
 
     def __init__(self) -> None:
-        self._state = _generators()
+        self.own: Callable[[], Mapping[int, torch.Generator]] = dict
+        """Generators of the script's, by number."""
+        self._states = self._look()
         self._found: list[bool | None] = [None, None, False]
 
     def look(self, place: int) -> None:
         """What was drawn since the last look was drawn in that place."""
-        before, self._state = self._state, _generators()
-        self._found[place] = bool(self._found[place]) or before != self._state
+        before, self._states = self._states, self._look()
+        drawn = any(before.get(number, state) != state for number, state in self._states.items())
+        self._found[place] = bool(self._found[place]) or drawn
+
+    def _look(self) -> dict[int, bytes]:
+        own = {number: bytes(_bytes(one.get_state().cpu())) for number, one in self.own().items()}
+        return {-1: _generators(), **own}
 
     def take(self) -> tuple[bool | None, ...]:
         """(3,) of the step that is over."""

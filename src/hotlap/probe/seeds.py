@@ -2,9 +2,11 @@
 
 import functools
 import hashlib
+import itertools
 import random
 import sys
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -18,8 +20,9 @@ from hotlap.probe.sites import outwards
 _DEPTH = 3
 
 
-def shift(offset: int, patch: Patch) -> None:
-    """`offset` is added to each seed."""
+def shift(offset: int, patch: Patch) -> Callable[[], Mapping[int, torch.Generator]]:
+    """`offset` is added to each seed from now on. Returns what tells torch's generators that were made since and are
+    there still, by number."""
 
     def shifted(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -38,11 +41,19 @@ def shift(offset: int, patch: Patch) -> None:
 
     manual_seed = torch.Generator.manual_seed
 
+    made: dict[int, weakref.ref[torch.Generator]] = {}
+    number = itertools.count()
+
     class Generator(torch.Generator):
+        def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+            key = next(number)
+            made[key] = weakref.ref(self, lambda _: made.pop(key, None))
+
         def manual_seed(self, seed: int) -> torch.Generator:
             return manual_seed(self, seed + offset)
 
     patch.set(torch, "Generator", Generator)
+    return lambda: {key: one for key, known in list(made.items()) if (one := known()) is not None}
 
 
 def generators() -> list[Any]:

@@ -181,6 +181,16 @@ def test_draws_are_told_by_their_place_and_of_each_step() -> None:
     assert draws.take() == (False, None, True)
 
 
+def test_a_generator_of_the_scripts_own_draws_too() -> None:
+    draws, own = Draws(), torch.Generator()
+    draws.own = lambda: {0: own}
+    draws.look(ELSEWHERE)  # from here on it is known
+    torch.rand(1, generator=own)
+    draws.look(WITH_GRADIENTS)
+    draws.own = dict  # one that is gone has drawn nothing
+    assert draws.take() == (True, None, False)
+
+
 def test_updates_by_gradients_that_were_not_cleared_are_counted() -> None:
     params = [torch.zeros(2, requires_grad=True) for _ in range(2)]
     both = [torch.optim.SGD([param]) for param in params]

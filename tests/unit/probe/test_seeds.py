@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from hotlap.probe.seeds import generators, sources
+from hotlap.levers.lever import Patch
+from hotlap.probe.seeds import generators, shift, sources
 
 
 def data_set(generator: torch.Generator) -> Any:
@@ -39,3 +40,17 @@ def test_a_draw_of_any_generator_shows(make: Callable[[], Any], draw: Callable[[
     assert sources(own) == before
     draw(held_in_a_variable)
     assert sources(own) != before
+
+
+def test_generators_that_are_made_later_are_known_as_long_as_they_are_there() -> None:
+    patch = Patch()
+    try:
+        made = shift(3, patch)
+        held = torch.Generator("cpu").manual_seed(1)
+        assert list(made().values()) == [held]
+        assert torch.equal(torch.rand(2, generator=held), torch.rand(2, generator=torch.Generator().manual_seed(1)))
+        assert held.initial_seed() == 4
+        assert list(made().values()) == [held]
+    finally:
+        patch.undo()
+    assert not isinstance(torch.Generator(), type(held))
