@@ -64,8 +64,8 @@ def test_the_picture_is_drawn_from_them(tmp_path: Path) -> None:
     run = training(input_us=690).read(tmp_path).run
     drawn = lanes.timeline(run, None)
     assert drawn is not None
-    assert [lane.name for lane in drawn.before.lanes] == ["loader", "host", "device"]
-    (loader, *_) = drawn.before.lanes
-    assert [block.x for block in loader.blocks] == pytest.approx([0, 20, 40, 60, 80], abs=0.01)
-    assert [block.width for block in loader.blocks] == pytest.approx([13.8] * 5, rel=0.01)
+    assert list(drawn.before.lanes) == ["loader", "host", "device"]
+    loader = drawn.before.lanes["loader"]
+    assert [block.x for block in loader] == pytest.approx([0, 20, 40, 60, 80], abs=0.01)
+    assert [block.width for block in loader] == pytest.approx([13.8] * 5, rel=0.01)
     assert drawn.before.waiting_share == pytest.approx(0.69, rel=0.01)

@@ -168,5 +168,4 @@ def test_what_hides_a_collective_is_computing_alone(tmp_path: Path) -> None:
     assert (gather.name, gather.per_step) == ("AllGather", 1.0)
     assert (gather.device_s, gather.hidden_s) == pytest.approx((200 * US, 100 * US))
     assert (reduction.name, round(reduction.hidden_s, 9)) == ("AllReduce", 0.0)
-    (found,) = (one for one in rules.check(run) if one.code == "communication-bound")
-    assert "exchanging data (AllReduce 120 us, AllGather 1" in found.evidence
+    assert "communication-bound" in [one.code for one in rules.check(run)]
