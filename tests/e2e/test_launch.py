@@ -226,24 +226,6 @@ def test_processes_take_turns_and_none_goes_on_while_another_one_starts(launcher
     assert min(float(one["second step"]) for one in said) > max(float(one["first step over"]) for one in said)
 
 
-def test_a_start_that_is_timed_alone_waits_until_those_before_it_are_over(launcher: Launcher, tmp_path: Path) -> None:
-    turn = Turn(steps=10, ready="", go="")
-    alone = plan_for("slow_start.py", str(tmp_path), turn=turn, steps=20, warmup=3, starts_alone=True)
-    found = launcher([alone, alone], limit_s=400.0)
-    assert [set(run.block) for run in found] == [{0, 1}, {0, 1}]
-    said = [dict(line.rsplit(" ", 1) for line in run.output.splitlines()) for run in found]
-    first, second = sorted(said, key=lambda one: float(one["started"]))
-    assert float(second["started"]) > float(first["first step over"])
-    assert float(first["second step"]) > float(second["first step over"])
-
-
-def test_of_processes_that_start_alone_one_that_fails_keeps_nobody_waiting(launcher: Launcher) -> None:
-    turn = Turn(steps=10, ready="", go="")
-    plans = [plan_for(script, turn=turn, starts_alone=True) for script in ("no_steps.py", "plain.py", "no_steps.py")]
-    found = launcher(plans, limit_s=400.0)
-    assert [run.status for run in found] == [Status.ENDED, Status.COMPLETE, Status.ENDED]
-
-
 def test_levers_are_switched_between_steps(forks: Forks) -> None:
     arms = ((), ({"name": "threads", "count": 1},), ({"name": "fused-optimizer"},))
     found = forks("plain.py", arms=arms, steps=22, block=11)

@@ -30,11 +30,6 @@ _MIN_EVIDENCE, _MAX_EVIDENCE = 60, 400
 # they take here is known after the first such run: `Pace`.)
 _DIGESTS, _DIGESTS_S = 2.0, 20e-3
 
-# Two processes that start beside each other on two cores take up to twice as long as alone (the demo was told as
-# 1.21x so, and was 1.69x by a stopwatch). Where a start is less than this part of the training its total is off by less
-# than that all the same, and a start alone would only cost time.
-_START_COUNTS = 0.05
-
 # Part of the free memory that several processes together may take, and how many of them there may be at most.
 _MEMORY_SHARE = 0.8
 _MOST_TOGETHER = 8
@@ -65,12 +60,10 @@ class Sizes:
     """Steps of an epoch; None where that is not known."""
     num_ranks: int = 1
     """Processes that train together."""
-    starts_count: bool = False
-    """A start is so large a part of the whole training that it matters whether it is timed alone."""
 
     @classmethod
-    def of(cls, run: Run, machine: Machine, *, num_steps: int | None = None) -> "Sizes":
-        """From the baseline on this machine. `num_steps`: of the whole training, where total time is asked for."""
+    def of(cls, run: Run, machine: Machine) -> "Sizes":
+        """From the baseline on this machine."""
         step_s = mean_step_s(run)
         # Short blocks for long steps: rounds must stay affordable.
         block = 11 if step_s < 0.05 else 5 if step_s < 0.1 else 3
@@ -88,7 +81,6 @@ class Sizes:
             # Processes that train together may share an epoch's samples, or not.
             epoch_steps=run.epoch_steps() if run.world_size == 1 else None,
             num_ranks=run.world_size,
-            starts_count=num_steps is not None and (run.setup_s or 0.0) > _START_COUNTS * num_steps * step_s,
         )
 
     def sees_end_of(self, epoch_steps: int | None) -> bool:
@@ -101,14 +93,12 @@ class Sizes:
         afresh_s = self.afresh_setup_s or (self.setup_s if forked else None)
         return replace(self, setup_s=setup_s, afresh_setup_s=afresh_s)
 
-    def heat_s(
-        self, num_arms: int, *, switched: bool = False, afresh: bool = False, starts_alone: bool = False
-    ) -> float:
-        """What one heat takes on a quiet machine, the base among its arms. `afresh`, `starts_alone`: as in `Design`."""
+    def heat_s(self, num_arms: int, *, switched: bool = False, afresh: bool = False) -> float:
+        """What one heat takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a
+        fork."""
         processes = 1 if switched else num_arms
         setup_s = self.afresh_setup_s or self.setup_s if afresh else self.setup_s
-        at_once = 1 if starts_alone else min(max(1.0, self.cores), max(1, self.together))
-        starts = setup_s * max(1.0, processes / at_once)
+        starts = setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))
         return starts + (num_arms * self.steps + processes * self.warmup) * self.step_s + 1.0
 
     def evidence_s(self, num_steps: int | None = None) -> float:
@@ -202,8 +192,6 @@ class Design:
     """Go on until the start of the second epoch was seen, where it is not far."""
     afresh: bool = False
     """Each process is started as the user starts the script, so that its start is timed as well."""
-    starts_alone: bool = False
-    """None starts beside another one, which takes the time of a start more and tells what a start takes."""
 
     def plans(self, common: Plan, sizes: Sizes, script: EditedScript, *, order_seed: int) -> list[Plan]:
         """One for each process. `common`: what all have, the command foremost.
@@ -219,7 +207,6 @@ class Design:
             warmup=sizes.warmup,
             whole_epoch=self.epoch_end,
             afresh=self.afresh,
-            starts_alone=self.starts_alone,
             order_seed=order_seed,
         )
         if self.switched:

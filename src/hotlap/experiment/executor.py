@@ -105,12 +105,9 @@ class Executor:
         """Heats that may run at the same time."""
         return self._runs.nodes if isinstance(self._runs, Nodes) else 1
 
-    def estimate_s(
-        self, num_arms: int = 2, *, switched: bool = False, afresh: bool = False, starts_alone: bool = False
-    ) -> float:
+    def estimate_s(self, num_arms: int = 2, *, switched: bool = False, afresh: bool = False) -> float:
         """What a heat will take, as far as earlier ones tell."""
-        heat_s = self.sizes.heat_s(num_arms, switched=switched, afresh=afresh, starts_alone=starts_alone)
-        return self.pace.factor * heat_s
+        return self.pace.factor * self.sizes.heat_s(num_arms, switched=switched, afresh=afresh)
 
     def unwritten(self, design: Design, arm: Arm) -> Failed | None:
         """Why the levers of an arm cannot be handed over as an edit: such a lever is of no use to anybody."""
@@ -258,9 +255,7 @@ class Executor:
             self.sizes = self.sizes.after(starts_s, forked=any(run.forked for run in runs))
 
     def _expected_s(self, design: Design) -> float:
-        return self.sizes.heat_s(
-            len(design.arms), switched=design.switched, afresh=design.afresh, starts_alone=design.starts_alone
-        )
+        return self.sizes.heat_s(len(design.arms), switched=design.switched, afresh=design.afresh)
 
 
 def _restored(runs: Sequence[Run], order: Sequence[int]) -> list[Run]:

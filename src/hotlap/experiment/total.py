@@ -7,10 +7,9 @@ time.
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, geometric_mean, median
+from statistics import fmean, median
 
 from hotlap.experiment import statistics
-from hotlap.experiment.table import blocks
 from hotlap.record import Interval, Run
 
 Pairs = Sequence[tuple[Run, Run]]
@@ -25,24 +24,27 @@ _OF_THE_START = 0.1
 _AGREE = 0.5
 
 
-def total_s(run: Run, *, num_steps: int, epoch_steps: int | None, at_once: int = 1) -> float:
+def total_s(run: Run, *, num_steps: int, epoch_steps: int | None) -> float:
     """Seconds from the start of the process to the end of step `num_steps`; what comes after that is not in it.
 
     `epoch_steps`: steps of an epoch; None where that is not known. No step is cut down: pauses are a part of the time.
-    `at_once`: processes that started at the same time. By itself one takes as small a part of the time that its start
-    took, if they all wanted the same cores; steps alone take turns.
     """
+    later = num_steps - len(run.first_steps_s[:num_steps])
+    return _begun_s(run, num_steps=num_steps) + later * long_step_s(run, epoch_steps=epoch_steps)
+
+
+def _begun_s(run: Run, *, num_steps: int) -> float:
+    """Seconds from the start of the process to the end of its first steps."""
     first = run.first_steps_s[:num_steps]
     # The first step begins with the recording, before data sets and models are made: `setup_s` holds it.
-    begun_s = sum(first) if run.setup_s is None else run.setup_s - run.own_start_s + sum(first[1:])
-    return begun_s / at_once + (num_steps - len(first)) * long_step_s(run, epoch_steps=epoch_steps)
+    return sum(first) if run.setup_s is None else run.setup_s - run.own_start_s + sum(first[1:])
 
 
 def long_step_s(run: Run, *, epoch_steps: int | None) -> float:
-    """Seconds a step in a long training: the mean of steps within an epoch that no switch made longer, and each step's
-    part of its start and of the validation, as far as the run saw one. NaN without a step."""
+    """Seconds a step in a long training: the mean of steps within an epoch, and each step's part of its start and of
+    the validation, as far as the run saw one. NaN without a step."""
     starts = set(run.epoch_starts)
-    within = [step_s for block in blocks(run) for step_s in block.step_s.tolist()]
+    within = [step_s for i, step_s in enumerate(run.step_s) if i not in starts]
     if not within or epoch_steps is None:
         return fmean(run.step_s) + run.validation_s / len(run.step_s) if run.step_s else math.nan
     step_s = fmean(within)
@@ -52,30 +54,14 @@ def long_step_s(run: Run, *, epoch_steps: int | None) -> float:
 
 
 def total_speedup(
-    pairs: Pairs,
-    *,
-    num_steps: int | None,
-    epoch_steps: int | None,
-    pooled: statistics.Pool | None,
-    at_once: int = 1,
+    pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, pooled: statistics.Pool | None
 ) -> Interval | None:
     """How many times less time the others take in all.
 
-    `num_steps`: of the whole training; None: in the long run, where what is paid once does not count. `at_once`: as
-    `total_s` has it. How far they were in each other's way is not known, so the interval holds all that may be.
+    `num_steps`: of the whole training; None: in the long run, where what is paid once does not count.
     """
-    either = [
-        _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps, at_once=number) for number in {1, at_once}
-    ]
-    seen = [statistics.interval(ratios, pooled_variance=pooled) for ratios in either]
-    known = [one for one in seen if one is not None]
-    if not known:
-        return None
-    return Interval(
-        low=min(one.low for one in known),
-        mid=geometric_mean(one.mid for one in known),
-        high=max(one.high for one in known),
-    )
+    ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)
+    return statistics.interval(ratios, pooled_variance=pooled) if ratios else None
 
 
 def whole_speedup(whole_s: Sequence[tuple[float, float]]) -> Interval | None:
@@ -86,7 +72,8 @@ def whole_speedup(whole_s: Sequence[tuple[float, float]]) -> Interval | None:
 def never_shorter(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, at_once: int) -> bool:
     """In no pair of processes would the whole training take less time. (A pause of one of them decides nothing.)
 
-    `at_once`: as `total_s` has it; this pair is among them.
+    `at_once`: processes that started at the same time, this pair among them. What one of them costs at its start takes
+    by itself as small a part of the time that was seen, if they all wanted the same cores; steps alone take turns.
     """
     ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps, at_once=at_once)
     return bool(ratios) and max(ratios) <= 0.0
@@ -99,9 +86,9 @@ def _log_ratios(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None,
         if num_steps is None:
             took = [long_step_s(run, epoch_steps=epoch_steps) for run in (base, other)]
         else:
-            took = [
-                total_s(run, num_steps=num_steps, epoch_steps=epoch_steps, at_once=at_once) for run in (base, other)
-            ]
+            took = [total_s(run, num_steps=num_steps, epoch_steps=epoch_steps) for run in (base, other)]
+            cost_s = _begun_s(other, num_steps=num_steps) - _begun_s(base, num_steps=num_steps)
+            took[1] -= max(0.0, cost_s) * (1 - 1 / at_once)
         if all(math.isfinite(seconds) and seconds > 0 for seconds in took):
             ratios.append(math.log(took[0] / took[1]))
     return ratios

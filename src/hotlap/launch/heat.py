@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,8 +91,7 @@ class Launcher:
         self._reaper.close()
 
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
-        """Run the plans at the same time; those with a turn take turns, and those that start alone begin when those
-        before them wait. (Same order in the answer.)
+        """Run the plans at the same time; those with a turn take turns. (Same order in the answer.)
 
         After `limit_s` seconds each is asked to end with what it has (Status.LAPSED). Trainings for real
         (`Plan.only_levers`) are not begun where what they write at their end would be written for real.
@@ -102,36 +101,31 @@ class Launcher:
         """
         if self.not_enclosed and any(plan.only_levers for plan in plans):
             return [Run(status=Status.SILENT, error="the user's folder cannot be covered") for _ in plans]
-        heat = _Heat(plans, self._starts(plans), self._scratch, timeout_s=self._timeout_s, limit_s=limit_s)
+        children = self._start(plans)
         try:
-            heat.run(self._interrupted)
+            _Heat(children, self._scratch, timeout_s=self._timeout_s, limit_s=limit_s).run(self._interrupted)
         finally:
             # On the way out after Ctrl-C as well.
-            for child in heat.children:
+            for child in children:
                 child.end()
-        runs = [child.outcome() for child in heat.children]
-        for child in heat.children:
+        runs = [child.outcome() for child in children]
+        for child in children:
             self.not_enclosed = self.not_enclosed or child.place.not_enclosed()
             self._starter.learn(child.place)
             child.place.remove()
             self._alive.remove(child)
         return runs
 
-    def _starts(self, plans: Sequence[Plan]) -> "Iterator[list[_Child]]":
-        """What begins at the same time, as it is asked for: all, or where each starts alone one after the other, in an
-        order that is drawn."""
+    def _start(self, plans: Sequence[Plan]) -> "list[_Child]":
         numbers = range(self._count + 1, self._count + 1 + len(plans))
         self._count += len(plans)
         places = [
             Workplace(plan, base=self._scratch.folder, number=number, folders=self._folders)
             for number, plan in zip(numbers, plans, strict=True)
         ]
-        alone = any(plan.starts_alone for plan in plans)
-        order = next(rounds(len(plans), plans[0].order_seed)) if alone else ()
-        for together in [[places[k]] for k in order] or [places]:
-            begun = [_Child(*start) for start in zip(together, self._starter.start(together), strict=True)]
-            self._alive += begun
-            yield begun
+        children = [_Child(*start) for start in zip(places, self._starter.start(places), strict=True)]
+        self._alive += children
+        return children
 
 
 def _outermost(folders: Sequence[Path]) -> tuple[str, ...]:
@@ -255,52 +249,36 @@ class _Child:
 
 
 class _Heat:
-    """The children start together, or each while those before it wait; once all have, they warm up in turns, and then
-    take turns in a balanced order (`hotlap.record.order`). `starts` begins what comes next, when it is asked to."""
+    """The children start together; once all have, they warm up in turns, and then take turns in a balanced order
+    (`hotlap.record.order`)."""
 
-    def __init__(
-        self,
-        plans: Sequence[Plan],
-        starts: Iterator[list[_Child]],
-        scratch: Scratch,
-        *,
-        timeout_s: float,
-        limit_s: float,
-    ) -> None:
-        self.children: list[_Child] = []
-        self._starts = starts
+    def __init__(self, children: Sequence[_Child], scratch: Scratch, *, timeout_s: float, limit_s: float) -> None:
+        self._children = children
         self._scratch = scratch
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + limit_s
-        self._rounds = rounds(len(plans), plans[0].order_seed) if plans else iter(())
+        self._rounds = rounds(len(children), children[0].plan.order_seed) if children else iter(())
         self._order: list[_Child] = []
         self._running: _Child | None = None
 
     def run(self, interrupted: Callable[[], bool]) -> None:
         """Until no child is left."""
-        while any(child.alive for child in self.children) or self._begin_next():
+        while any(child.alive for child in self._children):
             if interrupted():
                 raise KeyboardInterrupt
             self._await_news()
             now = time.monotonic()
             self._scratch.check()
-            for child in self.children:
+            for child in self._children:
                 self._watch(child, now)
             self._pass_token()
-        for child in self.children:
+        for child in self._children:
             child.left()
             self._left(child)
 
-    def _begin_next(self) -> bool:
-        """True if there was more to begin."""
-        begun = next(self._starts, [])
-        # In the order of the plans, which their folders are numbered by.
-        self.children = sorted([*self.children, *begun], key=lambda child: child.place.out)
-        return bool(begun)
-
     def _await_news(self) -> None:
-        ready = readable([fd for child in self.children if child.alive for fd in child.awaited], _LOOK_S)
-        for child in self.children:
+        ready = readable([fd for child in self._children if child.alive for fd in child.awaited], _LOOK_S)
+        for child in self._children:
             if child.ready_fd in ready:
                 child.finished_turn()
                 if child is self._running:
@@ -334,12 +312,10 @@ class _Heat:
     def _pass_token(self) -> None:
         if self._running is not None:
             return
-        takers = [child for child in self.children if child.ready_fd is not None and child.alive]
+        takers = [child for child in self._children if child.ready_fd is not None and child.alive]
         if not takers or not all(child.waiting for child in takers):
             # Some still start, and what they import and compile would be timed as the others' first steps. (Beside one
             # that compiled these took 5 s longer: a training of 20 s was told as 1.15x, and takes as long as before.)
-            return
-        if self._begin_next():
             return
         cold = [child for child in takers if child.warming]
         if cold:
@@ -348,6 +324,6 @@ class _Heat:
             return
         self._order = [child for child in self._order if child in takers]
         while not self._order:
-            self._order = [child for place in next(self._rounds) if (child := self.children[place]) in takers]
+            self._order = [child for place in next(self._rounds) if (child := self._children[place]) in takers]
         self._running = self._order.pop(0)
         self._running.go()

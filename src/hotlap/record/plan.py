@@ -85,9 +85,6 @@ class Plan:
     after the recorded ones."""
     afresh: bool = False
     """Start a process of its own, as the user does, not a fork of one that has made the script's imports."""
-    starts_alone: bool = False
-    """Where processes take turns: start while those that started before wait for their turns, so that the start takes
-    as long as the user's."""
     whole: bool = False
     """Never end the process: record on and on, thinned out, until the script ends by itself."""
     replaced: Mapping[str, str] = field(default_factory=dict)

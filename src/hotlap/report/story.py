@@ -233,11 +233,10 @@ def trial_outcome(trial: Trial) -> str:
 
 
 def asked_the_gate(trial: Trial) -> bool:
-    """Training was compared, or should have been: what was only timed has no run, or waits for its turn, or was left
-    to the patched script."""
-    if trial.verdict is not Verdict.UNDECIDED or trial.kind == "patch":
-        return True
-    return trial.kind == "lever" and bool(trial.runs) and not trial.accepted
+    """Training was compared, or should have been: what was only timed has no run, or waits for its turn."""
+    return (
+        trial.verdict is not Verdict.UNDECIDED or trial.kind == "patch" or (trial.kind == "lever" and bool(trial.runs))
+    )
 
 
 def trial_why(trial: Trial) -> str:

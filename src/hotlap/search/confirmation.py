@@ -52,10 +52,9 @@ def _expected_s(log: StudyLog, run: Run) -> float | None:
     return total_s(run, num_steps=log.study.total_steps, epoch_steps=facts(log.study).epoch_steps())
 
 
-def fewest_heats_s(log: StudyLog, executor: Executor, *, starts_alone: bool) -> float:
-    """What the heats of a confirmation take where the gain is clear."""
-    heats = max(FEWEST_SHOWN, fewest_for_a_gain(log.pooled(_scope_of(executor))))
-    return heats * executor.estimate_s(afresh=True, starts_alone=starts_alone)
+def fewest_heats(log: StudyLog, executor: Executor) -> int:
+    """That a confirmation takes where the gain is clear."""
+    return max(FEWEST_SHOWN, fewest_for_a_gain(log.pooled(_scope_of(executor))))
 
 
 def _scope_of(executor: Executor) -> str:
@@ -75,13 +74,6 @@ class Confirmation:
         # Of earlier comparisons: this one must not count twice once its trial is in the study.
         self._pooled = log.pooled(self._scope)
         self._num_steps, self._epoch_steps = log.study.total_steps, facts(log.study).epoch_steps()
-        # Starts beside each other take longer, which pulls the ratio of total times to 1: alone where there is time for
-        # that, and none for whole trainings.
-        beside_s, alone_s = (fewest_heats_s(log, executor, starts_alone=alone) for alone in (False, True))
-        gate_s, whole_s = gate.estimate_s(stack), whole_trainings_s(log)
-        by_the_clock = whole_s > 0 and log.budget.affords(0.0, beside_s + gate_s + whole_s)
-        starts_count = executor.sizes.starts_count and not by_the_clock
-        self._starts_alone = starts_count and log.budget.affords(0.0, alone_s + gate_s)
 
     def run(self) -> None:
         """Result and patch: the accepted levers as they are handed over, once more, in fresh processes."""
@@ -113,14 +105,8 @@ class Confirmation:
 
     def _conclude(self, copy: Effect, speedup: Interval, ruling: Ruling, whole_s: WholeS) -> None:
         """It is faster, and unharmed: that is the result, unless a whole training gains nothing by it."""
-        sizes = self._executor.sizes
-        crowded = sizes.starts_count and not self._starts_alone and sizes.together > 1
         total = whole_speedup(whole_s) or total_speedup(
-            copy.pairs,
-            num_steps=self._num_steps,
-            epoch_steps=self._epoch_steps,
-            pooled=self._pooled,
-            at_once=2 if crowded else 1,
+            copy.pairs, num_steps=self._num_steps, epoch_steps=self._epoch_steps, pooled=self._pooled
         )
         if total is not None and total.low <= 1.0:
             why = (
@@ -131,11 +117,6 @@ class Confirmation:
             verdict = Verdict.UNDECIDED if total.mid > LEAST_GAIN else Verdict.UNHARMED
             self._log.change("result", result=unchanged(why, verdict))
             return
-        if crowded and total is not None and not whole_s:
-            self._log.warn(
-                f"The total of {factor(total.mid)} is of processes that started beside each other, which takes longer, "
-                "as there was no time for starts alone: its interval holds all that leaves open; raise --budget."
-            )
         compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
         if compiles and total is not None and self._num_steps is not None:
             self._tell_of_compiling(copy, total, whole_s)
@@ -191,11 +172,7 @@ class Confirmation:
         effect = Effect(Arm(levers=self._stack))
         one = Comparison(
             effects=[effect],
-            design=Design(
-                epoch_end=self._executor.sizes.sees_end_of(self._epoch_steps),
-                afresh=True,
-                starts_alone=self._starts_alone,
-            ),
+            design=Design(epoch_end=self._executor.sizes.sees_end_of(self._epoch_steps), afresh=True),
             pooled=self._pooled,
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
             time_left=lambda: self._has_time(effect),
@@ -203,23 +180,19 @@ class Confirmation:
         compare(self._executor, one)
         return effect
 
-    @property
-    def _heat_s(self) -> float:
-        return self._executor.estimate_s(afresh=True, starts_alone=self._starts_alone)
-
     def _affordable(self) -> int:
         """Heats that leave time for the gate and a few more. Said before the first, as looks are counted."""
         left_s = self._log.budget.left_s + self._log.budget.extension_s - self._gate.estimate_s(self._stack)
         left_s -= whole_trainings_s(self._log)
-        return max(PLANNED, min(MOST, int(left_s / self._heat_s) - 2))
+        return max(PLANNED, min(MOST, int(left_s / self._executor.estimate_s(afresh=True)) - 2))
 
     def _has_time(self, effect: Effect) -> bool:
         """The fewest heats are made in any case: what was found must not be lost to noise. Where the budget is ours to
         choose, it becomes the longer one for more."""
-        gate_s = self._gate.estimate_s(self._stack)
-        if self._log.budget.left_s < gate_s + 3 * self._heat_s:
+        gate_s, heat_s = self._gate.estimate_s(self._stack), self._executor.estimate_s(afresh=True)
+        if self._log.budget.left_s < gate_s + 3 * heat_s:
             self._log.extend()
-        return len(effect.log_ratios) < PLANNED or self._log.budget.affords(gate_s + self._heat_s)
+        return len(effect.log_ratios) < PLANNED or self._log.budget.affords(gate_s + heat_s)
 
     def _whole_s(self, effect: Effect) -> WholeS | str:
         """Whole trainings of the baseline and of its patched copy in turns; empty where there is no time for enough of

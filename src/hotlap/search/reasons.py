@@ -34,10 +34,6 @@ GAINED = "Faster; the gate judges it as one with what else gained."
 """What is known of a gain at first, and of a lever that was stacked."""
 
 
-HANDED_OVER = "Faster; there was time for the gate once, so it judges the patched script."
-"""What is known of a gain that was left to the confirmation."""
-
-
 def excluded(names: Sequence[str], other: str) -> str:
     """It gained, and `other` was accepted."""
     what = f"another setting of {other}" if other in names else f"{other}, to which it is an alternative,"

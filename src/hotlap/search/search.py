@@ -5,9 +5,8 @@ processes that take turns). What gained is stacked; the stack is compared once w
 to the gate once; where either refuses it, it is halved until what is to blame stands alone. What only seemed to gain is
 stacked as well once nothing else is left, and must be shown together; and so, once, is all that is switched and helped
 nothing alone, for some levers help only together. In the end each accepted lever of which it is in doubt whether it
-earns its place is left out once. Where there is no time for the gate twice, the first gain is confirmed at once, and
-its patched copy alone is held to the gate. Where there is none for the gate's runs at all, levers are timed all the
-same, so that the user knows what more time would bring.
+earns its place is left out once. Where there is no time for the gate's runs any more, levers are timed all the same, so
+that the user knows what more time would bring.
 """
 
 import math
@@ -23,7 +22,7 @@ from hotlap.experiment.total import never_shorter
 from hotlap.record import LEAST_GAIN, Verdict
 from hotlap.search import reasons
 from hotlap.search.candidates import CLEAR, Candidate, Candidates, compatible, excludes, grouped, stacked
-from hotlap.search.confirmation import Confirmation, fewest_heats_s, whole_trainings_s
+from hotlap.search.confirmation import Confirmation, fewest_heats, whole_trainings_s
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import factor
@@ -77,14 +76,8 @@ class Search:
 
     def _confirmation_s(self) -> float:
         """Heats of the baseline and its patched copy, the gate, and whole trainings where they are short."""
-        whole_s = whole_trainings_s(self._log)
-        starts_alone = self._executor.sizes.starts_count and not whole_s
-        return self._confirmed_s(self.stack, starts_alone=starts_alone) + whole_s
-
-    def _confirmed_s(self, stack: Stack, *, starts_alone: bool = False) -> float:
-        """The same without whole trainings."""
-        heats_s = fewest_heats_s(self._log, self._executor, starts_alone=starts_alone)
-        return heats_s + self._gate.estimate_s(stack) + 5.0
+        heats_s = fewest_heats(self._log, self._executor) * self._executor.estimate_s(afresh=True)
+        return heats_s + self._gate.estimate_s(self.stack) + whole_trainings_s(self._log) + 5.0
 
     def run(self) -> None:
         """The study's result: what is accepted, confirmed. What is left of the budget times what was not tried."""
@@ -119,13 +112,7 @@ class Search:
     # What to do: each of these does one thing, or says that there is none that the budget affords
 
     def _make_rounds(self) -> None:
-        proofs = self._prove, self._hand_over
-        while (
-            any(proof() for proof in proofs)
-            or self._screen()
-            or any(proof(late=True) for proof in proofs)
-            or self._time_more()
-        ):
+        while self._prove() or self._screen() or self._prove(late=True) or self._time_more():
             pass
 
     def _screen(self) -> bool:
@@ -182,21 +169,6 @@ class Search:
             self._time([[best]], keep_s=self._end_s)
         return best is not None
 
-    def _hand_over(self, *, late: bool = False) -> bool:
-        """Accept the best gain for which there is time once more, but not for the gate before that: in the confirmation
-        its patched copy is held to the gate. Only while nothing is accepted that it could take down. `late`: as above.
-        """
-        if self.stack or self._log.study.result is not None:
-            return False
-        budget = self._log.budget
-        gains = (stack for one in self._candidates.unjudged() for stack in self._stacks([one], late=late))
-        late_s = _MOST_LATE * budget.total_s
-        fits = [one for one in gains if budget.affords(0.0, self._confirmed_s(one.specs), keep_s=-late_s)]
-        best = max(fits, key=lambda one: one.log_gain, default=None)
-        if best is not None:
-            self._settle(best, kind="lever", accepted=True, why=reasons.HANDED_OVER)
-        return best is not None
-
     def _stacks(self, found: Group, *, late: bool) -> Iterator[Candidate]:
         """What can be compared and judged as one. Levers with other numbers are judged apart from the others, which the
         gate holds to more, and behind them."""
@@ -238,14 +210,6 @@ class Search:
         if times_only:
             return self._log.budget.affords(self._heat_s(group), keep_s=keep_s)
         return self._log.budget.affords(self._heats_s(group), max(map(self._gate_s, group)), keep_s=keep_s)
-
-    def _goes_on(self, group: Group, effects: Sequence[Effect], *, keep_s: float) -> bool:
-        """There is time for one more heat of what is compared, and to judge and confirm what gained in it by then."""
-        pairs = zip(group, effects, strict=True)
-        gains = [one for one, effect in pairs if effect.gained and not one.other_numbers]
-        if gains:
-            keep_s = max(keep_s, self._end_s + max(map(self._gate_s, gains)))
-        return self._affords(group[:1], keep_s=keep_s, times_only=True)
 
     def _affords_proof(self, one: Candidate) -> bool:
         """What gained was afforded before its heats, and they may have taken longer."""
@@ -299,16 +263,15 @@ class Search:
     def _time(self, groups: Sequence[Group], *, keep_s: float) -> None:
         """Compare within each group, and the groups at the same time where there are nodes for them."""
         self._log.doing(f"trying {', '.join(one.title for group in groups for one in group)}")
-        compared = [[Effect(Arm(levers=one.specs)) for one in group] for group in groups]
         comparisons = [
             Comparison(
-                effects=effects,
+                effects=[Effect(Arm(levers=one.specs)) for one in group],
                 design=Design(stack=self.stack, switched=group[0].switched),
                 pooled=self._log.pooled(group[0].scope),
                 rule=Rule(planned=self._planned(group)),
-                time_left=partial(self._goes_on, group, effects, keep_s=keep_s),
+                time_left=partial(self._affords, group[:1], keep_s=keep_s, times_only=True),
             )
-            for group, effects in zip(groups, compared, strict=True)
+            for group in groups
         ]
         compare(self._executor, *comparisons)
         for group, comparison in zip(groups, comparisons, strict=True):

@@ -100,7 +100,7 @@ def _look(log: StudyLog) -> Sizes:
             ceilings=ceilings(run),
         )
         log.change("findings")
-    sizes = Sizes.of(log.study.baseline[0], log.machine, num_steps=log.study.total_steps)
+    sizes = Sizes.of(log.study.baseline[0], log.machine)
     if _at_best(sizes).heat_s(EQUAL + 1) > _LONG_HEAT_S:
         log.extend()
     return sizes

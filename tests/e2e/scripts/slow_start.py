@@ -6,7 +6,6 @@ import time
 
 import torch
 
-print("started", time.monotonic(), flush=True)
 try:
     os.mkdir(os.path.join(sys.argv[1], "taken"))
     wait_s = 1.2

@@ -22,10 +22,6 @@ def test_the_confirmation_makes_the_imports_that_forks_need_not_make() -> None:
     assert sizes.heat_s(2, afresh=True) == FIRST.heat_s(2)
 
 
-def test_starts_that_are_timed_alone_take_each_its_time() -> None:
-    assert FIRST.heat_s(2, starts_alone=True) == pytest.approx(FIRST.heat_s(2) + 6.0)
-
-
 def test_a_pause_of_the_machine_is_no_part_of_each_step_and_a_loaders_bursts_are() -> None:
     def planned(*step_s: float) -> Sizes:
         return Sizes.of(Run(status=Status.COMPLETE, device="cpu", step_s=step_s), MACHINE)

@@ -19,8 +19,6 @@ def training(step_s: float, *, fill_s: float = 0.0, start_s: float = 0.0, valida
         setup_s=2.0 + step_s + fill_s / 10,
         first_steps_s=(1.5 + step_s + fill_s / 10, *[step_s + fill_s / 10] * 9),
         step_s=tuple(steps),
-        arm=(0,) * 40,
-        block=tuple(k // 10 for k in range(40)),
         epoch_starts=(20,),
         validation_s=validation_s,
         num_validations=1 if validation_s else 0,
@@ -43,13 +41,6 @@ def test_a_training_that_is_shorter_than_its_warm_up_takes_its_own_steps_only() 
     assert total_s(training(0.01, fill_s=1.0), num_steps=5, epoch_steps=100) == pytest.approx(2.0 + 0.05 + 0.5)
 
 
-def test_what_a_switch_costs_is_no_part_of_the_total() -> None:
-    run = training(0.01)
-    switched = replace(run, step_s=tuple(0.03 if k % 10 < 2 and k != 20 else s for k, s in enumerate(run.step_s)))
-    told = total_s(switched, num_steps=1000, epoch_steps=100)
-    assert told == pytest.approx(total_s(run, num_steps=1000, epoch_steps=100))
-
-
 def test_where_epochs_are_not_known_their_starts_count_as_they_came() -> None:
     run = training(0.01, start_s=0.4, validation_s=0.2)
     assert long_step_s(run, epoch_steps=None) == pytest.approx(0.01 + 0.6 / 40)
@@ -63,18 +54,6 @@ def test_what_is_paid_once_counts_in_a_short_training_and_not_in_the_long_run() 
     assert short is not None and long is not None
     assert short.mid == pytest.approx((2.0 + 4.0) / (2.0 + 3.0 + 2.0))
     assert long.mid == pytest.approx(2.0)
-
-
-def test_starts_beside_each_other_leave_open_how_long_they_are() -> None:
-    pairs = [(training(0.010), training(0.005, fill_s=3.0))] * 4
-    seen, open_ = (
-        total_speedup(pairs, num_steps=400, epoch_steps=100, pooled=None, at_once=number) for number in (1, 2)
-    )
-    assert seen is not None and open_ is not None
-    assert open_.low == pytest.approx(seen.low)
-    # Of the base 2.1 s are its start, of the other one 5.05 s: they may be half of that.
-    assert open_.low < 6.0 / 7.0 < (6.0 - 1.05) / (7.0 - 2.525) < open_.high
-    assert open_.low < open_.mid < open_.high
 
 
 def test_one_pair_of_processes_alone_has_no_interval() -> None:

@@ -21,7 +21,6 @@ from hotlap.levers.device_resident import DeviceResident
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import again_commands, conclusion
-from hotlap.report.story import asked_the_gate
 from hotlap.tune import Options, StudyLog, tuned
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
 
@@ -255,35 +254,6 @@ def test_the_headline_is_total_time_and_a_typical_step_stands_beside_it(script: 
     assert long.result.total_speedup.mid == pytest.approx(2.5, rel=0.05)
 
 
-def test_starts_that_take_longer_beside_each_other_are_timed_alone_where_they_count(script: Path) -> None:
-    """The demo's total was told as 1.21x so, where a stopwatch found 1.69x."""
-    world = world_of(script, costs={"cached-dataset": 0.25}, one_time_s={"cached-dataset": 3.0}, crowded=2.0)
-    study = tune(world, levers=("cached-dataset",), total_steps=5_000, budget_s=600.0)
-    assert study.result is not None and study.result.total_speedup is not None
-    total = study.result.total_speedup
-    assert total.low < (4.5 + 15) / (4.5 + 3 + 3.75) < total.high and total.high < 1.1 * total.low
-    assert all(plan.starts_alone == plan.afresh for plan in world.plans)
-    assert not any("beside each other" in one for one in study.warnings)
-    long = world_of(script, costs={"cached-dataset": 0.25}, crowded=2.0)
-    tune(long, levers=("cached-dataset",), total_steps=100_000, budget_s=600.0)
-    assert not any(plan.starts_alone for plan in long.plans), "4 s of 300: to start alone would only cost time"
-
-
-@pytest.mark.parametrize(("crowded", "budget_s"), [(1.0, 90.0), (1.5, 100.0), (2.0, 110.0)])
-def test_where_there_is_no_time_for_starts_alone_the_total_may_be_all_that_they_leave_open(
-    script: Path, crowded: float, budget_s: float
-) -> None:
-    world = world_of(script, costs={"cached-dataset": 0.3}, start_s=5.0, step_s=0.004, length=5_000, crowded=crowded)
-    study = tune(world, budget_s=budget_s)
-    assert accepted(study) == ["cached-dataset"]
-    assert not any(plan.starts_alone for plan in world.plans)
-    assert study.result is not None and study.result.total_speedup is not None
-    truth = (5.5 + 20) / (5.5 + 6)
-    assert study.result.total_speedup.low < truth < study.result.total_speedup.high
-    (told,) = [one for one in study.warnings if "beside each other" in one]
-    assert "raise --budget" in told
-
-
 def test_a_short_training_is_run_whole_and_told_by_the_clock(script: Path) -> None:
     """With all that no step holds: here 3 s at its end."""
     world = world_of(script, costs={"cached-dataset": 0.5}, length=2_000, tail_s=3.0)
@@ -420,40 +390,6 @@ def test_a_gain_is_judged_before_the_time_that_its_gate_takes_goes_to_others(
     study = tune(world, budget_s=budget_s)
     assert "huge-pages" in accepted(study)
     assert world.clock < 1.15 * budget_s
-
-
-THREE_GAINS = {"cached-dataset": 0.6, "threads": 0.8, "huge-pages": 0.9}
-
-
-@pytest.mark.parametrize(
-    ("costs", "start_s", "step_s", "seconds"),
-    [
-        ({"cached-dataset": 0.6}, 2.0, 0.03, 200.0),
-        ({"cached-dataset": 0.6}, 5.0, 0.004, None),
-        (THREE_GAINS, 2.0, 0.03, 200.0),
-        (THREE_GAINS, 5.0, 0.004, 20.0),
-    ],
-    ids=["long steps", "a long start", "others beside it", "a short training"],
-)
-def test_in_a_short_budget_a_clear_gain_is_confirmed_before_others_are_tried(
-    script: Path, costs: dict[str, float], start_s: float, step_s: float, seconds: float | None
-) -> None:
-    """Three trials took the time of the first gain's gate: 1.67x ended as not judged."""
-    length = None if seconds is None else int(seconds / step_s)
-    settings: dict[str, Any] = {"costs": costs, "start_s": start_s, "step_s": step_s, "length": length}
-    world = world_of(script, **settings)
-    study = tune(world, budget_s=90.0)
-    assert accepted(study) == ["cached-dataset"]
-    assert study.patch is not None and study.result is not None and study.result.verdict is Verdict.UNHARMED
-    assert world.clock < 1.15 * 90.0
-    gate = [plan for plan in world.plans if plan.evidence and plan.replaced]
-    assert len(gate) == 1, "there was time for it once"
-    (judged,) = [one for one in study.trials if one.kind == "lever" and one.accepted]
-    assert "it judges the patched script" in judged.why and not asked_the_gate(judged)
-    harmed = tune(world_of(script, harms={"cached-dataset": 0.5}, **settings), budget_s=90.0)
-    assert accepted(harmed) == [] and harmed.patch is None
-    longer = tune(world_of(script, **settings), budget_s=400.0)
-    assert not any("it judges the patched script" in one.why for one in longer.trials)
 
 
 def test_a_machine_that_slows_down_in_the_confirmation_does_not_keep_the_study_beyond_its_budget(script: Path) -> None:
@@ -665,9 +601,9 @@ def test_where_the_gate_does_not_fit_any_more_it_says_what_more_time_would_bring
 
 def test_what_gained_behind_the_confirmation_needs_time_for_another_one(script: Path) -> None:
     costs = {"cached-dataset": 0.6, "threads": 0.6, "native-step": 0.8}
-    study = tune(world_of(script, costs=costs, length=200, step_s=0.04), budget_s=280.0)
-    assert accepted(study) == ["cached-dataset", "threads"]
-    (told,) = [one for one in study.warnings if "native-step parts=optimizer gained" in one]
+    study = tune(world_of(script, costs=costs, length=200, step_s=0.04), budget_s=300.0)
+    assert accepted(study) == ["cached-dataset", "native-step"]
+    (told,) = [one for one in study.warnings if one.startswith("threads")]
     needs = re.search(r"--budget (\d+)m or more", told)
     assert needs and int(needs[1]) > 5, told
 

@@ -67,9 +67,6 @@ class World:
     seed: int = 0
     step_s: float = 0.003
     start_s: float = 4.0
-    crowded: float = 1.0
-    """How many times as long a start takes beside another one."""
-    _crowd: float = 1.0
     clock: float = 0.0
     num_runs: int = 0
     plans: list[Plan] = field(default_factory=list)
@@ -79,11 +76,8 @@ class World:
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """The launcher."""
         self.plans += plans
-        one_by_one = len(plans) == 1 or plans[0].starts_alone
-        self._crowd = 1.0 if one_by_one else self.crowded
-        starts_s = self.start_s * (len(plans) if one_by_one else self._crowd)
         runs = [self.run(plan) for plan in plans]
-        self.clock += starts_s + sum(sum(run.step_s) + sum(run.first_steps_s) for run in runs)
+        self.clock += self.start_s + sum(sum(run.step_s) + sum(run.first_steps_s) for run in runs)
         self.clock += sum(run.whole_s - self.start_s for run in runs if run.whole_s is not None)
         return runs
 
@@ -145,7 +139,7 @@ class World:
             order_seed=plan.order_seed,
             arms=plan.arms,
             always=plan.always,
-            setup_s=self._crowd * (self.start_s + sum(first[:1])),
+            setup_s=self.start_s + sum(first[:1]),
             first_steps_s=first,
             planned_steps=self.length if self.parts is None else self.parts[0],
             trains_again=None if self.parts is None else self.parts[1],
