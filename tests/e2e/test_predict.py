@@ -169,7 +169,7 @@ from torch import nn
 net, batch = nn.Linear(16, 16), torch.randn(4, 16)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(20):
-    time.sleep(0.02)
+    time.sleep(0.1)
     optimizer.zero_grad()
     net(batch).square().mean().backward()
     optimizer.step()
@@ -180,4 +180,4 @@ def test_the_scripts_own_python_is_a_part_of_the_step_that_no_device_shortens(fo
     script = tmp_path / "thinks.py"
     script.write_text(THINKS)
     work = work_of(forks(script, steps=8, warmup=3, watches=("workload",)))
-    assert work.python_s > 0.015
+    assert work.python_s > 0.05  # of 0.1: what calls of operators cost is taken off, more on a busy machine
