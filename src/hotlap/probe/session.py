@@ -4,7 +4,6 @@ import contextlib
 import functools
 import gc
 import os
-import select
 import sys
 import time
 import weakref
@@ -35,10 +34,11 @@ from hotlap.probe.states import States
 from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
 from hotlap.probe.thinning import Thinning
 from hotlap.probe.thread import TrainingThread
+from hotlap.probe.turn import Token
 from hotlap.probe.watches.device_phases import DeviceClock
 from hotlap.probe.windows import Windows
-from hotlap.record import Plan, Status, Turn
-from hotlap.record.progress import READY, STEPS, STOP, WARMING, Progress
+from hotlap.record import Plan, Status
+from hotlap.record.progress import STEPS, STOP, Progress
 from hotlap.record.spans import SpanRing
 
 # Batches drawn before the first step may have been looked at only; from here on each step draws its own.
@@ -51,9 +51,6 @@ _MOST_UNSEEN = 256
 # Steps of a trial whose events wait to be read, about a kilobyte each. A trial's window is read when it is over, and
 # costs the steps in it nothing; a run that shall leave something if it is killed is read as it goes on.
 _MOST_UNREAD = 4096
-
-# How often a process that waits for its turn looks whether the parent is still there.
-_WAIT_S = 5.0
 
 _MEASURING = "the measurement of steps"
 # Without these there are no steps.
@@ -75,30 +72,6 @@ def _collector_rests(function: Callable[..., None]) -> Callable[..., None]:
                 gc.enable()
 
     return resting
-
-
-class Token:
-    """That of a heat: whose turn is it? Nothing at all for a run that is alone."""
-
-    def __init__(self, turn: Turn | None) -> None:
-        self._turn = turn
-        self._files: tuple[int, int] | None = None
-
-    def wait(self, leave: Callable[[], object], *, warm: bool) -> None:
-        """Say that the turn is over (and whether the next step will be timed), and wait for the next one."""
-        if self._turn is None:
-            return
-        if self._files is None:
-            self._files = (os.open(self._turn.ready, os.O_WRONLY), os.open(self._turn.go, os.O_RDONLY))
-        ready, go = self._files
-        os.write(ready, READY if warm else WARMING)
-        # Not `select`, which knows the first 1,024 descriptors of a process only: loaders with workers have many.
-        waiting = select.poll()
-        waiting.register(go, select.POLLIN)
-        while not waiting.poll(1e3 * _WAIT_S):
-            if procfs.hotlap_is_gone():
-                leave()
-        os.read(go, 1)
 
 
 class Session:
