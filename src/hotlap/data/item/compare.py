@@ -28,7 +28,11 @@ def _is_texts(value: Any) -> bool:
 
 def is_picture(value: Any) -> bool:
     """True for a plain PIL image (one that a file is still open behind is another type)."""
-    kind: type = value.__class__  # of a lazy one of ours as well
+    return is_kind_of_picture(value.__class__)  # of a lazy one of ours as well
+
+
+def is_kind_of_picture(kind: type) -> bool:
+    """True for the class of plain PIL images."""
     return kind.__module__ == "PIL.Image" and kind.__name__ == "Image"
 
 
