@@ -258,6 +258,13 @@ def test_a_word_that_is_no_command_is_told_with_the_one_that_was_meant(
     }
 
 
+def test_an_option_in_front_of_the_command_is_told_where_it_stands(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    told = refused(["-q", "measure", "train.py"], capsys, cwd=tmp_path)
+    assert told == "Options stand behind the command: hotlap measure -q."
+
+
 def test_an_option_without_its_value_does_not_take_the_script_for_it_in_silence(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

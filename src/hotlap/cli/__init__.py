@@ -94,7 +94,7 @@ def _main(words: list[str]) -> int:
         return 2
     try:
         _check_folder()
-        _check_command(words[0], parser)
+        _check_command(words, parser)
         args = _parsed(words, parser)
         file = import_module(f"hotlap.cli.{_FILES.get(args.command, args.command)}")
         return int(file.run(args))
@@ -128,10 +128,15 @@ def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.N
     return args
 
 
-def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
-    """A script in a command's place is what somebody types who has not read the help."""
-    known = commands(parser)
-    if word in known or word.startswith("-"):
+def _check_command(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """A script in a command's place is what somebody types who has not read the help; or an option is in front."""
+    word, known = words[0], commands(parser)
+    if word in known or any(word in action.option_strings for action in parser._actions):
+        return
+    if word.startswith("-"):
+        behind = next((one for one in words if one in known), None)
+        if behind is not None:
+            raise UserError(f"Options stand behind the command: hotlap {behind} {word}.")
         return
     if word.endswith(".py") or Path(word).is_file():
         raise UserError(
