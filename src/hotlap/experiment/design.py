@@ -8,7 +8,7 @@ from pathlib import Path
 from hotlap import levers, source
 from hotlap.errors import UserError
 from hotlap.experiment.table import mean_step_s
-from hotlap.record import LeverSpec, Machine, Plan, Run
+from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, LeverSpec, Machine, Plan, Run
 from hotlap.record.order import whole_rounds
 
 # Time measured for each arm of each process. Longer does not help: the noise is between processes (docs/measuring.md).
@@ -18,10 +18,6 @@ _MIN_ROUNDS, _MAX_ROUNDS = 6, 40
 # And made before: caches of processor and allocator fill in the first steps.
 _WARM_S = 1.0
 _MIN_WARM, _MAX_WARM = 3, 20
-
-# An epoch of up to so many times the steps of a heat is followed to its end, to see what its start and a validation
-# cost. (A plan goes on to four times its steps at most.)
-_EPOCHS_OF = 3
 
 # What a run for the gate may take, an epoch's end not counted.
 _EVIDENCE_S = 5.0
@@ -84,8 +80,24 @@ class Sizes:
         )
 
     def sees_end_of(self, epoch_steps: int | None) -> bool:
-        """A heat can be followed to the end of an epoch of so many steps; None: their number is not known."""
-        return epoch_steps is not None and epoch_steps <= _EPOCHS_OF * self.steps
+        """A heat of processes that start afresh can be followed to the end of an epoch of so many steps (None: their
+        number is not known), to see what its start and a validation cost: a plan goes so far, and at most as much time
+        again is spent."""
+        if epoch_steps is None or epoch_steps + BEYOND_EPOCH > EPOCH_STRETCH * self.steps:
+            return False
+        return self._beyond_s(epoch_steps) <= self._heat_s(2, 2, self.afresh_setup_s or self.setup_s)
+
+    def _beyond_s(self, epoch_steps: int) -> float:
+        """What the steps to an epoch's end take beyond those of a heat: its processes make them at the same time."""
+        return max(0, epoch_steps + BEYOND_EPOCH - self.warmup - self.steps) * self.step_s
+
+    def arm_steps(self, num_arms: int) -> int:
+        """Steps of each of them, so that each stands at each place equally often."""
+        return self.block * whole_rounds(self.steps // self.block, num_arms)
+
+    def fits_within(self, num_arms: int, num_steps: int | None) -> bool:
+        """A training of so many steps is long enough to switch between them; None: its length is not known."""
+        return num_steps is None or self.warmup + num_arms * self.arm_steps(num_arms) <= num_steps
 
     def after(self, starts_s: Sequence[float], *, forked: bool) -> "Sizes":
         """With starts of later processes: the first one of all may have read torch from the disk, or compiled it."""
@@ -94,10 +106,15 @@ class Sizes:
         return replace(self, setup_s=setup_s, afresh_setup_s=afresh_s)
 
     def heat_s(self, num_arms: int, *, switched: bool = False, afresh: bool = False) -> float:
-        """What one heat takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a
-        fork."""
+        """What one heat takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a fork,
+        and they go on to the end of an epoch where that is seen."""
         processes = 1 if switched else num_arms
-        setup_s = self.afresh_setup_s or self.setup_s if afresh else self.setup_s
+        if not afresh:
+            return self._heat_s(num_arms, processes, self.setup_s)
+        beyond_s = self._beyond_s(self.epoch_steps) if self.epoch_steps and self.sees_end_of(self.epoch_steps) else 0.0
+        return self._heat_s(num_arms, processes, self.afresh_setup_s or self.setup_s) + beyond_s
+
+    def _heat_s(self, num_arms: int, processes: int, setup_s: float) -> float:
         starts = setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))
         return starts + (num_arms * self.steps + processes * self.warmup) * self.step_s + 1.0
 
@@ -202,7 +219,7 @@ class Design:
         block = sizes.block
         plan = replace(
             common,
-            steps=block * whole_rounds(sizes.steps // block, len(self.arms)),
+            steps=sizes.arm_steps(len(self.arms)),
             block=block,
             warmup=sizes.warmup,
             whole_epoch=self.epoch_end,

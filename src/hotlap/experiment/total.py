@@ -7,6 +7,7 @@ time.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
 from hotlap.experiment import statistics
@@ -54,14 +55,45 @@ def long_step_s(run: Run, *, epoch_steps: int | None) -> float:
 
 
 def total_speedup(
-    pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, pooled: statistics.Pool | None
+    pairs: Pairs,
+    *,
+    num_steps: int | None,
+    epoch_steps: int | None,
+    pooled: statistics.Pool | None,
+    alone: Run | None = None,
 ) -> Interval | None:
     """How many times less time the others take in all.
 
-    `num_steps`: of the whole training; None: in the long run, where what is paid once does not count.
+    `num_steps`: of the whole training; None: in the long run, where what is paid once does not count. `alone`: a run of
+    the base that started by itself, where those of a pair started at the same time. What theirs took longer they waited
+    for each other. As one run says little of that, the interval holds what it would be without it as well.
     """
-    ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)
-    return statistics.interval(ratios, pooled_variance=pooled) if ratios else None
+    seen = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)
+    total = statistics.interval(seen, pooled_variance=pooled)
+    if alone is None or num_steps is None or total is None:
+        return total
+    by_itself = _log_ratios(_started_alone(pairs, alone), num_steps=num_steps, epoch_steps=epoch_steps)
+    found = statistics.interval(by_itself, pooled_variance=pooled) or total
+    return replace(found, low=min(found.low, total.low), high=max(found.high, total.high))
+
+
+def _started_alone(pairs: Pairs, alone: Run) -> Pairs:
+    """The same without what their starts took longer than that of the base by itself."""
+    own_s, found = _whole_start_s(alone), []
+    for base, other in pairs:
+        waited_s = min(_whole_start_s(base), _whole_start_s(other)) - own_s
+        waited_s = waited_s if waited_s > 0 else 0.0  # nor where it is not known
+        base_alone, other_alone = (replace(run, own_start_s=run.own_start_s + waited_s) for run in (base, other))
+        found.append((base_alone, other_alone))
+    return found
+
+
+def _whole_start_s(run: Run) -> float:
+    """From the start of the process on, beyond its own steady steps; NaN where that is not known."""
+    if run.setup_s is None or not run.step_s:
+        return math.nan
+    num_steps = len(run.first_steps_s)
+    return _begun_s(run, num_steps=num_steps) - num_steps * fmean(run.step_s)
 
 
 def whole_speedup(whole_s: Sequence[tuple[float, float]]) -> Interval | None:
@@ -72,14 +104,15 @@ def whole_speedup(whole_s: Sequence[tuple[float, float]]) -> Interval | None:
 def never_shorter(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, at_once: int) -> bool:
     """In no pair of processes would the whole training take less time. (A pause of one of them decides nothing.)
 
-    `at_once`: processes that started at the same time, this pair among them. What one of them costs at its start takes
-    by itself as small a part of the time that was seen, if they all wanted the same cores; steps alone take turns.
+    `at_once`: processes that started at the same time, this pair among them. The base starts in the shortest time; what
+    one of the others costs beyond that takes by itself as small a part of the time that was seen as there are of them,
+    if they all wanted the same cores. Steps alone take turns.
     """
-    ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps, at_once=at_once)
+    ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps, others=at_once - 1)
     return bool(ratios) and max(ratios) <= 0.0
 
 
-def _log_ratios(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, at_once: int = 1) -> list[float]:
+def _log_ratios(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, others: int = 1) -> list[float]:
     """Of total times, base over other."""
     ratios = []
     for base, other in pairs:
@@ -88,7 +121,7 @@ def _log_ratios(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None,
         else:
             took = [total_s(run, num_steps=num_steps, epoch_steps=epoch_steps) for run in (base, other)]
             cost_s = _begun_s(other, num_steps=num_steps) - _begun_s(base, num_steps=num_steps)
-            took[1] -= max(0.0, cost_s) * (1 - 1 / at_once)
+            took[1] -= max(0.0, cost_s) * (1 - 1 / max(1, others))
         if all(math.isfinite(seconds) and seconds > 0 for seconds in took):
             ratios.append(math.log(took[0] / took[1]))
     return ratios

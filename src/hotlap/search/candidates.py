@@ -23,7 +23,7 @@ CLEAR = 2
 """Heats that decide whether something is faster, where that is clear."""
 
 # Arms that are switched within one process at most, beside the base: the blocks of each get rarer with their number.
-_MOST_SWITCHED = 5
+MOST_SWITCHED = 5
 # Arms that share the base of a heat at most, each a process of its own: they share its start and its steps, and wait
 # for one another.
 _MOST_BESIDE = 3
@@ -145,16 +145,19 @@ def alternative(name: str, taken: Iterable[str]) -> str | None:
     return next((other for other in taken if any({name, other} <= set(group) for group in groups)), None)
 
 
-def grouped(open_: Sequence[Candidate], *, together: int, nodes: int) -> list[list[Candidate]]:
+def grouped(
+    open_: Sequence[Candidate], *, together: int, nodes: int, most_switched: int = MOST_SWITCHED
+) -> list[list[Candidate]]:
     """The next ones, as they can be compared in the same processes: by steps within one, or side by side. The group
     that holds what is worth most comes first. Where nodes would idle, all are next, in groups so small that there is a
     node for each heat that decides a clear case.
 
     `together`: processes that may be alive on a node. `nodes`: groups that may be compared at the same time.
+    `most_switched`: arms within one process, the base not counted.
     """
     spare = nodes > 1
     likely = [one for one in open_ if spare or one.worth >= _LIKE_THE_BEST * open_[0].worth]
-    switched = [one for one in likely if one.switched][:_MOST_SWITCHED]
+    switched = [one for one in likely if one.switched][:most_switched]
     others = [one for one in likely if not one.switched]
     num_groups = max(1, nodes // CLEAR - bool(switched))
     beside = max(1, min(_MOST_BESIDE, together - 1, math.ceil(len(others) / num_groups) if spare else 8))

@@ -21,9 +21,9 @@ from hotlap.units import factor, percent
 # track's chatty loop ended at 1.10x (1.03x to 1.18x), unshown.
 PLANNED, MOST = 4, 16
 
-# Pairs of whole trainings, where one takes seconds: nothing tells truer what the user gains. Fewer say too little of so
-# noisy a thing. Twice as many where the gain is expected to be below `_MUCH`.
-_FEWEST_WHOLE = 4
+# Pairs of whole trainings, where one takes seconds: nothing tells truer what the user gains. Fewer than the fewest say
+# too little of so noisy a thing. Twice as many as usual where the gain is expected to be below `_MUCH`.
+_FEWEST_WHOLE, _WHOLE = FEWEST_SHOWN, 4
 _MUCH = 1.5
 
 # Part of the budget that the end of a study keeps free for them. Where they take longer, they are made of what is left.
@@ -106,12 +106,17 @@ class Confirmation:
     def _conclude(self, copy: Effect, speedup: Interval, ruling: Ruling, whole_s: WholeS) -> None:
         """It is faster, and unharmed: that is the result, unless a whole training gains nothing by it."""
         total = whole_speedup(whole_s) or total_speedup(
-            copy.pairs, num_steps=self._num_steps, epoch_steps=self._epoch_steps, pooled=self._pooled
+            copy.pairs,
+            num_steps=self._num_steps,
+            epoch_steps=self._epoch_steps,
+            pooled=self._pooled,
+            alone=self._log.study.baseline[0] if self._executor.sizes.together > 1 else None,
         )
         if total is not None and total.low <= 1.0:
+            comes_to = "cannot be told from none" if total.high >= 1.0 else "is no gain"
             why = (
                 f"{factor(speedup.mid)} as fast a step, but {length(self._num_steps)} came out at {factor(total.mid)} "
-                f"({_between(total)}), which cannot be told from none: nothing is changed."
+                f"({_between(total)}), which {comes_to}: nothing is changed."
             )
             # Where it looks like a gain all the same, more time may tell.
             verdict = Verdict.UNDECIDED if total.mid > LEAST_GAIN else Verdict.UNHARMED
@@ -204,10 +209,10 @@ class Confirmation:
             return ()
         fewest_s, budget = _FEWEST_WHOLE * (base_s + patched_s), self._log.budget
         if budget.left_s < fewest_s <= budget.left_s + budget.extension_s:
-            self._log.extend()
+            self._log.extend(fewest_s)
         if fewest_s > budget.left_s:
             return ()
-        wanted = _FEWEST_WHOLE if base_s > _MUCH * patched_s else 2 * _FEWEST_WHOLE
+        wanted = _WHOLE if base_s > _MUCH * patched_s else 2 * _WHOLE
         affordable = int(budget.left_s / (base_s + patched_s))
         self._log.doing("running the whole training as it is and patched, in turns, from start to end")
         made: list[tuple[float, float]] = []

@@ -18,10 +18,10 @@ from typing import Any
 
 from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
-from hotlap.experiment.total import never_shorter
+from hotlap.experiment.total import Pairs, never_shorter
 from hotlap.record import LEAST_GAIN, Verdict
 from hotlap.search import reasons
-from hotlap.search.candidates import CLEAR, Candidate, Candidates, compatible, excludes, grouped, stacked
+from hotlap.search.candidates import CLEAR, MOST_SWITCHED, Candidate, Candidates, compatible, excludes, grouped, stacked
 from hotlap.search.confirmation import Confirmation, fewest_heats, whole_trainings_s
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog, facts
@@ -201,7 +201,9 @@ class Search:
             self._leave_out(group)
 
     def _groups(self, found: Group) -> list[list[Candidate]]:
-        return grouped(found, together=self._executor.sizes.together, nodes=self._executor.nodes)
+        sizes, num_steps = self._executor.sizes, self._log.study.total_steps
+        fits = [num for num in range(2, MOST_SWITCHED + 1) if sizes.fits_within(num + 1, num_steps)]
+        return grouped(found, together=sizes.together, nodes=self._executor.nodes, most_switched=max(fits, default=1))
 
     # What it takes
 
@@ -280,17 +282,37 @@ class Search:
                 for one in group:
                     self._time([[one]], keep_s=keep_s)
             else:
-                for one, effect in zip(group, comparison.effects, strict=True):
-                    self._add(one, effect, at_once=len(group) + 1)
+                self._add_all(list(zip(group, comparison.effects, strict=True)), keep_s=keep_s)
 
-    def _add(self, one: Candidate, effect: Effect, *, at_once: int) -> None:
-        """What its comparison came to, as a trial. `at_once`: processes that were compared with one another."""
-        # A step may be shorter where a training as long as the user's is not.
-        num_steps, late = self._log.study.total_steps, None
+    def _add_all(self, compared: Sequence[tuple[Candidate, Effect]], *, keep_s: float) -> None:
+        """What a comparison came to. Several that start at the same time slow each other down: the best of those that
+        are worth their cost only if that is why it takes so long is compared with the base alone."""
+        num_arms = len(compared) + 1
+        doubtful = [
+            (one, effect)
+            for one, effect in compared
+            if effect.gained and self._never_shorter(effect.pairs) and not self._never_shorter(effect.pairs, num_arms)
+        ]
+        best = max(doubtful, key=lambda found: found[1].mean, default=None)
+        for one, effect in compared:
+            again = best is not None and one is best[0] and self._affords([one], keep_s=keep_s, times_only=True)
+            if again:
+                self._time([[one]], keep_s=keep_s)
+            else:
+                self._add(one, effect)
+
+    def _never_shorter(self, pairs: Pairs, num_arms: int = 2) -> bool:
+        """A step may be shorter where a training as long as the user's is not. `num_arms`: of the heats."""
+        at_once = num_arms if num_arms <= self._executor.sizes.together else 2  # else they start one after the other
         epoch_steps = facts(self._log.study).epoch_steps()
-        at_once = at_once if at_once <= self._executor.sizes.together else 1  # else they start one after the other
-        if never_shorter(effect.pairs, num_steps=num_steps, epoch_steps=epoch_steps, at_once=at_once):
-            late = f"{reasons.length(num_steps)} takes no less time, its start and starts of epochs included"
+        return never_shorter(pairs, num_steps=self._log.study.total_steps, epoch_steps=epoch_steps, at_once=at_once)
+
+    def _add(self, one: Candidate, effect: Effect) -> None:
+        """What its comparison came to, as a trial."""
+        late = None
+        if self._never_shorter(effect.pairs):
+            length = reasons.length(self._log.study.total_steps)
+            late = f"{length} takes no less time, its start and starts of epochs included"
         gained = effect.gained and late is None
         kind = "screening" if gained else "lever"
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
@@ -348,6 +370,9 @@ class Search:
             else:
                 stays = _LEFT_OUT.progress(brings.log_ratios, pooled) is Progress.GAIN
                 goes = "that could not be told from nothing, so it goes"
+            if stays and self._never_shorter([(other, base) for base, other in effect.pairs]):
+                length = reasons.length(self._log.study.total_steps)
+                stays, goes = False, f"but {length} takes no less time with it, so it goes"
             self._log.add(replace(trial, accepted=stays, why=reasons.left_out(brings, "it stays" if stays else goes)))
 
     # What is told

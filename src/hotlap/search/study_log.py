@@ -1,6 +1,7 @@
 """A study under way: what the user asked, what is known, its seconds, what makes its runs, and who is told of it."""
 
 import copy
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -100,11 +101,11 @@ class Budget:
         """Seconds that `extend` would add."""
         return max(0.0, self._longer_s - self.total_s)
 
-    def extend(self) -> bool:
-        """True if there is more time now than before."""
-        more = self.extension_s > 0
-        self.total_s += self.extension_s
-        return more
+    def extend(self, needs_s: float = math.inf) -> bool:
+        """True if there is more time now than before: as much as `needs_s` takes, where there may be so much."""
+        more_s = min(self.extension_s, max(0.0, needs_s - self.left_s))
+        self.total_s += more_s
+        return more_s > 0
 
     def affords(self, first_s: float, then_s: float = 0.0, *, keep_s: float = 0.0) -> bool:
         """`first_s` can be spent now and leave `keep_s`, and `then_s` as well, if need be of the longer budget."""
@@ -189,10 +190,10 @@ class StudyLog:
         others = [one for one in self.study.trials if not _is_screening_of(one, trial)]
         self.change("trial", trials=(*others, trial))
 
-    def extend(self) -> bool:
-        """The study is one that needs the longer budget, where the user left the choice to us: True if it has it now
-        and had not before."""
-        if not self.budget.extend():
+    def extend(self, needs_s: float = math.inf) -> bool:
+        """The study is one that needs a longer budget, where the user left the choice to us: True if it has it now and
+        had not before. `needs_s`: seconds that are to be left; all that there may be by default."""
+        if not self.budget.extend(needs_s):
             return False
         self.change("budget", budget_s=self.budget.total_s)
         self.doing(f"taking up to {duration(self.budget.total_s)}, as comparisons need it here; --budget sets it")

@@ -90,6 +90,38 @@ def test_a_cost_comes_too_late_only_in_a_training_whose_length_is_known() -> Non
 def test_a_cost_at_the_start_of_several_processes_is_less_for_one_of_them() -> None:
     pairs = [(training(0.01), training(0.005, fill_s=5.0))]
     assert not never_shorter(pairs, num_steps=900, epoch_steps=100, at_once=4)
-    assert never_shorter(pairs, num_steps=200, epoch_steps=100, at_once=4), "1.25 s are more than 200 steps save"
+    assert never_shorter(pairs, num_steps=200, epoch_steps=100, at_once=4), "1.7 s are more than 200 steps save"
     slower = [(training(0.01), training(0.011))]
     assert never_shorter(slower, num_steps=900, epoch_steps=100, at_once=4)
+
+
+def test_beside_the_base_alone_a_cost_is_what_was_seen() -> None:
+    """The base waits for its turn behind a start as long as both have, and the other goes on alone."""
+    pairs = [(training(0.01), training(0.005, fill_s=5.0))]
+    assert never_shorter(pairs, num_steps=900, epoch_steps=100, at_once=2)
+
+
+def waiting(run: Run, waited_s: float) -> Run:
+    """The same, `waited_s` longer at its start."""
+    first_s, *others_s = run.first_steps_s
+    assert run.setup_s is not None
+    return replace(run, setup_s=run.setup_s + waited_s, first_steps_s=(first_s + waited_s, *others_s))
+
+
+def test_what_both_waited_for_each_other_at_their_start_is_not_in_a_training_by_itself() -> None:
+    alone = training(0.010)
+    pairs = [(waiting(alone, 3.0), waiting(training(0.005, fill_s=1.0), 3.0))] * 4
+    true = (2.0 + 10.0) / (2.0 + 1.0 + 5.0)
+    told = total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None, alone=alone)
+    assert told is not None and told.mid == pytest.approx(true)
+    seen = total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None)
+    assert seen is not None and seen.mid < 1.4 < true
+    assert told.low == seen.low and told.high > true, "one run by itself is no proof: what was seen is in it as well"
+
+
+def test_a_first_run_that_started_slowly_changes_nothing() -> None:
+    pairs = [(training(0.010), training(0.005, fill_s=1.0))] * 4
+    told = total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None, alone=waiting(training(0.010), 3.0))
+    assert told == total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None)
+    unknown = total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None, alone=Run(status=Status.CRASHED))
+    assert told == unknown

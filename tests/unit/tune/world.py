@@ -56,6 +56,8 @@ class World:
     """What the script takes behind its last step."""
     one_time_s: dict[str, float] = field(default_factory=dict)
     """Lever name -> seconds that its first step takes longer."""
+    one_at_a_time: bool = False
+    """What the processes of a heat cost once they pay on the same cores: each waits for all of them."""
     together: dict[frozenset[str], float] = field(default_factory=dict)
     """Names of levers -> what they multiply the step by where all of them are at work, beside their own costs."""
     length: int | None = None
@@ -69,6 +71,7 @@ class World:
     start_s: float = 4.0
     clock: float = 0.0
     num_runs: int = 0
+    _paying: int = 1
     plans: list[Plan] = field(default_factory=list)
     loader: dict[str, Any] = field(default_factory=dict)
     """What is other in what the probe says of the loader."""
@@ -76,6 +79,8 @@ class World:
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """The launcher."""
         self.plans += plans
+        num_paying = sum(any(spec["name"] in self.one_time_s for spec in plan.always) for plan in plans)
+        self._paying = max(1, num_paying) if self.one_at_a_time else 1
         runs = [self.run(plan) for plan in plans]
         self.clock += self.start_s + sum(sum(run.step_s) + sum(run.first_steps_s) for run in runs)
         self.clock += sum(run.whole_s - self.start_s for run in runs if run.whole_s is not None)
@@ -185,7 +190,7 @@ class World:
     def _first_steps(self, plan: Plan, always: set[str], level: float) -> tuple[float, ...]:
         steps = [self.step_s * level * self._cost(plan, always, 0)] * plan.warmup
         if steps:
-            steps[0] += 0.5 * level + sum(self.one_time_s.get(name, 0.0) for name in always)
+            steps[0] += 0.5 * level + self._paying * sum(self.one_time_s.get(name, 0.0) for name in always)
         return tuple(steps)
 
     def _losses(self, plan: Plan, always: set[str], total: int) -> list[float]:
