@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import hotlap
-from hotlap.cli import shelf
+from hotlap.cli import storage
 
 pytestmark = pytest.mark.e2e
 
@@ -32,5 +32,5 @@ def test_a_script_is_measured_by_a_function_call(tmp_path: Path, monkeypatch: py
     assert len(study.baseline[0].step_s) >= 40
     assert study._repr_html_().startswith("<iframe")
     assert study.command == ("train.py",)
-    (made,) = shelf.studies(tmp_path)
-    assert not shelf.is_at_work(made.parent), "though this process goes on, as a notebook does"
+    (made,) = storage.studies(tmp_path)
+    assert not storage.is_at_work(made.parent), "though this process goes on, as a notebook does"

@@ -159,7 +159,7 @@ PARENT: tuple[str, ...] = (
     "report.terminal",
 )
 PARENT += ("rules", "source", "source.disk", "source.patching", "experiment", "search", "tune", "data")
-PARENT += ("cli.live", "cli.shelf")
+PARENT += ("cli.live", "cli.storage")
 PARENT += ("machine.checkup", "machine.threads", "report.machine", "experiment.sweep", "cli.machine")
 PARENT += (
     "predict",

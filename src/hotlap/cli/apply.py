@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from hotlap.cli import shelf
+from hotlap.cli import storage
 from hotlap.errors import RecordError, UserError
 from hotlap.record import Purpose, State, Study, load
 from hotlap.report.clean import clean
@@ -59,7 +59,7 @@ def _revert(args: argparse.Namespace) -> int:
 
 def _named(name: str) -> tuple[Path, Study]:
     """The study that the user named."""
-    path, study = shelf.named(name)
+    path, study = storage.named(name)
     if study.patch is None or not study.changes:
         raise UserError(_no_patch(path, study))
     return path, study
@@ -69,7 +69,7 @@ def _newest() -> tuple[Path, Study]:
     """The newest study here that has a patch."""
     here = Path.cwd()
     without, damaged = None, None
-    for path in shelf.studies(here):
+    for path in storage.studies(here):
         try:
             study = load(path, Study)
         except RecordError as error:
@@ -78,14 +78,15 @@ def _newest() -> tuple[Path, Study]:
         if study.patch is not None and study.changes:
             return path, study
         without = without or UserError(_no_patch(path, study))
-    raise (without or damaged or UserError(f"There is no study {shelf.shown(here)}. Run `hotlap tune SCRIPT` first."))
+    raise (without or damaged or UserError(f"There is no study {storage.shown(here)}. Run `hotlap tune SCRIPT` first."))
 
 
 def _newest_applied() -> tuple[Path, Study]:
     """The study here whose patch was applied last."""
-    applied = [path for path in shelf.studies(Path.cwd()) if (_home(path) / "applied.json").exists()]
+    applied = [path for path in storage.studies(Path.cwd()) if (_home(path) / "applied.json").exists()]
     if not applied:
-        raise UserError(f"No patch of a study {shelf.shown(Path.cwd())} is applied, so there is nothing to take back.")
+        where = storage.shown(Path.cwd())
+        raise UserError(f"No patch of a study {where} is applied, so there is nothing to take back.")
     path = max(applied, key=lambda path: (_home(path) / "applied.json").stat().st_mtime_ns)
     return path, load(path, Study)
 

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 
 from hotlap import levers, rules
-from hotlap.cli import shelf
+from hotlap.cli import storage
 from hotlap.cli.console import console
 from hotlap.errors import RecordError, UserError
 from hotlap.report import story
@@ -61,7 +61,7 @@ def _print(label: str, text: str) -> None:
 def _in_study(name: str | None) -> Mapping[str, str]:
     """Lever -> what came of it in the study; nothing where there is none and none was named."""
     try:
-        _, study = shelf.chosen(name)
+        _, study = storage.chosen(name)
     except (UserError, RecordError):
         if name is not None:
             raise

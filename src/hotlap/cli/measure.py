@@ -46,7 +46,7 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
         whole_epoch=True,
     )
     code = 0
-    with closing(bench.shelf):
+    with closing(bench.storage):
         with bench.interrupt, bench.showing(budget_s=None):
             try:
                 with bench.launching(timeout_s=options.timeout_s) as launcher:

@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from hotlap.cli import shelf, workbench
+from hotlap.cli import storage, workbench
 from hotlap.report import outcome, story, trace
 from hotlap.report.clean import clean_line
 
@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> None:
     workbench.check_outputs(args)
-    _, study = shelf.chosen(args.study)
+    _, study = storage.chosen(args.study)
     if args.perfetto is not None:
         workbench.write_text(Path(args.perfetto), trace.perfetto(study))
     workbench.hand_out(args, study)
@@ -28,9 +28,9 @@ def _show(args: argparse.Namespace) -> None:
 
 def _list(args: argparse.Namespace) -> None:
     here = Path.cwd()
-    found = list(shelf.known(here))
+    found = list(storage.known(here))
     if not found:
-        print(f"There is no study {shelf.shown(here)}.", file=sys.stderr)
+        print(f"There is no study {storage.shown(here)}.", file=sys.stderr)
     width = max((len(path.parent.name) for path, _ in found), default=0)
     for path, study in found:
         title, command = outcome.conclusion(study).title, clean_line(story.script(study))
@@ -39,9 +39,9 @@ def _list(args: argparse.Namespace) -> None:
 
 def _clean(args: argparse.Namespace) -> None:
     gone = 0
-    for path in shelf.studies(Path.cwd())[args.keep :]:
+    for path in storage.studies(Path.cwd())[args.keep :]:
         why = "its patch is applied" if (path.parent / "applied.json").exists() else None
-        why = why or ("it is at work" if shelf.is_at_work(path.parent) else None)
+        why = why or ("it is at work" if storage.is_at_work(path.parent) else None)
         if why is not None:
             print(f"{path.parent.name} stays: {why}.")
             continue

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from hotlap import levers, machine
-from hotlap.cli import shelf, target, words
+from hotlap.cli import storage, target, words
 from hotlap.cli.workbench import Workbench
 from hotlap.errors import UserError
 from hotlap.launch import Backend, Ray, Slurm
@@ -28,18 +28,18 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
     options = _options(args)
     backend, nodes = _placed(args)
     bench = _bench(args, options)
-    with closing(bench.shelf):
+    with closing(bench.storage):
         return bench, _conclude(bench, options, backend, nodes=nodes, fresh=args.fresh)
 
 
 def _conclude(bench: Workbench, options: Options, backend: Backend | None, *, nodes: int, fresh: bool) -> int:
-    resumed = None if fresh else bench.shelf.resume(bench.study.key)
+    resumed = None if fresh else bench.storage.resume(bench.study.key)
     if resumed is not None:
         bench.study = replace(resumed, hotlap=bench.study.hotlap, state=State.RUNNING, budget_s=options.budget_s)
     code = 0
     with bench.interrupt, bench.showing(budget_s=options.budget_s):
         if resumed is not None:
-            bench.doing(f"going on with the study in {bench.shelf.folder.name}")
+            bench.doing(f"going on with the study in {bench.storage.folder.name}")
             for part in ("baseline", "findings", "ceilings", "noise"):
                 bench.show(part)
             for one in resumed.trials:
@@ -85,7 +85,7 @@ def _options(args: argparse.Namespace) -> Options:
         if levers.by_name(name) not in levers.RECIPES:
             raise UserError(f"{name} leaves the training as it is and needs no --allow.")
     # Else as `hotlap measure --full` of the same words saw it.
-    total_steps = args.total_steps or shelf.length(aim.cwd, shelf.recorded(args.tail))
+    total_steps = args.total_steps or storage.length(aim.cwd, storage.recorded(args.tail))
     return Options(
         command=aim.command,
         cwd=str(aim.cwd),

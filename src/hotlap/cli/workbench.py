@@ -14,7 +14,7 @@ import hotlap
 from hotlap import levers
 from hotlap.cli import console
 from hotlap.cli.live import Live
-from hotlap.cli.shelf import Shelf, now, recorded, study_key
+from hotlap.cli.storage import StudyFolder, now, recorded, study_key
 from hotlap.cli.target import Target
 from hotlap.data.item_cache.memory import VARIABLE
 from hotlap.errors import UserError
@@ -80,12 +80,12 @@ class Workbench:
             purpose=purpose,
             budget_s=budget_s,
         )
-        self.shelf = Shelf(self.cwd, aim.title, created)
+        self.storage = StudyFolder(self.cwd, aim.title, created)
         self._args = args
         self._stream = sys.stderr if full or args.json == "-" else sys.stdout
         self.live: Live | None = None
         self.interrupt = Interrupt()
-        self.shelf.check()
+        self.storage.check()
 
     @contextmanager
     def showing(self, *, budget_s: float | None) -> Iterator[Live]:
@@ -135,9 +135,9 @@ class Workbench:
     # Files
 
     def save(self) -> None:
-        """The study as it is, on its shelf and where the user wants it."""
+        """The study as it is, in its folder and where the user wants it."""
         try:
-            self.shelf.save(self.study)
+            self.storage.save(self.study)
         finally:
             if self._args.json not in (None, "-"):
                 write(Path(self._args.json), lambda path: save(self.study, path))
@@ -162,7 +162,7 @@ class Workbench:
                 stack.callback(self.save)
 
     def _keep_report(self) -> None:
-        self.tell(f"Report: {self.shelf.write('report.html', html.render(self.study))}")
+        self.tell(f"Report: {self.storage.write('report.html', html.render(self.study))}")
 
     # Runs
 
@@ -184,7 +184,7 @@ class Workbench:
         folders = tuple(map(str, self.aim.folders()))
         with Placed(
             backend,
-            self.shelf.folder / "jobs",
+            self.storage.folder / "jobs",
             nodes=nodes,
             order=Order(folders=folders, timeout_s=timeout_s, memory_bytes=memory_bytes),
             interrupted=lambda: self.interrupt.asked,

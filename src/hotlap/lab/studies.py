@@ -9,7 +9,7 @@ from pathlib import Path
 
 import hotlap
 from hotlap import machine
-from hotlap.cli import shelf, target
+from hotlap.cli import storage, target
 from hotlap.cli.traced import Traced, trace
 from hotlap.cli.workbench import launching
 from hotlap.lab import Doing
@@ -75,7 +75,7 @@ class Bench:
         begun = Study(
             command=self.words,
             cwd=self.options.cwd,
-            created=shelf.now().isoformat(timespec="seconds"),
+            created=storage.now().isoformat(timespec="seconds"),
             key="",
             hotlap=hotlap.__version__,
             purpose=Purpose.MEASURE,

@@ -16,7 +16,7 @@ from mcp_types import Resource, ToolAnnotations
 from pydantic import Field
 
 import hotlap
-from hotlap.cli import shelf, words
+from hotlap.cli import storage, words
 from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.errors import HotlapError
 from hotlap.mcp import commands
@@ -164,7 +164,7 @@ class Server(MCPServer[Any]):
             line = [name, *options, f"--markdown={path}", *command]
             await self._run(ctx, line, folder, budget_s=budget_s, trains=True)
             report = path.read_text(encoding="utf-8")
-        made = next(iter(shelf.studies(self._place(folder))), None)
+        made = next(iter(storage.studies(self._place(folder))), None)
         return report if made is None else f"{report}\nStudy: {_uri(made)}\n"
 
     async def _printed(self, ctx: Told, line: Sequence[str], folder: str) -> str:
@@ -211,7 +211,7 @@ class Server(MCPServer[Any]):
 
     def _studies(self) -> Iterator[tuple[Path, Study]]:
         for folder in self._folders:
-            yield from shelf.known(folder)
+            yield from storage.known(folder)
 
     def _report(self, name: str) -> str:
         """A study as Markdown: the answer, the patch, findings, bounds, trials."""
@@ -223,7 +223,7 @@ class Server(MCPServer[Any]):
 
     def _study(self, name: str) -> Study:
         for folder in self._folders:
-            for path in shelf.studies(folder):
+            for path in storage.studies(folder):
                 if path.parent.name == name:
                     return load(path, Study)
         raise ResourceNotFoundError(f"There is no study {name}.")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotlap import cli
-from hotlap.cli import shelf
+from hotlap.cli import storage
 from hotlap.record import save
 from tests import sample_measured, samples
 
@@ -101,7 +101,7 @@ def test_what_is_deleted_is_said_first_and_what_is_needed_stays(two: Path, capsy
     assert cli.main(["clean", "--check"]) == 0
     assert "2 studies would be deleted." in capsys.readouterr().out
     (two / "train-1" / "applied.json").write_text("{}")
-    at_work = shelf._locked(two / "train-0")
+    at_work = storage._locked(two / "train-0")
     assert at_work is not None
     assert cli.main(["clean"]) == 0
     assert capsys.readouterr().out.splitlines() == [

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hotlap import cli
-from hotlap.cli import shelf, target, workbench
+from hotlap.cli import storage, target, workbench
 from hotlap.errors import UserError
 from hotlap.record import Purpose, State, Study, load, save
 from tests import samples
@@ -152,13 +152,13 @@ def test_studies_in_another_folder_are_found_from_where_they_were_made_only(
     homes = [tmp_path / "a" / "same name", tmp_path / "b" / "same name"]
     for home in homes:
         home.mkdir(parents=True)
-    kept = shelf.Shelf(homes[0], "train.py", shelf.now())
+    kept = storage.StudyFolder(homes[0], "train.py", storage.now())
     kept.check()
     kept.save(samples.study_full())
     kept.close()
-    assert [path for path, _ in shelf.known(homes[0])] == [kept.study_path]
+    assert [path for path, _ in storage.known(homes[0])] == [kept.study_path]
     assert kept.folder.is_relative_to(tmp_path / "studies")
-    assert list(shelf.known(homes[1])) == []
+    assert list(storage.known(homes[1])) == []
     assert not any(home.iterdir() for home in homes if any(home.iterdir()))
     monkeypatch.chdir(homes[1])
     assert f"There is no study in {tmp_path / 'studies'}/same-name-" in refused(["apply"], capsys)
@@ -178,12 +178,12 @@ def test_a_disk_that_fills_later_costs_no_result(
     monkeypatch.chdir(tmp_path)
     study = samples.study_full()
     bench = workbench_of("measure", "--html", str(tmp_path / "page"))
-    monkeypatch.setattr(shelf, "save", full)
+    monkeypatch.setattr(storage, "save", full)
     with bench.showing(budget_s=None):
         bench.changed(study, "findings")
     with pytest.raises(UserError, match=r"cannot be saved in .*true-.*: No space left on device"):
         bench.finish()
-    bench.shelf.close()
+    bench.storage.close()
     assert "input-bound" in capsys.readouterr().out
     assert "input-bound" in (tmp_path / "page").read_text()
 
@@ -217,7 +217,7 @@ def test_what_trials_could_not_share_and_could_not_be_kept_from_is_said_once_eac
 def test_a_folder_that_the_training_deleted_is_not_made_again(tmp_path: Path) -> None:
     home = tmp_path / "job"
     home.mkdir()
-    kept = shelf.Shelf(home, "train.py", shelf.now())
+    kept = storage.StudyFolder(home, "train.py", storage.now())
     home.rmdir()
     with pytest.raises(UserError, match="No such file or directory"):
         kept.save(samples.study_full())

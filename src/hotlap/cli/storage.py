@@ -26,7 +26,7 @@ _VARIABLE = "HOTLAP_STUDIES"
 _NEEDED_BYTES = 2 << 20
 
 
-class Shelf:
+class StudyFolder:
     """One study on disk; the folder is made when there is something to keep.
 
     Arguments:
@@ -95,7 +95,7 @@ class Shelf:
             self._lock = None
 
     def resume(self, key: str) -> Study | None:
-        """The newest unfinished study of that key which nobody works on; this shelf then stands for it."""
+        """The newest unfinished study of that key which nobody works on; this folder is then its own."""
         for path, study in known(self.cwd):
             if study.key == key and study.state is not State.COMPLETE and _unchanged(study):
                 lock = _locked(path.parent)
