@@ -3,12 +3,11 @@
 from hotlap.search.candidates import Candidate, Candidates
 from hotlap.search.foresight import Foresight
 from hotlap.search.gate_runs import GateRuns
-from hotlap.search.reasons import TIME_OVER, unchanged
+from hotlap.search.reasons import time_over, unchanged
 from hotlap.search.search import Search
 from hotlap.search.study_log import Options, StudyLog, facts
 
 __all__ = [
-    "TIME_OVER",
     "Candidate",
     "Candidates",
     "Foresight",
@@ -17,5 +16,6 @@ __all__ = [
     "Search",
     "StudyLog",
     "facts",
+    "time_over",
     "unchanged",
 ]

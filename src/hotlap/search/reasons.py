@@ -11,9 +11,6 @@ from hotlap.search.candidates import Candidate, Candidates
 from hotlap.search.study_log import Key, StudyLog, key
 from hotlap.units import factor, plural
 
-TIME_OVER = "There was too little time to try any lever, so nothing is known of a gain; raise --budget."
-"""Why nothing was tried."""
-
 SEEMS_MUCH = 1.5
 """A gain of which is told though it could not be shown."""
 
@@ -68,6 +65,13 @@ def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
     return Result(levers=(), speedup=Interval(low=1.0, mid=1.0, high=1.0), verdict=verdict, why=why)
 
 
+def time_over(needs_s: float) -> Result:
+    """Nothing was tried. `needs_s`: the budget that takes one lever to its end, as far as is known."""
+    minutes = math.ceil(needs_s / 60)
+    why = f"There was too little time to try any lever, so nothing is known of a gain; raise --budget to {minutes}m."
+    return replace(unchanged(why), needs_s=60.0 * minutes)
+
+
 def not_gated(gains: Sequence[Candidate]) -> str:
     """They gained, and there was no time for their gate."""
     *first, last = [f"{one.title} gained {factor(math.exp(one.log_gain))}" for one in gains]
@@ -75,14 +79,14 @@ def not_gated(gains: Sequence[Candidate]) -> str:
     return f"{gained}, and the budget was over before training under {under} could be compared."
 
 
-def in_vain(gains: Sequence[Candidate], *, needs_s: float | None) -> str:
-    """What gained and was not judged, with the budget that this takes, where it is known."""
-    takes = "" if needs_s is None else f" That takes --budget {math.ceil(needs_s / 60)}m or more."
-    return f"{not_gated(gains)}{takes}"
+def in_vain(gains: Sequence[Candidate], *, needs_s: float) -> str:
+    """What gained and was not judged, with the budget that this takes."""
+    return f"{not_gated(gains)} That takes --budget {math.ceil(needs_s / 60)}m or more."
 
 
-def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float | None = None) -> Result:
-    """What a search without an accepted lever comes to. `needs_s`: the budget that judges what gained in vain."""
+def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float) -> Result:
+    """What a search without an accepted lever comes to. `needs_s`: the budget that judges what gained in vain or, where
+    nothing was tried, takes one lever to its end."""
     trials = [trial for trial in log.study.trials if trial.scope != "none"]
     gains = candidates.unjudged()
     if gains:
@@ -95,7 +99,7 @@ def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float | No
         if not candidates.open() and all(key(trial.levers) in decided for trial in trials):
             return unchanged(_NONE_HELD, Verdict.UNHARMED)
         return unchanged(_NOT_ALL)
-    return unchanged(TIME_OVER) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
+    return time_over(needs_s) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
 
 
 def is_decided(log: StudyLog, trial: Trial) -> bool:

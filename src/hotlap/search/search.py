@@ -62,7 +62,7 @@ class Search:
         self._executor = executor
         self._gate = gate
         self._candidates = Candidates(log, lambda one: self._heats_s([one]))
-        self._needs_s: float | None = None  # the budget that the gate of what gained would have taken
+        self._needs_s = 0.0  # the budget that the gate of what gained would have taken
 
     @property
     def stack(self) -> Stack:
@@ -92,9 +92,8 @@ class Search:
                 Confirmation(self._log, self._executor, self._gate, self.stack).run()
             else:
                 self._use_the_rest()
-                self._log.change(
-                    "result", result=reasons.without_levers(self._log, self._candidates, needs_s=self._needs_s)
-                )
+                needs_s = self._needs_s or self._one_lever_s()
+                self._log.change("result", result=reasons.without_levers(self._log, self._candidates, needs_s=needs_s))
         self._use_the_rest()
 
     def _use_the_rest(self) -> None:
@@ -233,6 +232,11 @@ class Search:
 
     def _proof_s(self, one: Candidate) -> float:
         return self._executor.estimate_s() + self._heats_s([one]) + self._gate_s(one)
+
+    def _one_lever_s(self) -> float:
+        """The budget that takes the next one to its end."""
+        proofs_s = map(self._proof_s, self._candidates.open())
+        return self._log.budget.spent_s + min(proofs_s, default=0.0) + self._confirmation_s()
 
     def _is_compared(self, one: Candidate) -> bool:
         """It was shown to gain on top of what is accepted now."""
@@ -390,7 +394,7 @@ class Search:
         gains = self._candidates.unjudged()
         waiting = [one for one in gains if one.trial is not None and one.trial.why == reasons.GAINED]
         # A study that goes on may have told of all before it came to its result.
-        if waiting or (gains and self._needs_s is None):
+        if waiting or (gains and not self._needs_s):
             self._needs_s = self._log.budget.spent_s + max(map(self._gate_s, gains)) + self._confirmation_s()
         if waiting:
             self._log.warn(reasons.in_vain(waiting, needs_s=self._needs_s))

@@ -4,14 +4,13 @@ Each stage looks at what the study holds already and does the rest, so a study t
 stopped.
 """
 
-import math
 from dataclasses import replace
 
 from hotlap import rules
 from hotlap.experiment import Executor, Sizes
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
-from hotlap.search import TIME_OVER, Foresight, GateRuns, Search, StudyLog, unchanged
+from hotlap.search import Foresight, GateRuns, Search, StudyLog, time_over, unchanged
 from hotlap.tune.ceilings import ceilings
 from hotlap.tune.first_look import ENOUGH_S, first_look
 from hotlap.tune.measuring import WATCHES
@@ -23,6 +22,8 @@ from hotlap.tune.side_by_side import why_not, with_fewer_threads
 # two processes, and runs for the gate: of the baseline, under the lever, patched.
 _FEWEST_HEATS = 5
 _FEWEST_EVIDENCE = 3
+# What it usually takes: the confirmation wants four, and the noise two.
+_USUAL_HEATS = 8
 # A heat of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).
 _LONG_HEAT_S = 15.0
 # Part of the first start that later ones take at best: the first imports torch, and forks need not. (9.0 s, then 0.9 s
@@ -70,9 +71,7 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
         executor.likely = Foresight(log, _try_levers)
         _try_levers(log, executor, GateRuns(log, executor))
     else:
-        needs_s = 60.0 * math.ceil((log.budget.spent_s + least_s) / 60)
-        why = f"{TIME_OVER.removesuffix('.')} to {needs_s / 60:.0f}m."
-        log.change("result", result=replace(unchanged(why), needs_s=needs_s))
+        log.change("result", result=time_over(log.budget.spent_s + _usual_s(executor.sizes)))
 
 
 def _try_levers(log: StudyLog, executor: Executor, gate: GateRuns) -> None:
@@ -110,6 +109,11 @@ def _least_s(sizes: Sizes) -> float:
     """Without so much time nothing can be shown, even if all goes well."""
     at_best = _at_best(sizes)
     return _FEWEST_HEATS * at_best.heat_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s()
+
+
+def _usual_s(sizes: Sizes) -> float:
+    """What one lever that helps takes to its end, with starts as long as the first one."""
+    return _USUAL_HEATS * sizes.heat_s(2) + _FEWEST_EVIDENCE * sizes.evidence_s()
 
 
 def _at_best(sizes: Sizes) -> Sizes:
