@@ -16,6 +16,9 @@ from hotlap.record import Interval, Run
 Pairs = Sequence[tuple[Run, Run]]
 """Processes that ran side by side, (base, other): the unit of chance."""
 
+EndsS = tuple[float, float]
+"""Seconds that an epoch's end takes, (base, other)."""
+
 # From one process to the next the start takes a few tenths of a second more or less, on a busy machine. A cost is
 # believed where no process without it took as long to start as any with it, where it is more than this part of the
 # script's own start,
@@ -25,13 +28,13 @@ _OF_THE_START = 0.1
 _AGREE = 0.5
 
 
-def total_s(run: Run, *, num_steps: int, epoch_steps: int | None) -> float:
+def total_s(run: Run, *, num_steps: int, epoch_steps: int | None, end_s: float = 0.0) -> float:
     """Seconds from the start of the process to the end of step `num_steps`; what comes after that is not in it.
 
-    `epoch_steps`: steps of an epoch; None where that is not known. No step is cut down: pauses are a part of the time.
+    `epoch_steps`, `end_s`: as `long_step_s` has them. No step is cut down: pauses are a part of the time.
     """
     later = num_steps - len(run.first_steps_s[:num_steps])
-    return _begun_s(run, num_steps=num_steps) + later * long_step_s(run, epoch_steps=epoch_steps)
+    return _begun_s(run, num_steps=num_steps) + later * long_step_s(run, epoch_steps=epoch_steps, end_s=end_s)
 
 
 def _begun_s(run: Run, *, num_steps: int) -> float:
@@ -41,17 +44,33 @@ def _begun_s(run: Run, *, num_steps: int) -> float:
     return sum(first) if run.setup_s is None else run.setup_s - run.own_start_s + sum(first[1:])
 
 
-def long_step_s(run: Run, *, epoch_steps: int | None) -> float:
-    """Seconds a step in a long training: the mean of steps within an epoch, and each step's part of its start and of
-    the validation, as far as the run saw one. NaN without a step."""
-    starts = set(run.epoch_starts)
-    within = [step_s for i, step_s in enumerate(run.step_s) if i not in starts]
+def long_step_s(run: Run, *, epoch_steps: int | None, end_s: float = 0.0) -> float:
+    """Seconds a step in a long training: the mean of steps within an epoch, and each step's part of the epoch's end.
+    NaN without a step.
+
+    `epoch_steps`: steps of an epoch; None where that is not known. `end_s`: what its end takes, where the run saw none.
+    """
+    within = _within(run)
     if not within or epoch_steps is None:
         return fmean(run.step_s) + run.validation_s / len(run.step_s) if run.step_s else math.nan
-    step_s = fmean(within)
-    start_s = fmean(run.step_s[i] for i in starts) - step_s if starts else 0.0
-    validation_s = run.validation_s / run.num_validations if run.num_validations else 0.0
-    return step_s + (start_s + validation_s) / epoch_steps
+    seen_s = epoch_end_s(run)
+    return fmean(within) + (end_s if seen_s is None else seen_s) / epoch_steps
+
+
+def epoch_end_s(run: Run) -> float | None:
+    """What an epoch's end takes beyond its steps: a validation, and the first step of the next one. None where the run
+    saw none; its very first step holds more than that."""
+    starts = [i for i in run.epoch_starts if run.step_index[i : i + 1] != (0,)]
+    within = _within(run)
+    if not within or not (starts or run.num_validations):
+        return None
+    start_s = fmean(run.step_s[i] for i in starts) - fmean(within) if starts else 0.0
+    return start_s + (run.validation_s / run.num_validations if run.num_validations else 0.0)
+
+
+def _within(run: Run) -> list[float]:
+    starts = set(run.epoch_starts)
+    return [step_s for i, step_s in enumerate(run.step_s) if i not in starts]
 
 
 def total_speedup(
@@ -60,19 +79,21 @@ def total_speedup(
     num_steps: int | None,
     epoch_steps: int | None,
     pooled: statistics.Pool | None,
+    ends_s: EndsS = (0.0, 0.0),
     alone: Run | None = None,
 ) -> Interval | None:
     """How many times less time the others take in all.
 
-    `num_steps`: of the whole training; None: in the long run, where what is paid once does not count. `alone`: a run of
-    the base that started by itself, where those of a pair started at the same time. What theirs took longer they waited
-    for each other. As one run says little of that, the interval holds what it would be without it as well.
+    `num_steps`: of the whole training; None: in the long run, where what is paid once does not count. `ends_s`: what
+    an epoch's end takes (base, other), for processes that saw none. `alone`: a run of the base that started by itself,
+    where those of a pair started at the same time. What theirs took longer they waited for each other. As one run says
+    little of that, the interval holds what it would be without it as well.
     """
-    seen = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)
+    seen = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps, ends_s=ends_s)
     total = statistics.interval(seen, pooled_variance=pooled)
     if alone is None or num_steps is None or total is None:
         return total
-    by_itself = _log_ratios(_started_alone(pairs, alone), num_steps=num_steps, epoch_steps=epoch_steps)
+    by_itself = _log_ratios(_started_alone(pairs, alone), num_steps=num_steps, epoch_steps=epoch_steps, ends_s=ends_s)
     found = statistics.interval(by_itself, pooled_variance=pooled) or total
     return replace(found, low=min(found.low, total.low), high=max(found.high, total.high))
 
@@ -112,14 +133,22 @@ def never_shorter(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | Non
     return bool(ratios) and max(ratios) <= 0.0
 
 
-def _log_ratios(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, others: int = 1) -> list[float]:
+def _log_ratios(
+    pairs: Pairs,
+    *,
+    num_steps: int | None,
+    epoch_steps: int | None,
+    ends_s: EndsS = (0.0, 0.0),
+    others: int = 1,
+) -> list[float]:
     """Of total times, base over other."""
     ratios = []
     for base, other in pairs:
+        known = list(zip((base, other), ends_s, strict=True))
         if num_steps is None:
-            took = [long_step_s(run, epoch_steps=epoch_steps) for run in (base, other)]
+            took = [long_step_s(run, epoch_steps=epoch_steps, end_s=end_s) for run, end_s in known]
         else:
-            took = [total_s(run, num_steps=num_steps, epoch_steps=epoch_steps) for run in (base, other)]
+            took = [total_s(run, num_steps=num_steps, epoch_steps=epoch_steps, end_s=end_s) for run, end_s in known]
             cost_s = _begun_s(other, num_steps=num_steps) - _begun_s(base, num_steps=num_steps)
             took[1] -= max(0.0, cost_s) * (1 - 1 / max(1, others))
         if all(math.isfinite(seconds) and seconds > 0 for seconds in took):

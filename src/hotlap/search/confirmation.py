@@ -105,11 +105,14 @@ class Confirmation:
 
     def _conclude(self, copy: Effect, speedup: Interval, ruling: Ruling, whole_s: WholeS) -> None:
         """It is faster, and unharmed: that is the result, unless a whole training gains nothing by it."""
+        compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
         total = whole_speedup(whole_s) or total_speedup(
             copy.pairs,
             num_steps=self._num_steps,
             epoch_steps=self._epoch_steps,
             pooled=self._pooled,
+            # A compiled model is compiled once more for its first validation, the only one that the gate saw.
+            ends_s=(0.0, 0.0) if compiles else self._gate.epoch_ends_s(),
             alone=self._log.study.baseline[0] if self._executor.sizes.together > 1 else None,
         )
         if total is not None and total.low <= 1.0:
@@ -122,7 +125,6 @@ class Confirmation:
             verdict = Verdict.UNDECIDED if total.mid > LEAST_GAIN else Verdict.UNHARMED
             self._log.change("result", result=unchanged(why, verdict))
             return
-        compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
         if compiles and total is not None and self._num_steps is not None:
             self._tell_of_compiling(copy, total, whole_s)
         # No change where all levers are variables of the environment.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.experiment import Executor, Group, Pace, Sizes, Stack
+from hotlap.experiment.total import EndsS, epoch_end_s
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
 from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Status, Verdict
 from hotlap.search.study_log import StudyLog
@@ -122,6 +123,11 @@ class GateRuns:
         """What the last comparison shows to be harm whatever was promised; None where that is not certain."""
         ruling = self._ask(levers.Numerics.STATISTICAL, _seeds(levers.Numerics.STATISTICAL))
         return ruling if ruling.verdict is Verdict.HARMED and not ruling.by_chance else None
+
+    def epoch_ends_s(self) -> EndsS:
+        """What an epoch's end takes the baseline, and what was judged last; 0 where these runs saw none."""
+        base, found = (next(filter(None, map(epoch_end_s, runs)), 0.0) for runs in (self._baseline(), self.found))
+        return base, found
 
     def _compare(
         self, stack: Stack, replaced: dict[str, str], numerics: levers.Numerics, seeds: Sequence[int]

@@ -289,21 +289,20 @@ class Search:
                 self._add_all(list(zip(group, comparison.effects, strict=True)), keep_s=keep_s)
 
     def _add_all(self, compared: Sequence[tuple[Candidate, Effect]], *, keep_s: float) -> None:
-        """What a comparison came to. Several that start at the same time slow each other down: the best of those that
-        are worth their cost only if that is why it takes so long is compared with the base alone."""
+        """What a comparison came to, the best first. Several that start at the same time slow each other down: what is
+        worth its cost only if that is why it takes so long is compared with the base alone, but not beside what gained
+        so and excludes it."""
         num_arms = len(compared) + 1
-        doubtful = [
-            (one, effect)
-            for one, effect in compared
-            if effect.gained and self._never_shorter(effect.pairs) and not self._never_shorter(effect.pairs, num_arms)
-        ]
-        best = max(doubtful, key=lambda found: found[1].mean, default=None)
-        for one, effect in compared:
-            again = best is not None and one is best[0] and self._affords([one], keep_s=keep_s, times_only=True)
-            if again:
-                self._time([[one]], keep_s=keep_s)
-            else:
+        taken: list[str] = []
+        for one, effect in sorted(compared, key=lambda found: -found[1].mean):
+            pairs = effect.pairs
+            doubtful = effect.gained and self._never_shorter(pairs) and not self._never_shorter(pairs, num_arms)
+            if not doubtful or excludes(one, taken) or not self._affords([one], keep_s=keep_s, times_only=True):
                 self._add(one, effect)
+                continue
+            self._time([[one]], keep_s=keep_s)
+            if one.key in (other.key for other in self._candidates.shown()):
+                taken += one.names
 
     def _never_shorter(self, pairs: Pairs, num_arms: int = 2) -> bool:
         """A step may be shorter where a training as long as the user's is not. `num_arms`: of the heats."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment.total import long_step_s, never_shorter, total_s, total_speedup
+from hotlap.experiment.total import epoch_end_s, long_step_s, never_shorter, total_s, total_speedup
 from hotlap.record import Run, Status
 from tests.unit.tune.world import LOADER
 
@@ -29,6 +29,25 @@ def test_start_fill_epoch_starts_and_validations_are_in_the_total() -> None:
     run = training(0.01, fill_s=1.0, start_s=0.5, validation_s=0.3)
     # 2 s of start, 10 first steps with the fill, 990 later ones, each with its part of what an epoch costs once.
     assert total_s(run, num_steps=1000, epoch_steps=100) == pytest.approx(2.0 + 0.1 + 1.0 + 990 * (0.01 + 0.8 / 100))
+
+
+def test_an_epochs_end_that_the_run_did_not_see_counts_as_it_came_elsewhere() -> None:
+    unseen = replace(training(0.01), epoch_starts=())
+    assert total_s(unseen, num_steps=1000, epoch_steps=100, end_s=0.8) == pytest.approx(2.1 + 990 * (0.01 + 0.008))
+    seen = training(0.01, start_s=0.5, validation_s=0.3)
+    assert total_s(seen, num_steps=1000, epoch_steps=100, end_s=9.0) == total_s(seen, num_steps=1000, epoch_steps=100)
+    told = total_speedup([(unseen, unseen)] * 3, num_steps=1000, epoch_steps=100, pooled=None, ends_s=(2.0, 0.5))
+    assert told is not None and told.mid == pytest.approx((2.1 + 9.9 + 9.9 * 2.0) / (2.1 + 9.9 + 9.9 * 0.5))
+
+
+def test_an_epochs_end_is_its_validation_and_a_longer_first_step_of_the_next_one_not_the_first_of_all() -> None:
+    run = training(0.01, start_s=0.5, validation_s=0.3)
+    assert epoch_end_s(run) == pytest.approx(0.8)
+    assert epoch_end_s(training(0.01, start_s=0.5)) == pytest.approx(0.5)
+    first = replace(run, epoch_starts=(0, 20), step_index=tuple(range(40)), step_s=(3.0, *run.step_s[1:]))
+    assert epoch_end_s(first) == pytest.approx(0.8), "3 s hold what comes before the first batch of all"
+    assert epoch_end_s(replace(first, epoch_starts=(0,), num_validations=0)) is None
+    assert epoch_end_s(Run(status=Status.CRASHED)) is None
 
 
 def test_what_hotlap_took_to_start_is_not_in_the_total() -> None:

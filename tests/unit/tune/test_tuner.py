@@ -299,6 +299,15 @@ def test_the_headline_is_total_time_and_a_typical_step_stands_beside_it(script: 
     assert long.result.total_speedup.mid == pytest.approx(2.5, rel=0.05)
 
 
+def test_a_validation_that_only_runs_for_the_gate_came_to_is_in_the_total(script: Path) -> None:
+    """32 ms at the end of an epoch of 16 steps, which the lever does not shorten: 2 ms a step."""
+    world = world_of(script, costs={"cached-dataset": 0.4}, validation_s=0.032)
+    study = tune(world, levers=("cached-dataset",), total_steps=10_000, budget_s=600.0)
+    assert study.result is not None and study.result.total_speedup is not None
+    assert study.result.total_speedup.mid == pytest.approx((4.5 + 30 + 20) / (4.5 + 12 + 20), rel=0.05)
+    assert study.result.speedup.mid == pytest.approx(2.5, rel=0.05)
+
+
 def test_a_short_training_is_run_whole_and_told_by_the_clock(script: Path) -> None:
     """With all that no step holds: here 3 s at its end."""
     world = world_of(script, costs={"cached-dataset": 0.5}, length=2_000, tail_s=3.0)

@@ -60,6 +60,8 @@ class World:
     """What the processes of a heat cost once they pay on the same cores: each waits for all of them."""
     together: dict[frozenset[str], float] = field(default_factory=dict)
     """Names of levers -> what they multiply the step by where all of them are at work, beside their own costs."""
+    validation_s: float = 0.0
+    """Of each epoch; only runs for the gate go so far."""
     length: int | None = None
     """Steps that the script makes; None: as many as are wanted."""
     parts: tuple[int, str] | None = None
@@ -154,6 +156,8 @@ class World:
             block=tuple(blocks),
             step_index=tuple(range(plan.warmup, plan.warmup + total)),
             epoch_starts=(0, total // 2) if plan.evidence else (),
+            validation_s=self.validation_s if plan.evidence else 0.0,
+            num_validations=1 if plan.evidence and self.validation_s else 0,
             loss=tuple(self._losses(plan, always, total)),
             num_samples=(64,) * total,
             num_updates=(1,) * total,
