@@ -263,11 +263,12 @@ class GateRuns:
         return replace(plan, whole_epoch=nudge == 0 or (nudge == 1 and prints))
 
     def _is_end_near(self) -> bool:
-        """A run that goes on for an epoch's end may get there, and soon."""
+        """A run that goes on for an epoch's end may get there, and soon. (What digests take is not known yet: its
+        patience ends one in which they take long.)"""
         steps, epoch = self._sizes.evidence_steps, self._sizes.epoch_steps
         if epoch is None:
             return True
-        beyond_s = self._sizes.evidence_s(epoch + BEYOND_EPOCH) - self._sizes.evidence_s()
+        beyond_s = (epoch + BEYOND_EPOCH - steps) * self._sizes.step_s
         return epoch + BEYOND_EPOCH <= EPOCH_STRETCH * steps and beyond_s <= _EPOCH_SHARE * self._log.options.budget_s
 
 

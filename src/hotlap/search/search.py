@@ -289,15 +289,19 @@ class Search:
                 self._add_all(list(zip(group, comparison.effects, strict=True)), keep_s=keep_s)
 
     def _add_all(self, compared: Sequence[tuple[Candidate, Effect]], *, keep_s: float) -> None:
-        """What a comparison came to, the best first. Several that start at the same time slow each other down: what is
-        worth its cost only if that is why it takes so long is compared with the base alone, but not beside what gained
+        """What a comparison came to. Several that start at the same time slow each other down: what is worth its cost
+        only if that is why it takes so long is compared with the base alone, the best first, but not beside what gained
         so and excludes it."""
-        num_arms = len(compared) + 1
+        doubtful: list[tuple[Candidate, Effect]] = []
+        for one, effect in compared:
+            costs_in_vain = effect.gained and self._never_shorter(effect.pairs)
+            if costs_in_vain and not self._never_shorter(effect.pairs, num_arms=len(compared) + 1):
+                doubtful.append((one, effect))
+            else:
+                self._add(one, effect)
         taken: list[str] = []
-        for one, effect in sorted(compared, key=lambda found: -found[1].mean):
-            pairs = effect.pairs
-            doubtful = effect.gained and self._never_shorter(pairs) and not self._never_shorter(pairs, num_arms)
-            if not doubtful or excludes(one, taken) or not self._affords([one], keep_s=keep_s, times_only=True):
+        for one, effect in sorted(doubtful, key=lambda found: -found[1].mean):
+            if excludes(one, taken) or not self._affords([one], keep_s=keep_s, times_only=True):
                 self._add(one, effect)
                 continue
             self._time([[one]], keep_s=keep_s)

@@ -67,10 +67,12 @@ class ItemCache(ComputedAgain):
 
     @property
     def settled(self) -> bool:
-        """True if it is full but for 1 item in 100, has given up, or what it lacks is hardly asked for."""
+        """True if it is full but for 1 item in 100, has given up, or what it lacks is hardly asked for; and nothing
+        fills it beside the training, which slows that down to the last item."""
         length = len(self.present)
         almost = length - self.num_cached <= max(1, length // 100) or self._asked >= SETTLED_EPOCHS * length
-        return self.given_up or (self.store is not None and almost)
+        filling = self._pool is not None and self._pool.alive
+        return self.given_up or (self.store is not None and almost and not filling)
 
     @property
     def exact_items(self) -> bool:
