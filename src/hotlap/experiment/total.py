@@ -117,9 +117,13 @@ def _whole_start_s(run: Run) -> float:
     return _begun_s(run, num_steps=num_steps) - num_steps * fmean(run.step_s)
 
 
-def whole_speedup(whole_s: Sequence[tuple[float, float]]) -> Interval | None:
-    """The same by the clock: seconds of whole trainings (base, other), side by side; None without any."""
-    return statistics.interval([math.log(base_s / other_s) for base_s, other_s in whole_s])
+def whole_speedup(
+    whole_s: Sequence[tuple[float, float]], pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None
+) -> Interval | None:
+    """The same by the clock: seconds of whole trainings (base, other), one after the other; None without any. How much
+    processes differ is seen in the totals of `pairs` as well, so one whole training of each will do."""
+    spread = statistics.pool([_log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)])
+    return statistics.interval([math.log(base_s / other_s) for base_s, other_s in whole_s], pooled_variance=spread)
 
 
 def never_shorter(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, at_once: int) -> bool:

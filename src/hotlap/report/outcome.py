@@ -134,7 +134,9 @@ def total_sentence(study: Study, total: Interval) -> str:
     """How much sooner the whole training ends, and what that holds."""
     assert study.result is not None
     if study.result.whole_s:
-        of = f"The whole training, {len(study.result.whole_s)} times from start to end as it is and patched, in turns"
+        number = len(study.result.whole_s)
+        often = "once" if number == 1 else f"{number} times"
+        of = f"The whole training, {often} from start to end as it is and patched, in turns"
     elif study.total_steps is None:
         in_part = any(run.trains_again for run in study.baseline[:1])
         of = f"In a long training{' like the first part of this one' * in_part}, starts of epochs included"

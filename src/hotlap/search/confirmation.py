@@ -9,8 +9,9 @@ from statistics import fmean
 from hotlap import levers, source
 from hotlap.experiment import Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, fewest_for_a_gain
-from hotlap.experiment.total import total_s, total_speedup, whole_speedup
+from hotlap.experiment.total import EndsS, total_s, total_speedup, whole_speedup
 from hotlap.gate import Ruling
+from hotlap.levers import Scope
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Status, Verdict
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.reasons import length, unchanged
@@ -21,12 +22,12 @@ from hotlap.units import factor, percent
 # track's chatty loop ended at 1.10x (1.03x to 1.18x), unshown.
 PLANNED, MOST = 4, 16
 
-# Pairs of whole trainings, where one takes seconds: nothing tells truer what the user gains. Fewer than the fewest say
-# too little of so noisy a thing. Twice as many as usual where the gain is expected to be below `_MUCH`.
-_FEWEST_WHOLE, _WHOLE = FEWEST_SHOWN, 4
+# Pairs of whole trainings, where there is time for them: nothing tells truer what the user gains. (How much processes
+# differ, the heats before them say.) Twice as many where the gain is expected to be below `_MUCH`.
+_WHOLE = 4
 _MUCH = 1.5
 
-# Part of the budget that the end of a study keeps free for them. Where they take longer, they are made of what is left.
+# Part of the budget that the end of a study keeps free for one pair. What takes longer is made of what is left.
 # (With a quarter a training of 19 s was told by some steps of it, as 1.15x; by the clock it took as long as before: a
 # compiled model is compiled once more for the first validation, which came behind those steps.)
 _FOR_WHOLE = 0.4
@@ -38,10 +39,10 @@ _CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFI
 
 
 def whole_trainings_s(log: StudyLog) -> float:
-    """What the fewest of them take at the end of the study; 0 where that is too much of its budget, or not known."""
+    """What one pair takes of the budget at the end of the study; 0 where that is too much of it, or not known."""
     base_s = _expected_s(log, log.study.baseline[0])
-    whole_s = 2 * _FEWEST_WHOLE * base_s if base_s is not None else 0.0
-    return whole_s if whole_s <= _FOR_WHOLE * log.budget.total_s else 0.0
+    pair_s = 2 * base_s if base_s is not None else 0.0
+    return max(0.0, pair_s - log.budget.extension_s) if pair_s <= _FOR_WHOLE * log.budget.total_s else 0.0
 
 
 def _expected_s(log: StudyLog, run: Run) -> float | None:
@@ -105,16 +106,8 @@ class Confirmation:
 
     def _conclude(self, copy: Effect, speedup: Interval, ruling: Ruling, whole_s: WholeS) -> None:
         """It is faster, and unharmed: that is the result, unless a whole training gains nothing by it."""
-        compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
-        total = whole_speedup(whole_s) or total_speedup(
-            copy.pairs,
-            num_steps=self._num_steps,
-            epoch_steps=self._epoch_steps,
-            pooled=self._pooled,
-            # A compiled model is compiled once more for its first validation, the only one that the gate saw.
-            ends_s=(0.0, 0.0) if compiles else self._gate.epoch_ends_s(),
-            alone=self._log.study.baseline[0] if self._executor.sizes.together > 1 else None,
-        )
+        whole = whole_speedup(whole_s, copy.pairs, num_steps=self._num_steps, epoch_steps=self._epoch_steps)
+        total = whole or self._told_by_steps(copy)
         if total is not None and total.low <= 1.0:
             comes_to = "cannot be told from none" if total.high >= 1.0 else "is no gain"
             why = (
@@ -125,6 +118,7 @@ class Confirmation:
             verdict = Verdict.UNDECIDED if total.mid > LEAST_GAIN else Verdict.UNHARMED
             self._log.change("result", result=unchanged(why, verdict))
             return
+        compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
         if compiles and total is not None and self._num_steps is not None:
             self._tell_of_compiling(copy, total, whole_s)
         # No change where all levers are variables of the environment.
@@ -147,6 +141,30 @@ class Confirmation:
         )
         patch, changes = patched.diff or None, patched.changes
         self._log.change("result", result=result, beside=beside, after=after, patch=patch, changes=changes)
+
+    def _told_by_steps(self, copy: Effect) -> Interval | None:
+        """The total, where no whole training was run."""
+        taken = [levers.from_spec(spec) for spec in self._stack]
+        if any(lever.compiles for lever in taken):
+            # A compiled model is compiled once more for its first validation, the only one that the gate saw.
+            return self._total(copy, ends_s=(0.0, 0.0))
+        base_s, first_s = self._gate.epoch_ends_s()
+        total = self._total(copy, ends_s=(base_s, first_s))
+        if total is None or not first_s >= base_s > 0.0 or all(lever.scope is not Scope.LOADER for lever in taken):
+            return total
+        # The first end of an epoch is no shorter: a cache of validation items may be filled in it, and never again.
+        best = self._total(copy, ends_s=(base_s, 0.0))
+        return total if best is None else replace(total, high=best.high)
+
+    def _total(self, copy: Effect, *, ends_s: EndsS) -> Interval | None:
+        return total_speedup(
+            copy.pairs,
+            num_steps=self._num_steps,
+            epoch_steps=self._epoch_steps,
+            pooled=self._pooled,
+            ends_s=ends_s,
+            alone=self._log.study.baseline[0] if self._executor.sizes.together > 1 else None,
+        )
 
     def _tell_of_compiling(self, effect: Effect, total: Interval, whole_s: WholeS) -> None:
         """What is compiled once more lies behind the steps that were timed, and what trials compiled before them."""
@@ -202,20 +220,20 @@ class Confirmation:
         return len(effect.log_ratios) < PLANNED or self._log.budget.affords(gate_s + heat_s)
 
     def _whole_s(self, effect: Effect) -> WholeS | str:
-        """Whole trainings of the baseline and of its patched copy in turns; empty where there is no time for enough of
-        them, and a sentence without its full stop where the patched copy, and it alone, does not come to its end.
+        """Whole trainings of the baseline and of its patched copy in turns; empty where there is no time for one of
+        each, and a sentence without its full stop where the patched copy, and it alone, does not come to its end.
         `effect`: how the two compared."""
         pair = effect.typical_pair
         base_s, patched_s = (_expected_s(self._log, run) for run in pair) if pair is not None else (None, None)
         if base_s is None or patched_s is None:
             return ()
-        fewest_s, budget = _FEWEST_WHOLE * (base_s + patched_s), self._log.budget
-        if budget.left_s < fewest_s <= budget.left_s + budget.extension_s:
-            self._log.extend(fewest_s)
-        if fewest_s > budget.left_s:
-            return ()
+        pair_s, budget = base_s + patched_s, self._log.budget
         wanted = _WHOLE if base_s > _MUCH * patched_s else 2 * _WHOLE
-        affordable = int(budget.left_s / (base_s + patched_s))
+        if budget.left_s < pair_s:
+            self._log.extend(wanted * pair_s)
+        affordable = int(budget.left_s / pair_s)
+        if not affordable:
+            return ()
         self._log.doing("running the whole training as it is and patched, in turns, from start to end")
         made: list[tuple[float, float]] = []
         design = Design(arms=(Arm(), Arm(levers=self._stack)), afresh=True)
