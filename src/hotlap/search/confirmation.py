@@ -106,8 +106,7 @@ class Confirmation:
 
     def _conclude(self, copy: Effect, speedup: Interval, ruling: Ruling, whole_s: WholeS) -> None:
         """It is faster, and unharmed: that is the result, unless a whole training gains nothing by it."""
-        whole = whole_speedup(whole_s, copy.pairs, num_steps=self._num_steps, epoch_steps=self._epoch_steps)
-        total = whole or self._told_by_steps(copy)
+        total = self._told_by_the_clock(copy, whole_s) or self._told_by_steps(copy)
         if total is not None and total.low <= 1.0:
             comes_to = "cannot be told from none" if total.high >= 1.0 else "is no gain"
             why = (
@@ -141,6 +140,15 @@ class Confirmation:
         )
         patch, changes = patched.diff or None, patched.changes
         self._log.change("result", result=result, beside=beside, after=after, patch=patch, changes=changes)
+
+    def _told_by_the_clock(self, copy: Effect, whole_s: WholeS) -> Interval | None:
+        """The total; None without whole trainings. Two may agree by luck, or have been disturbed: then it may be what
+        the steps of the heats tell as well."""
+        total = whole_speedup(whole_s, copy.pairs, num_steps=self._num_steps, epoch_steps=self._epoch_steps)
+        by_steps = self._told_by_steps(copy) if len(whole_s) < FEWEST_SHOWN else None
+        if total is None or by_steps is None:
+            return total
+        return replace(total, low=min(total.low, by_steps.low), high=max(total.high, by_steps.high))
 
     def _told_by_steps(self, copy: Effect) -> Interval | None:
         """The total, where no whole training was run."""

@@ -338,6 +338,25 @@ def test_one_whole_training_of_each_will_do_where_there_is_time_for_no_more(scri
     assert "once from start to end" in conclusion(study).sentence
 
 
+def test_one_whole_training_that_was_disturbed_does_not_stand_against_what_the_heats_tell(script: Path) -> None:
+    class Disturbed(World):
+        """The patched training meets somebody else's work."""
+
+        def run(self, plan: Plan) -> Run:
+            made = super().run(plan)
+            late = made.whole_s is not None and bool(plan.always)
+            return replace(made, whole_s=made.whole_s + 8.0) if late and made.whole_s is not None else made
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Disturbed(path=str(script), sha256=digest, costs={"cached-dataset": 0.4}, length=10_000)
+    study = tune(world, levers=("cached-dataset",), budget_s=140.0)
+    assert study.result is not None and study.result.total_speedup is not None
+    assert len(study.result.whole_s) == 1
+    total = study.result.total_speedup
+    assert total.mid == pytest.approx((4.5 + 30) / (4.5 + 12 + 8), rel=0.1)
+    assert total.low < total.mid < (4.5 + 30) / (4.5 + 12) < total.high
+
+
 def test_a_short_training_is_run_whole_and_told_by_the_clock(script: Path) -> None:
     """With all that no step holds: here 3 s at its end."""
     world = world_of(script, costs={"cached-dataset": 0.5}, length=2_000, tail_s=3.0)
