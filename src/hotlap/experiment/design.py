@@ -81,14 +81,15 @@ class Sizes:
 
     def sees_end_of(self, epoch_steps: int | None) -> bool:
         """A heat of processes that start afresh can be followed to the end of an epoch of so many steps (None: their
-        number is not known), to see what its start and a validation cost: a plan goes so far, and at most as much time
-        again is spent."""
+        number is not known), to see what its start and a validation cost: a plan goes so far, and the base's steps to
+        it take as much time again at most."""
         if epoch_steps is None or epoch_steps + BEYOND_EPOCH > EPOCH_STRETCH * self.steps:
             return False
         return self._beyond_s(epoch_steps) <= self._heat_s(2, 2, self.afresh_setup_s or self.setup_s)
 
     def _beyond_s(self, epoch_steps: int) -> float:
-        """What the steps to an epoch's end take beyond those of a heat: its processes make them at the same time."""
+        """Seconds that the steps to an epoch's end take the base beyond those of a heat. (The other process of a heat
+        makes them in turn with it: as long again at most, and less where it gains.)"""
         return max(0, epoch_steps + BEYOND_EPOCH - self.warmup - self.steps) * self.step_s
 
     def arm_steps(self, num_arms: int) -> int:

@@ -121,7 +121,8 @@ def whole_speedup(
     whole_s: Sequence[tuple[float, float]], pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None
 ) -> Interval | None:
     """The same by the clock: seconds of whole trainings (base, other), one after the other; None without any. How much
-    processes differ is seen in the totals of `pairs` as well, so one whole training of each will do."""
+    processes differ is seen in the totals of `pairs` as well (epochs' ends that they did not see left out: they are no
+    part of the spread), so one whole training of each will do."""
     spread = statistics.pool([_log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)])
     return statistics.interval([math.log(base_s / other_s) for base_s, other_s in whole_s], pooled_variance=spread)
 
