@@ -88,8 +88,7 @@ class Sizes:
         return self._beyond_s(epoch_steps) <= self._heat_s(2, 2, self.afresh_setup_s or self.setup_s)
 
     def _beyond_s(self, epoch_steps: int) -> float:
-        """Seconds that the steps to an epoch's end take the base beyond those of a heat. (The other process of a heat
-        makes them in turn with it: as long again at most, and less where it gains.)"""
+        """Seconds that the steps to an epoch's end take the base beyond those of a heat."""
         return max(0, epoch_steps + BEYOND_EPOCH - self.warmup - self.steps) * self.step_s
 
     def arm_steps(self, num_arms: int) -> int:
@@ -113,7 +112,7 @@ class Sizes:
         if not afresh:
             return self._heat_s(num_arms, processes, self.setup_s)
         beyond_s = self._beyond_s(self.epoch_steps) if self.epoch_steps and self.sees_end_of(self.epoch_steps) else 0.0
-        return self._heat_s(num_arms, processes, self.afresh_setup_s or self.setup_s) + beyond_s
+        return self._heat_s(num_arms, processes, self.afresh_setup_s or self.setup_s) + processes * beyond_s
 
     def _heat_s(self, num_arms: int, processes: int, setup_s: float) -> float:
         starts = setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))

@@ -38,19 +38,19 @@ WholeS = tuple[tuple[float, float], ...]
 _CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} that a claim needs"
 
 
-def whole_trainings_s(log: StudyLog) -> float:
+def whole_trainings_s(log: StudyLog, gate: GateRuns) -> float:
     """What one pair takes of the budget at the end of the study; 0 where that is too much of it, or not known."""
-    base_s = _expected_s(log, log.study.baseline[0])
+    base_s = _expected_s(log, log.study.baseline[0], end_s=gate.epoch_ends_s()[0])
     pair_s = 2 * base_s if base_s is not None else 0.0
     return max(0.0, pair_s - log.budget.extension_s) if pair_s <= _FOR_WHOLE * log.budget.total_s else 0.0
 
 
-def _expected_s(log: StudyLog, run: Run) -> float | None:
+def _expected_s(log: StudyLog, run: Run, *, end_s: float) -> float | None:
     """Seconds of a whole training, from some steps of it; None where its length is not known, or the user named another
-    than the script's own."""
+    than the script's own. `end_s`: of an epoch, where the run saw none."""
     if log.study.total_steps is None or log.options.total_steps is not None:
         return None
-    return total_s(run, num_steps=log.study.total_steps, epoch_steps=facts(log.study).epoch_steps())
+    return total_s(run, num_steps=log.study.total_steps, epoch_steps=facts(log.study).epoch_steps(), end_s=end_s)
 
 
 def fewest_heats(log: StudyLog, executor: Executor) -> int:
@@ -216,7 +216,7 @@ class Confirmation:
     def _affordable(self) -> int:
         """Heats that leave time for the gate and a few more. Said before the first, as looks are counted."""
         left_s = self._log.budget.left_s + self._log.budget.extension_s - self._gate.estimate_s(self._stack)
-        left_s -= whole_trainings_s(self._log)
+        left_s -= whole_trainings_s(self._log, self._gate)
         return max(PLANNED, min(MOST, int(left_s / self._executor.estimate_s(afresh=True)) - 2))
 
     def _has_time(self, effect: Effect) -> bool:
@@ -231,8 +231,10 @@ class Confirmation:
         """Whole trainings of the baseline and of its patched copy in turns; empty where there is no time for one of
         each, and a sentence without its full stop where the patched copy, and it alone, does not come to its end.
         `effect`: how the two compared."""
-        pair = effect.typical_pair
-        base_s, patched_s = (_expected_s(self._log, run) for run in pair) if pair is not None else (None, None)
+        if effect.typical_pair is None:
+            return ()
+        end_s, _ = self._gate.epoch_ends_s()  # that of the patched copy may hold what is done once
+        base_s, patched_s = (_expected_s(self._log, run, end_s=end_s) for run in effect.typical_pair)
         if base_s is None or patched_s is None:
             return ()
         pair_s, budget = base_s + patched_s, self._log.budget

@@ -42,6 +42,11 @@ def length(num_steps: int | None) -> str:
     return "a long training" if num_steps is None else f"a whole training of {num_steps:,} steps"
 
 
+def no_shorter(num_steps: int | None) -> str:
+    """What a shorter step comes to where a start, or starts of epochs, take as much longer."""
+    return f"{length(num_steps)} takes no less time with it, its start and starts of epochs included"
+
+
 def why_not_judged(effect: Effect, late: str | None) -> str:
     """Why training under it was not compared. `late`: why a whole training gains nothing by it."""
     if effect.gained and late is not None:

@@ -77,7 +77,7 @@ class Search:
     def _confirmation_s(self) -> float:
         """Heats of the baseline and its patched copy, the gate, and whole trainings where they are short."""
         heats_s = fewest_heats(self._log, self._executor) * self._executor.estimate_s(afresh=True)
-        return heats_s + self._gate.estimate_s(self.stack) + whole_trainings_s(self._log) + 5.0
+        return heats_s + self._gate.estimate_s(self.stack) + whole_trainings_s(self._log, self._gate) + 5.0
 
     def run(self) -> None:
         """The study's result: what is accepted, confirmed. What is left of the budget times what was not tried."""
@@ -316,10 +316,7 @@ class Search:
 
     def _add(self, one: Candidate, effect: Effect) -> None:
         """What its comparison came to, as a trial."""
-        late = None
-        if self._never_shorter(effect.pairs):
-            length = reasons.length(self._log.study.total_steps)
-            late = f"{length} takes no less time, its start and starts of epochs included"
+        late = reasons.no_shorter(self._log.study.total_steps) if self._never_shorter(effect.pairs) else None
         gained = effect.gained and late is None
         kind = "screening" if gained else "lever"
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
@@ -378,8 +375,7 @@ class Search:
                 stays = _LEFT_OUT.progress(brings.log_ratios, pooled) is Progress.GAIN
                 goes = "that could not be told from nothing, so it goes"
             if stays and self._never_shorter([(other, base) for base, other in effect.pairs]):
-                length = reasons.length(self._log.study.total_steps)
-                stays, goes = False, f"but {length} takes no less time with it, so it goes"
+                stays, goes = False, f"but {reasons.no_shorter(self._log.study.total_steps)}, so it goes"
             self._log.add(replace(trial, accepted=stays, why=reasons.left_out(brings, "it stays" if stays else goes)))
 
     # What is told

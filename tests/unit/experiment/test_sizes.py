@@ -28,7 +28,7 @@ def test_the_confirmation_goes_on_to_the_end_of_an_epoch_where_that_takes_as_muc
     assert not FIRST.sees_end_of(None)
     slow = replace(FIRST, step_s=0.1, setup_s=0.5)
     assert slow.sees_end_of(300) and not slow.sees_end_of(380), "19 s and 27 s beside 25.5 s"
-    assert replace(FIRST, epoch_steps=380).heat_s(2, afresh=True) == pytest.approx(FIRST.heat_s(2) + 2.7)
+    assert replace(FIRST, epoch_steps=380).heat_s(2, afresh=True) == pytest.approx(FIRST.heat_s(2) + 2 * 2.7)
     assert replace(FIRST, epoch_steps=380).heat_s(2) == FIRST.heat_s(2)
 
 
