@@ -1,5 +1,6 @@
 """Native solves and their gradients against the same solver over torch operators, over sizes, rows, layers, methods."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,7 @@ pytestmark = [
 LAYERS: dict[str, Any] = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "silu": nn.SiLU}
 STATES = st.one_of(st.integers(1, 9), st.sampled_from([15, 16, 17, 33]))
 HIDDEN = st.one_of(st.integers(1, 20), st.sampled_from([31, 32, 33, 64, 100, 300]))
+ULP = torch.finfo(torch.float64).eps
 
 
 class Field(nn.Module):
@@ -64,13 +66,23 @@ def test_solutions_and_gradients_are_those_of_the_torch_solver(  # noqa: PLR0913
 ) -> None:
     torch.manual_seed(width * 1000 + hidden[0])
     field = Field(width, hidden, layer, bias=bias, timed=timed).double()
-    start = torch.randn(width) if rows is None else torch.randn(rows, width)
+    start = (torch.randn(width) if rows is None else torch.randn(rows, width)).double()
     t = torch.linspace(0.1, 1.1, num_times, dtype=torch.float64)
-    found = []
-    for solver in (odeint, torch_solver.odeint):
-        y0 = start.double().requires_grad_()
+
+    def solved(solver: Any, start: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y0 = start.clone().requires_grad_()
         y = solver(field, y0, t.flip(0) if backwards else t, rtol=1e-5, atol=1e-7, method=method)
-        found.append((y.detach(), *torch.autograd.grad(y.square().sum(), [y0, *field.parameters()])))
-    for ours, theirs in zip(*found, strict=True):
-        scale = max(float(theirs.abs().max()), 1.0)
-        assert float((ours - theirs).abs().max()) <= 1e-9 * scale
+        return y.detach(), *torch.autograd.grad(y.square().sum(), [y0, *field.parameters()])
+
+    ours, theirs = solved(odeint, start), solved(torch_solver.odeint, start)
+    allowed = [1e-9 * max(float(one.abs().max()), 1.0) for one in theirs]
+    if any(far > most for far, most in zip(_far(ours, theirs), allowed, strict=True)):
+        # Where a field has kinks, one unit in the last place of the start moves its steps, and a gradient, by more.
+        moved = [_far(solved(torch_solver.odeint, start * (1 + sign * ULP)), theirs) for sign in (-1, 1)]
+        allowed = [max(most, *by) for most, *by in zip(allowed, *moved, strict=True)]
+    for far, most in zip(_far(ours, theirs), allowed, strict=True):
+        assert far <= most
+
+
+def _far(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> list[float]:
+    return [float((one - other).abs().max()) for one, other in zip(found, wanted, strict=True)]
