@@ -13,7 +13,8 @@ class CachedPrefix(DataWrapper):
     """Wraps data sets with random transforms in `hotlap.data.cached_prefix`.
 
     What: reading, decoding, and the transforms in front of the first random one are done once for each item; the others
-    run on, each time, with a copy of what they would be handed and the draws that they would make.
+    run on, each time, with a copy of what they would be handed and the draws that they would make. Where the data set
+    draws in no pipeline of transforms but in its own `__getitem__`, its statements in front of the first draw are.
     Why: with random augmentation no item can be kept, yet decoding a picture and making it smaller often takes most of
     its time (tf.data's guide puts `cache` in front of the random part for this reason; pytorch/pytorch#26957).
     When it hurts: decoded pictures take memory (ten times their files), and beyond it the disk must be faster than the

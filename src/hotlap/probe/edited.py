@@ -4,6 +4,7 @@ Nothing is imported at module level but the standard library: each data-loader w
 """
 
 import io
+import linecache
 import os
 import sys
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ def serve(replaced: Mapping[str, str], plan_path: str) -> None:
     if _texts or not replaced or Path(plan_path).with_name("written").exists():
         return
     _texts.update(replaced)
+    for path, text in replaced.items():  # None: it is not asked of the disk again
+        linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
     read_code, open_code = SourceFileLoader.get_code, io.open_code
 
     def get_code(self: SourceFileLoader, fullname: str) -> Any:

@@ -37,7 +37,7 @@ class Photographs(Dataset[Any]):
 
 class AtOnce(Photographs):
     def __getitem__(self, index: Any) -> Any:
-        return torch.full((2, 2), float(index)) + torch.rand(1)
+        return torch.rand(1) + torch.full((2, 2), float(index))
 
 
 def test_the_record_says_that_it_was_not_at_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,8 @@ def _answer(action: Callable[[], Any], there: Any) -> None:
     try:
         data = pickle.dumps((False, action()))
     except Exception as error:  # the script's code, or an answer that cannot be sent; its own workers will tell
-        data = pickle.dumps((True, f"{type(error).__name__}: {error}"))
+        ours = type(error).__module__.startswith("hotlap.")  # a sentence by itself
+        data = pickle.dumps((True, str(error) if ours else f"{type(error).__name__}: {error}"))
     there.send_bytes(data)
 
 

@@ -1,7 +1,7 @@
 """One item of a data set: what can be kept of it, compared byte by byte, and looked through for shared memory."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -133,7 +133,8 @@ def _memory(value: Any) -> int | None:
         owner = value
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
-        return id(owner)
+        address: int = owner.__array_interface__["data"][0]
+        return address if owner.size else None
     if type(value) in _ATOMS or isinstance(value, tuple | Enum | np.generic):
         return None
     return id(value)
@@ -147,5 +148,14 @@ def shares_memory(left: Any, right: Any) -> bool:
 
 def entangled(item: Any) -> bool:
     """True if one part of the item is the same memory as another: copies of the parts would come apart."""
-    places = [place for part in parts(item) if (place := _memory(part)) is not None]
-    return len(set(places)) < len(places)
+    return _repeats(map(_memory, parts(item)))
+
+
+def holds_views(item: Any) -> bool:
+    """True if two objects in it are the same memory: copies of them come apart, unlike one that is there twice."""
+    return _repeats({id(part): _memory(part) for part in parts(item)}.values())
+
+
+def _repeats(places: Iterable[int | None]) -> bool:
+    known = [place for place in places if place is not None]
+    return len(set(known)) < len(known)

@@ -1,6 +1,6 @@
 """`cached_prefix(dataset)`: what comes before the first random draw of an item is done once; the rest runs on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from time import perf_counter, thread_time
 from typing import Any, ClassVar, final
@@ -12,7 +12,7 @@ from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.item.codec import pack, unpack
-from hotlap.data.item.compare import Unsupported, same
+from hotlap.data.item.compare import Unsupported, holds_views, same
 from hotlap.data.item_cache.cached import CacheWrapper
 from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
@@ -20,6 +20,7 @@ from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.item_cache.placement import OpenStore, open_records
 from hotlap.data.loader.fetch import fetches_whole_batches
 from hotlap.data.loader.workers import Role
+from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
 from hotlap.data.wrapper import check, put_in_place
 
@@ -29,8 +30,8 @@ NUM_LOOKED_AT = 6
 # A head that takes less than this part of an item's time is not worth its memory.
 LEAST_SHARE = 0.1
 
-Cut = tuple[tuple[int, ...], int]
-"""(steps before the first draw, of each pipeline; bytes of an item's heads)."""
+Cut = tuple[int, tuple[int, ...], int]
+"""(which of the ways to cut; steps before the first draw, of each pipeline; bytes of an item's heads)."""
 
 
 @final
@@ -96,42 +97,48 @@ class HeadCache(ItemCache):
         self.pipelines = None
 
     def _cut(self, role: Role | None) -> None:
-        self.inputs, self.pipelines = Inputs(self.dataset), Pipelines(self.dataset)
+        self.inputs = Inputs(self.dataset)
+        ways = [Pipelines(self.dataset), *item_codes(self.dataset)]
         in_copy = role is not None or cannot_fork(waits=True) is None
         try:
             timeout_s = 0.0 if role is None else role.timeout_s
-            cut = in_a_copy(lambda: self._survey_as(role), timeout_s=timeout_s) if in_copy else self._survey()
+            cut = in_a_copy(lambda: self._survey_as(role, ways), timeout_s=timeout_s) if in_copy else self._survey(ways)
         except (CannotSplit, Unsupported, NoAnswer) as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
         else:
-            self.pipelines.heads, self._entry_bytes = cut  # a process may have found them that is no more
+            way, heads, self._entry_bytes = cut  # a process may have found them that is no more
+            self.pipelines = ways[way]
+            self.pipelines.heads = heads
             self._before_first = in_copy
 
-    def _survey_as(self, role: Role | None) -> Cut:
+    def _survey_as(self, role: Role | None, ways: Sequence[Pipelines]) -> Cut:
         """IN A COPY, so that no transform counts, or draws from what nobody sees; `role`: as a worker."""
         if role is None:
             torch.set_num_threads(1)  # the threads of its pool are not there
         else:
             role.play(0, self.dataset)
         self._note()
-        return self._survey()
+        return self._survey(ways)
 
-    def _survey(self) -> Cut:
-        """Find the cut, and try it on some items."""
-        assert self.pipelines is not None and self.inputs is not None
+    def _survey(self, ways: Sequence[Pipelines]) -> Cut:
+        """Find the first cut that stands a trial on some items."""
+        assert self.inputs is not None
         if not len(self.dataset):
             raise CannotSplit("it is empty")
+        reasons = list[CannotSplit | Unsupported]()
         before = self.inputs.streams.states()
-        try:
-            return self._tried(self.pipelines, self.inputs)
-        except (CannotSplit, Unsupported):
-            raise
-        except Exception as error:  # of the script's code; the script meets it when it asks for that item itself
-            raise CannotSplit(f"an item could not be computed ({type(error).__name__}: {error})") from error
-        finally:
-            self.inputs.streams.restore(before)
+        for number, pipelines in enumerate(ways):
+            try:
+                return number, *self._tried(pipelines, self.inputs)
+            except (CannotSplit, Unsupported) as reason:
+                reasons.append(reason)
+            except Exception as error:  # of the script's code; the script meets it when it asks for that item itself
+                raise CannotSplit(f"an item could not be computed ({type(error).__name__}: {error})") from error
+            finally:
+                self.inputs.streams.restore(before)
+        raise reasons[0] if ways[0].found else reasons[-1]
 
-    def _tried(self, pipelines: Pipelines, inputs: Inputs) -> Cut:
+    def _tried(self, pipelines: Pipelines, inputs: Inputs) -> tuple[tuple[int, ...], int]:
         if not pipelines.found:
             raise CannotSplit("no pipeline of transforms was found in it")
         places = spread(len(self.dataset), NUM_LOOKED_AT)
@@ -158,6 +165,8 @@ class HeadCache(ItemCache):
         half, head_s, head_cpu_s = _timed(lambda: pipelines.half(place))
         if streams.drawn(before) is not None:
             raise CannotSplit("it draws random numbers outside of its transforms")
+        if holds_views(half):
+            raise CannotSplit("values that its random steps are handed share memory")
         parts = [bytes(part) for part in pack(half)]
         again = pipelines.whole(unpack(parts, lazily=True))
         if streams.drawn(after) is not None or not same(item, again):
@@ -204,11 +213,11 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     `DataLoader(cached_prefix(ImageFolder(path, transform=Compose([Resize(256), RandomCrop(224), ToTensor()]))))`: the
     picture is kept as it is after `Resize`, and `RandomCrop` is handed a new copy of it each time: the same bytes, and
     the generators in the same states. So items are those of the data set itself, draw by draw. The cut is in front of
-    the first transform that draws, for any of some items. What is not cut, and what is checked as training goes on, is
-    told in docs/data.md.
+    the first transform that draws, for any of some items; where that does not do, in front of the first statement that
+    draws in a `__getitem__`. What is not cut, and what is checked as training goes on, is told in docs/data.md.
 
     Arguments:
-        dataset: map-style, with transforms in a `Compose` or `nn.Sequential`. Not changed.
+        dataset: map-style; its transforms in a `Compose` or `nn.Sequential`, or draws in `__getitem__`. Not changed.
         memory_bytes: the most that heads may take; None: 80% of what is free when the first item is made. What does
             not fit is not kept.
 

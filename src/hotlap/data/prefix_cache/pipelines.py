@@ -6,10 +6,9 @@ the head, keeps what comes out, and hands the data set a mark in place of the re
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, final
 
 import torch
@@ -21,6 +20,9 @@ from hotlap.data.checks.random_state import Stream, Streams
 # How deep below the data set pipelines are looked for, and among how many objects.
 _MOST_OBJECTS = 64
 _MOST_CHILDREN = 32
+
+# One for all, as two data sets may hold the same pipeline, and be read by two threads.
+_REPLACING = threading.RLock()
 
 
 class CannotSplit(Exception):  # noqa: N818 - reads as the sentence "touched"
@@ -41,6 +43,16 @@ class Placeholder:
         if name.startswith("__"):
             raise AttributeError(name)
         raise CannotSplit("it works on what its transforms return")
+
+
+class Call(NamedTuple):
+    """One call of a pipeline while an item was made."""
+
+    pipeline: int
+    inputs: Any
+    """What came out of the head; a `Placeholder` if the call was given the result of another one."""
+    several: bool
+    """It was given several inputs, and returns as many."""
 
 
 @dataclass(slots=True)
@@ -67,15 +79,29 @@ class Pipeline:
             inputs = result if len(inputs) > 1 else (result,)
         return inputs
 
+    def watched(self, held: Any, streams: Streams) -> Any:
+        """What takes the place of `held` where the cut is looked for: a head ends in front of the first that draws."""
+        if isinstance(held, dict):
+            return {key: self._watching(place, step, streams) for place, (key, step) in enumerate(held.items())}
+        return [self._watching(place, step, streams) for place, step in enumerate(held)]
 
-class Call(NamedTuple):
-    """One call of a pipeline while an item was made."""
+    def recorder(self, held: Any, number: int, calls: list[Call]) -> Any:
+        """What takes the place of `held` while this thread cuts an item: it runs the head only, and adds what comes out
+        to `calls`, as of the pipeline of this number."""
+        step = _Step(number, Pipeline(_Held(held), "steps", self.num_head), calls, threading.get_ident())
+        if isinstance(held, dict):
+            return {"0": step}
+        return [step] if isinstance(held, list | tuple) else step
 
-    pipeline: int
-    inputs: Any
-    """What came out of the head; a `Placeholder` if the call was given the result of another one."""
-    several: bool
-    """It was given several inputs, and returns as many."""
+    def _watching(self, place: int, step: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
+        def run(*inputs: Any) -> Any:
+            before = streams.states()
+            result = step(*inputs)
+            if streams.drawn(before) is not None:
+                self.num_head = min(self.num_head, place)
+            return result
+
+        return run
 
 
 class HalfItem(NamedTuple):
@@ -89,11 +115,17 @@ class HalfItem(NamedTuple):
 class Pipelines:
     """All pipelines of a data set."""
 
-    def __init__(self, dataset: Any, *, alone: Callable[[Any], bool] | None = None) -> None:
-        """`alone`: which transforms count as a pipeline of one step where a data set holds them by themselves."""
+    def __init__(
+        self,
+        dataset: Any,
+        found: Iterable[Pipeline] | None = None,
+        *,
+        alone: Callable[[Any], bool] = lambda _: False,
+    ) -> None:
+        """`found`: None: all that it holds. `alone`: which transforms count as a pipeline of one step where a data set
+        holds them by themselves."""
         self.dataset = dataset
-        self.found = list(_find(dataset, alone or (lambda _: False)))
-        self._lock = threading.RLock()
+        self.found = [*(_find(dataset, alone) if found is None else found)]
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -109,7 +141,7 @@ class Pipelines:
         """Shorten each head to the steps that draw nothing for this item. Begins with all steps of a new `Pipeline`."""
         streams = Streams(own)
         before = streams.states()
-        with self._replaced(lambda number, held: _each(held, partial(_watching, self.found[number], streams))):
+        with self._replaced(lambda number, held: self.found[number].watched(held, streams)):
             self.dataset[index]
         streams.restore(before)
 
@@ -121,8 +153,10 @@ class Pipelines:
         """
         calls: list[Call] = []
         try:
-            with self._lock, self.recording(calls):
+            with self.recording(calls):
                 skeleton = self.dataset[index]
+        except CannotSplit:
+            raise
         except Exception as error:  # the data set's code, which met a mark, or an error of its own that comes again
             raise CannotSplit(f"it works on what its transforms return ({type(error).__name__}: {error})") from error
         if not calls:
@@ -144,28 +178,21 @@ class Pipelines:
     @contextmanager
     def recording(self, calls: list[Call]) -> Iterator[None]:
         """Within this, the data set's pipelines run their heads only, and add what comes out to `calls`."""
-        own = threading.get_ident()
-
-        def recorder(number: int, held: Any) -> Any:
-            step = _Step(number, Pipeline(_Held(held), "steps", self.found[number].num_head), calls, own)
-            if isinstance(held, dict):
-                return {"0": step}
-            return [step] if isinstance(held, list | tuple) else step
-
-        with self._replaced(recorder):
+        with self._replaced(lambda number, held: self.found[number].recorder(held, number, calls)):
             yield
 
     @contextmanager
     def _replaced(self, make: Callable[[int, Any], Any]) -> Iterator[None]:
         """Within this, pipelines hold other steps: `make` (number of a pipeline, its steps) in their place."""
-        held = [getattr(pipeline.owner, pipeline.attribute) for pipeline in self.found]
-        try:
-            for number, pipeline in enumerate(self.found):
-                setattr(pipeline.owner, pipeline.attribute, make(number, held[number]))
-            yield
-        finally:
-            for pipeline, before in zip(self.found, held, strict=True):
-                setattr(pipeline.owner, pipeline.attribute, before)
+        with _REPLACING:
+            held = [getattr(pipeline.owner, pipeline.attribute) for pipeline in self.found]
+            try:
+                for number, pipeline in enumerate(self.found):
+                    setattr(pipeline.owner, pipeline.attribute, make(number, held[number]))
+                yield
+            finally:
+                for pipeline, before in zip(self.found, held, strict=True):
+                    setattr(pipeline.owner, pipeline.attribute, before)
 
 
 @dataclass(slots=True)
@@ -198,44 +225,31 @@ class _Step:
         return tuple(Placeholder(call, part) for part in range(len(inputs))) if several else Placeholder(call)
 
 
-def _each(held: Any, change: Callable[[int, Any], Any]) -> Any:
-    """The steps of a pipeline, each changed by its place."""
-    if isinstance(held, dict):
-        return {key: change(place, step) for place, (key, step) in enumerate(held.items())}
-    return [change(place, step) for place, step in enumerate(held)]
-
-
-def _watching(pipeline: Pipeline, streams: Streams, place: int, step: Callable[..., Any]) -> Callable[..., Any]:
-    """The step, followed by a look at the generators: a head ends in front of the first that draws."""
-
-    def run(*inputs: Any) -> Any:
-        before = streams.states()
-        result = step(*inputs)
-        if streams.drawn(before) is not None:
-            pipeline.num_head = min(pipeline.num_head, place)
-        return result
-
-    return run
-
-
-def _find(dataset: Any, alone: Callable[[Any], bool]) -> Iterator[Pipeline]:
-    """Pipelines that the data set holds, not those inside of another one."""
+def parts_of(dataset: Any) -> Iterator[Any]:
+    """A data set and what it holds, as deep as pipelines are looked for; not what those hold."""
     waiting, seen = [dataset], set[int]()
     while waiting and len(seen) < _MOST_OBJECTS:
         value = waiting.pop(0)
         if id(value) in seen:
             continue
         seen.add(id(value))
-        attribute = _steps_of(value)
-        if attribute is not None:
-            yield Pipeline(value, attribute, len(getattr(value, attribute)))
-        elif isinstance(value, list | tuple):
+        yield value
+        if isinstance(value, list | tuple):
             waiting += value[:_MOST_CHILDREN]
         elif isinstance(value, dict):
             waiting += [*value.values()][:_MOST_CHILDREN]
-        elif isinstance(value, Dataset) or _holds_transforms(value):
-            yield from (Pipeline(value, name, 1) for name, held in vars(value).items() if alone(held))
+        elif _steps_of(value) is None and _is_looked_into(value):
             waiting += vars(value).values()
+
+
+def _find(dataset: Any, alone: Callable[[Any], bool]) -> Iterator[Pipeline]:
+    """Pipelines that the data set holds, not those inside of another one."""
+    for value in parts_of(dataset):
+        attribute = _steps_of(value)
+        if attribute is not None:
+            yield Pipeline(value, attribute, len(getattr(value, attribute)))
+        elif _is_looked_into(value):
+            yield from (Pipeline(value, name, 1) for name, held in vars(value).items() if alone(held))
 
 
 def _steps_of(value: Any) -> str | None:
@@ -245,10 +259,10 @@ def _steps_of(value: Any) -> str | None:
     return "transforms" if is_compose and callable(value) else None
 
 
-def _holds_transforms(value: Any) -> bool:
-    """True for what may stand between a data set and its transforms (torchvision's `StandardTransform`)."""
+def _is_looked_into(value: Any) -> bool:
+    """A data set, or what may stand between one and its transforms (torchvision's `StandardTransform`)."""
     plain = isinstance(value, torch.Tensor | torch.nn.Module | type) or type(value).__module__ == "builtins"
-    return not plain and hasattr(value, "__dict__")
+    return isinstance(value, Dataset) or (not plain and hasattr(value, "__dict__"))
 
 
 def _result(results: list[Any], mark: Placeholder) -> Any:

@@ -159,7 +159,14 @@ class Outside(Augmented):
         return super().__getitem__(random.randrange(40))
 
 
+class Unseen(Augmented):
+    """The code that draws its items cannot be cut."""
+
+    __getitem__ = torch.no_grad()(Augmented.__getitem__)
+
+
 class Worked(Augmented):
+    @torch.no_grad()
     def __getitem__(self, index: Any) -> Any:
         return self.transform(self.read(index)) * 2
 
@@ -167,6 +174,7 @@ class Worked(Augmented):
 class Asks(Augmented):
     """Takes another way where it is not given a tensor."""
 
+    @torch.no_grad()
     def __getitem__(self, index: Any) -> Any:
         value = self.transform(self.read(index))
         return value if not isinstance(value, torch.Tensor) else value * 2
@@ -202,9 +210,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "draws outside": (lambda: Outside(Compose([Slow(), Flip()])), "outside of its transforms"),
     "works on it": (lambda: Worked(Compose([Slow(), Flip()])), "works on what its transforms return"),
     "asks": (lambda: Asks(Compose([Slow(), Flip()])), "comes out different"),
-    "nothing to cut": (Pictures, "no pipeline"),
+    "nothing to cut": (Pictures, "draws no random numbers"),
     "cheap": (Cheap, "no time worth keeping"),
-    "no plain data": (lambda: Augmented(Compose([Strange(), lambda h: Flip()(h.value)])), "it holds a"),
+    "no plain data": (lambda: Unseen(Compose([Strange(), lambda h: Flip()(h.value)])), "it holds a"),
 }
 
 
