@@ -17,7 +17,7 @@ ROOT = Path(hotlap.__file__).parent
 # Each part may import those of the layers above it, and itself.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"record", "errors", "at_work", "units", "cgroups", "folders", "cuda", "native"}),
-    frozenset({"source", "machine", "data", "small", "accelerator"}),
+    frozenset({"source", "machine", "data", "small", "recurrent", "accelerator"}),
     frozenset({"rules", "levers", "gate", "predict"}),
     frozenset({"experiment", "probe"}),
     frozenset({"search", "trace"}),
@@ -42,7 +42,7 @@ FIRST_LAYER = {
 }
 
 # Torch may be imported at module level here: in the child, or on the user's own wish.
-TORCH_AT_HOME = ("probe", "data", "small", "accelerator", "cuda")
+TORCH_AT_HOME = ("probe", "data", "small", "recurrent", "accelerator", "cuda")
 # These run in the training process only.
 TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
 TORCH_IN_THE_CHILD += tuple(f"machine/measure/{name}.py" for name in ("__main__", "gpu", "timing", "work"))
