@@ -62,7 +62,8 @@ def digest(name: str) -> str:
 
 def _files(part: str) -> Iterator[Path]:
     yield from sorted((SOURCES / part).rglob("*.py")) or [SOURCES / f"{part}.py"]
-    if part == "small":
+    yield from sorted((ROOT / "native" / part).glob("*.?pp"))
+    if part == "small":  # most of what stands above both is its own
         yield from sorted((ROOT / "native").glob("*.?pp"))
 
 

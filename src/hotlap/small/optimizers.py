@@ -9,7 +9,7 @@ from torch import optim
 from hotlap.small.program import Unsupported
 
 METHODS: dict[type[optim.Optimizer], int] = {optim.SGD: 0, optim.Adam: 1, optim.AdamW: 1}
-"""The numbers are shared with native/optimizer.hpp."""
+"""The numbers are shared with native/small/optimizer.hpp."""
 
 FLAGS = ("nesterov", "maximize", "decoupled_weight_decay")
 UNKNOWN_FLAGS = ("amsgrad", "differentiable", "capturable")
@@ -48,7 +48,7 @@ def _check_group(name: str, group: Mapping[str, Any]) -> None:
 
 
 def settings(group: Mapping[str, Any]) -> list[float]:
-    """A parameter group in the order of native/optimizer.hpp's Group."""
+    """A parameter group in the order of native/small/optimizer.hpp's Group."""
     beta1, beta2 = group.get("betas", (0.0, 0.0))
     return [
         float(group["lr"]),
@@ -75,8 +75,8 @@ def form(optimizer: optim.Optimizer) -> list[tuple[Any, ...]]:
 
 
 def slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Tensor]) -> list[tuple[Any, ...]]:
-    """What native/optimizer.hpp reads of each parameter of the program that `optimizer` updates: its numbers in the
-    program and of its group, its size, addresses of two states and of the count (0: none), and whether the first
+    """What native/small/optimizer.hpp reads of each parameter of the program that `optimizer` updates: its numbers in
+    the program and of its group, its size, addresses of two states and of the count (0: none), and whether the first
     gradient becomes SGD's momentum.
 
     Missing state is made as torch would make it; `optimizer.state` keeps it alive.

@@ -14,7 +14,7 @@ class Unsupported(UserError):  # noqa: N818 - reads as the sentence "this is uns
 
 
 class Op(IntEnum):
-    """What a node does. The numbers are shared with native/program.hpp."""
+    """What a node does. The numbers are shared with native/small/program.hpp."""
 
     LINEAR = 0
     PARAMETER = 3

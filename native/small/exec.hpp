@@ -13,7 +13,7 @@
 #include "product.hpp"
 #include "program.hpp"
 #include "thin.hpp"
-#include "transpose.hpp"
+#include "../transpose.hpp"
 
 namespace hotlap {
 
