@@ -116,6 +116,16 @@ def test_a_file_imports_only_parts_of_the_layers_above_its_own() -> None:
     assert not {path: sorted(parts) for path, parts in wrong.items() if parts}
 
 
+@pytest.mark.parametrize(("part", "other"), [("small", "data"), ("data", "small")])
+def test_native_code_of_one_part_includes_nothing_of_another(part: str, other: str) -> None:
+    folder = ROOT.parents[1] / "native" / part
+    if not folder.is_dir():
+        pytest.skip("not a checkout")
+    includes = [line for path in folder.iterdir() for line in path.read_text().splitlines() if "#include" in line]
+    assert includes
+    assert not [line for line in includes if f"{other}/" in line]
+
+
 def test_only_the_child_and_the_public_loaders_import_torch_at_module_level() -> None:
     kept = [path for path in FILES if part_of(path) not in TORCH_AT_HOME]
     loads = {path.relative_to(ROOT).as_posix() for path in kept if imports_torch_at_module_level(path.read_text())}
