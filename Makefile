@@ -126,7 +126,7 @@ $(STAMP_NEEDS): $(STAMP_VENV) pyproject.toml
 
 # Editable: changes of Python files in the clone count at once; the native core is built here, once. Without a compiler
 # the install succeeds all the same, and hotlap.small says that it uses torch.
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.?pp)
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.?pp native/*/*.?pp)
 $(STAMP_CORE): $(STAMP_VENV) $(SOURCES)
 	$(INSTALL) --quiet --no-deps --editable .
 	touch $@

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src" / "hotlap"
 
-_STUDIES = ("data", "experiment", "gate", "launch", "levers", "probe", "search", "small", "source", "tune")
+_STUDIES = ("data", "experiment", "gate", "launch", "levers", "probe", "recurrent", "search", "small", "source", "tune")
 # Result, as `paste.py` names it -> parts of hotlap; of one that is not named, all but those that only show and predict.
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "aa": ("experiment", "launch", "probe", "search", "tune"),
@@ -61,8 +61,9 @@ def digest(name: str) -> str:
 
 
 def _files(part: str) -> Iterator[Path]:
-    yield from sorted((SOURCES / part).rglob("*.py"))
-    if part == "small":
+    yield from sorted((SOURCES / part).rglob("*.py")) or [SOURCES / f"{part}.py"]
+    yield from sorted((ROOT / "native" / part).glob("*.?pp"))
+    if part == "small":  # most of what stands above both is its own
         yield from sorted((ROOT / "native").glob("*.?pp"))
 
 

@@ -1,5 +1,5 @@
 // The field's evaluations alone, forward and reverse, without a solver around them: what ode.py holds a training against.
-#include "../../native/exec.hpp"
+#include "../../native/small/exec.hpp"
 
 using namespace hotlap;
 

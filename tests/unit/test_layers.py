@@ -17,7 +17,7 @@ ROOT = Path(hotlap.__file__).parent
 # Each part may import those of the layers above it, and itself.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"record", "errors", "at_work", "units", "cgroups", "folders", "cuda", "native"}),
-    frozenset({"source", "machine", "data", "small", "accelerator"}),
+    frozenset({"source", "machine", "data", "small", "recurrent", "accelerator"}),
     frozenset({"rules", "levers", "gate", "predict"}),
     frozenset({"experiment", "probe"}),
     frozenset({"search", "trace"}),
@@ -42,7 +42,7 @@ FIRST_LAYER = {
 }
 
 # Torch may be imported at module level here: in the child, or on the user's own wish.
-TORCH_AT_HOME = ("probe", "data", "small", "accelerator", "cuda")
+TORCH_AT_HOME = ("probe", "data", "small", "recurrent", "accelerator", "cuda")
 # These run in the training process only.
 TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
 TORCH_IN_THE_CHILD += tuple(f"machine/measure/{name}.py" for name in ("__main__", "gpu", "timing", "work"))
@@ -114,6 +114,16 @@ def test_a_file_imports_only_parts_of_the_layers_above_its_own() -> None:
             wrong[str(path.relative_to(ROOT))] = imported_parts(ast.parse(path.read_text())) - {part} - allowed(part)
     assert len(wrong) > 100, "the files of the package"
     assert not {path: sorted(parts) for path, parts in wrong.items() if parts}
+
+
+@pytest.mark.parametrize(("part", "other"), [("small", "data"), ("data", "small")])
+def test_native_code_of_one_part_includes_nothing_of_another(part: str, other: str) -> None:
+    folder = ROOT.parents[1] / "native" / part
+    if not folder.is_dir():
+        pytest.skip("not a checkout")
+    includes = [line for path in folder.iterdir() for line in path.read_text().splitlines() if "#include" in line]
+    assert includes
+    assert not [line for line in includes if f"{other}/" in line]
 
 
 def test_only_the_child_and_the_public_loaders_import_torch_at_module_level() -> None:

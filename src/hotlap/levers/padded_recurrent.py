@@ -14,7 +14,7 @@ _PACKING = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_
 @final
 @dataclass(frozen=True, slots=True)
 class PaddedRecurrent(Lever):
-    """Puts `hotlap.small.padded_recurrent()` into the script: LSTMs and GRUs compute packed batches padded.
+    """Puts `hotlap.recurrent.padded_recurrent()` into the script: LSTMs and GRUs compute packed batches padded.
 
     What: `nn.LSTM` and `nn.GRU` that are given a `PackedSequence` compute the padded batch, with one more input that
     shuts the gates where there is padding. Outputs, last states, last cells and gradients are those of the packed
@@ -42,7 +42,7 @@ class PaddedRecurrent(Lever):
 
     def install(self, patch: Patch) -> None:
         """From the next packed batch on."""
-        from hotlap.small.recurrent import known_layers
+        from hotlap.recurrent import known_layers
 
         layers = known_layers()
         before = layers.num_padded
@@ -59,7 +59,7 @@ class PaddedRecurrent(Lever):
         """One line behind the imports, where something is packed."""
         if not any(True for script in scripts(run) for _ in script.calls(*_PACKING)):
             return ()
-        return behind_imports(run, "padded_recurrent()", imports="from hotlap.small import padded_recurrent")
+        return behind_imports(run, "padded_recurrent()", imports="from hotlap.recurrent import padded_recurrent")
 
 
 def _cannot_do(known: Sequence[Script]) -> str | None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hotlap.small.neural_ode import NeuralODE as NeuralODE
     from hotlap.small.program import Unsupported as Unsupported
-    from hotlap.small.recurrent import padded_recurrent as padded_recurrent
     from hotlap.small.script_solves import native_odeint as native_odeint
     from hotlap.small.script_steps import native_steps as native_steps
     from hotlap.small.solve import NativeSolveSkipped as NativeSolveSkipped
@@ -25,7 +24,6 @@ _HOME = {
     "native_odeint": "script_solves",
     "native_steps": "script_steps",
     "odeint": "solve",
-    "padded_recurrent": "recurrent",
 }
 
 __all__ = list(_HOME)

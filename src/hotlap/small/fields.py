@@ -6,12 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 import torch
-from torch import nn
 
-from hotlap.native import core
 from hotlap.small import guards
 from hotlap.small.node import Lease
-from hotlap.small.program import Program
+from hotlap.small.program import Program, Unsupported, native
 from hotlap.small.solve_settings import Settings, fixed_times, times_of
 from hotlap.small.tableau import METHODS
 from hotlap.small.trace import trace_field
@@ -23,17 +21,16 @@ class Compiled:
     """A field that was traced for one form of state, and solvers for it: one for each solution that is still alive."""
 
     def __init__(self, func: Field, y: torch.Tensor, method: str) -> None:
+        if y.device.type != "cpu":
+            raise Unsupported(f"the state is on {y.device}; the native core works on the CPU.")
+        if y.numel() == 0:
+            raise Unsupported("the state is empty.")
+        self._native = native(y.dtype)
         self.program: Program = trace_field(func, y)
-        guard = core().module.Guard()
-        if isinstance(func, nn.Module):
-            guards.watch_model(guard, func, self.program.parameters)
-        else:
-            guards.watch_function(guard, func, self.program.parameters)
-        self.holds: Callable[[], bool] = guard.holds
+        self.holds: Callable[[], bool] = guards.watching(func, self.program.parameters).holds
         """Whether nothing that was read while tracing has changed."""
         self.rows = y.numel() // (y.shape[-1] if y.dim() else 1)
-        self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
-        self.trained = [self.program.parameters[n] for n in self.numbers]
+        self.trained = self.program.trained
         self._tableau = METHODS[method]
         self._free: list[Any] = []
 
@@ -43,13 +40,12 @@ class Compiled:
 
     def lease(self) -> Lease:
         """A solver that nobody uses."""
-        return Lease(self._free, self._free.pop() if self._free else self._make())
+        return Lease(self._free, self._make)
 
     def _make(self) -> Any:
         tableau, s = self._tableau, len(self._tableau.c)
         a = [row[j] if j < len(row) else 0.0 for row in tableau.a for j in range(s)]
-        name = "OdeFloat32" if self.program.dtype == torch.float32 else "OdeFloat64"
-        return getattr(core().module, name)(
+        solver = self._native.Ode(
             self.program.description(),
             tableau.order,
             a,
@@ -57,6 +53,8 @@ class Compiled:
             list(tableau.e or [0.0] * s),
             [w for row in tableau.dense for w in row],
         )
+        solver.asked = None  # what `prepare` has told it
+        return solver
 
 
 _compiled: dict[int, tuple[Any, dict[Any, Compiled]]] = {}

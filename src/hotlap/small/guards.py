@@ -8,25 +8,27 @@ from typing import Any
 import torch
 from torch import nn, optim
 
+from hotlap.native import core
 from hotlap.small import optimizers
 from hotlap.small.trace import HOOKS
 
 
-def watch_model(guard: Any, model: nn.Module, read: list[torch.Tensor]) -> None:
-    """All that tracing a model may have read: modules, hooks, attributes, globals, and the tensors in `read`."""
-    seen: set[int] = set()
-    for module in model.modules():
-        _watch_module(guard, module, seen)
-    watch_tensors(guard, read)
+def new() -> Any:
+    """A guard that watches nothing yet."""
+    return core().module.Guard()
 
 
-def watch_function(guard: Any, function: Any, read: list[torch.Tensor]) -> None:
-    """The same of a plain function: its globals, closure and defaults, and the modules among them."""
-    seen: set[int] = set()
-    for value in _watch_code(guard, function, seen):
+def watching(traced: Any, read: list[torch.Tensor]) -> Any:
+    """A guard of all that tracing may have read: modules, hooks, attributes, globals, and the tensors in `read`.
+
+    Of a plain function these are its globals, closure and defaults, and the modules among them.
+    """
+    guard, seen = new(), set[int]()
+    for value in (traced,) if isinstance(traced, nn.Module) else _watch_code(guard, traced, seen):
         for module in value.modules() if isinstance(value, nn.Module) else ():
             _watch_module(guard, module, seen)
     watch_tensors(guard, read)
+    return guard
 
 
 def watch_tensors(guard: Any, tensors: list[torch.Tensor]) -> None:
@@ -42,7 +44,7 @@ def watch_tensors(guard: Any, tensors: list[torch.Tensor]) -> None:
 
 
 def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
-    """Its hooks, groups and state; the settings are watched by `watch_settings`."""
+    """Its hooks, groups and state; the settings have a guard of their own."""
     for name in ("state", "param_groups"):
         guard.entry(vars(optimizer), name, getattr(optimizer, name))
     for hooks in optimizers.HOOKS:
@@ -56,8 +58,9 @@ def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
             guard.entry(state, name, value)
 
 
-def watch_settings(guard: Any, optimizer: optim.Optimizer) -> Any:
-    """The settings in its groups; the rates are read at every step. Returns the guard."""
+def watching_settings(optimizer: optim.Optimizer) -> Any:
+    """A guard of the settings in its groups; the rates are read at every step."""
+    guard = new()
     for group in optimizer.param_groups:
         guard.rate(group, "lr")
         for key in optimizers.READ:

@@ -17,11 +17,11 @@ FUNCTIONS: dict[Callable[..., Any], type[nn.Module]] = {
 }
 
 KINDS = {nn.MSELoss: 0, nn.L1Loss: 1, nn.CrossEntropyLoss: 2, nn.BCEWithLogitsLoss: 3}
-"""The numbers are shared with native/loss.hpp."""
+"""The numbers are shared with native/small/loss.hpp."""
 
 
 class Criterion(NamedTuple):
-    """A loss as the native core knows it, in the order of native/loss.hpp."""
+    """A loss as the native core knows it, in the order of native/small/loss.hpp."""
 
     kind: int
     mean: bool

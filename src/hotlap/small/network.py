@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from hotlap.native import core
 from hotlap.small import guards
 from hotlap.small.node import Lease, direct, is_wrapped
-from hotlap.small.program import Op, Program, Unsupported
+from hotlap.small.program import Op, Program, Unsupported, native
 from hotlap.small.trace import Samples, trace_model
 
 Eager = Callable[[nn.Module, torch.Tensor], torch.Tensor]
@@ -30,33 +29,26 @@ class Network:
     """
 
     def __init__(self, model: nn.Module, eager: Eager) -> None:
-        if core().module is None:
-            raise Unsupported(core().why_not)
         self.program: Program = trace_model(model)
         if sum(node.op is Op.LINEAR for node in self.program.nodes) < 2:
             raise Unsupported("one layer alone is as fast in torch.")
-        if self.program.dtype not in (torch.float32, torch.float64):
-            raise Unsupported(f"parameters of {self.program.dtype} are not known; float32 and float64 are.")
+        self._native = native(self.program.dtype)
         self.eager = eager
         self._model = weakref.ref(model)
-        self.trained = [p for p in self.program.parameters if p.requires_grad]
+        self.trained = self.program.trained
         if not self.trained:
             raise Unsupported("the model has no parameter to train.")
-        self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
         self.features = self.program.values[self.program.input][0]
         self.outputs = self.program.values[self.program.output][0]
         self._samples = Samples(self.program)
-        self._guard = core().module.Guard()
-        guards.watch_model(self._guard, model, self.program.parameters)
-        self._parameters = core().module.Guard()
+        self._guard = guards.watching(model, self.program.parameters)
+        self._parameters = guards.new()
         for p in self.trained:
             for name, value in TAKES_GRADIENTS.items():
                 self._parameters.attribute(p, name, value)
         self.read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
         """Is there a gradient of the batch? -> the parameters that must not change before the backward pass."""
         self._free: dict[bool, list[Any]] = {False: [], True: []}
-        name = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
-        self._make = getattr(core().module, name)
 
     @property
     def model(self) -> nn.Module:
@@ -92,8 +84,7 @@ class Network:
 
     def lease(self, input_gradient: bool) -> Lease:
         """A native pass that nobody uses."""
-        free = self._free[input_gradient]
-        return Lease(free, free.pop() if free else self._make(self.program.description(), input_gradient))
+        return Lease(self._free[input_gradient], lambda: self._native.Net(self.program.description(), input_gradient))
 
 
 def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.Tensor]:
@@ -149,9 +140,7 @@ def gradients(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:
     gradient = gradient.contiguous()
     to_x = torch.empty_like(dense) if ctx.needs_input_grad[1] else None
     found = [torch.empty_like(p) for p in network.trained]
-    to = [0] * len(network.program.parameters)
-    for number, one in zip(network.numbers, found, strict=True):
-        to[number] = one.data_ptr()
+    to = [one.data_ptr() for one in found]
     ctx.lease.native.backward(gradient.data_ptr(), 0 if to_x is None else to_x.data_ptr(), to)
     return [to_x, *found]
 

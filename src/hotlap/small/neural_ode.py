@@ -7,7 +7,6 @@ import torch
 from torch import optim
 
 from hotlap.errors import UserError
-from hotlap.native import core
 from hotlap.small import optimizers
 from hotlap.small.arguments import takes_time, with_time
 from hotlap.small.fields import Field, compiled_for, prepare
@@ -107,24 +106,18 @@ class NeuralODE:
 
     def _native(self, data: Data, optimizer: optim.Optimizer, mean: bool, iterations: int) -> list[float]:
         y0, t, target = data
-        if core().module is None:
-            raise Unsupported(core().why_not)
         if y0.requires_grad or t.requires_grad:
             raise Unsupported("fit trains the parameters of the field; y0 and t are to be constants.")
-        if y0.dtype not in (torch.float32, torch.float64) or y0.device.type != "cpu":
-            raise Unsupported(f"the state is {y0.dtype} on {y0.device}; float32 and float64 on the CPU are known.")
         compiled = compiled_for(self._field, y0, self.settings.method)
-        method = optimizers.check_known(optimizer)
+        optimizers.check_known(optimizer)
         y0, target = y0.detach().contiguous(), target.detach().contiguous()
         lease = compiled.lease()
         solver = lease.native
         try:
             prepare(solver, t, compiled.rows, self.settings)
-            slots = optimizers.slots(optimizer, method, compiled.program.parameters)
-            groups = [optimizers.settings(group) for group in optimizer.param_groups]
-            solver.set_optimizer(method, groups, slots)
+            described = optimizers.description(optimizer, compiled.program.parameters)
             losses = torch.zeros(iterations, dtype=torch.float64, device=y0.device)
-            solver.fit(y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
+            solver.fit(described, y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None
         finally:

@@ -29,9 +29,9 @@ class Lease:
 
     __slots__ = ("_free", "native")
 
-    def __init__(self, free: list[Any], native: Any) -> None:
+    def __init__(self, free: list[Any], make: Callable[[], Any]) -> None:
         self._free = free
-        self.native = native
+        self.native = free.pop() if free else make()
 
     def __del__(self) -> None:
         self._free.append(self.native)

@@ -9,7 +9,7 @@ from torch import optim
 from hotlap.small.program import Unsupported
 
 METHODS: dict[type[optim.Optimizer], int] = {optim.SGD: 0, optim.Adam: 1, optim.AdamW: 1}
-"""The numbers are shared with native/optimizer.hpp."""
+"""The numbers are shared with native/small/optimizer.hpp."""
 
 FLAGS = ("nesterov", "maximize", "decoupled_weight_decay")
 UNKNOWN_FLAGS = ("amsgrad", "differentiable", "capturable")
@@ -20,8 +20,8 @@ READ = (*NUMBERS[1:], "dampening", "betas", *FLAGS, "amsgrad")
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
-def check_known(optimizer: optim.Optimizer, *, hooks: bool = False) -> int:
-    """The number of its method; Unsupported for what the native core does not do.
+def check_known(optimizer: optim.Optimizer, *, hooks: bool = False) -> None:
+    """Unsupported for what the native core does not do.
 
     Args:
         optimizer: any.
@@ -35,7 +35,6 @@ def check_known(optimizer: optim.Optimizer, *, hooks: bool = False) -> int:
             raise Unsupported(f"the optimizer has step hooks ({name_of_hooks}).")
     for group in optimizer.param_groups:
         _check_group(name, group)
-    return METHODS[type(optimizer)]
 
 
 def _check_group(name: str, group: Mapping[str, Any]) -> None:
@@ -47,8 +46,18 @@ def _check_group(name: str, group: Mapping[str, Any]) -> None:
             raise Unsupported(f"{name} with a {type(group[key]).__name__} as {key} is not known; a number is.")
 
 
-def settings(group: Mapping[str, Any]) -> list[float]:
-    """A parameter group in the order of native/optimizer.hpp's Group."""
+def description(optimizer: optim.Optimizer, parameters: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """What the native classes are told of an optimizer that updates (some of) these parameters of theirs."""
+    method = METHODS[type(optimizer)]
+    return method, settings(optimizer), _slots(optimizer, method, parameters)
+
+
+def settings(optimizer: optim.Optimizer) -> list[list[float]]:
+    """Its parameter groups, each in the order of native/small/optimizer.hpp's Group."""
+    return [_settings(group) for group in optimizer.param_groups]
+
+
+def _settings(group: Mapping[str, Any]) -> list[float]:
     beta1, beta2 = group.get("betas", (0.0, 0.0))
     return [
         float(group["lr"]),
@@ -74,9 +83,9 @@ def form(optimizer: optim.Optimizer) -> list[tuple[Any, ...]]:
     ]
 
 
-def slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Tensor]) -> list[tuple[Any, ...]]:
-    """What native/optimizer.hpp reads of each parameter of the program that `optimizer` updates: its numbers in the
-    program and of its group, its size, addresses of two states and of the count (0: none), and whether the first
+def _slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Tensor]) -> list[tuple[Any, ...]]:
+    """What native/small/optimizer.hpp reads of each parameter of the program that `optimizer` updates: its numbers in
+    the program and of its group, its size, addresses of two states and of the count (0: none), and whether the first
     gradient becomes SGD's momentum.
 
     Missing state is made as torch would make it; `optimizer.state` keeps it alive.

@@ -7,14 +7,28 @@ from typing import Any
 import torch
 
 from hotlap.errors import UserError
+from hotlap.native import core
 
 
 class Unsupported(UserError):  # noqa: N818 - reads as the sentence "this is unsupported"
     """A model, loss or optimizer that the native core does not know; the message names it."""
 
 
+NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
+"""What the native core calculates with."""
+
+
+def native(dtype: torch.dtype) -> Any:
+    """The native classes for numbers of this type; Unsupported says why there are none."""
+    if core().module is None:
+        raise Unsupported(core().why_not)
+    if dtype not in NUMBERS:
+        raise Unsupported(f"numbers of {dtype} are not known; float32 and float64 are.")
+    return getattr(core().module, NUMBERS[dtype])
+
+
 class Op(IntEnum):
-    """What a node does. The numbers are shared with native/program.hpp."""
+    """What a node does. The numbers are shared with native/small/program.hpp."""
 
     LINEAR = 0
     PARAMETER = 3
@@ -97,6 +111,11 @@ class Program:
             raise Unsupported(f"{what} is not contiguous (strides {tuple(tensor.stride())}).")
         self.parameters.append(tensor)
         return len(self.parameters) - 1
+
+    @property
+    def trained(self) -> list[torch.Tensor]:
+        """The parameters that get a gradient, in their order."""
+        return [p for p in self.parameters if p.requires_grad]
 
     def description(self) -> tuple[Any, ...]:
         """What the native classes are made from."""

@@ -6,13 +6,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from hotlap.native import core
 from hotlap.small import guards, losses
 from hotlap.small.node import direct, is_wrapped
-from hotlap.small.program import Unsupported
+from hotlap.small.program import NUMBERS, native
 from hotlap.small.trace import check_plain
-
-NAMES = {torch.float32: "loss_float32", torch.float64: "loss_float64"}
 
 MAX_NUMBERS = 65_536
 """Beyond this the sums are the work, in which torch has several threads."""
@@ -27,14 +24,11 @@ class NativeLoss:
     """
 
     def __init__(self, module: nn.Module, eager: Callable[..., torch.Tensor]) -> None:
-        if core().module is None:
-            raise Unsupported(core().why_not)
         check_plain(module)
         self._criterion = losses.recognise(module)
-        self._native = {dtype: getattr(core().module, name) for dtype, name in NAMES.items()}
+        self._native = {dtype: native(dtype).loss for dtype in NUMBERS}
         self.eager = eager
-        self._guard = core().module.Guard()
-        guards.watch_model(self._guard, module, [])
+        self._guard = guards.watching(module, [])
 
     def holds(self) -> bool:
         """Whether the module is still what it was."""
@@ -44,7 +38,7 @@ class NativeLoss:
         """Whether torch would do the same with these: nothing is broadcast, and no target is a probability."""
         if type(prediction) is not torch.Tensor or type(target) is not torch.Tensor:
             return False
-        if prediction.dtype not in NAMES or prediction.dim() != 2 or not prediction.requires_grad:
+        if prediction.dtype not in NUMBERS or prediction.dim() != 2 or not prediction.requires_grad:
             return False
         if target.requires_grad or not (prediction.is_contiguous() and target.is_contiguous()):
             return False

@@ -103,7 +103,7 @@ class NativeSteps(Served):
         """Replace, through `put`, what `Module.__call__` calls; `step` and `zero_grad` of the known optimizers."""
         if core().module is None:
             self._note(core().why_not)
-        if self.installed:
+        if self.installed or core().module is None:
             return
         put(self, "installed", True)
         if parts != "optimizer":
@@ -231,11 +231,10 @@ class NativeSteps(Served):
         known = self._optimizers.get(id(optimizer))
         if known is None or known.subject() is not optimizer:
             known = self._optimizers[id(optimizer)] = _Known(optimizer, self._optimizers)
-        if known.made is None and not known.refused:
+        if known.made is None:
             try:
                 known.made = NativeUpdate(optimizer)
             except Unsupported as reason:
-                known.refused = core().module is None
                 self._note(f"{type(optimizer).__name__}.step is left to torch: {reason}")
         return known.made
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from hotlap.errors import HotlapError, UserError
-from hotlap.native import core
 from hotlap.small import solve_settings
 from hotlap.small.fields import Compiled, Field, compiled_for, known_for, prepare
 from hotlap.small.node import direct, is_plain
@@ -70,9 +69,8 @@ def solve_natively(func: Field, y0: Any, t: torch.Tensor, settings: Settings) ->
     known = solve_settings.last_times[0]
     if compiled is None or known is None or known() is not t or t.requires_grad:
         check_data(y0, t)
-        problem = _why_not_native(y0, t)
-        if problem:
-            raise Unsupported(problem)
+        if t.requires_grad and torch.is_grad_enabled():
+            raise Unsupported("gradients to t are taken in torch.")
         compiled = compiled_for(func, y0, settings.method)
     apply = _apply_directly if is_plain(y0) else _Solution.apply
     out: torch.Tensor = apply(compiled, settings, y0, t, *compiled.trained)
@@ -92,18 +90,6 @@ def check_data(y0: torch.Tensor, t: torch.Tensor) -> None:
             "each trajectory's own: solve at all of them together, and take from each its own; or one call for each."
         )
     times_of(t)
-
-
-def _why_not_native(y0: torch.Tensor, t: torch.Tensor) -> str:
-    if core().module is None:
-        return core().why_not
-    if y0.dtype not in (torch.float32, torch.float64) or y0.device.type != "cpu":
-        return f"the state is {y0.dtype} on {y0.device}; float32 and float64 on the CPU are known."
-    if t.requires_grad and torch.is_grad_enabled():
-        return "gradients to t are taken in torch."
-    if y0.numel() == 0:
-        return "the state is empty."
-    return ""
 
 
 class _Solution(torch.autograd.Function):
@@ -141,7 +127,6 @@ def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, .
     ctx.lease.native.backward(
         gradient.data_ptr(),
         0 if to_y0 is None else to_y0.data_ptr(),
-        compiled.numbers,
         [one.data_ptr() for one in found],
     )
     return None, None, to_y0, None, *found

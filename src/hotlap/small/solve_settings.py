@@ -23,7 +23,7 @@ CONTROL: dict[str, float] = {
     "dfactor": 0.2,
     "max_num_steps": 2**31 - 1,
 }
-"""torchdiffeq's options of adaptive methods, with its defaults, in the order of native/ode.hpp's Control.
+"""torchdiffeq's options of adaptive methods, with its defaults, in the order of native/small/ode.hpp's Control.
 
 A first step of 0 is Hairer's rule.
 """

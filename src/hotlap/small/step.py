@@ -1,15 +1,13 @@
 """compile_step(model, loss, optimizer) -> a training step that runs natively on the user's own tensors."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn, optim
 
 from hotlap.errors import UserError
-from hotlap.native import core
 from hotlap.small import guards, losses, optimizers
-from hotlap.small.program import Program, Unsupported
+from hotlap.small.program import Program, Unsupported, native
 from hotlap.small.trace import Samples, trace_model
 
 Loss = nn.Module | Callable[..., torch.Tensor]
@@ -27,10 +25,6 @@ class CompiledStep:
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
-        self._native: Any = None
-        self._guard: Any = None
-        self._settings: Any = None
-        self._form: Any = None
         self._bind()
 
     # -- one step ----------------------------------------------------------------------------------------------------
@@ -38,10 +32,10 @@ class CompiledStep:
     def step(self, x: torch.Tensor, y: torch.Tensor) -> float:
         """One forward, backward and update; returns the loss before the update."""
         wants_gradient = x.requires_grad or y.requires_grad  # which _check refuses
-        loss = None if wants_gradient else self._native.call(x, y, self._criterion.labels)
+        loss = None if wants_gradient else self._native.call(self._guard, self._settings, x, y)
         if loss is None:
             self._revalidate()
-            loss = self._native.call(*self._check(x, y), self._criterion.labels)
+            loss = self._native.call(self._guard, self._settings, *self._check(x, y))
         return float(loss)
 
     def fit(
@@ -83,40 +77,26 @@ class CompiledStep:
         self._criterion = losses.recognise(self.loss)
         self._program: Program = trace_model(self.model)
         self._samples = Samples(self._program)
-        method = optimizers.check_known(self.optimizer)
-        if self._program.dtype not in (torch.float32, torch.float64):
-            raise Unsupported(f"parameters of {self._program.dtype} are not known; float32 and float64 are.")
-        if core().module is None:
-            raise Unsupported(core().why_not)
-        name = "StepFloat32" if self._program.dtype == torch.float32 else "StepFloat64"
-        native = getattr(core().module, name)(self._program.description(), self._criterion, method)
-        native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
-        native.set_slots(optimizers.slots(self.optimizer, method, self._program.parameters))
-        self._native = native
-        self._watch()
+        optimizers.check_known(self.optimizer)
+        classes = native(self._program.dtype)
+        optimizer = optimizers.description(self.optimizer, self._program.parameters)
+        self._native = classes.Step(self._program.description(), self._criterion, optimizer)
+        # Everything that was read, to be compared at every call.
+        self._guard = guards.watching(self.model, self._program.parameters)
+        guards.watch_optimizer(self._guard, self.optimizer)
+        self._settings = guards.watching_settings(self.optimizer)
+        self._form = optimizers.form(self.optimizer)
         # A scheduler warns where it believes that the optimizer has not stepped.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
-
-    def _watch(self) -> None:
-        """Remember everything that was read while compiling, to be compared at every call."""
-        self._guard = core().module.Guard()
-        guards.watch_model(self._guard, self.model, self._program.parameters)
-        guards.watch_optimizer(self._guard, self.optimizer)
-        self._form = optimizers.form(self.optimizer)
-        self._watch_settings()
-
-    def _watch_settings(self) -> None:
-        self._settings = guards.watch_settings(core().module.Guard(), self.optimizer)
-        self._native.set_guards(self._guard, self._settings)
 
     def _revalidate(self) -> None:
         """Compile again if anything is not as it was; other settings of the same optimizer are only read again."""
         if not self._guard.holds() or optimizers.form(self.optimizer) != self._form:
             self._bind()
             return
-        self._native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
+        self._native.set_groups(optimizers.settings(self.optimizer))
         if not self._settings.holds():
-            self._watch_settings()
+            self._settings = guards.watching_settings(self.optimizer)
 
     def _check(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch as the native core reads it."""

@@ -1,7 +1,6 @@
 """A torch module or function -> Program, or a sentence that names what is not recognised.
 
-torch.fx records what the forward does; each recorded operation is then translated with the shapes in hand. A value has
-rows (the batch) and columns (the last dimension). A tensor with one dimension fewer than the input is one column.
+torch.fx records what the forward does; `lowering` translates each recorded operation.
 """
 
 import random

@@ -3,33 +3,23 @@
 import torch
 from torch import optim
 
-from hotlap.native import core
 from hotlap.small import guards, optimizers
-from hotlap.small.program import Unsupported
+from hotlap.small.program import Unsupported, native
 
 
 class NativeUpdate:
     """The native update of one optimizer; its state stays in `optimizer.state`, as torch would make it."""
 
     def __init__(self, optimizer: optim.Optimizer) -> None:
-        self._method = optimizers.check_known(optimizer, hooks=True)
-        if core().module is None:
-            raise Unsupported(core().why_not)
+        optimizers.check_known(optimizer, hooks=True)
         trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if not trained:
             raise Unsupported("no parameter has a gradient.")
         _check_parameters(trained)
         self._parameters = trained
         self._form = optimizers.form(optimizer)
-        name = "UpdateFloat32" if trained[0].dtype == torch.float32 else "UpdateFloat64"
-        self._native = getattr(core().module, name)(
-            self._method,
-            [optimizers.settings(group) for group in optimizer.param_groups],
-            optimizers.slots(optimizer, self._method, trained),
-            [p.data_ptr() for p in trained],
-            trained,
-        )
-        self._guard = core().module.Guard()
+        self._native = native(trained[0].dtype).Update(optimizers.description(optimizer, trained), trained)
+        self._guard = guards.new()
         guards.watch_optimizer(self._guard, optimizer)
         for p in trained:
             self._guard.tensor(p)
@@ -38,7 +28,7 @@ class NativeUpdate:
             for p in group["params"]:
                 if p.grad is None:
                     self._guard.attribute(p, "grad", None)
-        self._settings = guards.watch_settings(core().module.Guard(), optimizer)
+        self._settings = guards.watching_settings(optimizer)
 
     def step(self, optimizer: optim.Optimizer) -> bool:
         """Update all parameters; False, with nothing done, where something is not as it was."""
@@ -51,8 +41,8 @@ class NativeUpdate:
         """The same after a scheduler that changes more than the rates (momentum, betas)."""
         if optimizers.form(optimizer) != self._form:
             return False
-        self._native.set_groups([optimizers.settings(group) for group in optimizer.param_groups])
-        self._settings = guards.watch_settings(core().module.Guard(), optimizer)
+        self._native.set_groups(optimizers.settings(optimizer))
+        self._settings = guards.watching_settings(optimizer)
         return bool(self._native.step(self._guard, self._settings))
 
 
@@ -63,8 +53,8 @@ def _check_parameters(parameters: list[torch.Tensor]) -> None:
     for p in parameters:
         if type(p) not in (torch.nn.Parameter, torch.Tensor) or p.layout != torch.strided:
             raise Unsupported(f"a parameter is a {type(p).__name__}.")
-        if p.dtype != first.dtype or p.dtype not in (torch.float32, torch.float64) or p.device.type != "cpu":
-            raise Unsupported(f"a parameter is {p.dtype} on {p.device}; float32 or float64 on the CPU is known.")
+        if p.dtype != first.dtype or p.device.type != "cpu":
+            raise Unsupported(f"a parameter is {p.dtype} on {p.device}; one type of numbers on the CPU is known.")
         if not p.is_contiguous():
             raise Unsupported(f"a parameter is not contiguous (strides {tuple(p.stride())}).")
         grad = p.grad

@@ -22,7 +22,7 @@ def test_a_script_that_packs_is_taken() -> None:
     run = run_of(SCRIPT)
     assert PaddedRecurrent().rejects(run, machine()) is None
     new = patch(PaddedRecurrent().edits(run), root=SCRIPT.parent).texts[str(SCRIPT)]
-    assert "from hotlap.small import padded_recurrent\n" in new
+    assert "from hotlap.recurrent import padded_recurrent\n" in new
     assert "\npadded_recurrent()\n" in new
 
 

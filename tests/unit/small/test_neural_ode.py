@@ -78,8 +78,7 @@ def test_after_can_end_the_training() -> None:
 
 
 def test_without_the_core_fit_trains_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("neural_ode", "solve"):
-        monkeypatch.setattr(f"hotlap.small.{place}.core", lambda: Core(None, "", "there is none here."))
+    monkeypatch.setattr("hotlap.small.program.core", lambda: Core(None, "", "there is none here."))
     ours = Field().double()
     before = copy.deepcopy(ours)
     ode = NeuralODE(ours)

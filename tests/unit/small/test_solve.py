@@ -172,7 +172,7 @@ def each_variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Solves run in each of the extensions that this machine runs."""
     module = native.load(request.param)
     native._set_exchange(cast(Any, module))
-    monkeypatch.setattr("hotlap.small.fields.core", lambda: Core(module, request.param, ""))
+    monkeypatch.setattr("hotlap.small.program.core", lambda: Core(module, request.param, ""))
 
 
 @needs_core
@@ -256,7 +256,7 @@ def test_an_unknown_operation_is_solved_by_torchdiffeq_and_said() -> None:
 
 def test_without_torchdiffeq_an_unknown_operation_is_refused_with_both_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchdiffeq", None)
-    monkeypatch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "There is no core."))
+    monkeypatch.setattr("hotlap.small.program.core", lambda: Core(None, "", "There is no core."))
     with pytest.raises(UserError, match=r"There is no core\. .*torchdiffeq, which is not installed"):
         odeint(erfinv, torch.ones(2), torch.linspace(0, 1, 3))
 

@@ -351,7 +351,7 @@ def test_a_batch_that_wants_a_gradient_is_refused_at_any_step(which: int) -> Non
 
 
 def test_without_the_core_it_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.small.step.core", lambda: Core(None, "", "There is none."))
+    monkeypatch.setattr("hotlap.small.program.core", lambda: Core(None, "", "There is none."))
     model = network()
     with pytest.raises(Unsupported, match=r"There is none\."):
         compile_step(model, nn.MSELoss(), optim.Adam(model.parameters()))

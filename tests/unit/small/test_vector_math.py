@@ -9,6 +9,7 @@ import torch
 
 from hotlap.native import core
 from hotlap.small.program import Op, Program
+from hotlap.small.program import native as native_classes
 
 pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 
@@ -18,9 +19,8 @@ def native(name: str, x: torch.Tensor) -> torch.Tensor:
     program = Program(x.dtype)
     program.input = program.value(x.numel())
     program.output = program.emit(Op[name.upper()], cols=x.numel(), a=program.input, f0=1.0, f1=100.0)
-    net = getattr(core().module, "NetFloat32" if x.dtype == torch.float32 else "NetFloat64")
     y = torch.empty_like(x)
-    net(program.description(), False).forward(x.data_ptr(), 1, y.data_ptr())
+    native_classes(x.dtype).Net(program.description(), False).forward(x.data_ptr(), 1, y.data_ptr())
     return y
 
 

@@ -136,7 +136,7 @@ def render(values: Iterable[Any], *, num_threads: int = 1, columns_first: bool |
 
 
 def _job(one: LazyPicture, to: Any, columns_first: bool | None) -> tuple[Any, ...]:
-    """`ResampleTuple` of native/module.cpp."""
+    """`ResampleTuple` of native/data/bind.hpp."""
     left, top, right, bottom = one._box
     fewer_columns, fewer_rows = right - left - one.width, bottom - top - one.height
     # From which difference on is not told there; it was found by trying 1,376 sizes.

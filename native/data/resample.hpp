@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "transpose.hpp"
+#include "../transpose.hpp"
 
 namespace hotlap {
 

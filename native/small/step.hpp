@@ -21,13 +21,12 @@ struct Batch {
 template <class T>
 class Step {
   public:
-    Step(Program program, Criterion criterion, Method method)
-        : exec_(std::move(program), false), criterion_(criterion), method_(method) {}
+    Step(Program program, Criterion criterion, Optimizer<T> optimizer)
+        : optimizer(std::move(optimizer)), exec_(std::move(program), false), criterion_(criterion) {}
+
+    Optimizer<T> optimizer;
 
     Exec<T>& exec() { return exec_; }
-    std::vector<Group>& groups() { return groups_; }
-
-    void set_slots(std::vector<Slot<T>> slots) { slots_ = std::move(slots); }
 
     double step(const Batch<T>& batch) {
         const double loss = forward(batch);
@@ -35,10 +34,7 @@ class Step {
         exec_.backward(0);
         exec_.finish_backward();
         exec_.linear_gradients(1);
-        update_all<T>(method_, groups_, slots_, [this](size_t i) {
-            const int p = slots_[i].parameter;
-            return std::pair(exec_.parameter(p), exec_.parameter_gradient(p));
-        });
+        optimizer.step([this](int p) { return exec_.with_gradient(p); });
         return loss;
     }
 
@@ -56,19 +52,15 @@ class Step {
         return total / double(seen);
     }
 
-    int64_t inputs() const { return exec_.program().values[exec_.program().input].cols; }
-    int64_t outputs() const { return exec_.program().values[exec_.program().output].cols; }
+    int64_t inputs() const { return exec_.cols(exec_.program().input); }
+    int64_t outputs() const { return exec_.cols(exec_.program().output); }
+    bool labelled() const { return criterion_.loss == Loss::cross_entropy; }
 
   private:
     Exec<T> exec_;
     Criterion criterion_;
-    Method method_;
-    std::vector<Group> groups_;
-    std::vector<Slot<T>> slots_;
     Buffer<T> gathered_;
     Buffer<char> targets_;
-
-    bool labelled() const { return criterion_.loss == Loss::cross_entropy; }
 
     double forward(const Batch<T>& batch) {
         const Program& program = exec_.program();

@@ -9,9 +9,16 @@ namespace hotlap {
 template <class T>
 class Update {
   public:
-    Update(Method method, std::vector<Group> groups, std::vector<Slot<T>> slots, std::vector<T*> data)
-        : groups(std::move(groups)), method_(method), slots_(std::move(slots)), data_(std::move(data)) {
-        grad_ = PyUnicode_InternFromString("grad");
+    // `parameters`: those of the slots, in their order.
+    Update(Optimizer<T> optimizer, const std::vector<PyObject*>& parameters) : optimizer(std::move(optimizer)) {
+        if (parameters.size() != this->optimizer.slots.size()) throw std::invalid_argument("one parameter for each slot is expected");
+        for (PyObject* p : parameters) {
+            TensorView v{};
+            if (!look_into(p, v)) throw std::invalid_argument("not a tensor with a view");
+            Py_INCREF(p);
+            parameters_.push_back(p);
+            data_.push_back(static_cast<T*>(v.start()));
+        }
     }
     Update(const Update&) = delete;
     ~Update() {
@@ -20,24 +27,19 @@ class Update {
         for (PyObject* p : parameters_) Py_DECREF(p);
     }
 
-    std::vector<Group> groups;
-
-    void add_parameter(PyObject* p) {
-        Py_INCREF(p);
-        parameters_.push_back(p);
-    }
+    Optimizer<T> optimizer;
 
     // Numbers that are updated.
     int64_t numel() const {
         int64_t n = 0;
-        for (const Slot<T>& slot : slots_) n += slot.numel;
+        for (const Slot<T>& slot : optimizer.slots) n += slot.numel;
         return n;
     }
 
     // Find the gradients, and keep them alive until drop(). False where one is missing or not dense, where a guard does not
     // hold, and while another thread is in run().
-    bool find(const Guard& guard, const Guard& settings, const Exchange& exchange) {
-        if (!kept_.empty() || !guard.holds() || !settings.holds() || !settings.read_rates(groups)) return false;
+    bool find(const Guard& guard, const Guard& settings) {
+        if (!kept_.empty() || !guard.holds() || !settings.holds() || !settings.read_rates(optimizer.groups)) return false;
         for (size_t i = 0; i < parameters_.size(); i++) {
             PyObject* g = PyObject_GetAttr(parameters_[i], grad_);
             if (!g) {
@@ -46,7 +48,7 @@ class Update {
             }
             TensorView v{};
             kept_.push_back(g);
-            if (g == Py_None || !exchange.view(g, v) || !v.is(2, sizeof(T) * 8) || !v.dense() || v.numel() != slots_[i].numel)
+            if (g == Py_None || !look_into(g, v) || !v.is(2, sizeof(T) * 8) || !v.dense() || v.numel() != optimizer.slots[i].numel)
                 return drop();
             gradients_.push_back(static_cast<const T*>(v.start()));
         }
@@ -55,7 +57,7 @@ class Update {
 
     // Update all parameters; needs no lock of the interpreter's.
     void run() {
-        update_all<T>(method_, groups, slots_, [this](size_t i) { return std::pair(data_[i], gradients_[i]); });
+        optimizer.step([this](int p) { return std::pair(data_[p], gradients_[p]); });
     }
 
     bool drop() {
@@ -66,12 +68,10 @@ class Update {
     }
 
   private:
-    Method method_;
-    std::vector<Slot<T>> slots_;
     std::vector<T*> data_;
     std::vector<PyObject*> parameters_, kept_;
     std::vector<const T*> gradients_;
-    PyObject* grad_;
+    PyObject* grad_ = PyUnicode_InternFromString("grad");
 };
 
 }  // namespace hotlap

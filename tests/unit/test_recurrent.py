@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from hotlap.levers import Patch
-from hotlap.small.recurrent import MAX_WASTE, PaddedLayers
+from hotlap.recurrent import MAX_WASTE, PaddedLayers
 
 EACH = pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 

@@ -168,16 +168,24 @@ void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g) {
     run(update_span<T, Method::adam, false>);
 }
 
-// All parameters of an optimizer: the i-th slot's lies at(i).first, its gradient at(i).second.
-template <class T, class At>
-void update_all(Method method, const std::vector<Group>& groups, std::vector<Slot<T>>& slots, At at) {
-    const NoDenormals here(method, groups);
-    Rate<T> rate{};
-    for (size_t i = 0; i < slots.size(); i++) {
-        rate = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, &rate);
-        const auto [p, g] = at(i);
-        update<T>(rate, slots[i], p, g);
+// An optimizer of torch's, with its settings as they are now and its own states.
+template <class T>
+struct Optimizer {
+    Method method = Method::sgd;
+    std::vector<Group> groups;
+    std::vector<Slot<T>> slots;
+
+    // Updates all parameters: parameter p lies at(p).first, its gradient at(p).second.
+    template <class At>
+    void step(At at) {
+        const NoDenormals here(method, groups);
+        Rate<T> rate{};
+        for (size_t i = 0; i < slots.size(); i++) {
+            rate = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, &rate);
+            const auto [p, g] = at(slots[i].parameter);
+            update<T>(rate, slots[i], p, g);
+        }
     }
-}
+};
 
 }  // namespace hotlap

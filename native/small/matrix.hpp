@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "simd.hpp"
+#include "../simd.hpp"
 
 namespace hotlap {
 

@@ -6,7 +6,7 @@
 // NaN goes in, NaN comes out, everywhere: limits are applied by comparisons that are false for NaN.
 #pragma once
 
-#include "simd.hpp"
+#include "../simd.hpp"
 
 namespace hotlap {
 

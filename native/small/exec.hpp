@@ -6,6 +6,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 #include <vector>
 
 #include "buffer.hpp"
@@ -13,7 +15,7 @@
 #include "product.hpp"
 #include "program.hpp"
 #include "thin.hpp"
-#include "transpose.hpp"
+#include "../transpose.hpp"
 
 namespace hotlap {
 
@@ -24,6 +26,8 @@ class Exec {
 
     Exec(Program program, bool input_gradient);
 
+    std::atomic<bool> busy{false};  // some thread works on what is here
+
     const Program& program() const { return program_; }
     int64_t cols(int v) const { return program_.values[v].cols; }
     int64_t ld(int v) const { return round_up<T>(cols(v)); }
@@ -33,11 +37,15 @@ class Exec {
     T* gradient(int v, int64_t e = 0) { return values_[v].gradient + e * values_[v].gradient_step; }
     T* parameter(int p) { return static_cast<T*>(program_.parameters[p].data); }
     T* parameter_gradient(int p) { return elsewhere_[p] ? elsewhere_[p] : gradients_[p].data(); }
+    std::pair<T*, T*> with_gradient(int p) { return {parameter(p), parameter_gradient(p)}; }
     bool trained(int p) const { return p >= 0 && program_.parameters[p].trained; }
     bool needed(int v) const { return v >= 0 && values_[v].needed; }
 
-    // Where the gradient of a parameter is to be written, densely, from now on; null: to memory of this object's.
-    void redirect_gradient(int p, T* to) { elsewhere_[p] = to; }
+    // Where the gradients of the trained parameters are to be written, densely, from now on; none: to memory of this object's.
+    void redirect_gradients(const std::vector<T*>& to) {
+        size_t next = 0;
+        for (size_t p = 0; p < elsewhere_.size(); p++) elsewhere_[p] = trained(int(p)) && !to.empty() ? to.at(next++) : nullptr;
+    }
 
     // The rows of evaluation 0, one after the other; read where they lie if they are whole vectors, else copied.
     void take_input(const T* x) {

@@ -6,9 +6,8 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
+#include <cstdio>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "exec.hpp"
@@ -37,11 +36,6 @@ struct Times {
     std::vector<double> t, grid;  // grid not empty: fixed steps between these times
     double sign = 1;
     int64_t rows = 0;
-};
-
-class SolveError : public std::runtime_error {
-  public:
-    using std::runtime_error::runtime_error;
 };
 
 template <class T>
@@ -244,13 +238,10 @@ class Ode {
         return std::min(100 * h0, h1);
     }
 
-    static std::string number(double x) {
-        char text[32];
-        std::snprintf(text, sizeof text, "%.6g", x);
-        return text;
-    }
     [[noreturn]] void fail(const char* what, double t, double h) const {
-        throw SolveError(std::string(what) + " at t = " + number(times.sign * t) + ", step size " + number(h));
+        char text[200];
+        std::snprintf(text, sizeof text, "%s at t = %.6g, step size %.6g", what, times.sign * t, h);
+        throw std::runtime_error(text);
     }
 
     void adaptive(T* out) {
@@ -268,8 +259,7 @@ class Ode {
             attempt(step);
             const double error = error_of(step);
             if (std::isnan(error)) fail("the state or its slope is not finite", now, h);
-            const bool accepted = h > control.max_step ? false : h <= control.min_step || error <= 1;
-            if (accepted) {
+            if (h <= control.min_step || error <= 1) {
                 now += h;
                 for (; wanted < t.size() && t[wanted] <= now; tries = 0) wanted++;
                 step.end = int64_t(wanted);

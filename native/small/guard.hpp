@@ -46,38 +46,32 @@ struct TensorView {
     }
 };
 
-class Exchange {
-  public:
-    // From the capsule `torch.Tensor.__dlpack_c_exchange_api__`.
-    explicit Exchange(PyObject* capsule) {
-        auto* api = static_cast<Api*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
-        if (!api) throw std::invalid_argument("not a capsule of the DLPack exchange");
-        view_ = api->view;
-    }
-
-    // False, with no Python error set, where `tensor` has no such view.
-    bool view(PyObject* tensor, TensorView& out) const {
-        if (view_(tensor, &out) == 0) return true;
-        PyErr_Clear();
-        return false;
-    }
-
-    static bool usable(PyObject* capsule) {
-        if (!PyCapsule_IsValid(capsule, "dlpack_exchange_api")) return false;
-        auto* api = static_cast<Api*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
-        return api->major == 1 && api->view != nullptr;
-    }
-
-  private:
-    struct Api {
-        uint32_t major, minor;
-        Api* previous;
-        void *allocate, *from_object, *to_object;
-        int (*view)(void* object, TensorView* out);
-        void* stream;
-    };
-    int (*view_)(void*, TensorView*);
+struct Exchange {
+    uint32_t major, minor;
+    Exchange* previous;
+    void *allocate, *from_object, *to_object;
+    int (*view)(void* object, TensorView* out);
+    void* stream;
 };
+
+// torch's, once the module was given it.
+inline const Exchange* exchange = nullptr;
+
+// From the capsule `torch.Tensor.__dlpack_c_exchange_api__`; false where it is none that we know.
+inline bool set_exchange(PyObject* capsule) {
+    if (!PyCapsule_IsValid(capsule, "dlpack_exchange_api")) return false;
+    const auto* given = static_cast<Exchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+    if (given->major != 1 || !given->view) return false;
+    exchange = given;
+    return true;
+}
+
+// False, with no Python error set, where `tensor` has no such view.
+inline bool look_into(PyObject* tensor, TensorView& out) {
+    if (exchange && exchange->view(tensor, &out) == 0) return true;
+    PyErr_Clear();
+    return false;
+}
 
 class Guard {
   public:
@@ -87,10 +81,9 @@ class Guard {
         for (PyObject* o : owned_) Py_DECREF(o);
     }
 
-    void tensor(PyObject* t, const Exchange* exchange) {
+    void tensor(PyObject* t) {
         TensorView v{};
-        if (!exchange || !exchange->view(t, v)) throw std::invalid_argument("not a tensor with a view");
-        exchange_ = exchange;
+        if (!look_into(t, v)) throw std::invalid_argument("not a tensor with a view");
         tensors_.push_back({keep(t), v.start(), std::vector<int64_t>(v.shape, v.shape + v.ndim), v.dtype.bits});
     }
     void entry(PyObject* dict, PyObject* key, PyObject* expected) { entries_.push_back({keep(dict), keep(key), keep(expected)}); }
@@ -155,7 +148,7 @@ class Guard {
 
     bool same(const Tensor& t) const {
         TensorView v{};
-        if (!exchange_->view(t.object, v)) return false;
+        if (!look_into(t.object, v)) return false;
         if (v.start() != t.data || v.ndim != int(t.shape.size()) || v.dtype.bits != t.bits || v.device.type != 1) return false;
         for (int i = 0; i < v.ndim; i++)
             if (v.shape[i] != t.shape[i]) return false;
@@ -166,7 +159,6 @@ class Guard {
     std::vector<Tensor> tensors_;
     std::vector<Entry> entries_, attributes_, rates_;
     std::vector<Size> sizes_;
-    const Exchange* exchange_ = nullptr;
 };
 
 }  // namespace hotlap
