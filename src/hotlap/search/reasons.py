@@ -77,16 +77,25 @@ def time_over(needs_s: float) -> Result:
     return replace(unchanged(why), needs_s=60.0 * minutes)
 
 
-def not_gated(gains: Sequence[Candidate]) -> str:
-    """They gained, and there was no time for their gate."""
-    *first, last = [f"{one.title} gained {factor(math.exp(one.log_gain))}" for one in gains]
+def not_gated(gains: Sequence[Candidate], num_steps: int | None) -> str:
+    """They gained, and there was no time for their gate. `num_steps`: of the whole training; None: not known."""
+    *first, last = [f"{one.title} gained {_gained(one, num_steps)}" for one in gains]
     gained, under = (f"{', '.join(first)} and {last}", "each") if first else (last, "it")
     return f"{gained}, and the budget was over before training under {under} could be compared."
 
 
-def in_vain(gains: Sequence[Candidate], *, needs_s: float) -> str:
+def _gained(one: Candidate, num_steps: int | None) -> str:
+    """A step, as the line of its trial has it, and the whole training where something is paid once."""
+    assert one.trial is not None and one.trial.seen is not None, "it was compared"
+    step = f"{factor(one.trial.seen)} a step"
+    if num_steps is None or one.trial.break_even_step is None:
+        return step
+    return f"{step} ({factor(math.exp(one.log_gain))} for {length(num_steps)}, one-time cost included)"
+
+
+def in_vain(gains: Sequence[Candidate], num_steps: int | None, *, needs_s: float) -> str:
     """What gained and was not judged, with the budget that this takes."""
-    return f"{not_gated(gains)} That takes --budget {math.ceil(needs_s / 60)}m or more."
+    return f"{not_gated(gains, num_steps)} That takes --budget {math.ceil(needs_s / 60)}m or more."
 
 
 def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float) -> Result:
@@ -95,7 +104,7 @@ def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float) -> 
     trials = [trial for trial in log.study.trials if trial.scope != "none"]
     gains = candidates.unjudged()
     if gains:
-        return replace(unchanged(in_vain(gains, needs_s=needs_s)), needs_s=needs_s)
+        return replace(unchanged(in_vain(gains, log.study.total_steps, needs_s=needs_s)), needs_s=needs_s)
     seen = sighting(log, trials)
     if seen is not None:
         return unchanged(seen)

@@ -396,6 +396,6 @@ class Search:
         if waiting or (gains and not self._needs_s):
             self._needs_s = self._log.budget.spent_s + max(map(self._gate_s, gains)) + self._confirmation_s()
         if waiting:
-            self._log.warn(reasons.in_vain(waiting, needs_s=self._needs_s))
+            self._log.warn(reasons.in_vain(waiting, self._log.study.total_steps, needs_s=self._needs_s))
         for one in waiting:
-            self._settle(one, why=reasons.not_gated([one]))
+            self._settle(one, why=reasons.not_gated([one], self._log.study.total_steps))
