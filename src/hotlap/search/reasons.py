@@ -27,6 +27,12 @@ def left_out(effect: Effect, then: str) -> str:
     return f"Left out once: {brings}; {then}."
 
 
+NOT_LEFT_OUT = (
+    "The budget was over before training was timed without each accepted lever in turn, so one of them may bring "
+    "nothing; raise --budget."
+)
+"""Where the time is over before each lever was left out once."""
+
 GAINED = "Faster; the gate judges it as one with what else gained."
 """What is known of a gain at first, and of a lever that was stacked."""
 
@@ -63,6 +69,24 @@ def why_not_judged(effect: Effect, late: str | None) -> str:
         f"A gain above {factor(LEAST_GAIN)} could not be shown in {processes} with the certainty of {sure} that a "
         "claim needs; training was not compared."
     )
+
+
+def with_earlier(trial: Trial, why: str, *, stack: Stack) -> str:
+    """`why` a lever gains nothing on top of `stack`, beside what it gained in an earlier trial on top of less."""
+    since = ", ".join(str(spec["name"]) for spec in stack if spec not in trial.on_top_of)
+    if not trial.seen or not since:
+        return why
+    return f"{factor(trial.seen)} without {since}; with that: {why[0].lower()}{why[1:]}"
+
+
+def not_reached(candidates: Candidates) -> str | None:
+    """What there was no time to try, or to try again; None where that is nothing."""
+    untried = dict.fromkeys(name for one in candidates.open() for name in one.names)
+    unshown = dict.fromkeys(name for one in candidates.unshown() for name in one.names)
+    again = [name for name in unshown if name not in untried]
+    told = [f"{', '.join(untried)} could be tried"] if untried else []
+    told += [f"{', '.join(again)} could be tried again, by more processes"] if again else []
+    return f"The budget was over before {', and '.join(told)}; raise --budget to try more." if told else None
 
 
 def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
