@@ -1,9 +1,11 @@
 """A run for each rule: one on which it fires, in realistic numbers; and healthy ones of several kinds."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from statistics import fmean, median
 
 from hotlap.record import (
     CallFacts,
@@ -155,11 +157,7 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         "debug-left-on": replace(
             run,
             switches=SwitchFacts(anomaly_mode=True),
-            what_ifs=(
-                WhatIf(
-                    setting="anomaly-mode", now=True, other=False, now_s=step_s, other_s=0.6 * step_s, agree=1.0
-                ),
-            ),
+            what_ifs=(left_off("anomaly-mode", step_s, without_s=[0.6 * step_s] * 5),),
         ),
         "memory-growth": replace(run, memory=memory(per_step=1 << 20)),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
@@ -206,6 +204,14 @@ def _with_unneeded(run: Run) -> Run:
         detail={"needs": "0", "unneeded": 4160, "elements": 4680, "seconds": 0.5 * run.step_s[0], "owned": False},
     )
     return replace(run, call_sites=(backward, replace(script.site(step, calls="optimizer.step"), detail={"steps": 0})))
+
+
+def left_off(setting: str, step_s: float, *, without_s: Sequence[float]) -> WhatIf:
+    """A switch that is on, and off for some blocks of steps."""
+    ratios = tuple(math.log(step_s / one) for one in without_s)
+    other_s = median(without_s)
+    agree = fmean((ratio > 0) == (step_s > other_s) for ratio in ratios)
+    return WhatIf(setting=setting, now=True, other=False, now_s=step_s, other_s=other_s, agree=agree, log_ratios=ratios)
 
 
 def _threads(now: int, other: int, *, step_s: float) -> WhatIf:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hotlap import levers, rules
 from hotlap.record import Finding, Machine, Phase, Run, Status
 from tests.conformance.recorded import awkward_runs, machines
-from tests.rule_runs import firing, gpu_machine, healthy, healthy_runs, run_of_shares
+from tests.rule_runs import firing, gpu_machine, healthy, healthy_runs, left_off, run_of_shares
 from tests.sample_runs import loader, machine, optimizer, run_with
 
 every_rule = pytest.mark.parametrize("code", rules.ALL)
@@ -181,7 +181,8 @@ def test_a_cause_takes_the_place_of_what_it_explains() -> None:
 
 def test_a_cause_that_accounts_for_little_leaves_the_other_standing() -> None:
     debugging = firing("debug-left-on")
-    cheap = tuple(replace(what_if, other_s=0.95 * what_if.now_s) for what_if in debugging.what_ifs)
+    (what_if,) = debugging.what_ifs
+    cheap = (left_off(what_if.setting, what_if.now_s, without_s=[0.95 * what_if.now_s] * 5),)
     run = replace(firing("launch-bound"), switches=debugging.switches, what_ifs=cheap)
     assert [finding.code for finding in rules.check(run)] == ["launch-bound", "debug-left-on"]
 

@@ -16,7 +16,7 @@ ROOT = Path(hotlap.__file__).parent
 
 # Each part may import those of the layers above it, and itself.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"record", "errors", "at_work", "units", "cgroups", "folders", "cuda", "native"}),
+    frozenset({"record", "errors", "at_work", "units", "student", "cgroups", "folders", "cuda", "native"}),
     frozenset({"source", "machine", "data", "small", "recurrent", "accelerator"}),
     frozenset({"rules", "levers", "gate", "predict"}),
     frozenset({"experiment", "probe"}),
@@ -36,7 +36,7 @@ RECORD_ONLY = {"launch": frozenset({"trace"}), "report": frozenset[str]()}
 
 # Within the first layer these stand alone; the record raises errors, a folder may be in memory.
 FIRST_LAYER = {
-    **{part: frozenset[str]() for part in ("errors", "units", "cgroups", "cuda", "native")},
+    **{part: frozenset[str]() for part in ("errors", "units", "student", "cgroups", "cuda", "native")},
     "record": frozenset({"errors", "units"}),
     "folders": frozenset({"cgroups"}),
 }

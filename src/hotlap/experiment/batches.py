@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hotlap.experiment.statistics import quantile
 from hotlap.record import Interval
+from hotlap.student import quantile
 
 NUM_BATCHES = 16
 # A batch of fewer steps would be a step again, and its neighbour like it.

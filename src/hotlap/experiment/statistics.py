@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hotlap.record import LEAST_GAIN, Interval
+from hotlap.student import quantile
 
 Pool = tuple[float, int]
 """Variance within several comparisons of one kind, and its degrees of freedom."""
@@ -49,13 +50,6 @@ class Progress(StrEnum):
     """Not clear yet, and more processes are planned."""
     UNSHOWN = "unshown"
     """Not clear, and no more processes are planned, or those that are would hardly make it so."""
-
-
-def quantile(freedom: float, probability: float) -> float:
-    """Of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, probability))
 
 
 def pool(groups: Iterable[Sequence[float]]) -> Pool | None:

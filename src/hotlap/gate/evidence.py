@@ -146,13 +146,6 @@ def first_certain(rulings: Iterable[Ruling | None]) -> Ruling | None:
     return by_chance
 
 
-def quantile(freedom: int, probability: float) -> float:
-    """Of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, probability))
-
-
 def is_finite(number: Number) -> bool:
     """True for a loss that was seen and is a number."""
     value = as_float(number)

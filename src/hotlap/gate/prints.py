@@ -14,8 +14,9 @@ from statistics import fmean
 
 import numpy as np
 
-from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed, quantile
+from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
 from hotlap.record import GIVEN, Run
+from hotlap.student import quantile
 
 Slot = tuple[str, int]
 """(words of the line, which of its numbers)."""

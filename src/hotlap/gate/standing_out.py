@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.gate.evidence import Pair, Ruling, harmed, quantile
+from hotlap.gate.evidence import Pair, Ruling, harmed
 from hotlap.record import Number, Update, as_float
+from hotlap.student import quantile
 
 Table = NDArray[np.float64]
 

@@ -8,10 +8,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 
-from hotlap.gate.evidence import Evidence, Pair, Ruling, first_certain, harmed, quantile
+from hotlap.gate.evidence import Evidence, Pair, Ruling, first_certain, harmed
 from hotlap.gate.rounding import AT_ONCE, FLOAT32_ULP, FLOOR_ULPS
 from hotlap.gate.standing_out import Measure, Sides, Trait, common_updates, log_ratios, of_both
 from hotlap.record import Number, Run, Update, as_float
+from hotlap.student import quantile
 
 Of = Callable[[Update], Sequence[Number] | None]
 """A number for each parameter."""

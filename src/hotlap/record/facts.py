@@ -317,6 +317,8 @@ class WhatIf:
     """Part of the pairs of blocks (or runs) that say the same as the medians, in [0, 1]."""
     whole_runs: bool = False
     """Whole runs were compared, in which every process of the command had the other setting."""
+    log_ratios: tuple[float, ...] = ()
+    """Of each pair: logarithm of (step as the script has it / step under `other`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

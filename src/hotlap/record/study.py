@@ -208,8 +208,9 @@ class Result:
     is paid once, starts of epochs and validations included. None where nothing was compared in processes of their own.
     """
     whole_s: tuple[tuple[float, float], ...] = ()
-    """Seconds of whole trainings by the clock, (baseline, patched) one after the other: what `total_speedup` rests on.
-    Empty where it is extrapolated, because a whole training takes too long to be made again and again."""
+    """Seconds of whole trainings by the clock, (baseline, patched) one after the other, weighed with what steps predict
+    in `total_speedup`. Empty where that is extrapolated, because a whole training takes too long to be made again and
+    again."""
     one_time_s: float | None = None
     """What all levers together cost once; None where that could not be told from chance."""
     break_even_step: int | None = None

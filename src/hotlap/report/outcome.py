@@ -136,7 +136,8 @@ def total_sentence(study: Study, total: Interval) -> str:
     if study.result.whole_s:
         number = len(study.result.whole_s)
         often = "once" if number == 1 else f"{number} times"
-        of = f"The whole training, {often} from start to end as it is and patched, in turns"
+        how = "as it is and patched, in turns, weighed with what its timed steps predict"
+        of = f"The whole training, {often} from start to end {how}"
     elif study.total_steps is None:
         in_part = any(run.trains_again for run in study.baseline[:1])
         of = f"In a long training{' like the first part of this one' * in_part}, starts of epochs included"

@@ -1,7 +1,9 @@
 """debug-left-on: a switch for finding faults is on while training.
 
 What it says: anomaly mode, deterministic algorithms, sync debugging, blocking launches or a profiler are on, and what
-that costs a step where it could be tried without.
+that costs a step where it could be tried without: steps with it and without it in turns, up to five blocks of each. A
+cost is told where its 95% interval lies above none; what cannot be told from none counts as nothing, and stands behind
+what costs something.
 Why it is bad: each makes every step slower for something that is needed only while a fault is searched for. (If
 deterministic algorithms are wanted for what they are, this is their price.)
 Example: `torch.autograd.set_detect_anomaly(True)` left over from the search for a NaN.
@@ -17,12 +19,17 @@ After:
 """
 
 import ast
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 
 from hotlap.record import Finding, Machine, Run, SwitchFacts
 from hotlap.rules.advice import behind_imports, calls, replaced
 from hotlap.rules.step import Change, finding, mean_step_s, spent
+from hotlap.student import mean_interval
 from hotlap.units import duration
+
+Share = tuple[float, float, float]
+"""(low, mid, high): part of a step, with its 95% interval."""
 
 # No threshold: such a switch is said whatever it costs, because it is seldom meant to be on, and what it costs depends
 # on operators that a few steps need not contain.
@@ -51,18 +58,30 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     on = list(_on(run.switches, device=run.device))
     if not on:
         return None
-    shares = {
-        _ASKED[what_if.setting]: max(0.0, 1 - what_if.other_s / what_if.now_s)
-        for what_if in run.what_ifs
-        if what_if.setting in _ASKED and what_if.now_s > 0
-    }
-    share = min(1.0, sum(share for name, share in shares.items() if name in on))
-    cost_s = share * mean_step_s(run)
-    tried = f"without, each step would be {spent(run, cost_s)} shorter"
-    if not shares:
-        tried = f"what of each step ({duration(mean_step_s(run))}, 100%) that costs could not be tried"
-    left_on = f"Left on while training: {', '.join(on)}; {tried}."
+    shares = {name: share for name, share in _shares(run) if name in on}
+    cost_s = min(1.0, sum(mid for low, mid, _ in shares.values() if low > 0.0)) * mean_step_s(run)
+    left_on = f"Left on while training: {', '.join(on)}; {_costs(run, shares, cost_s)}."
     return finding(run, cost_s, left_on, change=_switched_off(run, run.switches))
+
+
+def _costs(run: Run, shares: Mapping[str, Share], cost_s: float) -> str:
+    """What a step would save, as clauses."""
+    told = [f"without, each step would be {spent(run, cost_s)} shorter"] if cost_s else []
+    for name, (low, _, high) in shares.items():
+        if low <= 0.0:
+            most = spent(run, max(0.0, high) * mean_step_s(run))
+            told.append(f"the cost of {name} could not be told from none: at most {most} of each step")
+    untried = f"what of each step ({duration(mean_step_s(run))}, 100%) that costs could not be tried"
+    return "; ".join(told) or untried
+
+
+def _shares(run: Run) -> Iterator[tuple[str, Share]]:
+    """Of each switch that was tried: its name, and the part of a step that it takes."""
+    for one in run.what_ifs:
+        known = mean_interval(one.log_ratios)
+        if one.setting in _ASKED and known is not None:
+            low, mid, high = (1 - math.exp(-ratio) for ratio in known)
+            yield _ASKED[one.setting], (low, mid, high)
 
 
 def _switched_off(run: Run, switches: SwitchFacts) -> Change | None:

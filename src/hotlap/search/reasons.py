@@ -27,6 +27,12 @@ def left_out(effect: Effect, then: str) -> str:
     return f"Left out once: {brings}; {then}."
 
 
+NOT_LEFT_OUT = (
+    "The budget was over before training was timed without each accepted lever in turn, so one of them may bring "
+    "nothing; raise --budget."
+)
+"""Where the time is over before each lever was left out once."""
+
 GAINED = "Faster; the gate judges it as one with what else gained."
 """What is known of a gain at first, and of a lever that was stacked."""
 
@@ -65,6 +71,24 @@ def why_not_judged(effect: Effect, late: str | None) -> str:
     )
 
 
+def with_earlier(trial: Trial, why: str, *, stack: Stack) -> str:
+    """`why` a lever gains nothing on top of `stack`, beside what it gained in an earlier trial on top of less."""
+    since = ", ".join(str(spec["name"]) for spec in stack if spec not in trial.on_top_of)
+    if not trial.seen or not since:
+        return why
+    return f"{factor(trial.seen)} without {since}; with that: {why[0].lower()}{why[1:]}"
+
+
+def not_reached(candidates: Candidates) -> str | None:
+    """What there was no time to try, or to try again; None where that is nothing."""
+    untried = dict.fromkeys(name for one in candidates.open() for name in one.names)
+    unshown = dict.fromkeys(name for one in candidates.unshown() for name in one.names)
+    again = [name for name in unshown if name not in untried]
+    told = [f"{', '.join(untried)} could be tried"] if untried else []
+    told += [f"{', '.join(again)} could be tried again, by more processes"] if again else []
+    return f"The budget was over before {', and '.join(told)}; raise --budget to try more." if told else None
+
+
 def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
     """The script stays as it is."""
     return Result(levers=(), speedup=Interval(low=1.0, mid=1.0, high=1.0), verdict=verdict, why=why)
@@ -77,16 +101,25 @@ def time_over(needs_s: float) -> Result:
     return replace(unchanged(why), needs_s=60.0 * minutes)
 
 
-def not_gated(gains: Sequence[Candidate]) -> str:
-    """They gained, and there was no time for their gate."""
-    *first, last = [f"{one.title} gained {factor(math.exp(one.log_gain))}" for one in gains]
+def not_gated(gains: Sequence[Candidate], num_steps: int | None) -> str:
+    """They gained, and there was no time for their gate. `num_steps`: of the whole training; None: not known."""
+    *first, last = [f"{one.title} gained {_gained(one, num_steps)}" for one in gains]
     gained, under = (f"{', '.join(first)} and {last}", "each") if first else (last, "it")
     return f"{gained}, and the budget was over before training under {under} could be compared."
 
 
-def in_vain(gains: Sequence[Candidate], *, needs_s: float) -> str:
+def _gained(one: Candidate, num_steps: int | None) -> str:
+    """A step, as the line of its trial has it, and the whole training where something is paid once."""
+    assert one.trial is not None and one.trial.seen is not None, "it was compared"
+    step = f"{factor(one.trial.seen)} a step"
+    if num_steps is None or one.trial.break_even_step is None:
+        return step
+    return f"{step} ({factor(math.exp(one.log_gain))} for {length(num_steps)}, one-time cost included)"
+
+
+def in_vain(gains: Sequence[Candidate], num_steps: int | None, *, needs_s: float) -> str:
     """What gained and was not judged, with the budget that this takes."""
-    return f"{not_gated(gains)} That takes --budget {math.ceil(needs_s / 60)}m or more."
+    return f"{not_gated(gains, num_steps)} That takes --budget {math.ceil(needs_s / 60)}m or more."
 
 
 def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float) -> Result:
@@ -95,7 +128,7 @@ def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float) -> 
     trials = [trial for trial in log.study.trials if trial.scope != "none"]
     gains = candidates.unjudged()
     if gains:
-        return replace(unchanged(in_vain(gains, needs_s=needs_s)), needs_s=needs_s)
+        return replace(unchanged(in_vain(gains, log.study.total_steps, needs_s=needs_s)), needs_s=needs_s)
     seen = sighting(log, trials)
     if seen is not None:
         return unchanged(seen)

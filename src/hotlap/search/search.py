@@ -25,7 +25,6 @@ from hotlap.search.candidates import CLEAR, MOST_SWITCHED, Candidate, Candidates
 from hotlap.search.confirmation import Confirmation, fewest_heats, whole_trainings_s
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog, facts
-from hotlap.units import factor
 
 # A study goes on, where the budget is ours to choose, for what could take this part off a step: less is hardly shown on
 # a machine on which the usual budget was not enough.
@@ -100,13 +99,9 @@ class Search:
         while self._time_more():
             pass
         self._tell_gains_in_vain()
-        untried = dict.fromkeys(name for one in self._candidates.open() for name in one.names)
-        unshown = dict.fromkeys(name for one in self._candidates.unshown() for name in one.names)
-        again = [name for name in unshown if name not in untried]
-        told = [f"{', '.join(untried)} could be tried"] if untried else []
-        told += [f"{', '.join(again)} could be tried again, by more processes"] if again else []
-        if told:
-            self._log.warn(f"The budget was over before {', and '.join(told)}; raise --budget to try more.")
+        told = reasons.not_reached(self._candidates)
+        if told is not None:
+            self._log.warn(told)
 
     # What to do: each of these does one thing, or says that there is none that the budget affords
 
@@ -192,10 +187,7 @@ class Search:
         while groups := self._groups(self._candidates.doubtful()):
             group = groups[0]
             if not self._affords(group, keep_s=self._end_s, times_only=True):
-                self._log.warn(
-                    "The budget was over before training was timed without each accepted lever in turn, so one of them "
-                    "may bring nothing; raise --budget."
-                )
+                self._log.warn(reasons.NOT_LEFT_OUT)
                 return
             self._leave_out(group)
 
@@ -321,10 +313,8 @@ class Search:
         kind = "screening" if gained else "lever"
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
         why = reasons.GAINED if gained else reasons.why_not_judged(effect, late)
-        earlier = one.trial
-        if earlier is not None and earlier.seen and not gained:
-            since = ", ".join(str(spec["name"]) for spec in self.stack if spec not in earlier.on_top_of)
-            why = f"{factor(earlier.seen)} without {since}; with that: {why[0].lower()}{why[1:]}" if since else why
+        if one.trial is not None and not gained:
+            why = reasons.with_earlier(one.trial, why, stack=self.stack)
         runs = (effect.run,) if gained and effect.run is not None else ()
         once_s, step = (effect.one_time_s, effect.break_even_step) if effect.gained else (None, None)
         self._log.add(replace(trial, why=why, runs=runs, one_time_s=once_s, break_even_step=step))
@@ -396,6 +386,6 @@ class Search:
         if waiting or (gains and not self._needs_s):
             self._needs_s = self._log.budget.spent_s + max(map(self._gate_s, gains)) + self._confirmation_s()
         if waiting:
-            self._log.warn(reasons.in_vain(waiting, needs_s=self._needs_s))
+            self._log.warn(reasons.in_vain(waiting, self._log.study.total_steps, needs_s=self._needs_s))
         for one in waiting:
-            self._settle(one, why=reasons.not_gated([one]))
+            self._settle(one, why=reasons.not_gated([one], self._log.study.total_steps))

@@ -40,6 +40,7 @@ def with_fewer_threads(log: StudyLog, run: Run) -> Run:
         now_s=base.median_step_s(),
         other_s=other.median_step_s(),
         agree=float(ratio > 0),
+        log_ratios=(ratio,),
     )
     return replace(run, what_ifs=(*run.what_ifs, seen))
 

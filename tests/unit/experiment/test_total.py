@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment.total import epoch_end_s, long_step_s, never_shorter, total_s, total_speedup
-from hotlap.record import Run, Status
+from hotlap.experiment.total import epoch_end_s, long_step_s, never_shorter, total_s, total_speedup, whole_speedup
+from hotlap.record import Interval, Run, Status
 from tests.unit.tune.world import LOADER
 
 
@@ -144,3 +144,38 @@ def test_a_first_run_that_started_slowly_changes_nothing() -> None:
     assert told == total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None)
     unknown = total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None, alone=Run(status=Status.CRASHED))
     assert told == unknown
+
+
+def levels(*of: float) -> list[tuple[Run, Run]]:
+    """Pairs of a training and one of half the step, each at a level of the machine."""
+    return [(training(0.01 * level), training(0.005 * level)) for level in of]
+
+
+def told(whole_s: list[tuple[float, float]], pairs: list[tuple[Run, Run]], by_steps: Interval | None) -> Interval:
+    found = whole_speedup(whole_s, pairs, by_steps, num_steps=1000, epoch_steps=None)
+    assert found is not None
+    return found
+
+
+BY_STEPS = Interval(low=1.9, mid=2.0, high=2.1)
+
+
+def test_whole_trainings_count_for_much_where_the_machine_is_steady_and_for_little_where_it_is_not() -> None:
+    whole_s = [(25.0, 10.0)]
+    steady, unsteady = levels(1.0, 1.01, 0.99, 1.0), levels(1.0, 1.4, 0.9, 1.3)
+    assert told(whole_s, steady, BY_STEPS).mid == pytest.approx(2.5, rel=0.02)
+    assert told(whole_s, unsteady, BY_STEPS).mid == pytest.approx(2.0, rel=0.05)
+    assert told(whole_s * 4, unsteady, BY_STEPS).mid > told(whole_s, unsteady, BY_STEPS).mid
+    assert told(whole_s, unsteady, None).mid == pytest.approx(2.5), "nothing else is known"
+    assert told([], steady, BY_STEPS) == BY_STEPS
+    assert whole_speedup(whole_s, [], None, num_steps=1000, epoch_steps=None) is None, "one may be anything"
+
+
+def test_one_or_two_whole_trainings_that_contradict_the_steps_leave_both_in_the_interval() -> None:
+    steady = levels(1.0, 1.01, 0.99, 1.0)
+    for number in (1, 2):
+        both = told([(40.0, 10.0)] * number, steady, BY_STEPS)
+        assert both.low == BY_STEPS.low and both.high > 4.0
+    assert told([(40.0, 10.0)] * 3, steady, BY_STEPS).low > 3.5, "three that agree were not disturbed"
+    near = told([(20.5, 10.0)], steady, BY_STEPS)
+    assert near.low < BY_STEPS.mid and near.high > 2.05 and near.high / near.low < 1.15

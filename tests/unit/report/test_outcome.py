@@ -33,7 +33,7 @@ def test_the_step_that_is_told_is_the_one_that_the_patched_step_was_compared_wit
 def test_what_the_answer_says_is_no_warning_as_well() -> None:
     study = study_full()
     assert study.result is not None
-    why = "bf16-autocast gained 1.13x, and the budget was over."
+    why = "bf16-autocast gained 1.13x a step, and the budget was over."
     result = replace(study.result, verdict=Verdict.UNDECIDED, levers=(), why=why)
     told = document.warnings(replace(study, result=result, trials=(), warnings=(why, "It was busy.")))
     assert told is not None

@@ -1,5 +1,6 @@
 """What each rule says, word by word, and where its threshold lies."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -43,7 +44,7 @@ from hotlap.rules import (
     too_small_for_gpu,
     wasted_forward,
 )
-from tests.rule_runs import calls, device_window, firing, healthy, memory, run_of_shares, sighting
+from tests.rule_runs import calls, device_window, firing, healthy, left_off, memory, run_of_shares, sighting
 from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with
 
 
@@ -446,11 +447,42 @@ def test_debug_left_on_tells_its_price_or_that_it_has_none() -> None:
 
 
 def test_debug_left_on_knows_what_a_profiler_costs() -> None:
-    tried = WhatIf(setting="profiler", now=True, other=False, now_s=0.01, other_s=0.006, agree=1.0)
+    tried = left_off("profiler", 0.01, without_s=[0.006] * 3)
     finding = debug_left_on.check(replace(healthy(), switches=SwitchFacts(profiler=True), what_ifs=(tried,)))
     assert finding is not None
     assert finding.evidence == (
         "Left on while training: a profiler; without, each step would be 4.00 ms (40%) shorter."
+    )
+
+
+@pytest.mark.parametrize("better", [1, -1])
+def test_debug_left_on_tells_a_cost_that_is_below_the_noise_as_that(better: int) -> None:
+    blocks_s = [0.01 * (1 + better * off) for off in (0.01, -0.03, 0.02, -0.01, 0.012)]
+    tried = left_off("deterministic", 0.01, without_s=blocks_s)
+    computing = run_of(forward=0.004, backward=0.006)
+    run = replace(computing, calls=calls(step_s=0.01), switches=SwitchFacts(deterministic=True), what_ifs=(tried,))
+    finding = debug_left_on.check(run)
+    assert finding is not None
+    assert re.fullmatch(
+        r"Left on while training: deterministic algorithms; the cost of deterministic algorithms could not be told "
+        r"from none: at most 2\d\d us \([23]%\) of each step\.",
+        finding.evidence,
+    )
+    assert finding.cost_s == 0, "whichever side of none the noise put it on"
+    assert [one.code for one in rules.check(run)] == ["compute-bound", "debug-left-on"]
+
+
+def test_debug_left_on_adds_up_what_it_could_tell() -> None:
+    told, untold = (
+        left_off("anomaly-mode", 0.01, without_s=[0.006] * 3),
+        left_off("deterministic", 0.01, without_s=[0.01] * 3),
+    )
+    switches = SwitchFacts(anomaly_mode=True, deterministic=True)
+    finding = debug_left_on.check(replace(healthy(), switches=switches, what_ifs=(told, untold)))
+    assert finding is not None
+    assert finding.evidence.endswith(
+        "without, each step would be 4.00 ms (40%) shorter; the cost of deterministic algorithms could not be told "
+        "from none: at most 0 us (0%) of each step."
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from hotlap.experiment import Arm, Effect
 from hotlap.experiment.failure import Failed
 from hotlap.record import Failure, Interval, LeverSpec, Noise, Plan, Trial, Verdict
-from hotlap.search import StudyLog
-from hotlap.search.reasons import is_decided, sighting, why_not_judged
+from hotlap.search import Candidates, StudyLog
+from hotlap.search.reasons import is_decided, not_gated, sighting, why_not_judged
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
 CACHED: LeverSpec = {"name": "cached-dataset"}
@@ -66,3 +66,17 @@ def test_a_lever_that_could_not_be_tried_is_named_once() -> None:
     why = Failed(Failure.NOT_INSTALLED, "compile mode=default: no model was compiled")
     effect = Effect(Arm(levers=({"name": "compile", "mode": "default"},)), failure=why)
     assert why_not_judged(effect, None) == "It could not be tried: no model was compiled."
+
+
+def test_a_gain_that_was_not_judged_is_told_of_a_step_and_of_the_whole_training() -> None:
+    gained = replace(trial(CACHED, saw=(6.18,)), kind="screening")
+    plain = log_of(gained)
+    assert not_gated(Candidates(plain).unjudged(), plain.study.total_steps).startswith(
+        "cached-dataset gained 6.18x a step, "
+    )
+    costly = log_of(replace(gained, one_time_s=3.0, break_even_step=288))
+    costly.study = replace(costly.study, total_steps=1000)
+    assert not_gated(Candidates(costly).unjudged(), 1000) == (
+        "cached-dataset gained 6.18x a step (2.48x for a whole training of 1,000 steps, one-time cost included), "
+        "and the budget was over before training under it could be compared."
+    )

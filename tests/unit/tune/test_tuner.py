@@ -696,7 +696,7 @@ def test_where_the_gate_does_not_fit_any_more_it_says_what_more_time_would_bring
     study = tune(world_of(script, costs={"native-step": 0.4}), levers=names, budget_s=80.0)
     assert accepted(study) == []
     told = conclusion(study)
-    needs = re.search(r"native-step parts=all gained 2\.\d+x, .* --budget (\d+)m or more", told.sentence)
+    needs = re.search(r"native-step parts=all gained 2\.\d+x a step, .* --budget (\d+)m or more", told.sentence)
     assert needs, told.sentence
     enough = tune(world_of(script, costs={"native-step": 0.4}), levers=names, budget_s=60.0 * int(needs[1]))
     assert accepted(enough) == ["native-step"]
@@ -1099,8 +1099,9 @@ def test_what_gained_in_vain_is_told_in_one_sentence_with_its_budget_also_by_a_s
     for study in (whole, resumed):
         assert study.result is not None and study.result.needs_s is not None and study.result.needs_s > 90.0
         assert re.fullmatch(
-            r"cached-dataset gained [\d.]+x and huge-pages gained [\d.]+x, and the budget was over before training "
-            rf"under each could be compared\. That takes --budget {math.ceil(study.result.needs_s / 60)}m or more\.",
+            r"cached-dataset gained [\d.]+x a step and huge-pages gained [\d.]+x a step, and the budget was over "
+            r"before training under each could be compared\. "
+            rf"That takes --budget {math.ceil(study.result.needs_s / 60)}m or more\.",
             study.result.why,
         )
 
@@ -1115,7 +1116,7 @@ def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monke
     too_short = pages(0.6, None)
     assert not accepted(too_short)
     (told,) = [one for one in too_short.warnings if "training under it could be compared" in one]
-    needs = re.search(r"huge-pages gained 1\.[67]\dx.* --budget (\d+)m or more", told)
+    needs = re.search(r"huge-pages gained 1\.[67]\dx a step,.* --budget (\d+)m or more", told)
     assert needs, told
     (command, _), *_ = again_commands(too_short)
     assert command.startswith(f"hotlap tune --budget {needs[1]}m ") and conclusion(too_short).sentence == told

@@ -29,6 +29,9 @@ _PAIRS = 5
 _SETTING_S = 3.0
 _LEAST_PAIRS = 2
 
+# A clock may not tick within a step that does nothing.
+_TICK_S = 1e-9
+
 
 @dataclass(slots=True)
 class _Question:
@@ -116,7 +119,7 @@ class WhatIfs(Watch):
     def _end_block(self, question: _Question, now: float) -> None:
         blocks = len(question.now_s) + len(question.other_s)
         on_other = blocks % 4 in (1, 2)
-        (question.other_s if on_other else question.now_s).append(median(self._block[1:]))
+        (question.other_s if on_other else question.now_s).append(max(_TICK_S, median(self._block[1:])))
         self._block = []
         blocks += 1
         patience_over = now - self._begun > _SETTING_S and blocks >= 2 * _LEAST_PAIRS
@@ -143,8 +146,8 @@ class WhatIfs(Watch):
 
 def _answer(question: _Question) -> WhatIf:
     now_s, other_s = median(question.now_s), median(question.other_s)
-    pairs = list(zip(question.now_s, question.other_s, strict=False))
-    agree = sum((a > b) == (now_s > other_s) for a, b in pairs) / len(pairs)
+    ratios = tuple(math.log(a / b) for a, b in zip(question.now_s, question.other_s, strict=False))
+    agree = sum((ratio > 0) == (now_s > other_s) for ratio in ratios) / len(ratios)
     return WhatIf(
         setting=question.setting,
         now=question.now,
@@ -152,4 +155,5 @@ def _answer(question: _Question) -> WhatIf:
         now_s=now_s,
         other_s=other_s,
         agree=agree,
+        log_ratios=ratios,
     )
