@@ -14,7 +14,9 @@ import pytest
 
 from hotlap import record
 from hotlap.launch import Launcher
-from hotlap.record import Phase, Plan, Run
+from hotlap.levers.lever import Lever
+from hotlap.record import Phase, Plan, Run, decode, encode
+from hotlap.source import patch
 
 SCRIPTS = Path(__file__).with_name("scripts")
 OURS = str(Path(record.__file__).parents[1])
@@ -60,14 +62,22 @@ class Forks:
         (found,) = self.together(script, settings, args=args)
         return found
 
+    def by_two(self, script: str | Path, *args: str, **settings: Any) -> Run:
+        """One run by two processes. What is no matter of torchrun costs a tenth of it where forks, which have imported
+        all, find what torchrun tells its processes."""
+        replaced = {str(self.place): self.text(script, *args, by_two=True)}
+        (found,) = self._launcher([self._plan(replaced=replaced, **settings)], limit_s=400.0)
+        return found
+
     def together(self, script: str | Path, *each: Mapping[str, Any], args: Sequence[str] = ()) -> list[Run]:
         """Runs at the same time, one for each settings of a plan."""
         replaced = {str(self.place): self.text(script, *args)}
         return self._launcher([self._plan(replaced=replaced, **settings) for settings in each], limit_s=400.0)
 
-    def text(self, script: str | Path, *args: str) -> str:
+    def text(self, script: str | Path, *args: str, by_two: bool = False) -> str:
         """What is run in the place of the script at `place`."""
-        return f"import sys; sys.argv[1:] = {list(args)}\n{(SCRIPTS / script).read_text()}"
+        split = "import as_torchrun; as_torchrun.split(); " if by_two else ""
+        return f"{split}import sys; sys.argv[1:] = {list(args)}\n{(SCRIPTS / script).read_text()}"
 
     def _plan(self, **settings: Any) -> Plan:
         command = (sys.executable, str(self.place))
@@ -81,6 +91,19 @@ def opened_forks(place: str = "forked.py") -> Iterator[Forks]:
         environment=lambda plan: {"PYTEST_CURRENT_TEST": "any"}, folders=[SCRIPTS], timeout_s=400.0, templates=True
     ) as launcher:
         yield Forks(launcher, place)
+
+
+def of_a_file(forks: Forks, found: Run, name: str, *args: str, by_two: bool = False, folder: Path) -> Run:
+    """A run of a script as a fork, as if it had been one of a file in `folder` that can be edited."""
+    path = folder / "plain.py"
+    path.write_text(forks.text(name, *args, by_two=by_two))
+    return decode(encode(found).replace(str(forks.place).encode(), str(path).encode()), Run)
+
+
+def edited(run: Run, levers: tuple[Lever, ...]) -> str:
+    """The script's text with what these levers write."""
+    (text,) = patch([edit for lever in levers for edit in lever.edits(run)], root=SCRIPTS).texts.values()
+    return text
 
 
 def assert_phases_sum_to_steps(found: Run) -> None:

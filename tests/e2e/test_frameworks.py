@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from hotlap.experiment import EditedScript
 from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
 from hotlap.levers.bf16_autocast import Bf16Autocast
@@ -21,10 +20,18 @@ from hotlap.levers.lever import Lever
 from hotlap.levers.unused_parameters import UnusedParameters
 from hotlap.levers.workers import Workers
 from hotlap.machine import look
-from hotlap.record import Phase, Plan, Run, Status, Verdict, decode, encode
+from hotlap.record import Phase, Run, Status, Verdict
 from hotlap.search.candidates import rejects
-from hotlap.source import patch
-from tests.e2e.running import SCRIPTS, Forks, assert_phases_sum_to_steps, median_ms, opened_forks, run_command
+from tests.e2e.running import (
+    SCRIPTS,
+    Forks,
+    assert_phases_sum_to_steps,
+    edited,
+    median_ms,
+    of_a_file,
+    opened_forks,
+    run_command,
+)
 from tests.e2e.test_predict import work_of
 from tests.sample_runs import machine
 
@@ -107,11 +114,8 @@ def test_accelerates_own_launcher(launcher: Launcher) -> None:
 
 
 @needs("accelerate")
-def test_accelerate_with_two_processes(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Accelerate's launcher starts several processes on a CPU through MPI only; torchrun does it without.
-    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    found = run_command(launcher, *command, str(SCRIPTS / "accelerate_loop.py"), steps=40)
+def test_accelerate_with_two_processes(forks: Forks) -> None:
+    found = forks.by_two("accelerate_loop.py", steps=40)
     assert found.status is Status.COMPLETE, found.output
     assert found.world_size == 2
     assert [rank.rank for rank in found.ranks] == [0, 1]
@@ -120,16 +124,17 @@ def test_accelerate_with_two_processes(launcher: Launcher, monkeypatch: pytest.M
 
 
 @needs("transformers", "accelerate")
-def test_hugging_faces_trainer_with_two_processes_takes_a_lever_of_ddp_in_its_own_words(launcher: Launcher) -> None:
-    script = str(SCRIPTS / "transformers_train.py")
-    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", script)
-    plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=24, warmup=0, evidence=True)
-    (base,) = launcher([plan], limit_s=400.0)
+def test_hugging_faces_trainer_with_two_processes_takes_a_lever_of_ddp_in_its_own_words(
+    forks: Forks, tmp_path: Path
+) -> None:
+    plan: dict[str, Any] = {"steps": 24, "warmup": 0, "evidence": True}
+    base = forks.by_two("transformers_train.py", **plan)
     assert (base.status, base.world_size) == (Status.COMPLETE, 2), base.output
-    assert rejects(UnusedParameters(), base, look()) is None
-    edited = EditedScript(lambda: base, cwd=str(SCRIPTS)).plan(plan, (UnusedParameters().spec(),))
-    (found,) = launcher([edited], limit_s=400.0)
-    assert (found.status, found.unreached, found.not_installed) == (Status.COMPLETE, (), ()), found.output
+    run = of_a_file(forks, base, "transformers_train.py", by_two=True, folder=tmp_path)
+    assert rejects(UnusedParameters(), run, look()) is None
+    (tmp_path / "edited.py").write_text(edited(run, (UnusedParameters(),)))
+    found = forks(tmp_path / "edited.py", always=(UnusedParameters().spec(),), **plan)
+    assert (found.status, found.not_installed) == (Status.COMPLETE, ()), found.output
     searched = [
         {site.detail["finds_unused"] for site in run.call_sites if site.detail.get("data_parallel")}
         for run in (base, found)
@@ -183,19 +188,6 @@ def compiled_and_not(forks: Forks, name: str, settings: str, instead: str, *, fo
     assert patched["losses"] == pytest.approx(plain["losses"], rel=1e-4, abs=1e-5)
     assert patched["keys"] == plain["keys"], "what is saved has the names that it had"
     return patched, plain
-
-
-def of_a_file(forks: Forks, found: Run, name: str, *, folder: Path) -> Run:
-    """A run of a script as a fork, as if it had been one of a file in `folder` that can be edited."""
-    path = folder / "plain.py"
-    path.write_text(forks.text(name))
-    return decode(encode(found).replace(str(forks.place).encode(), str(path).encode()), Run)
-
-
-def edited(run: Run, levers: tuple[Lever, ...]) -> str:
-    """The script's text with what these levers write."""
-    (text,) = patch([edit for lever in levers for edit in lever.edits(run)], root=SCRIPTS).texts.values()
-    return text
 
 
 def said_of_itself(forks: Forks, plain: Run, name: str, levers: tuple[Lever, ...], *, folder: Path) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from hotlap import rules
-from hotlap.experiment import EditedScript
 from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
 from hotlap.levers.cached_dataset import CachedDataset
@@ -17,7 +16,7 @@ from hotlap.levers.lever import Lever
 from hotlap.machine import look
 from hotlap.record import Phase, Plan, Run, SightingKind, Status, Turn, Verdict
 from hotlap.search.candidates import rejects
-from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps, run_command
+from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps, edited, of_a_file, run_command
 
 pytestmark = [
     pytest.mark.e2e,
@@ -136,17 +135,17 @@ def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_
 
 @pytest.mark.parametrize(("lever", "words"), [(CachedDataset(), ()), (LateTransform(), ("--pictures",))])
 def test_a_data_set_that_a_sampler_shares_out_may_be_served_to_each_rank(
-    launcher: Launcher, lever: Lever, words: tuple[str, ...]
+    forks: Forks, lever: Lever, words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    script = str(SCRIPTS / "sharded.py")
-    plan = Plan(command=(*TORCHRUN, script, *words), cwd=str(SCRIPTS), out="", steps=24, warmup=0, evidence=True)
-    (base,) = launcher([plan], limit_s=400.0)
+    plan: dict[str, Any] = {"steps": 24, "warmup": 0, "evidence": True}
+    base = forks.by_two("sharded.py", *words, **plan)
     assert base.status is Status.COMPLETE, base.output
-    waits = replace(base, phase_s={**base.phase_s, Phase.INPUT: base.step_s})
+    run = of_a_file(forks, base, "sharded.py", *words, by_two=True, folder=tmp_path)
+    waits = replace(run, phase_s={**run.phase_s, Phase.INPUT: run.step_s})
     assert rejects(lever, waits, look()) is None
-    edited = EditedScript(lambda: base, cwd=str(SCRIPTS)).plan(plan, (lever.spec(),))
-    (found,) = launcher([edited], limit_s=400.0)
-    assert (found.status, found.unreached, found.not_installed) == (Status.COMPLETE, (), ()), found.output
+    (tmp_path / "edited.py").write_text(edited(run, (lever,)))
+    found = forks(tmp_path / "edited.py", always=(lever.spec(),), **plan)
+    assert (found.status, found.not_installed) == (Status.COMPLETE, ()), found.output
     assert {loader.dataset for loader in found.loaders} != {loader.dataset for loader in base.loaders}
     assert len({run.batch_digest for run in (found, *found.peers)}) == 2
     ruling = judge("exact", Evidence(base=(base,), lever=(found,)))
@@ -186,6 +185,7 @@ def test_jobs_of_several_processes_take_turns_and_the_gate_sees_each_rank_of_the
     base, other = launcher([plan, replace(plan, replaced={str(script): edited})], limit_s=400.0)
     assert (base.status, other.status) == (Status.COMPLETE, Status.COMPLETE), base.output + other.output
     assert {"edited 0", "edited 1"} <= set(other.output.splitlines()), other.output
+    assert (other.unreached, other.not_installed) == ((), ())
     assert set(base.block) == set(other.block) == {0, 1, 2, 3}
     assert all((rank.transfer_s or 0.0) > 0.0001 for rank in base.ranks)
     ruling = judge("exact", Evidence(base=(base,), lever=(other,)))

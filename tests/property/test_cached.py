@@ -1,16 +1,18 @@
 """For any structure of items, cached() hands out what torch would have made of them."""
 
 from collections import OrderedDict, namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from hotlap.data import cached
+from hotlap.data.item_cache import engine
 from tests.unit.data.sets import Pictures, equal
 
 Point = namedtuple("Point", ["x", "y"])
@@ -92,6 +94,15 @@ def containers(inner: st.SearchStrategy[Build]) -> st.SearchStrategy[Build]:
 
 
 BUILDS = st.recursive(LEAVES, containers, max_leaves=5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compared_here() -> Iterator[None]:
+    """What is computed twice is computed in this process, as where it cannot be copied: a copy of all that the tests
+    have imported takes as long as all else of an example, and is made in the tests of tests/unit/data/item_cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "in_a_copy", lambda action: action())
+        yield
 
 
 @settings(max_examples=150)

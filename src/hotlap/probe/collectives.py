@@ -78,8 +78,8 @@ class Collectives:
         if dist is None or not dist.is_available() or not dist.is_initialized():
             return
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
-        if "LOCAL_RANK" not in os.environ:
-            self.local_rank = self.rank
+        # A process that was forked is told its own behind the fork only (Accelerate's `notebook_launcher`).
+        self.local_rank = _number("LOCAL_RANK", self.rank)
         self.active = self.world_size > 1
         self.on_device = str(dist.get_backend()) not in ("gloo", "mpi") and accelerator.in_use() is not None
 
