@@ -143,5 +143,5 @@ def test_a_detach_that_was_lost_shows_in_the_first_gradient_as_the_loss_before_i
     e = Evidence(base=bases[:1] * 2, lever=levers[:1], base_seeds=bases[1:], lever_seeds=levers[1:])
     ruling = judge("statistical", e)
     assert ruling.verdict is (Verdict.UNHARMED if detached else Verdict.HARMED)
-    assert ("first gradient, of all parameters together" in ruling.why) is not detached
+    assert ("first gradient" in ruling.why) is not detached
     assert not ruling.by_chance
