@@ -33,6 +33,9 @@ APART_FLOOR = 0.12
 # Where the loss is the same to the rounding of float32, so is each parameter's gradient, as far as it is no rounding
 # itself: below a thousandth of all of them. What bfloat16 leaves of a gradient that is exchanged is 0.4% away.
 FIRST_FLOOR, FIRST_SHARE = 0.01, 1e-3
+# One first loss in a hundred or two is the same by luck, though a lever rounds to bfloat16; those of so many seeds are
+# not.
+SURE_PAIRS = 3
 # One element in a hundred: float16 under a scaler that works loses fewer of a gradient.
 FILLED_FLOOR = 0.01
 # bfloat16 leaves a loss in which thousands of terms are summed to a thousandth; other masks of a dropout do not.
@@ -123,8 +126,8 @@ def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
     gradient. Of a parameter's rounding may leave little; of all together, bfloat16 leaves 99%. Where the loss is the
     same but for the rounding of float32, both went forward alike, and gradients point the same way as well: what comes
     through a `detach` that was lost, or added, shows here alone."""
-    # One loss may be the same by luck, though a lever rounds to bfloat16.
     same = all(abs(pair.first_loss_gap()) <= FLOOR_ULPS * FLOAT32_ULP for pair in alike)
+    by_luck = len(alike) < SURE_PAIRS
     for pair in alike:
         mine, other = next(common_updates(pair), (None, None))
         if mine is None or other is None:
@@ -143,12 +146,14 @@ def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
         if (apart := _apart(mine, other)) > APART_FLOOR:
             return harmed(
                 f"The first gradient, of all parameters together, is {apart:.0%} of its size away from that of the "
-                "baseline, with the same batch, random numbers and loss."
+                "baseline, with the same batch, random numbers and loss.",
+                by_chance=by_luck,
             )
         for p, gap in _projected_apart(mine, other):
             return harmed(
                 f"The first gradient of {_trained(alike, p)} is {gap:.1%} of its size away from that of the baseline, "
-                "with the same batch, random numbers and loss."
+                "with the same batch, random numbers and loss.",
+                by_chance=by_luck,
             )
     return None
 
