@@ -21,6 +21,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "diagnosis": ("probe", "rules"),
     "gate": ("gate",),
     "gate_torch": ("gate", "probe"),
+    "gate_edits": ("gate", "probe"),
     "gather": ("data",),
     "images": ("data",),
     "machine": ("machine",),

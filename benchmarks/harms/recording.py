@@ -23,7 +23,7 @@ import sklearn.datasets  # noqa: F401 - for its children
 import torch
 import torch._dynamo
 
-from hotlap.launch.outcome import recorded
+from hotlap.launch.outcome import left
 from hotlap.launch.workplace import probe_environment
 from hotlap.probe import bootstrap, stand_in
 from hotlap.record import Plan, Run, Status, encode, load, save
@@ -73,7 +73,7 @@ def _forked(plan: Plan, limit_s: float) -> Run:
     if child == 0:
         _train(plan, out)
     code = _await(child, limit_s)
-    run = recorded(out)
+    run = left(out)
     shutil.rmtree(out, ignore_errors=True)
     if run is None:
         return Run(status=Status.SILENT, error=f"no record; exit code {code}")

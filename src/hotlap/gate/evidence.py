@@ -60,6 +60,11 @@ class Pair:
         mine, other = of(self.base), of(self.lever)
         return [(step, mine[i], other[j]) for step, i, j in self.steps()] if mine and other else []
 
+    def is_equal(self) -> bool:
+        """All losses are known and bit-equal: both trained the same weights."""
+        losses = self.of_both(lambda run: run.loss)
+        return bool(losses) and all(mine == other is not None for _, mine, other in losses)
+
     def first_loss_gap(self) -> float:
         """By what part of it the first loss is larger with the lever; NaN where it is not known on both sides."""
         losses = [as_float(run.loss[0]) if run.loss else None for run in (self.base, self.lever)]
@@ -199,7 +204,7 @@ def _ordered(run: Run, first: Run) -> Run:
     return replace(run, updates=tuple(map(picked, run.updates or ())))
 
 
-_OF_PARAMETERS = ("norms", "changed", "gradients", "filled", "residues", "departures")
+_OF_PARAMETERS = ("norms", "changed", "gradients", "filled", "projections", "residues", "departures")
 
 
 def _places(names: Sequence[str], wanted: Sequence[str]) -> list[int | None]:

@@ -9,7 +9,7 @@ from statistics import median_low
 
 import numpy as np
 
-from hotlap.gate import updates
+from hotlap.gate import content, updates
 from hotlap.gate.evidence import (
     MIN_STEPS,
     Differing,
@@ -163,6 +163,9 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     yield _coming_again(evidence, pairs)
     yield updates.harm(evidence, pairs)
     yield other_than(pairs, baseline, other_counts)
+    if numerics == "statistical":  # the others hold it to its bytes
+        known = (*evidence.base[:1], *(run for run in evidence.base_seeds if run.seed != evidence.base[0].seed))
+        yield content.harm(pairs, [Pair(a, b) for a, b in combinations(known, 2)])
 
 
 def _other_samples(a: Run, b: Run) -> dict[str, str]:

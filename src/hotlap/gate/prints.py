@@ -82,14 +82,16 @@ def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -
 
 
 def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where numbers differ from those of the baseline, over seeds, by more than chance and a hundredth."""
+    """HARMED where numbers differ from those of the baseline, over seeds, by more than chance and a hundredth; where
+    all losses are bit-equal, as in `beyond_rounding`, by more than a thousandth."""
+    floor = EQUAL_FLOOR if all(pair.is_equal() for pair in pairs) else FLOOR
     by_slot: dict[Slot, list[float]] = defaultdict(list)
     floors: dict[Slot, float] = {}
     for pair in pairs:
         for slot, (gap, size) in _gaps(_matched(pair.base, pair.lever)).items():
             if size > 0:
                 by_slot[slot].append(gap / size)
-                floors[slot] = max(floors.get(slot, FLOOR), _resolution(pair.base, slot) / size)
+                floors[slot] = max(floors.get(slot, floor), _resolution(pair.base, slot) / size)
     enough = {slot: np.array(found) for slot, found in by_slot.items() if len(found) >= MIN_SEEDS}
     for slot, gaps in enough.items():
         error = gaps.std(ddof=1) / math.sqrt(len(gaps))

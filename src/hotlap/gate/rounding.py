@@ -9,6 +9,7 @@ grow to the size of the loss, and with only two perturbed runs 7 in 150 were (5%
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from hotlap.gate import prints
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.record import BEYOND_EPOCH, Run
 
 Row = NDArray[np.float64]
 
@@ -38,47 +40,66 @@ FLOAT32_ULP, FLOAT16_ULP, BFLOAT16_ULP = 2.0**-23, 2.0**-10, 2.0**-7
 AT_ONCE = 2
 # A wrong update does not heal, so a harmful gap stays; a run of luck beyond the bound is shorter than this share.
 MAX_BEYOND = 0.05
+# What is wrong from an epoch's begin on is so in more than half of the steps that are recorded behind it.
+MOSTLY, FEWEST_AFTER_EPOCH = 0.5, 5
 
 
 def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     """Compare each run with the lever to what perturbed runs (and repeats that differ by themselves) show."""
     references = (*evidence.perturbed, *evidence.base[1:])
-    steps, losses = loss_matrix([evidence.base[0], *references, *(pair.lever for pair in pairs)])
-    base, lever = losses[0], losses[1 + len(references) :]
-    known = losses[1 : 1 + len(references)] - base
-    known = known[known.any(axis=1)]  # a repeat that is bit-equal shows nothing of rounding
+    steps, losses = loss_matrix([evidence.base[0], *(pair.lever for pair in pairs)])
+    base, lever = losses[0], losses[1:]
+    # Where a reference ends earlier, its gap is not known (NaN).
+    known = np.array([_gaps(run, steps, base) for run in references]).reshape(-1, len(steps))
+    known = known[~np.isnan(known).all(axis=1)]
+    known = known[np.nan_to_num(known).any(axis=1)]  # a repeat that is bit-equal shows nothing of rounding
     equal = bool((lever == base).all())
     ruling = prints.beyond_rounding(evidence, pairs, equal=equal)
     if ruling:
         return ruling
     if equal:
         return unharmed(f"Losses are even bit-equal over {_compared(len(steps), pairs)}.")
+    # Behind the last step of all of them it is not known how far rounding takes the losses.
+    reached = ~np.isnan(known).all(axis=0) if len(known) else np.ones(len(steps), dtype=bool)
+    steps = [step for step, is_known in zip(steps, reached, strict=True) if is_known]
+    base, lever, known = base[reached], lever[:, reached], known[:, reached]
     limit = _limit(base, known)
-    beyond = abs(lever - base) > limit
-    if not evidence.perturbed and not len(known) and beyond.any():
+    if not evidence.perturbed and not len(known) and (abs(lever - base) > limit).any():
         return undecided(
             "Losses differ, and it was not measured how far rounding alone takes them (no perturbed runs)."
         )
     at_once = _limit_at_once(evidence, base, known)
-    for k in range(len(lever)):
-        if steps[0] == 0 and abs(lever[k, 0] - base[0]) > at_once:
-            return harmed(
-                f"The first loss is {abs(lever[k, 0] - base[0]):.2g} from that of the baseline, before any update; "
-                f"rounding alone explains {at_once:.2g}.",
-                by_chance=True,
-            )
-        if beyond[k].mean() > MAX_BEYOND:
-            at = int(beyond[k].argmax())
-            gap, allowed = abs(lever[k, at] - base[at]), limit[at]
-            return harmed(
-                f"The loss at step {steps[at]} is {gap:.2g} from that of the baseline; rounding alone explains "
-                f"{allowed:.2g}. This happens at {beyond[k].mean():.0%} of {len(steps)} steps.",
-                by_chance=True,
-            )
+    for pair, losses_of_pair in zip(pairs, lever, strict=True):
+        why = _beyond(pair, steps, abs(losses_of_pair - base), limit, at_once=at_once)
+        if why is not None:
+            return harmed(why, by_chance=True)
     return unharmed(
         f"The same samples, and losses within what rounding does to the baseline ({len(known)} runs; "
         f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
         f"{_compared(len(steps), pairs)}."
+    )
+
+
+def _beyond(pair: Pair, steps: Sequence[int], gaps: Row, limit: Row, *, at_once: float) -> str | None:
+    """Where the losses of a pair are further from each other than rounding takes them."""
+    beyond = gaps > limit
+    if steps[0] == 0 and gaps[0] > at_once:
+        return (
+            f"The first loss is {gaps[0]:.2g} from that of the baseline, before any update; rounding alone explains "
+            f"{at_once:.2g}."
+        )
+    if beyond.mean() > MAX_BEYOND:
+        at = int(beyond.argmax())
+        return (
+            f"The loss at step {steps[at]} is {gaps[at]:.2g} from that of the baseline; rounding alone explains "
+            f"{limit[at]:.2g}. This happens at {beyond.mean():.0%} of {len(steps)} steps."
+        )
+    begun = _beyond_at_epoch(pair, steps, beyond)
+    if begun is None:
+        return None
+    return (
+        f"From step {steps[begun]} on, where an epoch begins, the loss is further from that of the baseline "
+        f"({gaps[begun]:.2g}) than rounding alone explains ({limit[begun]:.2g})."
     )
 
 
@@ -88,7 +109,7 @@ def _limit(base: Row, known: Row) -> Row:
     scale = _local_scale(base)
     small = SMALL * scale
     if len(known):
-        so_far = np.maximum.accumulate(np.abs(known).max(axis=0))
+        so_far = np.maximum.accumulate(np.abs(np.nan_to_num(known)).max(axis=0))
         ahead = [min(num_steps - 1, t + max(AHEAD_STEPS, int(AHEAD_SHARE * t))) for t in range(num_steps)]
         envelope = so_far[ahead]
     else:
@@ -103,8 +124,26 @@ def _limit_at_once(evidence: Evidence, base: Row, known: Row) -> float:
     short = any(run.autocast for run in evidence.base) or _ulp(base) != FLOAT32_ULP
     if short or not len(known):
         return math.inf
-    perturbed = float(np.abs(known[:, : AT_ONCE + 1]).max())
+    perturbed = float(np.nanmax(np.abs(known[:, : AT_ONCE + 1])))
     return max(SMALL_MARGIN * perturbed, FLOOR_ULPS * FLOAT32_ULP * float(_local_scale(base)[0]))
+
+
+def _gaps(run: Run, steps: Sequence[int], base: Row) -> Row:
+    """(step,) its losses less those of the baseline; NaN where it has none."""
+    own, (losses,) = loss_matrix([run])
+    found = dict(zip(own, losses, strict=True))
+    return np.array([found.get(step, math.nan) for step in steps]) - base
+
+
+def _beyond_at_epoch(pair: Pair, steps: Sequence[int], beyond: NDArray[np.bool_]) -> int | None:
+    """Where an epoch begins from which on most of the next steps are beyond the bound, and before which none of as many
+    is: of a run that ends soon after it, they are too few to tell otherwise."""
+    for i in pair.base.epoch_starts:
+        at = bisect_left(steps, pair.base.step_index[i])
+        after, before = beyond[at : at + BEYOND_EPOCH], beyond[max(0, at - BEYOND_EPOCH) : at]
+        if at and len(after) >= FEWEST_AFTER_EPOCH and after.mean() > MOSTLY and not before.any():
+            return at + int(after.argmax())
+    return None
 
 
 def _local_scale(base: Row) -> Row:

@@ -17,10 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate import prints
+<<<<<<< HEAD
 from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 from hotlap.gate.invariants import BATCH
 from hotlap.gate.updates import alike_at_first
 from hotlap.student import quantile
+=======
+from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, quantile, undecided, unharmed
+from hotlap.gate.invariants import BATCH, RANDOM_STATE, SOURCES, StepField
+from hotlap.gate.updates import same_first_draws
+>>>>>>> w-gate
 
 Losses = NDArray[np.float64]
 
@@ -37,6 +43,8 @@ PROGRESS_MARGIN = 0.05
 TRIFLE = 0.01
 # Of a first loss, part that is nobody's concern, and chance of a false alarm: rounding to bfloat16 has either sign.
 FIRST_TRIFLE, FIRST_TAIL = 5e-4, 0.005
+# Parts of the loss: what rounding leaves of an equal one, and what no rounding makes of that in a step.
+STILL_SAME, JUMP = 1e-4, 0.01
 EQUAL_TAIL, HARM_TAIL = 0.05, 0.025
 # The loss falls "beyond its noise" if the fall is twice its standard error.
 MIN_FALL = 2.0
@@ -107,7 +115,7 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
     told = "; ".join(gap.text() for gap in gaps)
     if any(gap.is_harm() for gap in gaps):
         return harmed(f"Training differs by more than chance and more than a trifle: {told}.", by_chance=True)
-    ruling = _other_first_loss(pairs) or prints.beyond_seeds(pairs)
+    ruling = _other_first_loss(pairs) or _jump(pairs) or prints.beyond_seeds(pairs)
     if ruling:
         return ruling
     if not all(gap.is_equal() for gap in gaps):
@@ -122,8 +130,9 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
 
 
 def _other_first_loss(pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where the same weights, batch and draws steadily make another loss: a term of it is lost, say."""
-    gaps = np.array([pair.first_loss_gap() for pair in alike_at_first(pairs)])
+    """HARMED where the same weights, batch and draws steadily make another loss: a term of it is lost, say. Where a
+    dropout's masks fall on other samples, the loss is another one by chance, and steadily none."""
+    gaps = np.array([pair.first_loss_gap() for pair in same_first_draws(pairs)])
     if len(gaps) < MIN_SEEDS or np.isnan(gaps).any():
         return None
     mean, error = float(gaps.mean()), float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
@@ -134,6 +143,30 @@ def _other_first_loss(pairs: Sequence[Pair]) -> Ruling | None:
         "numbers.",
         by_chance=True,
     )
+
+
+def _jump(pairs: Sequence[Pair]) -> Ruling | None:
+    """HARMED where losses that were the same, but for rounding, are others from one step to the next, with the same
+    batch and random numbers: something that is kept from step to step (a hidden state) was changed there. What rounding
+    does grows, in most networks by some tens of percent a step, and never a hundredfold in one."""
+    for pair in pairs:
+        steps, (base, lever) = loss_matrix([pair.base, pair.lever])
+        gaps = np.abs(lever - base) / np.maximum.accumulate(np.abs(base))
+        at = int((gaps > STILL_SAME).argmax())
+        others = (field.first(pair.base, pair.lever) for field in _drawn(pair))
+        if at > 0 and gaps[at] > JUMP and not any(other is not None and other[0] <= steps[at] for other in others):
+            return harmed(
+                f"The loss at step {steps[at]} is {gaps[at]:.1%} away from that of the baseline, with the same batches "
+                f"and random numbers, and before {gaps[:at].max():.1g} of it at most."
+            )
+    return None
+
+
+def _drawn(pair: Pair) -> tuple[StepField, ...]:
+    """What shows that both drew the same. Without a loader batches are what models were given, a state that is carried
+    among it."""
+    drawn = (RANDOM_STATE, SOURCES)
+    return (*drawn, BATCH) if any(pair.base.num_samples) else drawn
 
 
 def _gap(name: str, base: Losses, lever: Losses, *, fall: float) -> Gap:

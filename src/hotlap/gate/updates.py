@@ -31,6 +31,12 @@ GRADIENT_FLOOR = 0.05
 # A direction is told by 64 signs: one that rounding flips is an angle of 0.05, and three of them in the parameters that
 # make most of a gradient are no rounding.
 APART_FLOOR = 0.12
+# Where the loss is the same to the rounding of float32, so is each parameter's gradient, as far as it is no rounding
+# itself: below a thousandth of all of them. What bfloat16 leaves of a gradient that is exchanged is 0.4% away.
+FIRST_FLOOR, FIRST_SHARE = 0.01, 1e-3
+# One first loss in a hundred or two is the same by luck, though a lever rounds to bfloat16; those of so many seeds are
+# not.
+SURE_PAIRS = 3
 # One element in a hundred: float16 under a scaler that works loses fewer of a gradient.
 FILLED_FLOOR = 0.01
 # bfloat16 leaves a loss in which thousands of terms are summed to a thousandth; other masks of a dropout do not.
@@ -66,6 +72,7 @@ def _looks(evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]
     yield alike.harm_at_first(_directions(pairs, rounding))
     yield sides.harm_in_a_part(_directions(pairs, rounding, beyond=math.pi / 2))
     yield _still_buffers(pairs)
+    yield _other_buffers(pairs, buffers)
     yield alike.harm_at_first(buffers, num_records=AT_ONCE + 1)
     yield sides.harm(buffers)
     yield _other_parameters(pairs, rounding)
@@ -120,6 +127,8 @@ def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
     gradient. Of a parameter's rounding may leave little; of all together, bfloat16 leaves 99%. Where the loss is the
     same but for the rounding of float32, both went forward alike, and gradients point the same way as well: what comes
     through a `detach` that was lost, or added, shows here alone."""
+    same = all(abs(pair.first_loss_gap()) <= FLOOR_ULPS * FLOAT32_ULP for pair in alike)
+    by_luck = len(alike) < SURE_PAIRS
     for pair in alike:
         mine, other = next(common_updates(pair), (None, None))
         if mine is None or other is None:
@@ -133,12 +142,34 @@ def _other_first_gradient(alike: Sequence[Pair]) -> Ruling | None:
                 f"The first gradient, of all parameters together, is {ratio:.3g} times as large as in the "
                 "baseline, with the same batch, random numbers and loss."
             )
-        if abs(pair.first_loss_gap()) <= FLOOR_ULPS * FLOAT32_ULP and (apart := _apart(mine, other)) > APART_FLOOR:
+        if not same:
+            continue
+        if (apart := _apart(mine, other)) > APART_FLOOR:
             return harmed(
                 f"The first gradient, of all parameters together, is {apart:.0%} of its size away from that of the "
-                "baseline, with the same batch, random numbers and loss."
+                "baseline, with the same batch, random numbers and loss.",
+                by_chance=by_luck,
+            )
+        for p, gap in _projected_apart(mine, other):
+            return harmed(
+                f"The first gradient of {_trained(alike, p)} is {gap:.1%} of its size away from that of the baseline, "
+                "with the same batch, random numbers and loss.",
+                by_chance=by_luck,
             )
     return None
+
+
+def _projected_apart(mine: Update, other: Update) -> Iterator[tuple[int, float]]:
+    """(parameter, distance of its gradients as a part of the first one) where that is more than rounding."""
+    least = FIRST_SHARE * _whole(mine, other)
+    both = zip(mine.projections or (), other.projections or (), mine.gradients or (), strict=False)
+    for p, (a, b, size) in enumerate(both):
+        norm = as_float(size)
+        if a is None or b is None or norm is None or not math.hypot(*a) > 0:
+            continue
+        gap = math.dist(a, b) / math.hypot(*a)
+        if gap > FIRST_FLOOR and gap * norm > least:
+            yield p, gap
 
 
 def _apart(mine: Update, other: Update) -> float:
@@ -279,8 +310,13 @@ def _angle(mine: str | None, other: str | None) -> float:
 def alike_at_first(pairs: Sequence[Pair]) -> list[Pair]:
     """Those that begin with the same batch and the same random numbers. None where forward passes draw them and a first
     loss is another one: samples in another order meet other draws, as in a dropout."""
-    alike = [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
+    alike = same_first_draws(pairs)
     return alike if all(_same_first_loss(pair) or not draws_forward(pair.base) for pair in alike) else []
+
+
+def same_first_draws(pairs: Sequence[Pair]) -> list[Pair]:
+    """Those that begin with the same batch and the same random numbers."""
+    return [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
 
 
 def draws_forward(run: Run) -> bool:
@@ -356,6 +392,17 @@ def _upper(values: Sequence[float]) -> float:
     if len(values) < 2:
         return values[0]
     return fmean(values) + quantile(len(values) - 1, 0.975) * stdev(values) / math.sqrt(len(values))
+
+
+def _other_buffers(pairs: Sequence[Pair], buffers: Trait) -> Ruling | None:
+    """Where all losses are bit-equal, both sides have the same weights at each step: then what is made of them has come
+    as far, at each step and in each run."""
+    for pair in pairs:
+        for mine, other in common_updates(pair) if pair.is_equal() else ():
+            for k, ratio in enumerate(buffers.measure(mine, other)):
+                if abs(ratio) > BUFFER_FLOOR:
+                    return harmed(f"{buffers.say(k, ratio).removesuffix('.')}, by step {mine.step}.")
+    return None
 
 
 def _still_buffers(pairs: Sequence[Pair]) -> Ruling | None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from hotlap.probe.formula import Formula
-from hotlap.probe.sampling import direction, sampled
+from hotlap.probe.sampling import direction, projections, sampled
 from hotlap.probe.states import Place, held
 from hotlap.record import Update, as_number
 
@@ -139,6 +139,7 @@ class Updates:
         self._params: list[torch.Tensor] = []
         self._labels: dict[int, str] = {}
         self._gradients: dict[int, tuple[float, float, float, str | None]] = {}
+        self._projections: dict[int, tuple[float, ...] | None] = {}
         self._formula: Formula | None = None
         self._departures: dict[int, float] = {}
         self._untrained: list[tuple[Place, torch.Tensor]] | None = None
@@ -187,6 +188,8 @@ class Updates:
                 if param.grad is not None and param.grad.layout == torch.strided:
                     gradient = sampled(param.grad) / scale
                     self._gradients[id(param)] = _norm(gradient), *_filled(gradient), direction(param.grad)
+                    if not self.seen:
+                        self._projections[id(param)] = projections(param.grad / scale)
         self._formula = Formula(optimizer)
 
     def stepped(self) -> None:
@@ -210,6 +213,7 @@ class Updates:
         addresses = [id(param) for param in self._params]
         gradients = [self._gradients.get(address) for address in addresses]
         departures = [self._departures.get(address) for address in addresses]
+        projected = [self._projections.get(address) for address in addresses]
         ways = [_way(place.tensor(), first) for place, first in self._untrained or ()]
         self.seen.append(
             Update(
@@ -219,6 +223,7 @@ class Updates:
                 gradients=tuple(None if found is None else as_number(found[0]) for found in gradients),
                 filled=tuple(None if found is None else found[1] for found in gradients),
                 residues=tuple(None if found is None else found[2] for found in gradients),
+                projections=tuple(projected) if self._projections else None,
                 departures=tuple(None if found is None else as_number(found) for found in departures),
                 buffers=tuple(None if way is None else as_number(way[1]) for way in ways),
                 directions=(
@@ -227,7 +232,7 @@ class Updates:
                 ),
             )
         )
-        self._before, self._gradients, self._departures = None, {}, {}
+        self._before, self._gradients, self._departures, self._projections = None, {}, {}, {}
 
 
 def _way(now: torch.Tensor | None, first: torch.Tensor) -> tuple[torch.Tensor, float] | None:

@@ -14,6 +14,13 @@ _MAX_POINTED = 4096
 # the better the smaller it is.
 _NUM_SIGNS = 64
 
+# Samples of a batch, and elements of each, that its content is told by.
+_MAX_ROWS, _MAX_COLUMNS = 256, 2048
+
+# Of the projections that make a direction, those that are kept as numbers: a distance is known from them to a quarter
+# of itself.
+_NUM_PROJECTIONS = 16
+
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -44,10 +51,34 @@ def _places(numel: int, num: int) -> torch.Tensor:
     return places
 
 
-def direction(tensor: torch.Tensor) -> str | None:
-    """Signs of 64 random projections, as hexadecimal digits; None for a tensor that is 0 or not finite.
+def sampled_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """(min(rows, 256), min(columns, 2048),) of a batch, each sample flattened, at fixed places."""
+    rows = tensor.detach()
+    if len(rows) > _MAX_ROWS:
+        rows = rows[_places(len(rows), _MAX_ROWS).to(rows.device)]
+    rows = rows.reshape(len(rows), -1)
+    return rows if rows.shape[1] <= _MAX_COLUMNS else rows[:, _places(rows.shape[1], _MAX_COLUMNS).to(rows.device)]
 
-    The projections are frequencies of the elements with random signs: each of them depends on every element.
+
+def direction(tensor: torch.Tensor) -> str | None:
+    """Signs of 64 random projections, as hexadecimal digits; None for a tensor that is 0 or not finite."""
+    found = _projections(tensor)
+    if found is None:
+        return None
+    bits = (found[0] > 0).tolist()
+    return f"{int(''.join(map(str, map(int, bits))), 2):0{_NUM_SIGNS // 4}x}"
+
+
+def projections(tensor: torch.Tensor) -> tuple[float, ...] | None:
+    """(16,) some of these projections; None as above."""
+    found = _projections(tensor)
+    return None if found is None else tuple((found[0][:: _NUM_SIGNS // _NUM_PROJECTIONS].double() * found[1]).tolist())
+
+
+def _projections(tensor: torch.Tensor) -> tuple[torch.Tensor, float] | None:
+    """(64 numbers, what to multiply them by).
+
+    They are frequencies of the elements with random signs: each of them depends on every element.
     """
     flat = sampled(tensor, _MAX_POINTED)
     flat = (flat.abs() if flat.is_complex() else flat).to("cpu", torch.float32)
@@ -56,8 +87,7 @@ def direction(tensor: torch.Tensor) -> str | None:
         return None
     spectrum = torch.fft.rfft(flat / size * _random_signs()[: len(flat)], n=_MAX_POINTED)
     at = 1 + torch.arange(_NUM_SIGNS) * (len(spectrum) - 2) // _NUM_SIGNS
-    bits = (spectrum[at].real > spectrum[at].imag).tolist()
-    return f"{int(''.join(map(str, map(int, bits))), 2):0{_NUM_SIGNS // 4}x}"
+    return spectrum[at].real - spectrum[at].imag, float(size)
 
 
 @lru_cache(maxsize=1)

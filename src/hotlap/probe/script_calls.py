@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Given, rng_digest, samples
+from hotlap.probe.content import Content
+from hotlap.probe.digests import (
+    ELSEWHERE,
+    WITH_GRADIENTS,
+    WITHOUT,
+    Digest,
+    Draws,
+    Fresh,
+    Given,
+    rng_digest,
+    samples,
+    tensors,
+)
 from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
 from hotlap.probe.facts import length_of
 from hotlap.probe.replay import Replay
@@ -55,6 +67,7 @@ class ScriptCalls:
         self.memories = Memories()
         self.draws = Draws()
         self._batches, self._inputs, self._samples, self._trained_on = Digest(), Digest(), Fresh(), Given()
+        self._content = Content()
         self._sources = ""
         self._generators: list[Any] = []
         """Of the script's own, as the last step left them: looking for them takes longer than what they say."""
@@ -147,6 +160,8 @@ class ScriptCalls:
             # A loss is given labels, a transform what a model is given next.
             if next(module.parameters(), None) is not None:
                 self._trained_on.add(inputs, rows)
+                if rows:
+                    self._content.add(tensors(inputs)[0])
 
     def _take_in(self, batch: Any) -> None:
         self._batches.add(batch)
@@ -177,6 +192,7 @@ class ScriptCalls:
             "batch_digest": digest,
             "rows_digest": rows,
             "given": self._trained_on.take(),
+            "content": self._content.take(),
             "fresh_samples": self._samples.take(),
             "fresh_batches": fresh,
             "stale_updates": self.clearings.take(),

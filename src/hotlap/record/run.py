@@ -193,6 +193,10 @@ class Run:
     given: tuple[tuple[int, int] | None, ...] | None = None
     """(S,) rows, and numbers in them, that models were given to train on, equal ones of a step once; None where they
     were given none."""
+    content: tuple[tuple[float, ...] | None, ...] | None = None
+    """(S,) how what models were given to train on is distributed: means over the samples of their length, of sums of
+    their elements with fixed signs, of squares of these, and of waves of the elements. Draws from one distribution
+    differ in them by chance alone. None where models were given nothing."""
     fresh_samples: tuple[float | None, ...] | None = None
     """(S,) part of the samples that models were given to train on that had not come in an earlier step, nor twice in
     this one, in [0, 1]; None where they were given none."""

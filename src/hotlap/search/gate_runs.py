@@ -257,10 +257,9 @@ class GateRuns:
             # Other seeds would not show one either.
             made = 0 if reseed or nudge else len(base[0].step_index)
             return replace(plan, steps=max(plan.steps, made))
-        # What rounding does is seen without an epoch's end, so one perturbed run at most goes on for it: where the
-        # script prints something, as most do there.
-        prints = any(run.printed for run in base)
-        return replace(plan, whole_epoch=nudge == 0 or (nudge == 1 and prints))
+        # What rounding does is mostly seen without an epoch's end, so one perturbed run goes on for it: it tells what
+        # rounding makes of the losses behind it, and of what the script prints there.
+        return replace(plan, whole_epoch=nudge <= 1)
 
     def _is_end_near(self) -> bool:
         """A run that goes on for an epoch's end may get there, and soon. (What digests take is not known yet: its

@@ -143,5 +143,14 @@ def test_a_detach_that_was_lost_shows_in_the_first_gradient_as_the_loss_before_i
     e = Evidence(base=bases[:1] * 2, lever=levers[:1], base_seeds=bases[1:], lever_seeds=levers[1:])
     ruling = judge("statistical", e)
     assert ruling.verdict is (Verdict.UNHARMED if detached else Verdict.HARMED)
-    assert ("first gradient, of all parameters together" in ruling.why) is not detached
+    assert ("first gradient" in ruling.why) is not detached
     assert not ruling.by_chance
+
+
+def test_a_first_loss_that_is_the_same_in_one_pair_may_be_so_by_luck() -> None:
+    """bfloat16 leaves it to the last digits now and then, and turns gradients."""
+    bases = tuple(with_aside(seed=seed, detached=True) for seed in range(2))
+    lever = with_aside(seed=0, detached=False)
+    ruling = judge("rounding", Evidence(base=bases[:1] * 2, lever=(lever,), perturbed=bases[:1]))
+    assert ruling.verdict is Verdict.HARMED
+    assert ruling.by_chance

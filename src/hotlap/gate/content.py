@@ -1,0 +1,114 @@
+"""How what models are given to train on is distributed (`Run.content`), step by step, with and without the lever.
+
+Draws from one distribution differ in it by chance alone. Draws that are frozen, or come from another distribution,
+stay apart from those of the baseline over a whole run, long before a loss tells.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.gate.evidence import MIN_STEPS, Pair, Ruling, harmed, quantile
+from hotlap.record import Run
+
+Table = NDArray[np.float64]
+
+# Successive steps depend on each other (an epoch draws without replacement), blocks of them hardly.
+NUM_BLOCKS = 12
+# In all features of both kinds together.
+FALSE_ALARM = 0.01
+# Part of the deviation from step to step, and of the size, below which a mean is the same; of a variance, that of it.
+MEAN_FLOOR, SIZE_FLOOR, VARIANCE_FLOOR = 0.1, 2e-3, 0.2
+# What is larger or smaller by more is given in another form: scaled within the model, say.
+OTHER_FORM = 1.5
+# Sums of elements, and their squares, have these places (`hotlap.probe.content`).
+SUMS, SQUARES = slice(1, 9), slice(9, 13)
+# The mean of squares of t with as many degrees of freedom as blocks less one.
+_FREEDOM = NUM_BLOCKS - 1
+_USUAL = _FREEDOM / (_FREEDOM - 2)
+
+
+def harm(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None:
+    """HARMED where the mean of a feature, or its variance from step to step, is another one beyond chance, and beyond
+    what baseline runs differ by among themselves."""
+    tables = [table for pair in pairs if (table := _both(pair.base, pair.lever)) is not None]
+    if len(tables) < len(pairs) or not tables or any(_other_form(*table) for table in tables):
+        return None
+    known = [table for pair in references if (table := _both(pair.base, pair.lever)) is not None]
+    return _apart(tables, known, of_variance=False) or _apart(tables, known, of_variance=True)
+
+
+def _both(base: Run, lever: Run) -> tuple[Table, Table] | None:
+    """(step, feature) of both, where both know it."""
+    rows = [row for row in Pair(base, lever).of_both(lambda run: run.content) if None not in row]
+    if len(rows) < max(MIN_STEPS, NUM_BLOCKS):
+        return None
+    _, mine, other = zip(*rows, strict=True)
+    return np.array(mine), np.array(other)
+
+
+def _other_form(mine: Table, other: Table) -> bool:
+    sizes = [float(table[:, SQUARES].mean()) for table in (mine, other)]
+    return min(sizes) <= 0 or max(sizes) > OTHER_FORM * min(sizes)
+
+
+def _apart(
+    tables: Sequence[tuple[Table, Table]], known: Sequence[tuple[Table, Table]], *, of_variance: bool
+) -> Ruling | None:
+    gaps, scores, floors = _measured(tables, of_variance=of_variance)
+    usual = np.ones(gaps.shape[1])
+    if known:
+        usual = np.maximum(1.0, np.sqrt((_measured(known, of_variance=of_variance)[1] ** 2).mean(axis=0) / _USUAL))
+    num_pairs, num_features = scores.shape
+    tail = FALSE_ALARM / (4 * num_features)
+    # Each seed on its own, for what is frozen is another thing with each; and all together.
+    each = np.sqrt((scores**2).mean(axis=0)) / usual / math.sqrt(_f_quantile(num_pairs, tail))
+    together = np.abs(scores.mean(axis=0)) * math.sqrt(num_pairs) / usual / quantile(_FREEDOM, 1 - tail / 2)
+    beyond = np.maximum(
+        np.where(np.sqrt((gaps**2).mean(axis=0)) > floors, each, 0.0),
+        np.where(np.abs(gaps.mean(axis=0)) > floors, together, 0.0),
+    )
+    if not beyond.max() > 1:
+        return None
+    at = int(beyond.argmax())
+    what = "varies otherwise from step to step" if of_variance else "is distributed otherwise"
+    return harmed(
+        f"What models are given to train on {what} than in the baseline ({_name(at)}: "
+        f"{beyond[at]:.1f} times what chance explains, in {len(tables)} pairs of runs).",
+        by_chance=True,
+    )
+
+
+def _measured(tables: Sequence[tuple[Table, Table]], *, of_variance: bool) -> tuple[Table, Table, Table]:
+    """((pair, feature) gaps, the same in units of their errors, (feature,) what is nothing)."""
+    gaps, scores, floors = [], [], []
+    for mine, other in tables:
+        if of_variance:
+            floor = VARIANCE_FLOOR * mine.var(axis=0) + (SIZE_FLOOR * np.sqrt((mine**2).mean(axis=0))) ** 2
+            mine, other = ((table - table.mean(axis=0)) ** 2 for table in (mine, other))  # noqa: PLW2901 - of those
+        else:
+            floor = MEAN_FLOOR * mine.std(axis=0) + SIZE_FLOOR * np.sqrt((mine**2).mean(axis=0))
+        blocks = np.array([part.mean(axis=0) for part in np.array_split(other - mine, NUM_BLOCKS)])
+        error = blocks.std(axis=0, ddof=1) / math.sqrt(NUM_BLOCKS)
+        gap = blocks.mean(axis=0)
+        gaps.append(gap)
+        scores.append(np.divide(gap, error, out=np.zeros_like(gap), where=error > 0))
+        floors.append(floor)
+    return np.array(gaps), np.array(scores), np.mean(floors, axis=0)
+
+
+def _f_quantile(num_pairs: int, tail: float) -> float:
+    """Of a mean of so many squares that share their error: at least that of squares that do not."""
+    from scipy.special import fdtri
+
+    return float(fdtri(num_pairs, _FREEDOM, 1 - tail))
+
+
+def _name(feature: int) -> str:
+    if feature < SUMS.start:
+        return "its length"
+    if feature < SUMS.stop:
+        return "a sum of its elements"
+    return "squares of such sums" if feature < SQUARES.stop else "the values of its elements"

@@ -1,0 +1,68 @@
+"""What models are given to train on -> a few numbers a step that tell how it is distributed, whatever was drawn."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from hotlap.probe.sampling import sampled_rows
+
+# Sums of each row with fixed random signs, and of how many of them the square is looked at as well: noise that is
+# weaker, or the same for all rows of a batch, shows there.
+_NUM_SUMS, _NUM_SQUARES = 8, 4
+# Elements are told by the mean of their cosine and sine, at scales from a tenth of the usual size of inputs to four
+# times that. They are smooth: what is rounded to bfloat16 hardly changes them.
+_SCALES = (0.25, 1.0, 4.0, 16.0)
+
+
+class Content:
+    """Sums up the samples of a step, in any order and any number of parts."""
+
+    def __init__(self) -> None:
+        self._sum: torch.Tensor | None = None
+        self._num_rows = 0
+
+    def add(self, first: Any) -> None:
+        """`first`: what a model was given. What depends on parameters, or is no plain tensor, is left out."""
+        if not isinstance(first, torch.Tensor) or first.requires_grad or first.is_nested:
+            return
+        if first.layout != torch.strided or not first.dim() or not first.numel() or first.is_complex():
+            return
+        rows = sampled_rows(first).to("cpu", torch.float64)
+        found = torch.stack([torch.as_tensor(part, dtype=torch.float64) for part in _features(rows)]) * len(first)
+        self._sum = found if self._sum is None else self._sum + found
+        self._num_rows += len(first)
+
+    def take(self) -> tuple[float, ...] | None:
+        """Means over the rows since the last call; None if there were none."""
+        whole, num_rows = self._sum, self._num_rows
+        self._sum, self._num_rows = None, 0
+        return None if whole is None else tuple(float(f"{value:.9g}") for value in (whole / num_rows).tolist())
+
+
+def _features(rows: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Means over rows."""
+    real = ~_padding(rows)
+    rows = torch.where(real, rows, 0.0)
+    sums = rows @ _signs()[: rows.shape[1]]
+    filled = rows != 0
+    num_filled = filled.sum().clamp(min=1)
+    waves = [wave(scale * rows[filled]).sum() / num_filled for scale in _SCALES for wave in (torch.cos, torch.sin)]
+    squares = (sums[:, :_NUM_SQUARES] ** 2).mean(0)
+    return [real.sum(1, dtype=torch.float64).mean(), *sums.mean(0), *squares, *waves]
+
+
+def _padding(rows: torch.Tensor) -> torch.Tensor:
+    """(rows, columns) true at the end of each where it is padded, with zeros or some other number: as long as the
+    longest sample asks for. One element that is not 0 is none."""
+    last = rows[:, -1:]
+    at_end = (rows != last).flip(1).cumsum(1).flip(1) == 0
+    return at_end & ((at_end.sum(1, keepdim=True) > 1) | (last == 0))
+
+
+@lru_cache(maxsize=1)
+def _signs() -> torch.Tensor:
+    # Its own generator: the script's random streams must stay as they are.
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(2, (2048, _NUM_SUMS), generator=generator).double() * 2 - 1
