@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.gate.evidence import MIN_STEPS, Pair, Ruling, harmed, quantile
+from hotlap.gate.evidence import MIN_STEPS, Pair, Ruling, harmed
 from hotlap.record import Run
+from hotlap.student import quantile
 
 Table = NDArray[np.float64]
 

@@ -17,16 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate import prints
-<<<<<<< HEAD
 from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
-from hotlap.gate.invariants import BATCH
-from hotlap.gate.updates import alike_at_first
-from hotlap.student import quantile
-=======
-from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, quantile, undecided, unharmed
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, SOURCES, StepField
 from hotlap.gate.updates import same_first_draws
->>>>>>> w-gate
+from hotlap.student import quantile
 
 Losses = NDArray[np.float64]
 
