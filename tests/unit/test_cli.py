@@ -8,7 +8,7 @@ import pytest
 
 import hotlap
 from hotlap import cli
-from hotlap.cli import target, tune, words
+from hotlap.cli import check, target, tune, words
 from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.cli.words import split_command
 from hotlap.errors import HotlapError, NoSteps, RecordError, ScriptFailed, UserError
@@ -339,6 +339,34 @@ def test_an_option_behind_the_script_that_it_does_not_know_may_be_ours(
     monkeypatch.setattr(tune, "studied", fails)
     assert cli.main(["tune", "train.py", theirs]) == 3
     assert (" If --budget was meant for hotlap, it stands in front of" in capsys.readouterr().err) is hinted
+
+
+@pytest.mark.parametrize("words", [["tune", "train.py"], ["check", "train.py", "train.py"]])
+@pytest.mark.parametrize(
+    ("text", "theirs", "told"),
+    [
+        ("", "--budget=4m", True),
+        ("parser.add_argument('--budget')", "--budget=4m", False),
+        ("@dataclass\nclass Options:\n    budget: int\n", "--budget=4m", False),
+        ("", "--epochs=4", False),
+    ],
+)
+def test_an_option_of_ours_behind_a_script_that_does_not_name_it_is_told(
+    words: list[str],
+    text: str,
+    theirs: str,
+    told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for command in (tune, check):
+        monkeypatch.setattr(command, "run", lambda args: 0)
+    assert cli.main([*words, theirs]) == 0
+    note = "hotlap: note: --budget stands behind train.py, which does not name it; options of hotlap stand in front"
+    assert (note in capsys.readouterr().err) is told
 
 
 def test_an_interruption_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

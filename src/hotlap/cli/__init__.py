@@ -13,6 +13,7 @@ from pathlib import Path
 import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
+from hotlap.cli.target import source
 from hotlap.cli.words import check_swallowed, commands, nearest, nearest_option, split_command
 from hotlap.errors import HotlapError, ScriptFailed, UserError
 
@@ -96,6 +97,7 @@ def _main(words: list[str]) -> int:
         _check_folder()
         _check_command(words, parser)
         args = _parsed(words, parser)
+        _tell_of_unread(words, parser)
         file = import_module(f"hotlap.cli.{_FILES.get(args.command, args.command)}")
         return int(file.run(args))
     except HotlapError as error:
@@ -171,11 +173,33 @@ def _misplaced(error: HotlapError, words: Sequence[str], parser: argparse.Argume
     """A sentence on an option of ours behind the script, which the script complains of; empty where there is none."""
     if not isinstance(error, ScriptFailed):
         return ""
-    _, theirs = split_command(words, parser)
-    options = [word.partition("=")[0] for word in theirs if word.startswith("--")]
-    known = {option for action in commands(parser)[words[0]]._actions for option in action.option_strings}
-    found = next((one for one in options if one in known and one in f"{error} {error.output}"), None)
+    found = next((one for one in _ours_behind(words, parser) if one in f"{error} {error.output}"), None)
     return f" If {found} was meant for hotlap, it stands in front of the script." if found else ""
+
+
+def _tell_of_unread(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """A script that names no such option may take any, and do nothing with it."""
+    head, tail = split_command(words, parser)
+    script = next((word for word in reversed([*head, *tail[:1]]) if word.endswith(".py")), None)
+    if script is None:
+        return
+    with contextlib.suppress(OSError, UnicodeDecodeError, SyntaxError):
+        text = source(Path(script))
+        unread = (one for one in _ours_behind(words, parser) if one.lstrip("-").replace("-", "_") not in text)
+        if (found := next(unread, None)) is not None:
+            print(
+                f"hotlap: note: {found} stands behind {script}, which does not name it; options of hotlap stand in "
+                "front of the script.",
+                file=sys.stderr,
+            )
+
+
+def _ours_behind(words: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+    """Options behind the script that are called like one of the command's own."""
+    _, theirs = split_command(words, parser)
+    known = {option for action in commands(parser)[words[0]]._actions for option in action.option_strings}
+    options = (word.partition("=")[0] for word in theirs if word.startswith("--"))
+    return [one for one in options if one in known]
 
 
 def _tell(error: HotlapError, *, hint: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from hotlap import levers, rules
 from hotlap.cli import storage
 from hotlap.cli.console import console
+from hotlap.cli.words import nearest
 from hotlap.errors import RecordError, UserError
 from hotlap.report import story
 from hotlap.report.clean import clean_line
@@ -40,7 +41,9 @@ def _explain(name: str, texts: Mapping[str, str]) -> None:
     if name == "all":
         print("\n".join(sorted(texts)))
     elif name not in texts:
-        raise UserError(f"There is no finding or lever {name!r}. `hotlap explain all` lists them.")
+        raise UserError(
+            f"There is no finding or lever {name!r}{nearest(name, texts) or '.'} `hotlap explain all` lists them."
+        )
     else:
         print(f"{texts[name]}\n")
         command = "measure" if name in rules.ALL else f"tune --levers {name}"
