@@ -25,7 +25,8 @@ _ON_GPUS = {
     "pin-and-overlap": _HELD,
     "tf32": _HELD,
 }
-_HEADING = re.compile(r"^(What it says|Why it \w+(?: \w+)?|Example|Risk|What|Why|When it hurts): ", re.MULTILINE)
+_TITLES = ("What it says", r"Why it \w+(?: \w+)?", "Example", "Risk", "What", "What it promises", "Why")
+_HEADING = re.compile(rf"^({'|'.join(_TITLES)}|When it hurts|When data change): ", re.MULTILINE)
 _ISSUE = re.compile(r"(?:\b([\w-]+/[\w.-]+)|(?<![\w.-]))#(\d{3,})\b")
 
 _LEVERS = f"""\

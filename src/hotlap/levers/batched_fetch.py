@@ -17,7 +17,7 @@ class BatchedFetch(DataWrapper):
     Why: fetching tensors in memory one by one is most of a small model's step (pytorch/pytorch#106704, #4959).
     When it hurts: nowhere that is known; nothing is copied or kept, and what the script changes in its tensors is in
     the next batch. Classes derived from these are left alone, for their items may be something else.
-    What changes: is in the next batch, for it is gathered from the script's own tensors.
+    When data change: they are in the next batch, which is gathered from the script's own tensors.
     """
 
     function: ClassVar[str] = "batched"

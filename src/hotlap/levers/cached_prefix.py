@@ -20,7 +20,7 @@ class CachedPrefix(DataWrapper):
     When it hurts: decoded pictures take memory (ten times their files), and beyond it the disk must be faster than the
     decoder. A data set that counts, logs or changes things as it is read does so less often. Data sets that cannot be
     cut without changing an item are noticed, and left alone.
-    What changes: as for cached-dataset. Before each epoch all that items are made from is compared, and heads are
+    When data change: as for cached-dataset. Before each epoch all that items are made from is compared, and heads are
     dropped where anything differs, a setting of a random transform too: after three such epochs no heads are kept. What
     cannot be compared is refused, and what is not seen is the same.
     """

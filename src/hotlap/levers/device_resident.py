@@ -23,8 +23,8 @@ class DeviceResident(DataWrapper):
     training that makes two large requests an epoch instead of two small ones a step waits for none of them.
     When it hurts: memory of the device is taken from larger batches and models; batches that the script works on before
     it moves them come from the CPU as ever; data sets with random augmentation cannot be kept.
-    What changes: as for cached-dataset, which looks before each epoch; items that were dropped there are dropped on the
-    device.
+    When data change: as for cached-dataset, which looks before each epoch; items that were dropped there are dropped on
+    the device.
     """
 
     function: ClassVar[str] = "resident"

@@ -26,8 +26,8 @@ class LateTransform(DataWrapper):
     When it hurts: with workers the arithmetic moves into the training process, which may have no time to spare. Items
     that can be kept whole need no transforms at all (cached-dataset). Where the pictures differ in size, are no bytes,
     or are put together by a function of the script's own, everything stays as it is.
-    What changes: items are computed each time, by the processes that the script would have; the constants of the last
-    transforms are compared before each batch.
+    When data change: items are computed each time, by the processes that the script would have; the constants of the
+    last transforms are compared before each batch.
     """
 
     function: ClassVar[str] = "late"
