@@ -13,6 +13,7 @@ from hotlap.cli.traced import Traced
 from hotlap.predict import Device, Precision, Workload, forecast, memory, resolve
 from hotlap.predict.precision import matrix_rate, parse
 from hotlap.record import Interval, Prediction
+from hotlap.report.story import busy_sentence
 from hotlap.units import count, duration, factor, size
 
 Column = tuple[str, list[str]]
@@ -154,7 +155,8 @@ def why(shown: Shown) -> tuple[str, ...]:
         devices=known.devices,
     )
     here = f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[measured.bound_by]}."
-    return here, there, *_cheapest(shown)
+    busy = busy_sentence(known.run) if known.run is not None else None
+    return " ".join(filter(None, (here, busy))), there, *_cheapest(shown)
 
 
 def _fastest(shown: Shown) -> str:

@@ -129,12 +129,17 @@ def step_sentence(run: Run) -> str:
         each_s = duration(mean(run.step_s) / number)
         sentence += f" A step makes {number:,.0f} forward passes in the mean, those of loss modules included: {each_s}"
         sentence += " for each."
+    return " ".join(filter(None, (sentence, busy_sentence(run))))
+
+
+def busy_sentence(run: Run) -> str | None:
+    """That others used the cores while steps were timed; None where they did not, or nobody knows."""
     served = run.cpu.served if run.cpu is not None and run.cpu.disturbed else None
     if served is None:
-        return sentence
+        return None
     return (
-        f"{sentence} The machine was busy: training had a core for {percent(served)} of the time in which it wanted "
-        "one, so times are longer here than alone, and calls, Python and arithmetic are told apart less surely."
+        f"The machine was busy: training had a core for {percent(served)} of the time in which it wanted one, so "
+        "times are longer here than alone, and calls, Python and arithmetic are told apart less surely."
     )
 
 

@@ -1,13 +1,15 @@
 """`hotlap predict --trace`: a recorded step on other GPUs, without running anything."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hotlap import cli
-from hotlap.cli import forecast_table
-from hotlap.record import Interval
+from hotlap.cli import forecast_table, traced
+from hotlap.predict import forecast
+from hotlap.record import CpuUse, Interval, Run, Status
 from tests.unit.trace.test_workload import document
 
 
@@ -65,3 +67,13 @@ def test_a_chance_to_be_slower_is_that_of_the_interval() -> None:
     step_s = Interval(low=0.5, mid=1.0, high=3.0)
     chances = [forecast_table.slower_chance(step_s, than_s=than_s) for than_s in (0.5, 1.0, 3.0)]
     assert chances == pytest.approx([0.9, 0.5, 0.1], abs=1e-3)
+
+
+@pytest.mark.parametrize(("main", "busy"), [(1.0, False), (0.4, True)])
+def test_a_step_that_was_timed_on_a_busy_machine_is_told_as_such(main: float, busy: bool, trace: str) -> None:
+    use = CpuUse(usable_cores=2.0, main=main, others=0.0, runnable=1.0)
+    known = traced.recorded(trace, parameters=None, devices=())
+    known = replace(known, run=Run(status=Status.COMPLETE, cpu=use))
+    row = forecast_table.Row(prediction=forecast(known.work, target="H100"), batches=1.0, per_hour=None)
+    here, *_ = forecast_table.why(forecast_table.Shown(known=known, rows=(row,), steps_per_epoch=None))
+    assert ("The machine was busy: training had a core for 40%" in here) is busy
