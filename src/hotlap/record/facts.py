@@ -290,6 +290,8 @@ class PhaseCalls:
     lines: Mapping[str, float] = field(default_factory=dict)
     """"/home/me/train.py:12" -> seconds that operators called there take, those of the model in `Phase.OTHER`, and that
     the memory of large results may take when it goes. In forward passes and the script's own code."""
+    line_calls: Mapping[str, float] = field(default_factory=dict)
+    """Line as in `lines` -> how many they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
