@@ -78,6 +78,9 @@ class OptimizerFacts:
     """If not: shape and strides of one that is not."""
     closure: bool
     """step() was called with a closure."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Name -> its values in all groups at the end, without learning rates and the choice of kernel; and how many of its
+    parameters require gradients."""
     denormals: float | None = None
     """Part of the elements of parameters and optimizer state that were denormal at the end, in [0, 1]; CPU only."""
 
