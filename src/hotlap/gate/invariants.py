@@ -49,6 +49,8 @@ class StepField:
     """Who draws its batches by hand has none of it, but for a validation's, and is not compared by it."""
     article: str = "other"
     """With the name it makes "step 7 has another loss than the baseline"."""
+    told: Callable[[Run, Run], str] = lambda _a, _b: ""
+    """"momentum 0.0 instead of 0.9": what a digest does not tell; "" where that is unknown."""
 
     def first(self, a: Run, b: Run) -> tuple[int, str] | None:
         """The first step at which two runs differ in it, and the sentence that tells of it."""
@@ -59,14 +61,24 @@ class StepField:
             return None
         for step, was, became in Pair(a, b).of_both(self.values):
             if not _same(was, became):
-                what = f"{self.article} {self.name} than the baseline: {_short(became)} instead of {_short(was)}"
-                return step, f"Step {step} has {what}."
+                what = self.told(a, b) or f"{_short(became)} instead of {_short(was)}"
+                return step, f"Step {step} has {self.article} {self.name} than the baseline: {what}."
         return None
 
     def differing(self, a: Run, b: Run) -> dict[str, str]:
         """As `Differing`."""
         found = self.first(a, b)
         return {} if found is None else {self.name: found[1]}
+
+
+def _settings_told(a: Run, b: Run) -> str:
+    pairs = [(one.settings, other.settings) for one, other in zip(a.optimizers, b.optimizers, strict=False)]
+    return ", ".join(
+        f"{key} {became.get(key, 'unset')} instead of {was.get(key, 'unset')}"
+        for was, became in pairs
+        for key in sorted(was.keys() | became.keys())
+        if was.get(key) != became.get(key)
+    )
 
 
 def _epoch_flags(run: Run) -> tuple[bool, ...]:
@@ -77,7 +89,7 @@ def _epoch_flags(run: Run) -> tuple[bool, ...]:
 FIELDS = (
     StepField("updates", lambda run: run.num_updates or None),
     StepField("learning rates", lambda run: run.learning_rates, of_optimizer=True),
-    StepField("optimizer settings", lambda run: run.settings_digest, of_optimizer=True),
+    StepField("optimizer settings", lambda run: run.settings_digest, of_optimizer=True, told=_settings_told),
     StepField("starts of a loader", _epoch_flags, of_loader=True),
     StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
 )

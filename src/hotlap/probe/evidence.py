@@ -103,8 +103,22 @@ class Trained:
 
     def settings(self) -> list[tuple[str, str]]:
         """Those of its optimizer without the learning rate: what else is in a group was put there by others."""
-        known = sorted(self.optimizer.defaults.keys() - _KERNEL_CHOICES - {"lr"})
-        return [(key, _told_setting(self.group.get(key))) for key in known]
+        return [(key, _told_setting(self.group.get(key))) for key in _settings(self.optimizer)]
+
+
+def settings_of(optimizer: torch.optim.Optimizer) -> dict[str, str]:
+    """Name -> its values in all groups, as texts: "0.01", "0.01 and 0.0"; and how many parameters are trained."""
+    groups = optimizer.param_groups
+    of_groups = {key: [_told_setting(group.get(key)) for group in groups] for key in _settings(optimizer)}
+    trained = sum(param.requires_grad for group in groups for param in group["params"])
+    return {
+        "parameters that require gradients": str(trained),
+        **{key: " and ".join(dict.fromkeys(texts)) for key, texts in of_groups.items()},
+    }
+
+
+def _settings(optimizer: torch.optim.Optimizer) -> list[str]:
+    return sorted(optimizer.defaults.keys() - _KERNEL_CHOICES - {"lr"})
 
 
 def _told_setting(value: Any) -> str:

@@ -14,6 +14,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from hotlap import accelerator
 from hotlap.levers.compiling import has_torch_forward
+from hotlap.probe.evidence import settings_of
 from hotlap.probe.imported import Imported
 from hotlap.probe.items import UNSEEN, sample_items
 from hotlap.probe.sites import call_site, called_through
@@ -324,6 +325,7 @@ def _optimizer_facts(
         if sparse_in_memory is None
         else f"shape {tuple(sparse_in_memory.shape)}, strides {tuple(sparse_in_memory.stride())}",
         closure=closure,
+        settings=settings_of(optimizer),
         denormals=_denormals(optimizer, params) if denormals else None,
     )
 

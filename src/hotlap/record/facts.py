@@ -78,6 +78,9 @@ class OptimizerFacts:
     """If not: shape and strides of one that is not."""
     closure: bool
     """step() was called with a closure."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Name -> its values in all groups at the end, without learning rates and the choice of kernel; and how many of its
+    parameters require gradients."""
     denormals: float | None = None
     """Part of the elements of parameters and optimizer state that were denormal at the end, in [0, 1]; CPU only."""
 
@@ -290,6 +293,8 @@ class PhaseCalls:
     lines: Mapping[str, float] = field(default_factory=dict)
     """"/home/me/train.py:12" -> seconds that operators called there take, those of the model in `Phase.OTHER`, and that
     the memory of large results may take when it goes. In forward passes and the script's own code."""
+    line_calls: Mapping[str, float] = field(default_factory=dict)
+    """Line as in `lines` -> how many they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ A file that has a `check` is a rule, by the name of the file.
 
 A finding's cost is what a step would save at most if its cause were gone. Costs may overlap, because causes lie one
 behind the other: anomaly mode makes calls expensive, calls make the step launch-bound. So a cause takes the place of
-what it explains (`EXPLAINS`), and `compute-bound`, which is no fault, is said where nothing else is.
+what it explains (`EXPLAINS`), and `compute-bound`, which is no fault, is said where nothing else is, and no advice
+explains it.
 Of several processes that train together, phases are judged by what they have in common: one rank's own part is the
 straggler's (`straggler.in_common`).
 """
@@ -92,7 +93,7 @@ def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
     faults = [finding for finding in measured if finding.code != _NO_FAULT]
     kept = [finding for finding in faults if not _explained(finding, faults, run)]
     if all(finding.is_negligible for finding in kept):
-        kept += [finding for finding in measured if finding.code == _NO_FAULT]
+        kept += [finding for finding in measured if finding.code == _NO_FAULT and not _explained(finding, advice, run)]
     return tuple(sorted([*kept, *advice], key=lambda one: (one.advice, not one.urgent, -one.cost_s)))
 
 

@@ -1,6 +1,6 @@
 """Advice: what a person changes in a minute, with its place, the code before and after, and what it brings at most.
 
-Nobody measured what such a change brings, so it stands behind what was measured, and explains nothing.
+Nobody measured what such a change brings, so it stands behind what was measured, and explains no fault.
 """
 
 import ast

@@ -17,7 +17,9 @@ After:
     model = torch.compile(Net())  # on a GPU: mode="reduce-overhead" replays CUDA graphs
 """
 
-from hotlap.record import CallFacts, Finding, IdleReason, Machine, Phase, Run
+from dataclasses import replace
+
+from hotlap.record import CallFacts, Finding, HotLine, IdleReason, Machine, Phase, Run
 from hotlap.rules.step import (
     Parts,
     at_line,
@@ -40,6 +42,9 @@ MIN_SHARE_ON_DEVICE = 0.15
 # On a CPU, ours: there calls and arithmetic add up, and a small but sound network (a few layers, a batch of 64) spends
 # a fifth to a third of its step on calls. From this share on a step could be half as long if calls were free.
 MIN_SHARE = 0.40
+
+# What takes no part in gradients is no layer of such a network: XProf's share holds.
+MIN_SHARE_OF_CONSTANTS = MIN_SHARE_ON_DEVICE
 
 _MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
 
@@ -74,12 +79,12 @@ def _on_cpu(run: Run) -> Finding | None:
         return None
     share = share_of(run, cost_s)
     if share < MIN_SHARE or cost_s < arithmetic_s:
-        return _in_many_small(run, run.calls, cost_s + arithmetic_s)
+        return _of_constants(run, run.calls) or _in_many_small(run, run.calls, cost_s + arithmetic_s)
     return finding(
         run,
         cost_s,
         f"{_calls(run.calls)}, which cost {duration(cost_s)} ({percent(share)} of it) beside "
-        f"{duration(arithmetic_s)} of arithmetic{_line(run, cost_s)}.",
+        f"{duration(arithmetic_s)} of arithmetic{_constant(run.calls)}{_line(run, cost_s)}.",
         levers=model_levers(run),
     )
 
@@ -103,7 +108,8 @@ def _in_many_small(run: Run, calls: CallFacts, within_s: float) -> Finding | Non
         run,
         cost_s,
         f"{_calls(calls)}{most_named}. They take {duration(within_s)} of it; one core needs {duration(computed_s)} at "
-        f"most for what they compute, so {spent(run, cost_s)} goes into calling them{_line(run, cost_s)}.",
+        f"most for what they compute, so {spent(run, cost_s)} goes into calling them"
+        f"{at_line(_longest(_lines(run)), cost_s)}.",
         levers=model_levers(run),
     )
 
@@ -119,15 +125,61 @@ def _in_functions(calls: CallFacts) -> float:
     return calls.phases[Phase.OTHER].graph_calls if Phase.OTHER in calls.phases else 0.0
 
 
+def _of_constants(run: Run, calls: CallFacts) -> Finding | None:
+    """A mask or a table that is filled in a loop in each forward pass: no layer of a sound network, however small."""
+    divided, number = parts(run, Phase.FORWARD), _num_constant(calls)
+    if divided is None or not number:
+        return None
+    cost_s = divided.calls_s * number / calls.phases[Phase.FORWARD].calls
+    if share_of(run, cost_s) < MIN_SHARE_OF_CONSTANTS:
+        return None
+    return finding(
+        run,
+        cost_s,
+        f"{_calls(calls)}{_constant(calls)}: to call them costs {spent(run, cost_s, ' of it')}{_line(run, cost_s)}.",
+        levers=model_levers(run),
+    )
+
+
+def _constant(calls: CallFacts) -> str:
+    """A clause about them."""
+    number = _num_constant(calls)
+    told = f"; {number:,.0f} of them take no part in gradients, and what they make the same each time can be made once"
+    return told if number else ""
+
+
+def _num_constant(calls: CallFacts) -> float:
+    """Calls of the forward pass on tensors without gradients, where they are most of it; else 0."""
+    seen = calls.phases.get(Phase.FORWARD)
+    number = 0.0 if seen is None else seen.calls - seen.graph_calls
+    return number if seen is not None and number > _MOST * seen.calls else 0.0
+
+
 def _line(run: Run, cost_s: float) -> str:
-    """The script's own line in the forward pass that takes longest; where it calls a model again and again, that is one
-    as well; where a loss makes more of the calls than modules do, of that."""
+    return at_line(_longest([_with_calls(run, line) for line in _lines(run)]), cost_s)
+
+
+def _lines(run: Run) -> list[HotLine]:
+    """The script's own in the forward pass; where it calls a model again and again, those that do as well; where a loss
+    makes more of the calls than modules do, its lines."""
     loops = bool(run.num_forwards) and sum(run.num_forwards) >= _LOOP * len(run.num_forwards)
     forward = run.calls.phases.get(Phase.FORWARD) if run.calls is not None else None
     in_functions = run.calls is not None and _in_functions(run.calls) > (forward.calls if forward is not None else 0.0)
     phase = Phase.OTHER if in_functions else Phase.FORWARD
-    lines = (line for line in run.hot_lines if line.phase is phase and (line.inside or loops))
-    return at_line(max(lines, key=lambda line: line.step_s, default=None), cost_s)
+    return [line for line in run.hot_lines if line.phase is phase and (line.inside or loops)]
+
+
+def _longest(lines: list[HotLine]) -> HotLine | None:
+    return max(lines, key=lambda line: line.step_s, default=None)
+
+
+def _with_calls(run: Run, line: HotLine) -> HotLine:
+    """With what its calls as such take, where they were counted: few long operators make no step launch-bound."""
+    seen = run.calls.phases.get(line.phase) if run.calls is not None else None
+    divided = parts(run, line.phase)
+    if seen is None or divided is None or not seen.line_calls:
+        return line
+    return replace(line, step_s=divided.calls_s * seen.line_calls.get(f"{line.path}:{line.line}", 0.0) / seen.calls)
 
 
 def _on_device(run: Run) -> Finding | None:

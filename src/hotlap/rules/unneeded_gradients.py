@@ -44,8 +44,7 @@ EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The costliest line, in a script that reads no gradients itself."""
-    found = [one for one in run.call_sites if one.calls == "backward" and _is_clear(one)]
-    worst = max(found, key=lambda one: _pass_s(run, one), default=None)
+    worst = _worst(run)
     if worst is None or share_of(run, _pass_s(run, worst)) < MIN_SHARE:
         return None
     files = readable(run)
@@ -53,6 +52,18 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if script is None or any(_reads_gradients(one) for one in files):
         return None
     return _in_part(run, script, worst) if worst.detail.get("needs") else _in_vain(run, script, worst)
+
+
+def explains(run: Run) -> frozenset[str]:
+    """What arithmetic takes as well, where most of the gradients are for nothing."""
+    detail = worst.detail if (worst := _worst(run)) is not None else {}
+    unneeded, elements = (float(detail.get(name) or 0) for name in ("unneeded", "elements"))
+    return EXPLAINS | {"compute-bound"} if unneeded > elements / 2 else EXPLAINS
+
+
+def _worst(run: Run) -> CallSite | None:
+    found = [one for one in run.call_sites if one.calls == "backward" and _is_clear(one)]
+    return max(found, key=lambda one: _pass_s(run, one), default=None)
 
 
 def _is_clear(site: CallSite) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hotlap.probe.evidence import Nudge, Updates, learning_rates, settings_digest
+from hotlap.probe.facts import Facts
 from hotlap.record import Run, Status, as_number
 
 
@@ -23,7 +24,8 @@ def recorded(
 
     `on_gradients` is called with the step's number when gradients are there.
     """
-    updates, nudges = Updates(), Nudge(nudge)
+    updates, nudges, facts = Updates(), Nudge(nudge), Facts()
+    facts.made_optimizer(optimizer)
     losses, settings, rates = [], [], []
     for step in range(num_steps):
         optimizer.zero_grad()
@@ -56,6 +58,7 @@ def recorded(
         rng_digest=same,
         settings_digest=tuple(settings),
         learning_rates=tuple(rates),
+        optimizers=facts.optimizer_facts(),
         updates=tuple(updates.seen),
         trained=updates.trained,
         untrained=updates.untrained,

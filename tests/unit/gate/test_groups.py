@@ -74,14 +74,23 @@ def test_layers_that_a_model_holds_in_another_order_are_the_same_layers() -> Non
     assert ruling(DECAYED, DECAYED, order="dcba")[0] is Verdict.UNHARMED
 
 
+def frozen(model: nn.Module) -> Any:
+    next(model.parameters()).requires_grad_(False)
+    return DECAYED(model)
+
+
 @pytest.mark.parametrize(
     ("lever", "why"),
     [
-        (split(WEIGHTS, WEIGHTS), "other optimizer settings"),
-        (split(BIASES, WEIGHTS), "other optimizer settings"),
+        (
+            split(WEIGHTS, WEIGHTS),
+            "settings than the baseline: weight_decay 0.1 instead of 0.1 and 0.0.",
+        ),
+        (split(BIASES, WEIGHTS), "settings than the baseline: weight_decay 0.0 and 0.1 instead of"),
+        (frozen, "settings than the baseline: parameters that require gradients 7 instead of 8."),
         (split({**WEIGHTS, "lr": 1e-3}, {**BIASES, "lr": 3e-3}), "other learning rates"),
     ],
-    ids=["decay for all", "exchanged", "a rate of its own"],
+    ids=["decay for all", "exchanged", "frozen", "a rate of its own"],
 )
 def test_a_parameter_with_the_settings_of_others_is_harm(lever: Groups, why: str) -> None:
     verdict, told = ruling(DECAYED, lever)

@@ -651,6 +651,30 @@ def test_launch_bound_names_the_line_of_the_forward_pass_that_takes_longest() ->
     assert found is not None and "2.00 ms of that in line 12 of digits.py, f: y." in found.evidence
 
 
+def test_launch_bound_names_the_line_with_most_calls_though_few_long_operators_take_longer() -> None:
+    """A mask is filled in a loop before a transformer's layers are called."""
+    run = firing("launch-bound")
+    assert run.calls is not None
+    forward = run.calls.phases[Phase.FORWARD]
+    of_lines = {f"{SCRIPT}:12": 0.9 * forward.calls, f"{SCRIPT}:20": 0.1 * forward.calls}
+    made = replace(forward, line_calls=of_lines, graph_calls=0.1 * forward.calls)
+    facts = replace(run.calls, phases={**run.calls.phases, Phase.FORWARD: made})
+    fill = HotLine(path=SCRIPT, line=12, function="mask", text="y", phase=Phase.FORWARD, step_s=0.002)
+    layers = replace(fill, line=20, function="f", step_s=0.004)
+    found = launch_bound.check(replace(run, calls=facts, hot_lines=(layers, fill)))
+    assert found is not None and "in line 12 of digits.py, mask: y." in found.evidence
+    assert f"; {0.9 * forward.calls:,.0f} of them take no part in gradients" in found.evidence
+
+
+def test_launch_bound_tells_what_is_filled_anew_in_each_forward_pass_though_layers_take_longer() -> None:
+    run = replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.2, number=300))
+    assert run.calls is not None and launch_bound.check(run) is None, "a sound network's own calls"
+    made = replace(run.calls.phases[Phase.FORWARD], graph_calls=20)
+    found = launch_bound.check(replace(run, calls=replace(run.calls, phases={**run.calls.phases, Phase.FORWARD: made})))
+    assert found is not None and "130 of them take no part in gradients" in found.evidence
+    assert found.cost_s == pytest.approx(130 * 3 * run.calls.call_s)
+
+
 def test_double_precision_tells_where_it_creeps_in() -> None:
     run = healthy()
     assert run.calls is not None

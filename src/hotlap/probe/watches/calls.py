@@ -177,16 +177,23 @@ class _Prices(ObserverMode):
                 total["graph_s"] += arithmetic_s
             if self._streams(name_of(func).partition("::")[2], calls):
                 total["streaming_s"] += arithmetic_s
-        phases = {phase: PhaseCalls(**total, lines=self._lines_of(phase, num_steps)) for phase, total in totals.items()}
+        phases = {}
+        for phase, total in totals.items():
+            lines, numbers = self._lines_of(phase, num_steps)
+            phases[phase] = PhaseCalls(**total, lines=lines, line_calls=numbers)
         return CallFacts(num_steps=num_steps, call_s=dispatch_s(), phases=phases)
 
-    def _lines_of(self, phase: Phase, num_steps: int) -> dict[str, float]:
+    def _lines_of(self, phase: Phase, num_steps: int) -> tuple[dict[str, float], dict[str, float]]:
+        """Line -> seconds a step of its operators, and how many they are."""
         lines: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for (met_in, spot, _, times), seconds in self._lines.items():
             if met_in is phase and spot.path is not None:
                 line = f"{Path(spot.path).resolve()}:{spot.line}"
-                lines[line] = lines.get(line, 0.0) + times * median(seconds) * len(seconds) / num_steps
-        return lines
+                number = len(seconds) / num_steps
+                lines[line] = lines.get(line, 0.0) + times * median(seconds) * number
+                numbers[line] = numbers.get(line, 0.0) + number
+        return lines, numbers
 
     def _arithmetic_s(self, seconds: float) -> float:
         return seconds - self._price_s if seconds >= _TINY_PRICES * self._price_s else 0.0

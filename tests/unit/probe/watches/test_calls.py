@@ -1,9 +1,11 @@
 """The look at each operator: what belongs to the model, and the plain steps beside."""
 
+from collections.abc import Mapping
+
 import torch
 
 from hotlap.probe.watches.calls import Calls
-from hotlap.record import CallFacts, Phase, SightingKind
+from hotlap.record import CallFacts, Phase, PhaseCalls, SightingKind
 from tests.unit.probe.watches.stage import Stage, play
 
 WEIGHT = torch.ones(4, requires_grad=True)
@@ -73,16 +75,20 @@ def test_lines_know_what_their_operators_take_and_that_of_metrics_is_the_scripts
         (WEIGHT.sum() * large).sum()  # the loss
         torch.mm(large, large)  # a metric
 
-    def lines(phase: Phase) -> dict[str, float]:
+    def looked_at(phase: Phase) -> PhaseCalls:
         stage = Stage()
         stage.clock.now = phase
-        return dict(seen(step, stage=stage).phases[phase].lines)
+        return seen(step, stage=stage).phases[phase]
+
+    def lines(phase: Phase) -> Mapping[str, float]:
+        return looked_at(phase).lines
 
     loss, metric = (f"{__file__}:{step.__code__.co_firstlineno + line}" for line in (1, 2))
     assert set(lines(Phase.OTHER)) == {loss}
     assert set(lines(Phase.FORWARD)) == {loss, metric}
     assert lines(Phase.BACKWARD) == {}
     assert lines(Phase.FORWARD)[metric] > 0
+    assert looked_at(Phase.FORWARD).line_calls == {loss: 3, metric: 1}
 
 
 def test_float64_that_creeps_into_a_model_is_told_with_its_line() -> None:
