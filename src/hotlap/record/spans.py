@@ -5,7 +5,7 @@ step, which come in the order of their ends, stand two of the step's own.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from math import isnan, nan
@@ -56,16 +56,21 @@ class Step:
 
     def sums(self) -> list[float]:
         """Seconds by phase, and at OWN hotlap's own."""
-        found = [0.0] * (OWN + 1)
-        for what, _, _, seconds in self.pieces:
-            found[what] += seconds
-        # Rounding must not make the rest negative.
-        found[_OTHER] += max(0.0, self.end - self.begin - sum(found))
-        return found
+        return sums_of(self.pieces, self.end - self.begin)
 
     def length_s(self) -> float:
         """Its time without hotlap's own."""
         return sum(self.sums()[:OWN])
+
+
+def sums_of(pieces: Iterable[Piece], length_s: float) -> list[float]:
+    """Seconds by phase, and at OWN hotlap's own; what of so many seconds lies in none of the pieces is OTHER."""
+    found = [0.0] * (OWN + 1)
+    for what, _, _, seconds in pieces:
+        found[what] += seconds
+    # Rounding must not make the rest negative.
+    found[_OTHER] += max(0.0, length_s - sum(found))
+    return found
 
 
 class SpanRing:
