@@ -48,7 +48,7 @@ class Lap(record.Step):
     aside: Stretch | None = None
     """Of these, in a stretch without training; None if there was none."""
     losses: list[Any] = field(default_factory=list)
-    """Scalars that backward was called on (`probe.losses.Loss`)."""
+    """Scalars that backward was called on, as `probe.losses` notes them; numbers once they are read."""
     arm: int = 0
     block: int = 0
 
