@@ -15,7 +15,7 @@ from hotlap.predict.catalogue import Device, resolve
 from hotlap.predict.precision import Precision, matrix_rate
 from hotlap.predict.workload import Kind, Operator, Workload
 from hotlap.record import Phase
-from hotlap.trace import arguments, kernels, numbers
+from hotlap.trace import arguments, kernels
 from hotlap.trace.kernels import Work
 from hotlap.trace.phases import COMPUTING
 from hotlap.trace.reading import Reading
@@ -61,7 +61,7 @@ def workload(one: Reading, *, devices: Iterable[Device] = ()) -> Workload:
     groups = _groups(one)
     if not groups:
         raise UserError(f"{one.trace.title} holds no kernel that computes within its steps: nothing to forecast.")
-    precision = numbers.precision(one.trace, one.kernels)
+    precision = one.kernels.precision()
     steps = len(one.run.step_s)
     input_s, workers = _input(one)
     notes = [f"read from a trace of {one.run.device}"]
