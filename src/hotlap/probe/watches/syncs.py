@@ -80,9 +80,9 @@ class Syncs(Watch):
         super().open()
 
     def goes_on(self, num_steps: int) -> bool:
-        """Where there is anything to be seen."""
+        """So many whole steps were seen."""
         self._tally.step = num_steps
-        return self._durations is not None and super().goes_on(num_steps)
+        return super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:
         """Everything is as it was, also what the script set meanwhile."""
