@@ -12,15 +12,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import collectives, device, optimizer_hooks, seeds, unseen
-from hotlap.probe.clock import (
-    BACKWARD,
-    DRAW,
-    FORWARD,
-    INPUT,
-    LOOK,
-    SAMPLES,
-    TRAIN,
-)
+from hotlap.probe.clock import BACKWARD, DRAW, FORWARD, INPUT, LOOK, SAMPLES, TRAIN
 from hotlap.probe.digests import num_samples
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread

@@ -41,7 +41,6 @@ _ALONE = r".*_SingleProcessDataLoaderIter"
 class _Group:
     """Kernels of one kind, launched by equal operators in one part of the step."""
 
-    work: Work
     seconds: float = 0.0
     kernels: int = 0
     operators: set[int] = field(default_factory=set)
@@ -103,7 +102,7 @@ def _groups(one: Reading) -> dict[_Key, _Group]:
         work = kernels.work_of(kernel, caller)
         stage = COMPUTING[phase] if COMPUTING[phase] in (Phase.BACKWARD, Phase.OPTIMIZER) else Phase.FORWARD
         key = (caller or kernel, int(trace.inputs[operator]) if operator >= 0 else -1, stage, work)
-        group = found.setdefault(key, _Group(work))
+        group = found.setdefault(key, _Group())
         group.seconds += seconds
         group.kernels += 1
         if operator >= 0:
@@ -112,8 +111,8 @@ def _groups(one: Reading) -> dict[_Key, _Group]:
 
 
 def _operator(one: Reading, key: _Key, group: _Group, device: Device, precision: Precision, steps: int) -> Operator:
-    name, inputs, stage, _ = key
-    kind = _KINDS.get(group.work, Kind.VECTOR)
+    name, inputs, stage, work = key
+    kind = _KINDS.get(work, Kind.VECTOR)
     count = len(group.operators) or group.kernels
     each_s = group.seconds / count
     given = arguments.read(one.trace.arguments[inputs]) if inputs >= 0 else arguments.Arguments((), "", ())
