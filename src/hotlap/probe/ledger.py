@@ -9,7 +9,8 @@ from hotlap.probe import clock as phases
 from hotlap.probe import losses
 from hotlap.probe.clock import PHASES, Lap
 from hotlap.probe.validation import Stretch, validations
-from hotlap.record import Phase, as_number
+from hotlap.record import as_number
+from hotlap.record.spans import columns
 
 if TYPE_CHECKING:
     from hotlap.probe.thinning import Thinning
@@ -58,16 +59,10 @@ class Ledger:
         losses.read(rows)
         return {
             "first_steps_s": tuple(self.first_steps_s),
-            "step_s": tuple(sum(row.spent) for row in rows),
-            "phase_s": _phases(rows, measured),
             "arm": tuple(row.arm for row in rows),
             "block": tuple(row.block for row in rows),
-            "step_index": tuple(row.number for row in rows),
-            "epoch_starts": tuple(i for i, row in enumerate(rows) if row.epoch_started),
             "loss": tuple(as_number(sum(row.losses)) if row.losses else None for row in rows),
-            "num_samples": tuple(row.num_samples for row in rows),
-            "num_updates": tuple(row.num_updates for row in rows),
-            "num_forwards": tuple(row.num_forwards for row in rows),
+            **columns(rows, [row.spent for row in rows], measured),
             **{name: tuple(steps) for name, steps in self._evidence.items()},
             **others,
         }
@@ -98,11 +93,3 @@ def without(row: Lap, stretch: Stretch) -> Lap:
         num_samples=row.num_samples - stretch.num_samples if row.num_samples is not None else None,
         num_forwards=max(0, row.num_forwards - stretch.num_looks),
     )
-
-
-def _phases(rows: list[Lap], measured: frozenset[int]) -> dict[Phase, tuple[float, ...] | None]:
-    """None for those that were never seen. Time that went to a phase cannot be lost: what was entered was measured."""
-    return {
-        phase: tuple(row.spent[i] for row in rows) if i in measured or i == phases.OTHER else None
-        for i, phase in enumerate(PHASES)
-    }
