@@ -5,8 +5,9 @@ themselves. So they are compared on the time that each spends outside of collect
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
+from typing import NamedTuple
 
 from hotlap.record import BucketPass, Exchange, HotLine, Phase, RankFacts, RankLog, Run, Status, UnequalWork
 
@@ -72,14 +73,14 @@ def _facts(runs: Sequence[Run], logs: Sequence[RankLog]) -> tuple[RankFacts, ...
     found = []
     for run in runs:
         rows = [i for i, step in enumerate(run.step_index) if step in common]
+        compute_s = _compute_s(run)
         wait_s, transfer_s, hidden_s = communication[run.rank]
-        held = run.phase_s.get(Phase.COMMUNICATION)
         found.append(
             RankFacts(
                 rank=run.rank,
                 host=hosts.get(run.rank, ""),
                 step_s=median(run.step_s[i] for i in rows),
-                compute_s=max(0.0, median(run.step_s[i] - (held[i] if held else 0.0) for i in rows) - hidden_s),
+                compute_s=max(0.0, median(compute_s[step] for step in common) - hidden_s),
                 wait_s=wait_s,
                 transfer_s=transfer_s,
                 phase_s={
@@ -103,14 +104,18 @@ def _unequal_work(runs: Sequence[Run], logs: Sequence[RankLog]) -> UnequalWork |
     """None also on devices, where the host's steps do not tell how long one computes."""
     if any(log.on_device for log in logs):
         return None
-    works = [log.work for log in logs]
-    common = sorted(set.intersection(*(set(run.step_index) for run in runs), *(set(work) for work in works)))
+    common = sorted(set.intersection(*(set(run.step_index) for run in runs), *(set(log.work) for log in logs)))
     steps = {}
-    for run, work in zip(runs, works, strict=True):
-        held = run.phase_s.get(Phase.COMMUNICATION)
-        compute_s = {index: run.step_s[i] - (held[i] if held else 0.0) for i, index in enumerate(run.step_index)}
-        steps[run.rank] = [Step(work[index], compute_s[index]) for index in common]
+    for run, log in zip(runs, logs, strict=True):
+        compute_s = _compute_s(run)
+        steps[run.rank] = [Step(log.work[index], compute_s[index]) for index in common]
     return unequal_work(steps)
+
+
+def _compute_s(run: Run) -> Mapping[int, float]:
+    """Step -> its seconds outside of collectives."""
+    held_s = _held_s(run)
+    return {step: seconds - held_s.get(step, 0.0) for step, seconds in zip(run.step_index, run.step_s, strict=True)}
 
 
 _Communication = Mapping[int, tuple[float | None, float | None, float]]
@@ -151,8 +156,7 @@ def _on_device(runs: Sequence[Run]) -> _Communication:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One step of one process."""
 
     work: float
@@ -176,8 +180,8 @@ def unequal_work(steps: Mapping[int, Sequence[Step]]) -> UnequalWork | None:
     much, little = [s for s in every if s.work > middle], [s for s in every if s.work <= middle]
     if min(len(much), len(little)) < _FEWEST:
         return None
-    slope_s = (_compute_s(much) - _compute_s(little)) / (_work(much) - _work(little))
-    unit_s = min(max(0.0, slope_s), _STEEPEST * _compute_s(every) / _work(every))
+    (more, longer_s), (less, shorter_s), (usual, usual_s) = map(_typical, (much, little, every))
+    unit_s = min(max(0.0, (longer_s - shorter_s) / (more - less)), _STEEPEST * usual_s / usual)
     means = [fmean(step.work for step in row) for row in rows]
     return UnequalWork(
         cost_s=unit_s * fmean(max(step.work for step in row) - mean for row, mean in zip(rows, means, strict=True)),
@@ -190,12 +194,8 @@ def unequal_work(steps: Mapping[int, Sequence[Step]]) -> UnequalWork | None:
     )
 
 
-def _compute_s(steps: Sequence[Step]) -> float:
-    return median(step.compute_s for step in steps)
-
-
-def _work(steps: Sequence[Step]) -> float:
-    return median(step.work for step in steps)
+def _typical(steps: Sequence[Step]) -> Step:
+    return Step(*map(median, zip(*steps, strict=True)))
 
 
 def exchanged(logs: Sequence[RankLog]) -> Exchange | None:

@@ -6,7 +6,7 @@ three values to a list for each interval, when it is over.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import isnan, nan
 from time import perf_counter
@@ -48,7 +48,7 @@ class Lap(record.Step):
     aside: Stretch | None = None
     """Of these, in a stretch without training; None if there was none."""
     losses: list[Any] = field(default_factory=list)
-    """Scalars that backward was called on (`probe.losses.Loss`)."""
+    """Scalars that backward was called on, as `probe.losses` notes them; numbers once they are read."""
     arm: int = 0
     block: int = 0
 
@@ -171,8 +171,8 @@ class _Reader:
 
     def _lap(self, kinds: list[int], tape: list[Any]) -> Lap:
         since, end_s = self._begin, tape[-1]
-        spent, pieces = [0.0] * (record.OWN + 1), list[record.Piece]()
-        lap = Lap(begin=since, end=end_s, spent=spent, pieces=pieces, num_updates=kinds.count(STEP))
+        pieces: list[record.Piece] = []
+        lap = Lap(begin=since, end=end_s, pieces=pieces, num_updates=kinds.count(STEP))
         outer: list[record.Piece] = []
         triples = iter(tape)
         for what, told, end in zip(triples, triples, triples, strict=True):
@@ -183,9 +183,7 @@ class _Reader:
                 while outer and outer[-1][1] >= begin:
                     _, inner_begin, inner_end, _ = outer.pop()
                     seconds -= inner_end - inner_begin
-                phase = _PHASE_OF[what]
-                spent[phase] += seconds
-                piece = (phase, begin, end, seconds)
+                piece = (_PHASE_OF[what], begin, end, seconds)
                 outer.append(piece)
                 pieces.append(piece)
             elif what == LOSS:
@@ -194,9 +192,7 @@ class _Reader:
                 lap.num_samples = (lap.num_samples or 0) + told
             elif what == EPOCH:
                 lap.epoch_started = True
-        # Rounding must not make the rest negative.
-        spent[OTHER] += max(0.0, end_s - since - sum(spent))
-        del spent[record.OWN]
+        lap.spent = lap.sums()[: record.OWN]
         lap.num_forwards = kinds.count(TRAIN) + kinds.count(FORWARD) + kinds.count(LOOK)
         if LOOK in kinds:
             lap.aside = _aside(lap, tape)
@@ -215,16 +211,6 @@ def _aside(lap: Lap, tape: list[Any]) -> Stretch | None:
             told[what](max(begin, lap.begin), end)
     if aside.begin is None or aside.end is None:
         return None
-    return Stretch(_within(lap.pieces, aside.begin, aside.end), aside.num_looks, aside.num_samples)
-
-
-def _within(pieces: Iterable[record.Piece], begin: float, end: float) -> list[float]:
-    """Seconds by phase of a stretch of a lap."""
-    spent = [0.0] * (record.OWN + 1)
-    for what, piece_begin, piece_end, seconds in pieces:
-        if piece_begin >= begin and piece_end <= end:
-            spent[what] += seconds
-    rest = end - begin - sum(spent)
-    del spent[record.OWN]
-    spent[OTHER] += max(0.0, rest)
-    return spent
+    inside = (piece for piece in lap.pieces if piece[1] >= aside.begin and piece[2] <= aside.end)
+    spent = record.sums_of(inside, aside.end - aside.begin)[: record.OWN]
+    return Stretch(spent, aside.num_looks, aside.num_samples)

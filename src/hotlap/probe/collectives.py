@@ -21,7 +21,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
 from hotlap.probe.digests import tensors
-from hotlap.probe.guard import Guard
+from hotlap.probe.guard import Guard, call_behind
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import BucketPass, RankLog
 
@@ -186,15 +186,7 @@ def install(books: Collectives, patch: Patch, thread: TrainingThread, joined: Ca
         if (function := getattr(owner, name, None)) is not None:
             timed = functools.partial(books.timed, thread=thread, of_all=of_all)
             patch.set(owner, name, guard.around(function, timed, what))
-    init = dist.init_process_group
-
-    @functools.wraps(init)
-    def init_process_group(*args: Any, **kwargs: Any) -> Any:
-        result = init(*args, **kwargs)
-        joined()
-        return result
-
-    patch.set(dist, "init_process_group", init_process_group)
+    call_behind(patch, dist, "init_process_group", lambda *_: joined())
 
 
 def _number(name: str, otherwise: int) -> int:

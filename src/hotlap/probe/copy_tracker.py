@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -11,14 +11,32 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from hotlap import accelerator
 from hotlap.predict.trace import is_view
 from hotlap.probe.digests import tensors
-from hotlap.probe.modes import ObserverMode, name_of, non_blocking
+from hotlap.probe.modes import ObserverMode, name_of
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind
 
-_COPIES = ("aten::_to_copy", "aten::copy_")
+COPIES = {"aten::_to_copy": "Tensor.to", "aten::copy_": "Tensor.copy_"}
+"""Operators that may copy between the host and the device, and the names by which scripts call them."""
 
-# The names under which scripts know what torch calls otherwise.
-_KNOWN_AS = {"aten::lift_fresh": "torch.tensor", "aten::_to_copy": "Tensor.to", "aten::copy_": "Tensor.copy_"}
+
+class Copy(NamedTuple):
+    """From the host to the device, or back."""
+
+    source: torch.Tensor
+    target: torch.Tensor
+    non_blocking: bool
+    """The host was not to wait."""
+
+
+def copied(name: str, args: Any, kwargs: Any, result: Any) -> Copy | None:
+    """What the operator has copied; None where nothing went from one side to the other."""
+    if name not in COPIES:
+        return None
+    in_place = name == "aten::copy_"
+    source, target = (args[1], args[0]) if in_place else (args[0], result)
+    if accelerator.on_device(source) == accelerator.on_device(target):
+        return None
+    return Copy(source, target, bool(args[2] if in_place and len(args) > 2 else kwargs.get("non_blocking", False)))
 
 
 class _From(Enum):
@@ -62,22 +80,18 @@ class CopyTracker(ObserverMode):
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         """Follow it."""
         name = name_of(func)
-        inputs = tensors((args, kwargs))
-        on_device = accelerator.on_device
-        if name in _COPIES:
-            source, target = (args[1], args[0]) if name == "aten::copy_" else (args[0], result)
-            if on_device(source) != on_device(target):
-                self._copied(name, source, target, non_blocking(name, args, kwargs), seconds)
-                return
-        on_host = [tensor for tensor in inputs if not on_device(tensor)]
+        copy = copied(name, args, kwargs, result)
+        if copy is not None:
+            self._copied(COPIES[name], *copy, seconds)
+            return
         if self._views(func):
             return
+        inputs, on_device = tensors((args, kwargs)), accelerator.on_device
         outputs = [tensor for tensor in tensors(result) if not on_device(tensor)]
-        if outputs and len(on_host) == len(inputs):
-            self._made(name, on_host, outputs, seconds)
+        if outputs and not any(map(on_device, inputs)):
+            self._made(name, inputs, outputs, seconds)
 
-    def _copied(self, name: str, source: Any, target: Any, non_blocking: bool, seconds: float) -> None:
-        what = _KNOWN_AS[name]
+    def _copied(self, what: str, source: Any, target: Any, non_blocking: bool, seconds: float) -> None:
         spot = here()
         if accelerator.on_device(source):
             self._remember(target, _Origin(_From.DEVICE, what, spot, self._tally.step, seconds))
@@ -102,7 +116,7 @@ class CopyTracker(ObserverMode):
         if not inputs or name == "aten::lift_fresh":
             # What wraps foreign memory (`torch.from_numpy`) cannot be resized: it holds the script's data.
             fresh = not self.is_loading() and outputs[0].untyped_storage().resizable()
-            what = _KNOWN_AS.get(name, name.replace("aten::", "torch."))
+            what = "torch.tensor" if name == "aten::lift_fresh" else name.replace("aten::", "torch.")
             origin = _Origin(_From.CREATED, what, here(), self._tally.step, seconds) if fresh else _DATA
         elif any(origin.kind is _From.DEVICE for origin in origins):
             origin = next(origin for origin in origins if origin.kind is _From.DEVICE)

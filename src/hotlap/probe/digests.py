@@ -130,7 +130,7 @@ def _numbers(leaf: Any, num_rows: int) -> NDArray[np.uint64] | None:
         return None
     if not leaf.dim() or not leaf.numel() or not num_rows or len(leaf) % num_rows:
         return None
-    rows = _bytes(_peeked(leaf).detach().resolve_conj().resolve_neg().cpu()).reshape(num_rows, -1)
+    rows = bytes_of(_peeked(leaf)).reshape(num_rows, -1)
     words = np.zeros((num_rows, -(-rows.shape[1] // 8)), np.uint64)
     words.view(np.uint8)[:, : rows.shape[1]] = rows
     factors = _mixed(np.arange(1, words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
@@ -207,7 +207,7 @@ class Draws:
         self._found[place] = bool(self._found[place]) or drawn
 
     def _look(self) -> dict[int, bytes]:
-        own = {number: bytes(_bytes(one.get_state().cpu())) for number, one in self.own().items()}
+        own = {number: bytes(bytes_of(one.get_state())) for number, one in self.own().items()}
         return {-1: _generators(), **own}
 
     def take(self) -> tuple[bool | None, ...]:
@@ -218,7 +218,7 @@ class Draws:
 
 
 def _generators() -> bytes:
-    return b"".join(_bytes(state.cpu()) for state in (torch.get_rng_state(), *accelerator.random_states()))
+    return b"".join(bytes_of(state) for state in (torch.get_rng_state(), *accelerator.random_states()))
 
 
 def samples(inputs: Any) -> Iterator[bytes]:
@@ -227,8 +227,7 @@ def samples(inputs: Any) -> Iterator[bytes]:
     if first is None or first.requires_grad or first.is_nested or first.layout != torch.strided:
         return
     if first.dim() and first.numel():
-        rows = _bytes(_peeked(first).detach().resolve_conj().resolve_neg().cpu()).reshape(len(first), -1)
-        for row in rows:
+        for row in bytes_of(_peeked(first)).reshape(len(first), -1):
             # Padding is as long as the longest sample of a batch asks for.
             yield hashlib.blake2b(bytes(row).rstrip(b"\0"), digest_size=12).digest()
 
@@ -236,16 +235,12 @@ def samples(inputs: Any) -> Iterator[bytes]:
 def _told(leaf: Any) -> bytes:
     """What is known of a leaf."""
     if not isinstance(leaf, torch.Tensor):
-        return repr(leaf).encode() if _is_plain(leaf) else type(leaf).__name__.encode()
+        return repr(leaf).encode() if is_plain(leaf) else type(leaf).__name__.encode()
     tensor = _peeked(leaf)
     if tensor.is_nested:
         return b"".join(_told(part) for part in tensor.unbind())
-    return _digest_of(tensor.detach().resolve_conj().resolve_neg().cpu())
-
-
-def _digest_of(flat: torch.Tensor) -> bytes:
-    told = hashlib.blake2b(f"{flat.dtype}{tuple(flat.shape)}".encode(), digest_size=12)
-    told.update(_bytes(flat))
+    told = hashlib.blake2b(f"{tensor.dtype}{tuple(tensor.shape)}".encode(), digest_size=12)
+    told.update(bytes_of(tensor))
     return told.digest()
 
 
@@ -255,13 +250,16 @@ def _peeked(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if peek is None else peek(tensor)
 
 
-def _bytes(flat: torch.Tensor) -> Any:
+def bytes_of(tensor: torch.Tensor) -> Any:
+    """Of its elements, wherever they are: (B,) of a strided tensor."""
+    flat = tensor.detach().resolve_conj().resolve_neg().cpu()
     if flat.layout != torch.strided:
         return repr(flat).encode()
     return flat.contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """One of Python's own values, which its `repr` tells whole."""
     return value is None or isinstance(value, str | bytes | int | float | complex)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.compiler import is_compiling
 
+from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 
 Function = Callable[..., Any]
@@ -111,6 +112,19 @@ class Guard:
                 off()
             except Exception as another:
                 self.notes.append(note(f"the end of {what}", another))
+
+
+def call_behind(patch: Patch, owner: Any, name: str, note: Function) -> None:
+    """`note` is called once `owner.name` is over, with the first of its arguments."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        note(*args[:1])
+        return result
+
+    patch.set(owner, name, wrapper)
 
 
 def note(what: str, error: BaseException) -> str:

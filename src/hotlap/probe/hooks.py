@@ -12,16 +12,9 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import collectives, device, optimizer_hooks, seeds, unseen
-from hotlap.probe.clock import (
-    BACKWARD,
-    DRAW,
-    FORWARD,
-    INPUT,
-    LOOK,
-    SAMPLES,
-    TRAIN,
-)
+from hotlap.probe.clock import BACKWARD, DRAW, FORWARD, INPUT, LOOK, SAMPLES, TRAIN
 from hotlap.probe.digests import num_samples
+from hotlap.probe.guard import call_behind
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import Phase
@@ -203,20 +196,7 @@ def _hook_constructors(session: Session, patch: Patch, thread: TrainingThread) -
 
     loader_made = session.guard(session.facts.made_loader, "the loaders", off=session.must_be_there)
     for kind, note in ((DataLoader, loader_made), (torch.optim.Optimizer, optimizer_made)):
-        _call_behind(patch, kind, "__init__", note)
-
-
-def _call_behind(patch: Patch, owner: Any, name: str, note: Callable[..., None]) -> None:
-    """`note` is called once `owner.name` is over, with the first of its arguments."""
-    function = getattr(owner, name)
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        note(*args[:1])
-        return result
-
-    patch.set(owner, name, wrapper)
+        call_behind(patch, kind, "__init__", note)
 
 
 def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None:
@@ -253,8 +233,8 @@ def _hook_state(session: Session, patch: Patch) -> None:
     """Choices that the script makes on purpose, which levers must respect."""
     guard, facts = session.guard, session.facts
     threads_set = guard(lambda *_: facts.called("torch.set_num_threads"), "calls of set_num_threads")
-    _call_behind(patch, torch, "set_num_threads", threads_set)
-    _call_behind(patch, torch, "compile", lambda *_: setattr(facts, "compiled", True))
+    call_behind(patch, torch, "set_num_threads", threads_set)
+    call_behind(patch, torch, "compile", lambda *_: setattr(facts, "compiled", True))
 
     def answering(set_anomaly: Callable[..., None]) -> Callable[..., None]:
         def answered(mode: bool, check_nan: bool = True) -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hotlap.probe import clock as phases
+from hotlap.probe import losses
 from hotlap.probe.clock import PHASES, Lap
-from hotlap.probe.losses import Loss, known, value
 from hotlap.probe.validation import Stretch, validations
-from hotlap.record import Number, Phase, as_number
+from hotlap.record import as_number
+from hotlap.record.spans import columns
 
 if TYPE_CHECKING:
     from hotlap.probe.thinning import Thinning
@@ -55,18 +56,13 @@ class Ledger:
     def columns(self, *, measured: frozenset[int]) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""
         rows, others = self._trained()
+        losses.read(rows)
         return {
             "first_steps_s": tuple(self.first_steps_s),
-            "step_s": tuple(sum(row.spent) for row in rows),
-            "phase_s": _phases(rows, measured),
             "arm": tuple(row.arm for row in rows),
             "block": tuple(row.block for row in rows),
-            "step_index": tuple(row.number for row in rows),
-            "epoch_starts": tuple(i for i, row in enumerate(rows) if row.epoch_started),
-            "loss": tuple(_total(row.losses) for row in rows),
-            "num_samples": tuple(row.num_samples for row in rows),
-            "num_updates": tuple(row.num_updates for row in rows),
-            "num_forwards": tuple(row.num_forwards for row in rows),
+            "loss": tuple(as_number(sum(row.losses)) if row.losses else None for row in rows),
+            **columns(rows, [row.spent for row in rows], measured),
             **{name: tuple(steps) for name, steps in self._evidence.items()},
             **others,
         }
@@ -97,20 +93,3 @@ def without(row: Lap, stretch: Stretch) -> Lap:
         num_samples=row.num_samples - stretch.num_samples if row.num_samples is not None else None,
         num_forwards=max(0, row.num_forwards - stretch.num_looks),
     )
-
-
-def _phases(rows: list[Lap], measured: frozenset[int]) -> dict[Phase, tuple[float, ...] | None]:
-    """None for those that were never seen. Time that went to a phase cannot be lost: what was entered was measured."""
-    return {
-        phase: tuple(row.spent[i] for row in rows) if i in measured or i == phases.OTHER else None
-        for i, phase in enumerate(PHASES)
-    }
-
-
-def _total(losses: list[Loss]) -> Number:
-    """Sum of the scalars of one step, in float64; None without one, or where one is not known any more."""
-    losses = known(losses)
-    try:
-        return as_number(sum(map(value, losses))) if losses else None
-    except RuntimeError:  # the device has failed, and gives nothing back: all else is worth keeping
-        return None

@@ -2,11 +2,13 @@
 
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
-from hotlap.probe.clock import LOSS
+from hotlap.probe.clock import LOSS, Lap
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -29,21 +31,26 @@ class OnDevice(NamedTuple):
         return self.tensor._version == self.version
 
 
-Loss = float | OnDevice
-
-
-def value(loss: Loss) -> float:
-    """Once it is known; waits for the device.
-
-    Raises:
-        RuntimeError: the device has failed.
-    """
-    return float(loss.tensor if isinstance(loss, OnDevice) else loss)
-
-
-def known(losses: list[Loss]) -> list[Loss]:
-    """Of one step; none where one of them was changed before it was read."""
-    return losses if all(loss.is_known() for loss in losses if isinstance(loss, OnDevice)) else []
+def read(rows: Iterable[Lap]) -> None:
+    """Losses of these steps become numbers, all that lie on a device in one go, since each reading waits for it. A step
+    of which one was changed before has none."""
+    waiting = []
+    for row in rows:
+        of_device = [loss for loss in row.losses if isinstance(loss, OnDevice)]
+        if not all(loss.is_known() for loss in of_device):
+            row.losses = []
+        elif of_device:
+            waiting.append(row)
+    tensors = [loss.tensor.reshape(()) for row in waiting for loss in row.losses if isinstance(loss, OnDevice)]
+    alike = len({(tensor.device, tensor.dtype) for tensor in tensors}) == 1
+    try:
+        numbers = iter(torch.stack(tensors).tolist() if alike else list(map(float, tensors)))
+    except RuntimeError:  # the device has failed, and gives nothing back: all else is worth keeping
+        for row in waiting:
+            row.losses = []
+        return
+    for row in waiting:
+        row.losses = [next(numbers) if isinstance(loss, OnDevice) else loss for loss in row.losses]
 
 
 class Losses:

@@ -75,8 +75,3 @@ def take_off(mode: ObserverMode) -> None:
     mode.__exit__(None, None, None)  # type: ignore[no-untyped-call] # as above
     for other in reversed(above):
         dispatch._push_mode(other)
-
-
-def non_blocking(name: str, args: Any, kwargs: Any) -> bool:
-    """Of a call of `aten::copy_` or `aten::_to_copy`: the host was not to wait."""
-    return bool(args[2] if name == "aten::copy_" and len(args) > 2 else kwargs.get("non_blocking", False))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from hotlap.probe.digests import bytes_of, is_plain
 from hotlap.probe.sampling import sampled
 from hotlap.record import StateDigest
 
@@ -255,22 +256,17 @@ def _digest(step: int, name: str, content: Any) -> StateDigest:
         if isinstance(leaf, torch.Tensor):
             if _is_lazy(leaf):
                 continue
-            told = f"{keys}{tuple(leaf.shape)}".encode() + _bytes(leaf)
+            told = f"{keys}{tuple(leaf.shape)}".encode()
+            if leaf.layout == torch.strided and not leaf.is_nested:
+                told += bytes(bytes_of(sampled(leaf)))
             whole.update(told)
             if not leaf.is_floating_point() and leaf.numel() <= _MAX_COUNTERS:
                 counts.update(told)
-        elif leaf is None or isinstance(leaf, str | bytes | int | float | complex):
+        elif is_plain(leaf):
             whole.update(f"{keys}{leaf!r}".encode())
             if not isinstance(leaf, float | complex):
                 counts.update(f"{keys}{leaf!r}".encode())
     return StateDigest(step=step, name=name, digest=whole.hexdigest(), counts=counts.hexdigest())
-
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    if tensor.layout != torch.strided or tensor.is_nested:
-        return b""
-    flat: Any = sampled(tensor).resolve_conj().resolve_neg().cpu().contiguous()
-    return bytes(flat.view(torch.uint8).numpy())
 
 
 def _is_comparable(leaf: Any) -> bool:

@@ -14,11 +14,9 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
+from hotlap.probe import losses
 from hotlap.probe.clock import PHASES, Lap
 from hotlap.probe.ledger import set_aside
-from hotlap.probe.losses import OnDevice, known, value
 from hotlap.record import LongRun, Outlier, Stretch, as_number
 
 # Laps that are handled together.
@@ -57,7 +55,7 @@ class Thinning:
     def flush(self) -> None:
         """Take up all rows that were added."""
         chunk, self._chunk = self._chunk, []
-        _read_losses(chunk)
+        losses.read(chunk)
         self._fold(chunk)
 
     def rows(self) -> list[Lap]:
@@ -121,22 +119,6 @@ class Thinning:
         return found
 
 
-def _read_losses(chunk: list[Lap]) -> None:
-    """Those that lie on a device: all in one go, since each reading waits for the device."""
-    for row in chunk:
-        row.losses = known(row.losses)
-    waiting = [loss.tensor.reshape(()) for row in chunk for loss in row.losses if isinstance(loss, OnDevice)]
-    alike = len({(loss.device, loss.dtype) for loss in waiting}) == 1
-    try:
-        read = iter(torch.stack(waiting).tolist() if alike else list(map(float, waiting)))
-    except RuntimeError:  # the device has failed, and gives nothing back: all else is worth keeping
-        for row in chunk:
-            row.losses = []
-        return
-    for row in chunk:
-        row.losses = [next(read) if isinstance(one, OnDevice) else float(one) for one in row.losses]
-
-
 def _quantiles(parts: Sequence[tuple[Sequence[float], int]], shares: Sequence[float]) -> list[float]:
     """Of step times, each list of which stands for so many; 0 without one."""
     weighed = sorted((time, count / len(times)) for times, count in parts for time in times)
@@ -166,7 +148,7 @@ class _Part:
         self.count += 1
         self.total_s += step_s
         if row.losses:
-            loss = sum(map(value, row.losses))
+            loss = sum(row.losses)
             if math.isfinite(loss):
                 self._loss += loss
                 self._num_losses += 1

@@ -5,7 +5,7 @@ step, which come in the order of their ends, stand two of the step's own.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from math import isnan, nan
@@ -56,16 +56,21 @@ class Step:
 
     def sums(self) -> list[float]:
         """Seconds by phase, and at OWN hotlap's own."""
-        found = [0.0] * (OWN + 1)
-        for what, _, _, seconds in self.pieces:
-            found[what] += seconds
-        # Rounding must not make the rest negative.
-        found[_OTHER] += max(0.0, self.end - self.begin - sum(found))
-        return found
+        return sums_of(self.pieces, self.end - self.begin)
 
     def length_s(self) -> float:
         """Its time without hotlap's own."""
         return sum(self.sums()[:OWN])
+
+
+def sums_of(pieces: Iterable[Piece], length_s: float) -> list[float]:
+    """Seconds by phase, and at OWN hotlap's own; what of so many seconds lies in none of the pieces is OTHER."""
+    found = [0.0] * (OWN + 1)
+    for what, _, _, seconds in pieces:
+        found[what] += seconds
+    # Rounding must not make the rest negative.
+    found[_OTHER] += max(0.0, length_s - sum(found))
+    return found
 
 
 class SpanRing:
@@ -178,6 +183,23 @@ def _spans(step: Step, begin_s: float) -> Iterator[Span]:
         yield Span(lane="host", phase=Phase.OTHER, begin_s=at, end_s=moved(step.end))
 
 
+def columns(steps: Sequence[Step], spent: Sequence[Sequence[float]], measured: Collection[int]) -> dict[str, Any]:
+    """Fields of a Run that steps tell. `spent`: seconds of each by phase; one that was not `measured` is None, never 0.
+    What lies in no phase always is."""
+    return {
+        "step_s": tuple(map(sum, spent)),
+        "phase_s": {
+            phase: tuple(one[i] for one in spent) if i in measured or i == _OTHER else None
+            for i, phase in enumerate(PHASES)
+        },
+        "step_index": tuple(one.number for one in steps),
+        "epoch_starts": tuple(i for i, one in enumerate(steps) if one.epoch_started),
+        "num_samples": tuple(one.num_samples for one in steps),
+        "num_updates": tuple(one.num_updates for one in steps),
+        "num_forwards": tuple(one.num_forwards for one in steps),
+    }
+
+
 def with_steps(run: Run, steps: Sequence[Step]) -> Run:
     """A record that a process wrote on its way, with the steps that it has made since; a thinned one gets only how the
     last ones went."""
@@ -185,22 +207,15 @@ def with_steps(run: Run, steps: Sequence[Step]) -> Run:
     made = [one for one in steps if one.recorded]
     if not made or (run.long is not None and run.step_s):
         return replace(run, excerpt=shown)
-    sums = [one.sums() for one in made]
-    seen = {what for one in made for what, *_ in one.pieces} | {_OTHER}
+    seen = {what for one in made for what, *_ in one.pieces}
     losses = dict(zip(run.step_index, run.loss, strict=True))
     return replace(
         run,
         excerpt=shown,
         long=None,
         first_steps_s=tuple(one.length_s() for one in steps if one.number < made[0].number) or run.first_steps_s,
-        step_s=tuple(sum(one[:OWN]) for one in sums),
-        phase_s={phase: tuple(one[i] for one in sums) if i in seen else None for i, phase in enumerate(PHASES)},
         arm=(0,) * len(made),
         block=(0,) * len(made),
-        step_index=tuple(one.number for one in made),
-        epoch_starts=tuple(i for i, one in enumerate(made) if one.epoch_started),
         loss=tuple(losses.get(one.number) for one in made),
-        num_samples=tuple(one.num_samples for one in made),
-        num_updates=tuple(one.num_updates for one in made),
-        num_forwards=tuple(one.num_forwards for one in made),
+        **columns(made, [one.sums()[:OWN] for one in made], seen),
     )

@@ -58,19 +58,6 @@ class TraceFile:
                 yield member
 
 
-def is_trace(path: Path) -> bool:
-    """Of files and folders that may hold a study instead."""
-    if path.is_dir():
-        names = [one.name for one in path.iterdir()]
-        return "study.json" not in names and any(name.endswith(_ENDINGS) for name in names)
-    try:
-        with path.open("rb") as stream:
-            begin = stream.read(_PIECE)
-    except OSError:
-        return False
-    return begin.startswith(_GZIP) or b'"traceEvents"' in begin or _is_archive(path)
-
-
 def find(names: list[str]) -> list[TraceFile]:
     """What the user names -> traces, in the order of their names.
 

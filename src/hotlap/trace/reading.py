@@ -7,7 +7,7 @@ import numpy as np
 
 from hotlap.errors import UserError
 from hotlap.record import IdleReason, OperatorWindow, Run, Status
-from hotlap.trace import excerpt, numbers, phases, sightings, spans, steps
+from hotlap.trace import excerpt, phases, sightings, spans, steps
 from hotlap.trace import idle as idles
 from hotlap.trace.hold_ups import hold_ups
 from hotlap.trace.operators import COMPILED, aggregate
@@ -15,7 +15,7 @@ from hotlap.trace.recomputed import on_host_s
 from hotlap.trace.seen import Seen
 from hotlap.trace.table import Kind, Trace
 from hotlap.trace.timeline import by_work, of_device, timeline
-from hotlap.trace.work import StepKernels
+from hotlap.trace.work import HALF, StepKernels
 from hotlap.units import percent
 
 _COMPILED = rf"{COMPILED}|Torch-Compiled Region|triton_(?:poi|red|per|tem)_"
@@ -53,7 +53,7 @@ class Reading(Seen):
             operators=replace(seen, idle_s=reasons, held_up=named),
             sightings=sightings.at_lines(self, self.idle),
             # What is computed in half precision already, and by torch.compile, needs no such lever.
-            autocast=numbers.precision(trace, self.kernels) in numbers.HALF,
+            autocast=self.kernels.precision() in HALF,
             compiled=trace.named(_COMPILED).any().item(),
             rank=trace.rank or 0,
             world_size=trace.world_size,

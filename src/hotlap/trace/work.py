@@ -1,21 +1,26 @@
 """What the device's time went to: by the kind of work, by operator and shape, and what it computed a second time."""
 
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from hotlap.predict.precision import Precision
 from hotlap.record import CopyWork, KernelWork, ShapedOperator
 from hotlap.trace import arguments, kernels, spans
-from hotlap.trace.peaks import matrix_peak
+from hotlap.trace.peaks import PRECISIONS, matrix_peak
 from hotlap.trace.recomputed import launched_again
 from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
 from hotlap.trace.table import Ints, Kind
+from hotlap.units import plural
 
 # Of the shapes only the costliest are told.
 _MOST_SHAPES = 20
 _GRAPH = r"(?:cuda|hip|cu)GraphLaunch"
+HALF = frozenset({Precision.BF16, Precision.FP16})
+_BRAIN, _HALF = re.compile(r"bf16|BFloat16"), re.compile(r"f16|fp16|half|Half|hgemm|h884|h1688|h16816")
 
 
 class StepKernels:
@@ -32,17 +37,25 @@ class StepKernels:
 
     def kinds(self) -> tuple[KernelWork, ...]:
         """Costliest first."""
-        trace, found = self._trace, defaultdict[kernels.Work, list[float]](lambda: [0.0, 0.0])
-        named = np.where(self.operators >= 0, trace.name[np.maximum(self.operators, 0)], -1)
-        pairs, which = np.unique(np.column_stack((trace.name[self.rows], named)), axis=0, return_inverse=True)
-        seconds = np.bincount(which.ravel(), self.seconds, len(pairs))
-        counts = np.bincount(which.ravel(), minlength=len(pairs))
-        for (kernel, operator), each_s, count in zip(pairs.tolist(), seconds.tolist(), counts.tolist(), strict=True):
-            work = kernels.work_of(trace.names[kernel], trace.names[operator] if operator >= 0 else "")
-            found[work][0] += each_s / self._steps
-            found[work][1] += count / self._steps
-        ranked = sorted(found.items(), key=lambda item: -item[1][0])
-        return tuple(KernelWork(name=str(work), device_s=each_s, per_step=count) for work, (each_s, count) in ranked)
+        found = defaultdict[kernels.Work, list[float]](list)
+        for row, operator, seconds in self._each():
+            found[kernels.work_of(self._trace.text(row), self._name(operator))].append(seconds)
+        return self._costliest((str(work), seconds) for work, seconds in found.items())
+
+    def _each(self) -> Iterator[tuple[int, int, float]]:
+        """Row, operator and seconds of each kernel."""
+        return zip(self.rows.tolist(), self.operators.tolist(), self.seconds.tolist(), strict=True)
+
+    def _name(self, operator: int) -> str:
+        return self._trace.text(operator) if operator >= 0 else ""
+
+    def _costliest(self, titled: Iterable[tuple[str, list[float]]]) -> tuple[KernelWork, ...]:
+        """(title, seconds of all) of each kind, costliest first."""
+        works = (
+            KernelWork(name=title, device_s=sum(seconds) / self._steps, per_step=len(seconds) / self._steps)
+            for title, seconds in titled
+        )
+        return tuple(sorted(works, key=lambda one: -one.device_s))
 
     def copies(self) -> tuple[CopyWork, ...]:
         """Costliest first."""
@@ -53,8 +66,11 @@ class StepKernels:
         """By kind, beside kernels that compute; costliest first."""
         trace, talks = self._trace, self._trace.kind[self.rows] == Kind.COMMUNICATION
         computing = trace.moments(self.rows[~talks])
-        pairs = zip(self.rows[talks].tolist(), self.operators[talks].tolist(), strict=True)
-        kinds = [kernels.collective(trace.text(row), trace.exchanged(row, at).collective) for row, at in pairs]
+        kinds = [
+            kernels.collective(trace.text(row), trace.exchanged(row, operator).collective)
+            for row, operator, _ in self._each()
+            if trace.kind[row] == Kind.COMMUNICATION
+        ]
         return self._beside(computing, self.rows[talks], kinds)
 
     def _beside(self, computing: Spans, rows: Ints, titles: Sequence[str]) -> tuple[CopyWork, ...]:
@@ -89,15 +105,9 @@ class StepKernels:
         for launch, kernels_of in launched.items():
             names = tuple(sorted(trace.name[self.rows[kernels_of]].tolist()))
             found[self._place(launch), names].append(float(self.seconds[kernels_of].sum()))
-        graphs = (
-            KernelWork(
-                name=f"a graph of {len(names):,} {'kernel' if len(names) == 1 else 'kernels'}{place}",
-                device_s=sum(seconds) / self._steps,
-                per_step=len(seconds) / self._steps,
-            )
-            for (place, names), seconds in found.items()
+        return self._costliest(
+            (f"a graph of {plural(len(names), 'kernel')}{place}", seconds) for (place, names), seconds in found.items()
         )
-        return tuple(sorted(graphs, key=lambda one: -one.device_s))
 
     def _place(self, launch: int) -> str:
         """ ", launched in CompiledFunction at train.py:12", as far as that is known."""
@@ -152,6 +162,25 @@ class StepKernels:
             for which in (True, False)
         )
         return on / (on + off) if on + off > 0 else None
+
+    def precision(self) -> Precision:
+        """That most of the time of products is spent in, by types where they were recorded and else by kernels."""
+        trace, spent_s = self._trace, defaultdict[Precision, float](float)
+        for row, operator, seconds in self._each():
+            kernel = trace.text(row)
+            on_cores = kernels.on_matrix_cores(kernel)
+            if on_cores is None:
+                continue
+            inputs = trace.inputs[operator] if operator >= 0 else -1
+            dtype = arguments.read(trace.arguments[inputs]).dtype if inputs >= 0 else ""
+            if dtype in PRECISIONS:
+                found = PRECISIONS[dtype]
+            elif not dtype and on_cores and (_BRAIN.search(kernel) or _HALF.search(kernel)):
+                found = Precision.BF16 if _BRAIN.search(kernel) else Precision.FP16
+            else:
+                found = Precision.TF32 if on_cores else Precision.IEEE
+            spent_s[found] += seconds
+        return max(spent_s, key=lambda precision: spent_s[precision], default=Precision.FP32)
 
     def recomputed_s(self) -> float:
         """A step's kernels of the forward pass that were launched again within the backward pass."""

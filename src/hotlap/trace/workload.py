@@ -15,7 +15,7 @@ from hotlap.predict.catalogue import Device, resolve
 from hotlap.predict.precision import Precision, matrix_rate
 from hotlap.predict.workload import Kind, Operator, Workload
 from hotlap.record import Phase
-from hotlap.trace import arguments, kernels, numbers
+from hotlap.trace import arguments, kernels
 from hotlap.trace.kernels import Work
 from hotlap.trace.phases import COMPUTING
 from hotlap.trace.reading import Reading
@@ -41,7 +41,6 @@ _ALONE = r".*_SingleProcessDataLoaderIter"
 class _Group:
     """Kernels of one kind, launched by equal operators in one part of the step."""
 
-    work: Work
     seconds: float = 0.0
     kernels: int = 0
     operators: set[int] = field(default_factory=set)
@@ -61,7 +60,7 @@ def workload(one: Reading, *, devices: Iterable[Device] = ()) -> Workload:
     groups = _groups(one)
     if not groups:
         raise UserError(f"{one.trace.title} holds no kernel that computes within its steps: nothing to forecast.")
-    precision = numbers.precision(one.trace, one.kernels)
+    precision = one.kernels.precision()
     steps = len(one.run.step_s)
     input_s, workers = _input(one)
     notes = [f"read from a trace of {one.run.device}"]
@@ -103,7 +102,7 @@ def _groups(one: Reading) -> dict[_Key, _Group]:
         work = kernels.work_of(kernel, caller)
         stage = COMPUTING[phase] if COMPUTING[phase] in (Phase.BACKWARD, Phase.OPTIMIZER) else Phase.FORWARD
         key = (caller or kernel, int(trace.inputs[operator]) if operator >= 0 else -1, stage, work)
-        group = found.setdefault(key, _Group(work))
+        group = found.setdefault(key, _Group())
         group.seconds += seconds
         group.kernels += 1
         if operator >= 0:
@@ -112,8 +111,8 @@ def _groups(one: Reading) -> dict[_Key, _Group]:
 
 
 def _operator(one: Reading, key: _Key, group: _Group, device: Device, precision: Precision, steps: int) -> Operator:
-    name, inputs, stage, _ = key
-    kind = _KINDS.get(group.work, Kind.VECTOR)
+    name, inputs, stage, work = key
+    kind = _KINDS.get(work, Kind.VECTOR)
     count = len(group.operators) or group.kernels
     each_s = group.seconds / count
     given = arguments.read(one.trace.arguments[inputs]) if inputs >= 0 else arguments.Arguments((), "", ())

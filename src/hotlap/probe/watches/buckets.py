@@ -9,7 +9,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.guard import Function
+from hotlap.probe.guard import Function, call_behind
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Bucket, BucketPass, SightingKind
@@ -69,7 +69,7 @@ class Buckets(Watch):
         from torch.nn.parallel import DistributedDataParallel
 
         super().install(session, patch)
-        self.hook(patch, DistributedDataParallel, "__init__", self._noticing)
+        call_behind(patch, DistributedDataParallel, "__init__", self.guarded(self._models.add))
         self.hook(patch, DistributedDataParallel, "register_comm_hook", self._wrapping)
 
     def open(self) -> None:
@@ -97,13 +97,6 @@ class Buckets(Watch):
     def fields(self) -> Mapping[str, Any]:
         """`Run.sightings`; times of buckets are in the `RankLog`."""
         return {"sightings": self._tally.sightings()}
-
-    def _noticing(self, construct: Function) -> Function:
-        def noticed(model: Any, *args: Any, **kwargs: Any) -> None:
-            construct(model, *args, **kwargs)
-            self._models.add(model)
-
-        return noticed
 
     def _register(self, model: Any) -> None:
         from torch._C._distributed_c10d import _register_comm_hook

@@ -76,12 +76,10 @@ class Calls(Watch):
 
     def goes_on(self, num_steps: int) -> bool:
         """The step that is over was a plain one, or one that was looked at: the next is of the other kind."""
-        if self._prices is None:
-            return False
         if self._mode is not None:
             self.take_off()
             self._looked_at += 1
-        elif num_steps:
+        elif num_steps and self._prices is not None:
             if self.session.clock.last_spent is not None:
                 self._plain.append(self.session.clock.last_spent)
             self.put_on(self._prices)

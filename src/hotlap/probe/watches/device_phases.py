@@ -98,7 +98,6 @@ class DevicePhases(Watch):
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_open = False
         self._found: Mapping[str, Any] = {}
 
     def open(self) -> None:
@@ -108,16 +107,11 @@ class DevicePhases(Watch):
         device = self.session.facts.device()
         if device.type != "cpu":
             self.session.device_clock.open(self.session.clock, accelerator.lane(device))
-            self._is_open = True
             super().open()
-
-    def goes_on(self, num_steps: int) -> bool:
-        """Where the model is on a device."""
-        return self._is_open and super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:
         """The events are read: by now the device may still have work."""
-        if self._is_open:
+        if self._opened is not None:
             self._found = self.session.device_clock.close(self.session.clock)
 
     def fields(self) -> Mapping[str, Any]:

@@ -95,7 +95,7 @@ class Lines(Watch):
         """Until there are enough samples."""
         self._whole = len(self._samples) if num_steps else 0
         enough = self._whole >= _ENOUGH and num_steps >= self.fewest_steps
-        return self._sampler is not None and not enough and super().goes_on(num_steps)
+        return not enough and super().goes_on(num_steps)
 
     def forked(self) -> None:
         """The sampler is not there; its setting is."""

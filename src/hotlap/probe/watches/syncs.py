@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import torch
 
 from hotlap import accelerator, cuda
-from hotlap.probe.copy_tracker import CopyTracker
+from hotlap.probe.copy_tracker import COPIES, CopyTracker, copied
 from hotlap.probe.guard import Function
-from hotlap.probe.modes import name_of, non_blocking
+from hotlap.probe.modes import name_of
 from hotlap.probe.tally import Tally, here
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Phase, SightingKind
@@ -32,8 +32,7 @@ _WAITS = {
     "aten::unique_consecutive": "torch.unique_consecutive",
     "aten::repeat_interleave": "torch.repeat_interleave",
     "aten::equal": "torch.equal",
-    "aten::_to_copy": "Tensor.to",
-    "aten::copy_": "Tensor.copy_",
+    **COPIES,
 }
 
 
@@ -81,9 +80,9 @@ class Syncs(Watch):
         super().open()
 
     def goes_on(self, num_steps: int) -> bool:
-        """Where there is anything to be seen."""
+        """So many whole steps were seen."""
         self._tally.step = num_steps
-        return self._durations is not None and super().goes_on(num_steps)
+        return super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:
         """Everything is as it was, also what the script set meanwhile."""
@@ -147,42 +146,36 @@ class _Durations(CopyTracker):
     def __init__(self, tally: Tally, told: Callable[[str, float], None] | None) -> None:
         super().__init__(tally)
         self._told = told
-        self._waits: list[tuple[str, float]] = []
-        self._longest: tuple[str, float] | None = None
+        self._since: list[tuple[str, float]] = []
+        """(operator, seconds) since the last warning."""
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         """An operator was called."""
         super().saw(func, args, kwargs, result, seconds)
         name = name_of(func)
         if self._told is None:
-            self._add(name, seconds)
-        elif name in _WAITS and self._waited(name, args, kwargs, result):
+            self._since.append((name, seconds))
+        elif name in _WAITS and _waited(name, args, kwargs, result):
             self._told(name, seconds)
 
     def take(self) -> tuple[str, float | None]:
         """(call, seconds) that a warning is about. Several may come at once: the first one gets the time of all."""
-        waits, longest = self._waits, self._longest
-        self._waits, self._longest = [], None
+        since, self._since = self._since, []
+        waits = [(name, seconds) for name, seconds in since if name in _WAITS]
         if waits:
             return _WAITS[waits[-1][0]], sum(seconds for _, seconds in waits)
-        return (longest[0], longest[1]) if longest is not None else ("a waiting call", None)
+        return max(since, key=lambda one: one[1], default=("a waiting call", None))
 
-    def _add(self, name: str, seconds: float) -> None:
-        if name in _WAITS:
-            self._waits.append((name, seconds))
-        if self._longest is None or seconds > self._longest[1]:
-            self._longest = (name, seconds)
 
-    def _waited(self, name: str, args: Any, kwargs: Any, result: Any) -> bool:
-        """As torch warns on CUDA: values that come to the host, sizes that depend on values, copies that block."""
-        on_device = accelerator.on_device
-        if name in ("aten::_to_copy", "aten::copy_"):
-            source, target = (args[1], args[0]) if name == "aten::copy_" else (args[0], result)
-            return on_device(source) != on_device(target) and not non_blocking(name, args, kwargs)
-        if name in ("aten::index", "aten::index_put_"):
-            masks = (index for index in args[1] if index is not None and index.dtype in (torch.bool, torch.uint8))
-            return any(map(on_device, masks))
-        return on_device(args[0])
+def _waited(name: str, args: Any, kwargs: Any, result: Any) -> bool:
+    """As torch warns on CUDA: values that come to the host, sizes that depend on values, copies that block."""
+    if name in COPIES:
+        copy = copied(name, args, kwargs, result)
+        return copy is not None and not copy.non_blocking
+    if name in ("aten::index", "aten::index_put_"):
+        masks = (index for index in args[1] if index is not None and index.dtype in (torch.bool, torch.uint8))
+        return any(map(accelerator.on_device, masks))
+    return accelerator.on_device(args[0])
 
 
 def _filters_changed() -> None:

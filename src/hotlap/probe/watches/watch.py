@@ -39,7 +39,8 @@ class Watch(ABC):
     _guard: Guard | None = None
     _left_out: Callable[[], None] | None = None
     _mode: ObserverMode | None = None
-    _opened: float = 0.0
+    _opened: float | None = None
+    """When; None: it has found nothing to look at."""
 
     def __init__(self) -> None:
         self.patch = Patch()
@@ -106,11 +107,13 @@ class Watch(ABC):
         a block, where hotlap looks up, and after each step of the warm-up."""
 
     def open(self) -> None:
-        """WINDOW: the next steps are this watch's own."""
+        """WINDOW: the next steps are this watch's own. One that has nothing to look at here does not go so far."""
         self._opened = time.perf_counter()
 
     def goes_on(self, num_steps: int) -> bool:
         """WINDOW: so many steps were made in it (0: asked before the first, `open` was called); False closes it."""
+        if self._opened is None:
+            return False
         return num_steps < self.fewest_steps or time.perf_counter() - self._opened <= self.patience_s
 
     def close(self, num_steps: int) -> None:
