@@ -39,6 +39,14 @@ class Role:
         )
 
 
+def play_first(role: Role | None, dataset: Any) -> None:
+    """IN A COPY: be the first worker; None: only leave alone the threads of the pool, which are not there."""
+    if role is None:
+        torch.set_num_threads(1)
+    else:
+        role.play(0, dataset)
+
+
 def role_of(loader: Any, base_seed: int = 0) -> Role:
     """What the workers of this loader are told."""
     return Role(loader.num_workers, base_seed, loader.worker_init_fn, loader.timeout)
