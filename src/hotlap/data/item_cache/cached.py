@@ -102,6 +102,7 @@ class CachedDataset(CacheWrapper):
         return store.take(positions.tolist()) if kept.exact_items else kept.plain(indices)
 
     def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
+        """(what `default_collate` makes of these items,), or None; `index`: (B,) the same numbers as a tensor."""
         store = self._hotlap_cache.ready(indices)
         return None if store is None else self._hotlap_gather(store, index)
 
