@@ -110,10 +110,14 @@ def made_anew(loader: LoaderFacts) -> str:
 
 def hardly_waits(run: Run) -> str | None:
     """A sentence if faster batches could gain nothing."""
-    share = run.share(Phase.INPUT)
+    return nothing_to_gain("Waiting for batches takes", run.share(Phase.INPUT))
+
+
+def nothing_to_gain(what: str, share: float | None) -> str | None:
+    """`what` and a number, where this part of a step is known and too small to be worth saving."""
     if share is None or share >= MIN_SHARE:
         return None
-    return f"Waiting for batches takes {percent(share)} of a step, so there is nothing to gain."
+    return f"{what} {percent(share)} of a step, so there is nothing to gain."
 
 
 def memory_bytes(machine: Machine) -> int:

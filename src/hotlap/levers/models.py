@@ -4,8 +4,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hotlap.record import CallSite, Run
+from hotlap.record import CallSite, Run, ShapeFacts
 from hotlap.source import Script, argument, found_at, is_name, scripts
+
+# With more different shapes than this a graph for each, or one for all, is compiled again and again
+# (torch._dynamo.config.recompile_limit is 8); and pinned blocks are kept by size (pytorch/pytorch#124456).
+_MOST_SHAPES = 8
 
 NO_CONVOLUTION = "The model has no convolution over images."
 
@@ -17,6 +21,11 @@ NO_NAME = (
 def forward_sites(run: Run, detail: str = "parameters") -> list[CallSite]:
     """Where the script calls models of which this is known."""
     return [site for site in run.call_sites if site.calls == "forward" and site.detail.get(detail)]
+
+
+def keep_coming(shapes: ShapeFacts) -> bool:
+    """The model is given new shapes again and again."""
+    return shapes.num_shapes > _MOST_SHAPES and 2 * shapes.num_new_late > shapes.num_shapes
 
 
 def not_float32(run: Run) -> str | None:
