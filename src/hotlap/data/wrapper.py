@@ -42,6 +42,12 @@ class DatasetWrapper(Dataset[Any]):
         if isinstance(inner, DatasetWrapper):
             inner._hotlap_begin_epoch()
 
+    def __getitem__(self, index: Any) -> Any:
+        return self._hotlap_dataset[index]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._hotlap_dataset,)
+
     def __len__(self) -> int:
         return len(self._hotlap_dataset)
 

@@ -168,9 +168,6 @@ class LateDataset(DatasetWrapper):
         """One sentence if all transforms are done item by item: why."""
         return self._hotlap_notes.last
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._hotlap_dataset[index]
-
     def _hotlap_idle(self) -> str | None:
         return self.note
 
@@ -201,9 +198,6 @@ class LateDataset(DatasetWrapper):
         name = type(self._hotlap_dataset).__name__
         self._hotlap_notes.say(f"transforms of {name} are done item by item: {reason}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LateDataset, (self._hotlap_dataset,)
-
 
 @final
 class _Fetched(DatasetWrapper):
@@ -216,9 +210,6 @@ class _Fetched(DatasetWrapper):
         self.__dict__.update(
             _hotlap_dataset=late._hotlap_dataset, _hotlap_late=late, _hotlap_batches=batches, _hotlap_gave_up=False
         )
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._hotlap_dataset[index]
 
     def __getitems__(self, indices: Any) -> Any:
         batches: ByteBatches = self._hotlap_batches
