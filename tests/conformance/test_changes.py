@@ -22,6 +22,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from hotlap.data import batched, cached, cached_prefix, late, resident
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
+from hotlap.data.checks.opened_files import OpenedFiles
+from hotlap.data.checks.watch import Watch
 from hotlap.data.gather.resident import DeviceStores
 from hotlap.data.item_cache import again, engine
 from hotlap.data.prefix_cache import cached_prefix as prefix
@@ -380,8 +382,8 @@ def test_what_looking_takes_is_counted_and_is_the_same_on_a_busy_machine(monkeyp
     pairs = [(torch.zeros(3), number) for number in range(2_000)]
     monkeypatch.setattr("hotlap.data.checks.contents.LEAST_S", 0.0)
     with pytest.raises(Unseen, match=r"takes \S+ s, more than 100% of the 0.002 s"):
-        Contents(pairs, item_s=1e-6, num_items=len(pairs))
-    contents = Contents(pairs, item_s=1e-4, num_items=len(pairs))
+        Contents(pairs, beside=Watch(pairs), files=OpenedFiles(), item_s=1e-6, num_items=len(pairs))
+    contents = Contents(pairs, beside=Watch(pairs), files=OpenedFiles(), item_s=1e-4, num_items=len(pairs))
     assert contents.changed(len(pairs)) is None
 
 

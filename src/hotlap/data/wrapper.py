@@ -1,6 +1,5 @@
 """A data set in another's place: the other one to all who look."""
 
-from abc import abstractmethod
 from collections.abc import Collection, Iterator
 from typing import Any, ClassVar, TypeVar
 
@@ -19,10 +18,6 @@ class DatasetWrapper(Dataset[Any]):
     """What makes it: "cached"."""
     _hotlap_around: ClassVar[Collection[str]] = ()
     """Functions whose stand-ins it may stand around."""
-
-    @abstractmethod
-    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
-        """(what `default_collate` makes of these items,), or None; `index`: (B,) the same numbers as a tensor."""
 
     def _hotlap_idle(self) -> str | None:
         """Why it is not at work; "" if it was not asked for anything yet, None if it is at work."""
@@ -46,6 +41,12 @@ class DatasetWrapper(Dataset[Any]):
         inner = self._hotlap_dataset
         if isinstance(inner, DatasetWrapper):
             inner._hotlap_begin_epoch()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._hotlap_dataset[index]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._hotlap_dataset,)
 
     def __len__(self) -> int:
         return len(self._hotlap_dataset)

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any, ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch
-from hotlap.record import Ceiling, Machine, OptimizerFacts, Run
+from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit
 
 # Their step is the gradient times the rate; all others divide the gradient by a measure of its own size.
@@ -65,9 +65,8 @@ def batch_size_of(run: Run) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def rule(optimizer: OptimizerFacts | str) -> str:
-    """The rule for the learning rate: "linear" or "square-root"."""
-    name = optimizer if isinstance(optimizer, str) else optimizer.name
+def rule(name: str) -> str:
+    """The rule for the learning rate of an optimizer class: "linear" or "square-root"."""
     return "linear" if name.rpartition(".")[2] in _PLAIN else "square-root"
 
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, final
 from hotlap.levers.cards import has_float16_alone, is_before_ampere
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope
-from hotlap.record import CallSite, Machine, Phase, Run
+from hotlap.levers.models import forward_sites, not_float32
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit, WrapStatement
 
 # Without one of these a CPU emulates bfloat16 by conversions, and every measurement so far was slower than float32.
@@ -73,7 +74,7 @@ class Bf16Autocast(Lever):
         words = in_their_words(run, self.name)
         if words is not None:
             return words
-        sites = _model_calls(run)
+        sites = forward_sites(run)
         if any(site.detail.get("returns") != "Tensor" for site in sites):
             return ()
         device = run.device_type or ("cpu" if run.device == "cpu" else "cuda")
@@ -102,15 +103,10 @@ def lacks_bf16(run: Run, machine: Machine) -> str | None:
     return None
 
 
-def _model_calls(run: Run) -> list[CallSite]:
-    """Where the script calls its models."""
-    return [site for site in run.call_sites if site.calls == "forward" and site.detail.get("parameters")]
-
-
 def _why_not(run: Run) -> str | None:
     """Why the script's models are not put under autocast, whatever the device."""
     if run.autocast:
         return "The script runs under autocast already."
-    if any(dtype != "float32" for o in run.optimizers for dtype in o.dtypes):
-        return "The parameters are not all float32."
-    return None if _model_calls(run) else "No call of a model in the script's own source was seen."
+    return not_float32(run) or (
+        None if forward_sites(run) else "No call of a model in the script's own source was seen."
+    )

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import WrapperArgument, forward_sites
+from hotlap.levers.data_parallel import WrapperArgument
 from hotlap.levers.lever import Numerics
+from hotlap.levers.models import forward_sites
 from hotlap.record import Phase, Run, Scalar
 
 
@@ -36,5 +37,5 @@ class BufferBroadcast(WrapperArgument):
 
     def argument(self, run: Run) -> tuple[str, str]:
         """By the name that this torch has for it."""
-        keywords = [str(site.detail.get("sends_buffers") or "") for site in forward_sites(run)]
+        keywords = [str(site.detail.get("sends_buffers") or "") for site in forward_sites(run, "data_parallel")]
         return next(filter(None, keywords), ""), "False"

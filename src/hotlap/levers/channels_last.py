@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.lever import PASSES, Lever, Numerics
-from hotlap.levers.models import NO_NAME, named_models
+from hotlap.levers.models import NO_CONVOLUTION, NO_NAME, forward_sites, named_models
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit, InsertBefore
 
@@ -30,9 +30,9 @@ class ChannelsLast(Lever):
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Convolutions first, then the hazard of groups, then whether it can be written."""
-        calls = [site for site in run.call_sites if site.calls == "forward" and site.detail.get("parameters")]
+        calls = forward_sites(run)
         if not any(site.detail.get("convolutions") for site in calls):
-            return "The model has no convolution over images."
+            return NO_CONVOLUTION
         if any(site.detail.get("channels_last") for site in calls):
             return "The filters of the model are stored with the channels innermost already."
         if any(site.detail.get("grouped") for site in calls) and not run.autocast:

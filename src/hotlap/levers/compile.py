@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self, final
 from hotlap.levers.compiling import cannot_compile, compile_edits
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports
-from hotlap.levers.models import NO_NAME
+from hotlap.levers.models import NO_NAME, keep_coming
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
 
@@ -24,10 +24,6 @@ _OPTIONS: dict[str, str] = {
 
 # The same where a framework compiles.
 _SAME_DRAWS = "torch._inductor.config.fallback_random = True"
-
-# With more different shapes than this a graph for each, or one for all, is compiled again and again
-# (torch._dynamo.config.recompile_limit is 8).
-_MOST_SHAPES = 8
 
 
 @final
@@ -78,7 +74,7 @@ class Compile(Lever):
         if machine.compiler is None:
             return "There is no C++ compiler with Python's headers here, which torch.compile needs."
         shapes = run.shapes
-        if shapes is not None and shapes.num_shapes > _MOST_SHAPES and 2 * shapes.num_new_late > shapes.num_shapes:
+        if shapes is not None and keep_coming(shapes):
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
         return cannot_compile(run)
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hotlap.levers.models import named_models
+from hotlap.levers.models import forward_sites, named_models
 from hotlap.record import Run
 from hotlap.source import Edit, InsertBefore
 
@@ -40,9 +40,7 @@ def cannot_compile(run: Run) -> str | None:
     if run.device_type not in (None, *_COMPILED_FOR):
         return f"torch.compile writes no kernels for {run.device_type}."
     torch = version(run.versions.get("torch")) or _WRAPS_SINCE
-    if torch < _WRAPS_SINCE and any(
-        site.detail.get("torch_forward") and site.detail.get("parameters") for site in run.call_sites
-    ):
+    if torch < _WRAPS_SINCE and any(site.detail.get("torch_forward") for site in forward_sites(run)):
         return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
     return None
 

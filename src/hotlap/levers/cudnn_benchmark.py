@@ -7,6 +7,7 @@ from typing import ClassVar, final
 from hotlap.levers.cards import why_not_cuda
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports, set_on_purpose
+from hotlap.levers.models import NO_CONVOLUTION, forward_sites
 from hotlap.record import Machine, Phase, Run, SwitchFacts
 from hotlap.source import Edit
 
@@ -35,8 +36,8 @@ class CudnnBenchmark(Lever):
         elsewhere = why_not_cuda(run, "cuDNN is NVIDIA's library for GPUs")
         if elsewhere is not None:
             return elsewhere
-        if not any(site.calls == "forward" and site.detail.get("convolutions") for site in run.call_sites):
-            return "The model has no convolution over images."
+        if not forward_sites(run, "convolutions"):
+            return NO_CONVOLUTION
         if run.switches is None or run.shapes is None:
             return "It was not looked at how many shapes the model is given."
         return _refuses(run.switches, run.shapes.num_shapes) or set_on_purpose(run, "cudnn.benchmark")

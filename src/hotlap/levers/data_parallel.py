@@ -1,15 +1,14 @@
 """Where a script wraps its model in DistributedDataParallel, how, and where it calls what comes of that."""
 
-import ast
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever
-from hotlap.record import CallSite, Machine, Phase, Run, Scalar
-from hotlap.source import AddArgument, Edit, Script, is_name, scripts
+from hotlap.levers.models import forward_sites
+from hotlap.record import Machine, Phase, Run, Scalar
+from hotlap.source import AddArgument, Edit, scripts
 
 WRAPPERS = (
     "torch.nn.parallel.DistributedDataParallel",
@@ -34,7 +33,7 @@ class WrapperArgument(Lever):
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there such a model?"""
-        return why_none(run) or self.why_not(run, [site.detail for site in forward_sites(run)])
+        return why_none(run) or self.why_not(run, [site.detail for site in forward_sites(run, "data_parallel")])
 
     @abstractmethod
     def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
@@ -60,40 +59,14 @@ class WrapperArgument(Lever):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A forward pass of such a model, written out in the script."""
-
-    run: Run
-    script: Script
-    call: ast.Call
-    site: CallSite
-
-
 def why_none(run: Run) -> str | None:
     """Why there is no such model; None where there is one."""
     if run.world_size == 1:
         return "One process trains here."
-    return None if forward_sites(run) else "No model was seen that DistributedDataParallel wraps."
-
-
-def passes(run: Run) -> list[Pass]:
-    """Calls of such models by a name (`model(x)`, `self.model(x)`).
-
-    Raises:
-        UserError: a file is missing or changed since.
-    """
-    known = [(script, site) for site in forward_sites(run) for script in scripts(run)]
-    found = [(script, script.at(site), site) for script, site in known]
-    return [Pass(run, script, call, site) for script, call, site in found if call is not None and is_name(call.func)]
-
-
-def forward_sites(run: Run) -> list[CallSite]:
-    """Where such models are called, with what they were wrapped with (`hotlap.probe.facts.wrapped_with`)."""
-    return [site for site in run.call_sites if site.calls == "forward" and site.detail.get("data_parallel")]
+    return None if forward_sites(run, "data_parallel") else "No model was seen that DistributedDataParallel wraps."
 
 
 def megabytes(run: Run) -> float:
     """Of the gradients of the largest of them."""
-    known = (site.detail.get("gradient_mb") for site in forward_sites(run))
+    known = (site.detail.get("gradient_mb") for site in forward_sites(run, "data_parallel"))
     return max((size for size in known if isinstance(size, int | float)), default=0.0)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cached_dataset import CachedDataset
-from hotlap.levers.loaders import MIN_SHARE, DataWrapper, saves_at_most_s
+from hotlap.levers.loaders import DataWrapper, nothing_to_gain, saves_at_most_s
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.units import percent
 
 
 @final
@@ -48,9 +47,7 @@ class DeviceResident(DataWrapper):
         """Of batches and their copies."""
         shares = [run.share(Phase.TRANSFER), run.share(Phase.INPUT)]
         share = None if None in shares else sum(each or 0.0 for each in shares)
-        if share is None or share >= MIN_SHARE:
-            return None
-        return f"Batches and their copies take {percent(share)} of a step, so there is nothing to gain."
+        return nothing_to_gain("Batches and their copies take", share)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch and for the copy of it."""

@@ -8,7 +8,7 @@ from string import Formatter
 
 from hotlap.errors import UserError
 from hotlap.record import CallSite, Run
-from hotlap.source import AddArgument, Edit, InsertBefore, Script, scripts
+from hotlap.source import AddArgument, Edit, InsertBefore, Script, argument, scripts
 
 Words = Mapping[str, str]
 """Keyword -> value, in which {name} stands for a setting of the lever; empty for what would contradict it."""
@@ -114,12 +114,12 @@ def _calls(names: re.Pattern[str], known: Sequence[Script]) -> list[tuple[Script
 
 def _replaced(script: Script, call: ast.Call, words: Words, settings: Mapping[str, str]) -> Iterator[Edit]:
     """`Trainer(model, training_args)` -> `training_args = dataclasses.replace(training_args, bf16=True)` before it."""
-    given = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "args")]
+    given = argument(call, 1, "args")
     new = [
         f"{word}={value.format(**settings)}" for word, value in words.items() if value and _named(value) <= {*settings}
     ]
-    if new and given and isinstance(given[0], ast.Name):
-        name = given[0].id
+    if new and isinstance(given, ast.Name):
+        name = given.id
         yield InsertBefore(
             site=script.site(call, calls=script.full_name(call.func) or ""),
             code=f"{name} = dataclasses.replace({name}, {', '.join(new)})",

@@ -9,7 +9,7 @@ from hotlap.errors import UserError
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.record import CallSite, Machine, OptimizerFacts, Phase, Run
-from hotlap.source import AddArgument, Edit, found_at, why_unseen
+from hotlap.source import AddArgument, Edit, found_at, scripts, why_unseen
 
 
 @final
@@ -72,10 +72,10 @@ def _sites(run: Run) -> Sequence[CallSite]:
 def _hides_choice(run: Run, site: CallSite) -> str | None:
     """Why the argument cannot be written into this call, as a sentence; None where it can."""
     try:
-        script, call = found_at(run, site)
+        found = found_at(site, scripts(run))
     except UserError:  # the source is not what it was: whoever edits it says so
         return None
-    reason = why_unseen(script, call, "fused") if script is not None and call is not None else None
+    reason = None if found is None else why_unseen(*found, "fused")
     return None if reason is None else f"In line {site.line} {reason}."
 
 

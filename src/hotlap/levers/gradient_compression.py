@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
 from hotlap.levers.cards import is_before_ampere
-from hotlap.levers.data_parallel import EXCHANGE, WRAPPERS, forward_sites, why_none
+from hotlap.levers.data_parallel import EXCHANGE, WRAPPERS, why_none
 from hotlap.levers.lever import Lever, Numerics
+from hotlap.levers.models import forward_sites, not_float32
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit, InsertBehind, Script, is_name, scripts
 
@@ -53,11 +54,9 @@ class GradientCompression(Lever):
         if none is not None:
             return none
         registers = any(script.spelled(*_REGISTERS) for script in scripts(run))
-        if registers or any(site.detail.get("hooked") for site in forward_sites(run)):
+        if registers or any(site.detail.get("hooked") for site in forward_sites(run, "data_parallel")):
             return "The model has a communication hook already, and bears only one."
-        if any(dtype != "float32" for optimizer in run.optimizers for dtype in optimizer.dtypes):
-            return "The parameters are not all float32."
-        return None
+        return not_float32(run)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """What the backward pass does not hide of the exchange, and half of the time on the link."""

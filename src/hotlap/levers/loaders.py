@@ -12,7 +12,7 @@ from hotlap.errors import UserError
 from hotlap.levers.frameworks import is_within
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Script, WrapArgument, found_at, why_unseen, word_of, written
+from hotlap.source import AddArgument, Edit, Script, WrapArgument, argument, found_at, scripts, why_unseen, word_of
 from hotlap.units import percent
 
 # Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
@@ -110,10 +110,14 @@ def made_anew(loader: LoaderFacts) -> str:
 
 def hardly_waits(run: Run) -> str | None:
     """A sentence if faster batches could gain nothing."""
-    share = run.share(Phase.INPUT)
+    return nothing_to_gain("Waiting for batches takes", run.share(Phase.INPUT))
+
+
+def nothing_to_gain(what: str, share: float | None) -> str | None:
+    """`what` and a number, where this part of a step is known and too small to be worth saving."""
     if share is None or share >= MIN_SHARE:
         return None
-    return f"Waiting for batches takes {percent(share)} of a step, so there is nothing to gain."
+    return f"{what} {percent(share)} of a step, so there is nothing to gain."
 
 
 def memory_bytes(machine: Machine) -> int:
@@ -176,17 +180,24 @@ def why_hidden(run: Run, loader: LoaderFacts) -> str | None:
     Raises:
         UserError: a file is missing or changed since.
     """
-    reasons = [(site.line, _hides(*found_at(run, site))) for site in sites(run, [loader])]
+    reasons = [(site.line, _hides(found_at(site, scripts(run)))) for site in sites(run, [loader])]
     return next((f"{reason} (line {line})." for line, reason in reasons if reason is not None), None)
+
+
+def calls_of(run: Run, loader: LoaderFacts) -> list[tuple[Script, ast.Call]]:
+    """The calls that make this loader, as far as they can be told.
+
+    Raises:
+        UserError: a file is missing or changed since.
+    """
+    return [found for site in sites(run, [loader]) if (found := found_at(site, scripts(run))) is not None]
 
 
 def dataset_of(script: Script, call: ast.Call) -> ast.expr | None:
     """What a loader is given to read; None where that cannot be seen, or not be changed."""
     if not _may_make_loader(script, call.func):
         return None
-    if call.args:
-        return None if isinstance(call.args[0], ast.Starred) else call.args[0]
-    return written(call, "dataset")
+    return argument(call, 0, "dataset")
 
 
 def _may_make_loader(script: Script, function: ast.expr) -> bool:
@@ -217,19 +228,20 @@ def _is_partial(script: Script, function: ast.expr) -> bool:
 def _hides_dataset(run: Run, loader: LoaderFacts) -> str | None:
     """Where a call that makes this loader does not show what it reads."""
     try:
-        made = [(site.line, *found_at(run, site)) for site in sites(run, [loader])]
+        made = calls_of(run, loader)
     except UserError:  # the source is not what it was: whoever edits it says so
         return None
-    for line, script, call in made:
-        if script is not None and call is not None and dataset_of(script, call) is None:
-            return f"The data set that the loader is given in line {line} cannot be seen there: write it out."
-    return None
+    line = next((call.lineno for script, call in made if dataset_of(script, call) is None), None)
+    if line is None:
+        return None
+    return f"The data set that the loader is given in line {line} cannot be seen there: write it out."
 
 
-def _hides(script: Script | None, call: ast.Call | None) -> str | None:
+def _hides(found: tuple[Script, ast.Call] | None) -> str | None:
     """What stands between a call and the arguments of a DataLoader, as a clause."""
-    if script is None or call is None:
+    if found is None:
         return "The call that makes the loader cannot be told from others"
+    script, call = found
     if script.full_name(call.func) not in _DATA_LOADER:
         return f"{ast.unparse(call.func)} is not the DataLoader of torch.utils.data, imported by its name"
     if any(isinstance(arg, ast.Starred) for arg in call.args):

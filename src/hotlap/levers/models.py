@@ -4,12 +4,34 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hotlap.record import CallSite, Run
-from hotlap.source import Script, is_name, scripts
+from hotlap.record import CallSite, Run, ShapeFacts
+from hotlap.source import Script, argument, found_at, is_name, scripts
+
+# With more different shapes than this a graph for each, or one for all, is compiled again and again
+# (torch._dynamo.config.recompile_limit is 8); and pinned blocks are kept by size (pytorch/pytorch#124456).
+_MOST_SHAPES = 8
+
+NO_CONVOLUTION = "The model has no convolution over images."
 
 NO_NAME = (
     "No model was seen that has a name in the script's source both where it is called and where its optimizer is made."
 )
+
+
+def forward_sites(run: Run, detail: str = "parameters") -> list[CallSite]:
+    """Where the script calls models of which this is known."""
+    return [site for site in run.call_sites if site.calls == "forward" and site.detail.get(detail)]
+
+
+def keep_coming(shapes: ShapeFacts) -> bool:
+    """The model is given new shapes again and again."""
+    return shapes.num_shapes > _MOST_SHAPES and 2 * shapes.num_new_late > shapes.num_shapes
+
+
+def not_float32(run: Run) -> str | None:
+    """A sentence where an optimizer has parameters of another type."""
+    others = any(dtype != "float32" for optimizer in run.optimizers for dtype in optimizer.dtypes)
+    return "The parameters are not all float32." if others else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +79,22 @@ def named_models(run: Run) -> list[NamedModel]:
 def _called(site: CallSite, known: list[Script]) -> Iterator[_Mention]:
     """`model(x)` -> "model"."""
     if site.calls == "forward" and site.detail.get("parameters") and not site.detail.get("through"):
-        for script, call in _calls(site, known):
-            if is_name(call.func):
-                yield _Mention(ast.unparse(call.func), script, call, site)
+        found = found_at(site, known)
+        if found is not None and is_name(found[1].func):
+            yield _Mention(ast.unparse(found[1].func), *found, site)
 
 
 def _given(site: CallSite, known: list[Script]) -> Iterator[_Mention]:
     """`Adam(model.parameters())` -> "model"; also from a list, a filter, groups, or a variable that holds them."""
-    if "optimizer" not in site.detail:
+    found = found_at(site, known) if "optimizer" in site.detail else None
+    if found is None:
         return
-    for script, call in _calls(site, known):
-        for value in (*call.args[:1], *(word.value for word in call.keywords if word.arg == "params")):
-            for part in (value, *_values_of(value, script, call)):
-                for owner in _owners(part):
-                    if _has_name(owner, script, call) and _has_name(owner, script, part):
-                        yield _Mention(ast.unparse(owner), script, call, site)
+    script, call = found
+    value = argument(call, 0, "params")
+    for part in () if value is None else (value, *_values_of(value, script, call)):
+        for owner in _owners(part):
+            if _has_name(owner, script, call) and _has_name(owner, script, part):
+                yield _Mention(ast.unparse(owner), script, call, site)
 
 
 def _values_of(value: ast.expr, script: Script, call: ast.Call) -> Iterator[ast.expr]:
@@ -89,11 +112,6 @@ def _owners(value: ast.expr) -> Iterator[ast.expr]:
         function = node.func if isinstance(node, ast.Call) and not node.args else None
         if isinstance(function, ast.Attribute) and function.attr in ("parameters", "named_parameters"):
             yield function.value
-
-
-def _calls(site: CallSite, known: list[Script]) -> Iterator[tuple[Script, ast.Call]]:
-    """The call at `site`, with the file that it is in."""
-    return ((script, call) for script in known if (call := script.at(site)) is not None)
 
 
 def _is_part(called: _Mention, given: _Mention) -> bool:

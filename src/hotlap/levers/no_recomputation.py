@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Replace, Script, scripts
+from hotlap.source import AddArgument, Edit, Replace, Script, argument, scripts
 from hotlap.units import size
 
 _CHECKPOINT = ("torch.utils.checkpoint.checkpoint",)
@@ -75,10 +75,9 @@ def _edits(script: Script) -> Iterator[Edit]:
         if code is not None:
             replaced.add(call)
             yield Replace(site=script.site(call, calls="checkpoint"), code=code)
-        elif script.full_name(call.func) in _SEQUENTIAL and _is_spelt_out(call):
-            # With one segment: the last one keeps its activations.
-            segments = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "segments")]
-            yield from (Replace(site=script.site(one, calls="checkpoint"), code="1") for one in segments)
+        elif (segments := _segments(script, call)) is not None:
+            # With one: the last one keeps its activations.
+            yield Replace(site=script.site(segments, calls="checkpoint"), code="1")
     for call in script.all_calls():
         for word in call.keywords:
             if word.arg in _KEYWORDS and isinstance(word.value, ast.Constant) and word.value.value is True:
@@ -94,6 +93,12 @@ def _plain(script: Script, call: ast.Call) -> str | None:
     arguments = [script.code(one) for one in given]
     arguments += [f"{word.arg}={script.code(word.value)}" for word in call.keywords if word.arg not in _OWN]
     return f"{head if isinstance(function, _CALLABLE) else f'({head})'}({', '.join(arguments)})"
+
+
+def _segments(script: Script, call: ast.Call) -> ast.expr | None:
+    """`4` of `checkpoint_sequential(blocks, 4, x)`."""
+    sequential = script.full_name(call.func) in _SEQUENTIAL and _is_spelt_out(call)
+    return argument(call, 1, "segments") if sequential else None
 
 
 def _turned_off(script: Script, call: ast.Call) -> str | None:

@@ -16,6 +16,11 @@ _WRAPPERS = (
     "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
 )
 _STRATEGY = "ShardingStrategy.SHARD_GRAD_OP"
+_ARGUMENTS = (
+    (FULLY_SHARD, "reshard_after_forward", "False", ""),
+    (_WRAPPERS, "sharding_strategy", _STRATEGY, "from torch.distributed.fsdp import ShardingStrategy"),
+)
+"""(functions, keyword, value, what it needs)."""
 
 
 @final
@@ -43,16 +48,11 @@ class NoReshard(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One argument more, for each part."""
-        found: list[Edit] = []
-        for script in scripts(run):
-            for call in script.calls(*FULLY_SHARD):
-                if not any(word.arg in (None, "reshard_after_forward") for word in call.keywords):
-                    site = script.site(call, calls=FULLY_SHARD[0])
-                    found.append(AddArgument(site=site, keyword="reshard_after_forward", value="False"))
-            for call in script.calls(*_WRAPPERS):
-                # Its third argument by position.
-                if len(call.args) < 3 and not any(word.arg in (None, "sharding_strategy") for word in call.keywords):
-                    site = script.site(call, calls=_WRAPPERS[0])
-                    bound = "from torch.distributed.fsdp import ShardingStrategy"
-                    found.append(AddArgument(site=site, keyword="sharding_strategy", value=_STRATEGY, imports=bound))
-        return found
+        return [
+            AddArgument(site=script.site(call, calls=functions[0]), keyword=keyword, value=value, imports=imports)
+            for script in scripts(run)
+            for functions, keyword, value, imports in _ARGUMENTS
+            for call in script.calls(*functions)
+            # The third by position is a wrapper's strategy; `fully_shard` takes one alone.
+            if len(call.args) < 3 and not any(word.arg in (None, keyword) for word in call.keywords)
+        ]

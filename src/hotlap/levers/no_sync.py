@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import EXCHANGE, Pass, passes, why_none
+from hotlap.levers.data_parallel import EXCHANGE, why_none
 from hotlap.levers.lever import Lever, Numerics
+from hotlap.levers.models import forward_sites
 from hotlap.record import Machine, Phase, Run
-from hotlap.source import Edit, InsertBefore, Script, word_of
+from hotlap.source import Edit, InsertBefore, Script, found_at, is_name, scripts, word_of
 from hotlap.source.names import bound
 
 _FLAG = "require_backward_grad_sync"
@@ -53,22 +54,27 @@ class NoSync(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One statement in front of the forward pass."""
-        found = ((one, _last(one)) for one in passes(run) if not one.script.spelled(*_CHOSEN))
+        known = [script for script in scripts(run) if not script.spelled(*_CHOSEN)]
+        passes = [
+            (site, *found)
+            for site in forward_sites(run, "data_parallel")
+            if (found := found_at(site, known)) is not None
+        ]
         return tuple(
-            InsertBefore(site=one.site, code=f"{one.script.code(one.call.func)}.{_FLAG} = {last}")
-            for one, last in found
-            if last is not None
+            InsertBefore(site=site, code=f"{script.code(call.func)}.{_FLAG} = {last}")
+            for site, script, call in passes
+            if is_name(call.func) and (last := _last(script, call)) is not None
         )
 
 
-def _last(one: Pass) -> str | None:
+def _last(script: Script, call: ast.Call) -> str | None:
     """An expression that is true in front of the last pass before an update; None where it is not known."""
-    loop = next((node for node in one.script.around(one.call) if isinstance(node, ast.For | ast.While)), None)
-    steps = [call for call in one.script.methods("step") if _may_update(call)]
-    inside = [step for step in steps if any(outer is loop for outer in one.script.around(step))]
+    loop = next((node for node in script.around(call) if isinstance(node, ast.For | ast.While)), None)
+    steps = [step for step in script.methods("step") if _may_update(step)]
+    inside = [step for step in steps if any(outer is loop for outer in script.around(step))]
     if loop is None or not steps or 0 < len(inside) < len(steps):
         return None
-    return _by_condition(one, loop, steps) if inside else _by_count(one, loop, steps)
+    return _by_condition(script, call, loop, steps) if inside else _by_count(script, loop, steps)
 
 
 def _may_update(call: ast.Call) -> bool:
@@ -77,37 +83,37 @@ def _may_update(call: ast.Call) -> bool:
     return not any(word in owner for word in ("sched", "profil", "prof."))
 
 
-def _by_count(one: Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
+def _by_count(script: Script, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
     """`for i in range(n): ... backward()`, and then the update."""
     match loop:
         case ast.For(
             target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[limit], keywords=[]) as counted
         ) if _is_pure(counted):
-            block = one.script.block_of(loop)
+            block = script.block_of(loop)
             behind = block[block.index(loop) + 1 :]
             leaving = (ast.Break, ast.Continue, ast.Return)
             if not _are_plain(loop.body, leaving, {name, *_names(limit)}) or _reads(loop.body):
                 return None
-            if not all(_is_in(one.script, step, behind) for step in steps):
+            if not all(_is_in(script, step, behind) for step in steps):
                 return None
             known = isinstance(limit, ast.Constant) and isinstance(limit.value, int)
-            return f"{name} == {limit.value - 1 if known else f'{one.script.code(limit)} - 1'}"  # type: ignore[attr-defined]
+            return f"{name} == {limit.value - 1 if known else f'{script.code(limit)} - 1'}"  # type: ignore[attr-defined]
     return None
 
 
-def _by_condition(one: Pass, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
+def _by_condition(script: Script, call: ast.Call, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:
     """`backward()`, and then `if (i + 1) % n == 0:` the update."""
-    outer = [*one.script.around(one.call)]
+    outer = [*script.around(call)]
     first = next((k for k, statement in enumerate(loop.body) if statement in outer), len(loop.body))
-    at = next((k for k, statement in enumerate(loop.body) if statement in one.script.around(steps[0])), -1)
+    at = next((k for k, statement in enumerate(loop.body) if statement in script.around(steps[0])), -1)
     update = loop.body[at]
     if first >= at or not isinstance(update, ast.If) or not _is_pure(update.test):
         return None
-    if not all(_is_in(one.script, step, update.body) for step in steps):
+    if not all(_is_in(script, step, update.body) for step in steps):
         return None
     plain = _are_plain(loop.body[first:at], (ast.Continue,), _names(update.test))
     elsewhere = [statement for statement in loop.body if statement is not update]
-    return one.script.code(update.test) if plain and not _reads(elsewhere) else None
+    return script.code(update.test) if plain and not _reads(elsewhere) else None
 
 
 def _is_in(script: Script, call: ast.Call, block: Sequence[ast.stmt]) -> bool:

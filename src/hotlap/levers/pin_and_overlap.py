@@ -8,22 +8,20 @@ from typing import ClassVar, final
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
-    MIN_SHARE,
     NO_LINE,
     NO_LOADER,
     argument_edits,
+    nothing_to_gain,
     refused_by_all,
     saves_at_most_s,
     trained_on,
     why_hidden,
 )
-from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts
+from hotlap.levers.models import keep_coming
+from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, Script, moved_to, scripts
 from hotlap.source.names import bound
-from hotlap.units import percent, size
-
-# Some sizes are pinned once each; as for compiled code.
-_MOST_SHAPES = 8
+from hotlap.units import size
 
 # Parameters of these names are what trains, not what it is trained on.
 _MODELS = ("self", "cls", "model", "net", "module")
@@ -61,22 +59,15 @@ class PinAndOverlap(Lever):
             return NO_LOADER
         if run.device == "cpu":
             return "The model runs on the CPU: batches do not travel."
-        if run.shapes is not None and _keep_coming(run.shapes):
+        if run.shapes is not None and keep_coming(run.shapes):
             return (
                 f"The model was given {run.shapes.num_shapes} different shapes: memory would be pinned again and again."
             )
         refused = refused_by_all(run, lambda loader: _refuses(run, loader))
-        if refused is not None:
-            return refused
-        share = run.share(Phase.TRANSFER)
-        if share is not None and share < MIN_SHARE:
-            return f"Copies to the device take {percent(share)} of a step, so there is nothing to gain."
-        return self._is_done(run)
-
-    def _is_done(self, run: Run) -> str | None:
-        if all(loader.pin_memory for loader in trained_on(run)) and not self.edits(run):
+        refused = refused or nothing_to_gain("Copies to the device take", run.share(Phase.TRANSFER))
+        if refused is None and all(loader.pin_memory for loader in trained_on(run)) and not self.edits(run):
             return "Batches are pinned already, and no line of the script's makes the host wait."
-        return None
+        return refused
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step spends on copies; what it waits for its batch where they were not told apart."""
@@ -105,11 +96,6 @@ def _may_block(call: ast.Call) -> bool:
     """The script does not say otherwise."""
     said = [word.value for word in call.keywords if word.arg == "non_blocking"]
     return all(isinstance(value, ast.Constant) and not value.value for value in said)
-
-
-def _keep_coming(shapes: ShapeFacts) -> bool:
-    """Sizes go on changing: pinned blocks are kept by size (pytorch/pytorch#124456)."""
-    return shapes.num_shapes > _MOST_SHAPES and 2 * shapes.num_new_late > shapes.num_shapes
 
 
 def _refuses(run: Run, loader: LoaderFacts) -> str | None:

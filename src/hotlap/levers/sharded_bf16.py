@@ -7,6 +7,7 @@ from typing import ClassVar, final
 from hotlap.levers.bf16_autocast import lacks_bf16
 from hotlap.levers.data_parallel import EXCHANGE
 from hotlap.levers.lever import Lever, Numerics
+from hotlap.levers.models import not_float32
 from hotlap.levers.no_reshard import FULLY_SHARD
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, scripts
@@ -38,9 +39,7 @@ class ShardedBf16(Lever):
             return "One process trains here."
         if run.autocast:
             return "The script runs under autocast already."
-        if any(dtype != "float32" for optimizer in run.optimizers for dtype in optimizer.dtypes):
-            return "The parameters are not all float32."
-        return lacks_bf16(run, machine)
+        return not_float32(run) or lacks_bf16(run, machine)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One argument more, for each part; none where one of them has it, as parts of two kinds do not mix."""

@@ -15,18 +15,18 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     argument_edits,
+    calls_of,
     dataset_of,
     hardly_waits,
     mean_step_s,
     memory_bytes,
     refused_by_all,
     saves_at_most_s,
-    sites,
     trained_on,
     why_hidden,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import Edit, Script, found_at, keywords
+from hotlap.source import Edit, Script, keywords
 from hotlap.units import size
 
 # torch's own default, and one more setting for items whose times differ much.
@@ -187,7 +187,7 @@ def _refuses(run: Run, loader: LoaderFacts) -> str | None:
     if not loader.num_workers and loader.start_method not in ("fork", None):
         return f"Workers would be started by {loader.start_method}, which needs a script that can be imported again."
     hidden = why_hidden(run, loader)
-    if hidden is None and any("in_order" in (keywords(*made) or ()) for made in _calls(run, loader)):
+    if hidden is None and any("in_order" in (keywords(*made) or ()) for made in calls_of(run, loader)):
         return "The script says in which order batches of workers may come (in_order)."
     return hidden
 
@@ -202,12 +202,6 @@ def _unfit_items(loader: LoaderFacts) -> str | None:
     return None
 
 
-def _calls(run: Run, loader: LoaderFacts) -> list[tuple[Script, ast.Call]]:
-    """The calls that make this loader, which hide nothing."""
-    found = (found_at(run, site) for site in sites(run, [loader]))
-    return [(script, call) for script, call in found if script is not None and call is not None]
-
-
 def _any_may_stay(run: Run) -> bool:
     try:
         return any(_may_stay(run, loader) for loader in trained_on(run))
@@ -219,7 +213,7 @@ def _may_stay(run: Run, loader: LoaderFacts) -> bool:
     """Workers of this loader end, their start is a notable part of an epoch, and the data set is not seen to change."""
     if loader.persistent_workers or loader.dataset_anew:
         return False
-    calls = _calls(run, loader)
+    calls = calls_of(run, loader)
     if not calls or _refuses(run, loader) is not None or any(_changes(*made) for made in calls):
         return False
     gap = _gap_share(run) if loader.num_workers else None

@@ -3,7 +3,7 @@
 from hotlap.source.arguments import AddArgument, WrapArgument
 from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, Replace, WrapStatement, top_of
 from hotlap.source.file import CannotEdit
-from hotlap.source.keywords import keywords, why_unseen, written
+from hotlap.source.keywords import argument, keywords, why_unseen
 from hotlap.source.moves import device_of, moved_to
 from hotlap.source.patching import Patched, patch
 from hotlap.source.script import Script, found_at, is_name, parsed, scripts, word_of
@@ -20,6 +20,7 @@ __all__ = [
     "Script",
     "WrapArgument",
     "WrapStatement",
+    "argument",
     "device_of",
     "found_at",
     "is_name",
@@ -31,5 +32,4 @@ __all__ = [
     "top_of",
     "why_unseen",
     "word_of",
-    "written",
 ]

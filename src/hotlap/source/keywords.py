@@ -28,6 +28,14 @@ def written(call: ast.Call, keyword: str) -> ast.expr | None:
     return next((word.value for word in call.keywords if word.arg == keyword), None)
 
 
+def argument(call: ast.Call, position: int, keyword: str) -> ast.expr | None:
+    """What a call is given at this place, or by this name; None where neither is written out in it."""
+    first = call.args[: position + 1]
+    if any(isinstance(arg, ast.Starred) for arg in first):
+        return None
+    return first[position] if len(first) > position else written(call, keyword)
+
+
 def why_unseen(script: Script, call: ast.Call, *names: str) -> str | None:
     """Why one of these keywords may be in a `**` argument of a call, as a clause; None where none can be."""
     open_ = [name for name in names if written(call, name) is None]

@@ -2,7 +2,7 @@
 
 import ast
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TypeGuard
@@ -196,14 +196,9 @@ def scripts(run: Run) -> list[Script]:
     return [script for script in found if script is not None]
 
 
-def found_at(run: Run, site: CallSite) -> tuple[Script, ast.Call] | tuple[None, None]:
-    """The call as it stands in the source, and the file.
-
-    Raises:
-        UserError: a file is missing or changed since.
-    """
-    found = [(script, call) for script in scripts(run) if (call := script.at(site)) is not None]
-    return found[0] if found else (None, None)
+def found_at(site: CallSite, known: Iterable[Script]) -> tuple[Script, ast.Call] | None:
+    """The file that a call is in, and the call as it stands there; None where it cannot be told."""
+    return next(((script, call) for script in known if (call := script.at(site)) is not None), None)
 
 
 @lru_cache(maxsize=1024)

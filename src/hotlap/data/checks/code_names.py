@@ -66,4 +66,5 @@ def text_of(code: types.CodeType) -> str:
         if isinstance(each, frozenset) else each
         for each in code.co_consts
     ]  # fmt: skip
-    return repr((code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants))
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return repr((code.co_code, names, constants))

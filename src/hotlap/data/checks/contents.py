@@ -38,31 +38,31 @@ class Contents:
         self,
         root: Any,
         *,
-        beside: Watch | None = None,
-        files: OpenedFiles | None = None,
-        item_s: float = 0.0,
-        num_items: int | None = None,
+        beside: Watch,
+        files: OpenedFiles,
+        item_s: float,
+        num_items: int,
     ) -> None:
         """Looks into everything at once.
 
         Arguments:
-            beside: a `Watch` over the same root, made before; None: nothing is left to one.
+            beside: a `Watch` over the same root, made before.
             files: those that items are read from.
-            item_s: seconds that an item takes, of `num_items` in all; None: looking may take as long as it takes.
+            item_s: seconds that an item takes, of `num_items` in all.
 
         Raises:
             Unseen: it holds what cannot be compared, or so much that it takes too long.
         """
         self._root, self._files, self._named = root, files, OpenedFiles()
         self._held: Held = {}
-        for place, one in ({} if beside is None else beside.places).items():
+        for place, one in beside.places.items():
             names = () if one.keys is None else one.keys()
             self._held[place] = HeldPlace(",".join(map(str, names)), [*one.values])
         for each in self._held.values():
             each.values[:] = as_held(each.values, self._held)
         self._texts: dict[str, None] = {}
-        self._item_s = item_s if num_items is not None else None
-        self._share, self._spent_s, self._saved_s = FIRST_SHARE, 0.0, item_s * (num_items or 0)
+        self._item_s = item_s
+        self._share, self._spent_s, self._saved_s = FIRST_SHARE, 0.0, item_s * num_items
         self._first = FirstLook(root, self._held, self._spend, self._note)
         self._share, self._spent_s, self._again_s = SHARE, 0.0, self._spent_s
 
@@ -72,7 +72,7 @@ class Contents:
         Raises:
             Unseen: looking takes too large a part of what is saved.
         """
-        self._saved_s += (self._item_s or 0.0) * num_served
+        self._saved_s += self._item_s * num_served
         self._spend(self._again_s)
         return self.differs()
 
@@ -97,7 +97,7 @@ class Contents:
         for value, number in self._first.shared:
             if number != (of_tensor(value) if isinstance(value, torch.Tensor) else of_array(value)):
                 return "what is in shared memory"
-        paths = (files.changed() for files in (self._named, self._files) if files is not None)
+        paths = (files.changed() for files in (self._named, self._files))
         return next((f"the file {path}" for path in paths if path is not None), None)
 
     def key(self) -> str:
@@ -129,7 +129,7 @@ class Contents:
 
     def _spend(self, cost_s: float) -> None:
         self._spent_s += cost_s
-        if self._item_s is not None and self._spent_s > LEAST_S + self._share * self._saved_s:
+        if self._spent_s > LEAST_S + self._share * self._saved_s:
             raise Unseen(
                 f"it holds so much that looking for changes takes {self._spent_s:.2g} s, more than {self._share:.0%} "
                 f"of the {self._saved_s:.2g} s that its items take"

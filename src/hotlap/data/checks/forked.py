@@ -8,7 +8,7 @@ import pickle
 import stat
 import warnings
 from collections.abc import Callable, Iterator
-from multiprocessing import current_process, get_context
+from multiprocessing import Pipe, current_process, get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,14 +31,9 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
         NoAnswer: it raised, was killed, or took too long.
     """
     limit_s = min(LIMIT_S, timeout_s or LIMIT_S)
-    context = get_context("fork")
-    here, there = context.Pipe(duplex=False)
+    here, there = Pipe(duplex=False)
     read = [(file.number, file.at) for file in _read_files() if file.at is not None and not file.written]
-    with warnings.catch_warnings():
-        # "This process is multi-threaded, use of fork() may lead to deadlocks": true of every DataLoader's workers.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        process = context.Process(target=_answer, args=(action, there), daemon=True)
-        process.start()
+    process = start_copy(_answer, action, there)
     there.close()
     try:
         if not here.poll(limit_s):
@@ -57,6 +52,16 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
     if failed:
         raise NoAnswer(answer)
     return answer
+
+
+def start_copy(target: Callable[..., Any], *args: Any) -> Any:
+    """A forked copy of this process that calls `target`, and ends with this one."""
+    process = get_context("fork").Process(target=target, args=args, daemon=True)
+    with warnings.catch_warnings():
+        # "This process is multi-threaded, use of fork() may lead to deadlocks": true of every DataLoader's workers.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    return process
 
 
 def _answer(action: Callable[[], Any], there: Any) -> None:

@@ -2,18 +2,15 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import stat
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
 # Read while items are computed, but nothing of theirs.
 _CODE = (".py", ".pyc", ".so", ".pth")
-
-# (time of the last change in ns, bytes, length of the name), in front of each name.
-_HEAD = struct.Struct("<qqi")
 
 Stamp = tuple[int, int]
 """(time of the last change in ns, bytes); (-1, -1) for what is not there."""
@@ -64,11 +61,9 @@ class OpenedFiles:
             found = None
         if found is not None and not stat.S_ISREG(found.st_mode) and (only_files or not stat.S_ISDIR(found.st_mode)):
             return
-        stamp = (-1, -1) if found is None else (found.st_mtime_ns, found.st_size)
-        self._stamps[name] = stamp
+        self._stamps[name] = stamp = _stamp(found)
         if self._log >= 0 and os.getpid() != self._process:
-            data = os.fsencode(name)
-            os.write(self._log, _HEAD.pack(*stamp, len(data)) + data)
+            os.write(self._log, json.dumps([name, *stamp]).encode() + b"\n")
 
     def changed(self) -> str | None:
         """The first that is no longer what it was, or was not the same for all who read it."""
@@ -77,10 +72,8 @@ class OpenedFiles:
             try:
                 found = os.stat(name)
             except OSError:
-                now = (-1, -1)
-            else:
-                now = (found.st_mtime_ns, found.st_size)
-            if now != stamp:
+                found = None
+            if _stamp(found) != stamp:
                 return name
         return self._differs
 
@@ -90,15 +83,16 @@ class OpenedFiles:
         data = b""
         while part := os.pread(self._log, 1 << 20, self._read_bytes + len(data)):
             data += part
-        at = 0
-        while at + _HEAD.size <= len(data):
-            time_ns, size, length = _HEAD.unpack_from(data, at)
-            end = at + _HEAD.size + length
-            name = os.fsdecode(data[at + _HEAD.size : end])
-            at = end
-            if self._stamps.setdefault(name, (time_ns, size)) != (time_ns, size):
+        data = data[: data.rfind(b"\n") + 1]
+        self._read_bytes += len(data)
+        for line in data.splitlines():
+            name, *stamp = json.loads(line)
+            if self._stamps.setdefault(name, tuple(stamp)) != tuple(stamp):
                 self._differs = name
-        self._read_bytes += at
+
+
+def _stamp(found: os.stat_result | None) -> Stamp:
+    return (-1, -1) if found is None else (found.st_mtime_ns, found.st_size)
 
 
 # Who is to be told, the last one first. Hooks of Python's own auditing cannot be taken away again, so there is one for

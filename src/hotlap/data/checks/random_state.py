@@ -2,7 +2,7 @@
 
 import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,7 +52,7 @@ def own_stream(name: str, generator: Any) -> Stream:
 class Streams:
     """The three global generators and those found in the data set."""
 
-    own: tuple[Stream, ...] = ()
+    own: Sequence[Stream] = ()
 
     def states(self) -> States:
         """To be handed to `drawn` and `restore`."""

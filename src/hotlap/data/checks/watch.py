@@ -109,7 +109,8 @@ class Watch:
         self._root = root
         self.places: dict[tuple[str, int], Place] = {}
         """By their kind, and the id of the object that they belong to."""
-        self._streams: list[Stream] = []
+        self.streams: list[Stream] = []
+        """The random generators that were found."""
         self._tensors: list[tuple[str, torch.Tensor, int]] = []
         self._by_item: list[tuple[str, Any, Any]] = []
         """(name, what has an entry for each item, a copy of it): labels, names of files."""
@@ -122,26 +123,22 @@ class Watch:
         # In a worker's copy only its own code could change them, and to copy a list takes up all that lies in it.
         self._num_entries = None if current_process().daemon else num_items(inside)
         self._dtype = torch.get_default_dtype()
-        self._length = num_items(root)
+        self.length = num_items(root)
+        """Items in the data set; None if it does not say."""
         self._visited: dict[int, Any] = {}
         self._go()
 
-    @property
-    def length(self) -> int | None:
-        """Items in the data set when this was made; None if it does not say."""
-        return self._length
-
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        """The random generators that were found."""
-        return tuple(self._streams)
-
-    def changed(self) -> str | None:
+    def changed(self, same: Callable[[Any, Any], bool] = _alike) -> str | None:
         """What is no longer as it was ("attribute level of Curriculum"); None if nothing is known to have changed."""
         for place in self.places.values():
-            if place.changed():
+            if place.changed(same):
                 return place.what()
-        return self._tensor_changed()
+        for name, tensor, version in self._tensors:
+            if tensor._version != version:
+                return name
+        if torch.get_default_dtype() != self._dtype:
+            return "torch's default dtype, which makes the numbers"
+        return None if num_items(self._root) == self.length else "the number of items"
 
     def entry_changed(self, indices: Sequence[Any]) -> str | None:
         """What has an entry for each item, of which that of one of these items is another one now; None: nothing."""
@@ -171,18 +168,7 @@ class Watch:
 
     def opened(self) -> str | None:
         """As `changed`, but what was None and is an object now (a file that was opened late) has not changed."""
-        for place in self.places.values():
-            if place.changed(_alike_or_opened):
-                return place.what()
-        return self._tensor_changed()
-
-    def _tensor_changed(self) -> str | None:
-        for name, tensor, version in self._tensors:
-            if tensor._version != version:
-                return name
-        if torch.get_default_dtype() != self._dtype:
-            return "torch's default dtype, which makes the numbers"
-        return None if num_items(self._root) == self._length else "the number of items"
+        return self.changed(_alike_or_opened)
 
     def _go(self) -> None:
         waiting = deque([(type(self._root).__name__, self._root, 0)])
@@ -213,7 +199,7 @@ class Watch:
             if not value.is_inference():  # those count no versions
                 self._tensors.append((f"the tensor {name}", value, value._version))
         elif isinstance(value, GENERATORS):
-            self._streams.append(own_stream(name, value))
+            self.streams.append(own_stream(name, value))
         elif value.ndim == 1 and not value.dtype.hasobject:
             self._note_entries(f"the array {name}", value)
 
@@ -227,14 +213,11 @@ class Watch:
                 self._note_entries(name, value)
             return
         if not isinstance(value, tuple | frozenset):
-            self._place("container", value, Place(name, partial(_entries, value)))
+            self.places["container", id(value)] = Place(name, partial(_entries, value))
         if isinstance(value, dict):
             yield from ((f"{name}[{key!r}]", child) for key, child in value.items())
         else:
             yield from ((f"{name}[{position}]", child) for position, child in enumerate(value))
-
-    def _place(self, kind: str, owner: Any, place: Place) -> None:
-        self.places[kind, id(owner)] = place
 
     def _object(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         attributes = getattr(value, "__dict__", None)
@@ -243,7 +226,7 @@ class Watch:
             of_library = is_library(type(value).__module__)
             about = f"an attribute of {name}"
             place = Place(about, attributes.values, of_data_set, of_library, attributes.keys)
-            self._place("attributes", value, place)
+            self.places["attributes", id(value)] = place
             yield from ((f"{name}.{key}", child) for key, child in attributes.items())
         yield from ((f"{name}.{key}", child) for key, child in slot_values(value).items())
         for method in ("__getitem__", "__call__", "forward"):
@@ -267,13 +250,14 @@ class Watch:
     def _code(self, name: str, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         cells, known = function.__closure__ or (), function.__globals__
         if cells:
-            self._place("closure", function, Place(f"a variable around {name}", partial(cell_contents, cells)))
+            self.places["closure", id(function)] = Place(f"a variable around {name}", partial(cell_contents, cells))
         yield from ((f"{name} (closure)", value) for value in cell_contents(cells))
         yield f"{name} (defaults)", function.__defaults__ or ()
         yield f"{name} (defaults)", function.__kwdefaults__ or ()
         names = [key for key in global_names(function.__code__) if key in known]
         if names:
-            self._place("globals", function, Place(f"a global name used by {name}", partial(_values, known, names)))
+            about = f"a global name used by {name}"
+            self.places["globals", id(function)] = Place(about, partial(_values, known, names))
         for key in names:
             value = known[key]
             if isinstance(value, types.ModuleType):
@@ -287,7 +271,7 @@ class Watch:
         if names:
             read = partial(_values, vars(module), names)
             place = Place(f"a name of {module.__name__} used by {name}", read, keys=lambda: names)
-            self._place(f"module {module.__name__}", code, place)
+            self.places[f"module {module.__name__}", id(code)] = place
         yield from ((f"{module.__name__}.{key}", vars(module)[key]) for key in names)
 
 

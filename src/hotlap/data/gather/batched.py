@@ -9,7 +9,7 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 from hotlap.data.item.compare import Unsupported, is_plain_tensor
 from hotlap.data.item_cache.columns import same_batches
 from hotlap.data.loader.collation import Batch, goes_to_default_collate
-from hotlap.data.loader.fetch import fetch, positions
+from hotlap.data.loader.fetch import fetch, plain_positions, positions
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
 from hotlap.errors import UserError
 
@@ -34,12 +34,9 @@ class BatchedDataset(DatasetWrapper):
         """One sentence if batches are not gathered at the moment: why."""
         return self._hotlap_note
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._hotlap_dataset[index]
-
     def __getitems__(self, indices: Any) -> Any:
-        if goes_to_default_collate() and isinstance(indices, list) and indices and set(map(type, indices)) == {int}:
-            index = positions(indices, {int}, len(self))
+        if goes_to_default_collate() and isinstance(indices, list):
+            index = plain_positions(indices, len(self))
             batch = None if index is None else self._hotlap_batch(indices, index)
             if batch is not None:
                 return [Batch(batch[0])]
@@ -80,9 +77,6 @@ class BatchedDataset(DatasetWrapper):
 
     def _hotlap_changed(self, name: str) -> None:
         self._hotlap_agrees.clear()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return BatchedDataset, (self._hotlap_dataset,)
 
 
 @final

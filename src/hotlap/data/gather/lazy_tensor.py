@@ -76,8 +76,8 @@ class LazyTensor(torch.Tensor):
 def lazy_tensor(
     shape: tuple[int, ...],
     *,
-    dtype: torch.dtype = torch.float32,
-    strides: tuple[int, ...] | None = None,
+    dtype: torch.dtype,
+    strides: tuple[int, ...],
     make: Callable[[], torch.Tensor],
     arrive: Callable[[torch.device, bool], torch.Tensor],
     looked_at: Callable[[], None],

@@ -90,26 +90,15 @@ class DeviceStore:
         if self._num_looks >= MOST_LOOKS:
             self._close("the script uses its batches on the CPU")
 
-    def rows(
-        self, store: ColumnStore, column: Column, index: torch.Tensor, device: torch.device
-    ) -> torch.Tensor | None:
-        """(B, ...) of the column, gathered over there; None if they are not there."""
-        if not self.open or not self._is_there(store, device):
-            return None
-        there = self._columns.get(id(column))
-        if there is None:
-            return None
-        self.num_given += 1
-        return there.index_select(0, self._index_there(index))
-
     def _arrive(
         self, store: ColumnStore, column: Column, index: torch.Tensor, device: torch.device, non_blocking: bool
     ) -> torch.Tensor:
         """(B, ...) over there; before any rows are, and where there is no room, those gathered here."""
-        rows = self.rows(store, column, index, device)
-        if rows is None:
+        there = self._columns.get(id(column)) if self.open and self._is_there(store, device) else None
+        if there is None:
             return column.gather(index).to(device, non_blocking=non_blocking)
-        return rows.permute(column.kept_rows()[1])
+        self.num_given += 1
+        return there.index_select(0, self._index_there(index)).permute(column.kept_rows()[1])
 
     def _promise(self, store: ColumnStore, column: Column, index: torch.Tensor) -> LazyTensor | None:
         kept, permute = column.kept_rows()

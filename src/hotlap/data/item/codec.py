@@ -23,7 +23,10 @@ from hotlap.data.item.compare import (
     tensor_bytes,
 )
 
-_PLAIN = (types.FunctionType, types.BuiltinFunctionType, types.BuiltinMethodType, type)
+# What pickle itself brings back as it was.
+_BY_PICKLE = (
+    types.FunctionType, types.BuiltinFunctionType, type, np.dtype, torch.dtype, torch.Size, Enum, np.generic, complex
+)  # fmt: skip
 
 
 def pack(value: Any) -> list[Any]:
@@ -52,28 +55,18 @@ class _LazyUnpickler(pickle.Unpickler):
 @final
 class _Packer(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
-        if (
-            isinstance(value, _PLAIN)
-            or type(value) is np.dtype
-            or isinstance(value, np.dtype | torch.dtype | torch.Size)
-        ):
+        kind = type(value)
+        named = isinstance(value, tuple) and hasattr(kind, "_fields")
+        if named or kind is OrderedDict or isinstance(value, _BY_PICKLE) or getattr(kind, "_hotlap_packs", False):
             return NotImplemented
         if is_plain_tensor(value):
             return _pack_tensor(value)
         if is_picture(value):
             return _pack_picture(value)
-        if type(value) is np.ndarray:
+        if kind is np.ndarray:
             return _pack_array(value)
         if is_marked(value):
             return _pack_marked(value)
-        named = isinstance(value, tuple) and hasattr(type(value), "_fields")
-        if (
-            named
-            or isinstance(value, Enum | np.generic | complex)
-            or type(value) is OrderedDict
-            or getattr(type(value), "_hotlap_packs", False)
-        ):
-            return NotImplemented
         raise Unsupported(f"it holds a {_what(value)}, which might not come out the same")
 
 

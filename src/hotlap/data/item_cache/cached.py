@@ -75,11 +75,9 @@ class CachedDataset(CacheWrapper):
 
     def __getitem__(self, index: Any) -> Any:
         kept = self._hotlap_cache
-        if kept.given_up:
-            return kept.plain([index], single=True)
-        located = kept.locate([index])
+        located = None if kept.given_up else kept.locate([index])
         if located is None:
-            return kept.plain([index], single=True) if kept.given_up else kept.compute([index], single=True)
+            return kept.compute([index], single=True)
         store, positions = located
         return store.take(positions.tolist())[0] if kept.exact_items else kept.plain([index], single=True)
 
@@ -93,7 +91,7 @@ class CachedDataset(CacheWrapper):
             indices = list(indices)  # what the loop of the DataLoader makes of it
         located = kept.locate(indices)
         if located is None:
-            return kept.plain(indices) if kept.given_up else kept.compute(indices)
+            return kept.compute(indices)
         store, positions = located
         if goes_to_default_collate():
             batch = self._hotlap_gather(store, positions) if kept.full else store.gather(positions)
@@ -102,6 +100,7 @@ class CachedDataset(CacheWrapper):
         return store.take(positions.tolist()) if kept.exact_items else kept.plain(indices)
 
     def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
+        """(what `default_collate` makes of these items,), or None; `index`: (B,) the same numbers as a tensor."""
         store = self._hotlap_cache.ready(indices)
         return None if store is None else self._hotlap_gather(store, index)
 

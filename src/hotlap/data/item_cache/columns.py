@@ -19,7 +19,6 @@ from hotlap.data.item.compare import (
     is_plain_tensor,
     same_array,
     same_tensor,
-    tensor_bytes,
 )
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
@@ -301,15 +300,11 @@ def _is_of_bytes(sample: torch.Tensor) -> bool:
 
 def same_batch(left: Any, right: Any) -> bool:
     """True if two collated leaves are equal in type, dtype, shape, strides and bytes."""
+    if type(left) is not type(right):
+        return False
     if isinstance(left, torch.Tensor):
-        return (
-            type(right) is type(left)
-            and left.dtype == right.dtype
-            and left.shape == right.shape
-            and left.stride() == right.stride()
-            and torch.equal(tensor_bytes(left), tensor_bytes(right))
-        )
-    return type(left) is type(right) and bool(left == right)
+        return same_tensor(left, right) and left.stride() == right.stride()
+    return bool(left == right)
 
 
 def same_batches(left: Any, right: Any) -> bool:

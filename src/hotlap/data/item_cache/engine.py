@@ -137,8 +137,8 @@ class ItemCache(ComputedAgain):
 
     def compute(self, indices: Sequence[Any], *, single: bool = False) -> Any:
         """The items in the order and with the draws that they have without a cache; what may be kept is kept."""
-        lost = self.in_copy or get_worker_info() is not None  # with this process, but for what is shared
-        if lost and self.store is None:
+        # What a copy of this process keeps is lost with it, but for what is shared.
+        if self.given_up or (self.store is None and (self.in_copy or get_worker_info() is not None)):
             return self.plain(indices, single=single)
         inputs = self.inputs = self.inputs or Inputs(self.dataset)
         before = self.before = inputs.streams.states()

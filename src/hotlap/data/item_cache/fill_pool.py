@@ -7,17 +7,17 @@ killed in the middle of an item leaves nothing behind that would be handed out.
 
 import contextlib
 import gc
-import multiprocessing
 import os
 import signal
-import warnings
 from array import array
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from time import perf_counter
-from typing import Any, NoReturn, final
+from typing import NoReturn, final
 
 import torch
+
+from hotlap.data.checks.forked import start_copy
 
 # So many numbers fit into an empty pipe, and are written whole (PIPE_BUF on Linux; `man 7 pipe`).
 _MOST_PARTS = 4096 // 8
@@ -62,15 +62,7 @@ class FillPool:
         parts, end = os.pipe()
         os.write(end, array("q", range(0, num_items, self._part)).tobytes())
         os.close(end)
-        context = multiprocessing.get_context("fork")
-        self._processes: list[Any] = []
-        with warnings.catch_warnings():
-            # "This process is multi-threaded, use of fork() may lead to deadlocks": true of every DataLoader's workers.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            for _ in range(num_processes):
-                process = context.Process(target=self._live, args=(parts, self._owner), daemon=True)
-                process.start()
-                self._processes.append(process)
+        self._processes = [start_copy(self._live, parts, self._owner) for _ in range(num_processes)]
         os.close(parts)
 
     @property

@@ -49,50 +49,46 @@ class ColumnStore(Store):
         """Arguments as of `column_for`."""
         leaves, self._structure = tree_flatten(sample)
         self._is_flat = type(sample) is tuple and len(leaves) == len(sample) > 0 and all(map(is_, leaves, sample))
-        self._columns = [column_for(leaf, num_items, allocate, as_bytes=as_bytes) for leaf in leaves]
+        self.columns = [column_for(leaf, num_items, allocate, as_bytes=as_bytes) for leaf in leaves]
+        """One for each leaf of an item."""
         self._batches: dict[tuple[int, torch.dtype], tuple[TreeSpec] | None] = {}
-        self.item_bytes = sum(column.item_bytes for column in self._columns)
+        self.item_bytes = sum(column.item_bytes for column in self.columns)
 
     @property
     def layout(self) -> str:
         """What the allocated bytes mean; equal layouts can share them."""
-        return "; ".join([repr(self._structure), *(column.layout for column in self._columns)])
+        return "; ".join([repr(self._structure), *(column.layout for column in self.columns)])
 
     def block_bytes(self, num_items: int) -> int:
         """What a `SharedBlock` must hold for N such items."""
-        return sum(whole_pages(num_items * column.item_bytes) for column in self._columns)
+        return sum(whole_pages(num_items * column.item_bytes) for column in self.columns)
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
         """Keep copies of all; `Varies` for an item that does not fit."""
         index = torch.tensor(positions, dtype=torch.int64, device="cpu")
-        for column, values in zip(self._columns, self._values(items), strict=True):
+        for column, values in zip(self.columns, self._values(items), strict=True):
             column.put(index, values)
         return positions
 
     def _values(self, items: Sequence[Any]) -> list[list[Any]]:
         """(B,) of each column; `Varies` if an item is built otherwise."""
-        if self._is_flat and set(map(type, items)) == {tuple} and set(map(len, items)) == {len(self._columns)}:
+        if self._is_flat and set(map(type, items)) == {tuple} and set(map(len, items)) == {len(self.columns)}:
             values = [*map(list, zip(*items, strict=True))]  # leaves by their kind, as a column accepts no container
         else:
             rows = [tree_flatten(item) for item in items]
             if not all(structure == self._structure for _, structure in rows):
                 raise Varies
             values = [*map(list, zip(*(leaves for leaves, _ in rows), strict=True))]
-        if not all(all(map(column.accepts, some)) for column, some in zip(self._columns, values, strict=True)):
+        if not all(all(map(column.accepts, some)) for column, some in zip(self.columns, values, strict=True)):
             raise Varies
         return values
 
     def take(self, positions: Sequence[int]) -> list[Any]:
         """Independent items, as they were put in."""
         wanted = list(positions)
-        taken = [column.take(wanted) for column in self._columns]
+        taken = [column.take(wanted) for column in self.columns]
         rows = zip(*taken, strict=True) if taken else [()] * len(wanted)
         return [tree_unflatten(leaves, self._structure) for leaves in rows]
-
-    @property
-    def columns(self) -> Sequence[Column]:
-        """One for each leaf of an item."""
-        return self._columns
 
     def gather(
         self, index: torch.Tensor, *, promise: Callable[[Column], Any] = lambda column: None
@@ -110,7 +106,7 @@ class ColumnStore(Store):
         if built is None:
             return None
         leaves = []
-        for column in self._columns:
+        for column in self.columns:
             promised = promise(column)
             leaves.append(column.gather(index) if promised is None else promised)
         return (tree_unflatten(leaves, built[0]),)
@@ -121,9 +117,9 @@ class ColumnStore(Store):
             leaves, structure = flatten_batch(default_collate(self.take(index.tolist())))
         except (TypeError, RuntimeError, ValueError):
             return None
-        if len(leaves) != len(self._columns):
+        if len(leaves) != len(self.columns):
             return None
-        for column, expected in zip(self._columns, leaves, strict=True):
+        for column, expected in zip(self.columns, leaves, strict=True):
             if not same_batch(column.gather(index), expected):
                 return None
         return (structure,)
@@ -142,7 +138,7 @@ class ColumnStore(Store):
             values = self._values([item])
         except Varies:
             return False
-        return all(column.holds(position, leaf) for column, (leaf,) in zip(self._columns, values, strict=True))
+        return all(column.holds(position, leaf) for column, (leaf,) in zip(self.columns, values, strict=True))
 
 
 @final

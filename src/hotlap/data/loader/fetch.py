@@ -24,6 +24,11 @@ def positions(indices: Sequence[Any], types: set[type], length: int) -> torch.Te
     return torch.from_numpy(found)
 
 
+def plain_positions(indices: Sequence[Any], length: int) -> torch.Tensor | None:
+    """As `positions`, of indices that are all numbers of Python's own."""
+    return positions(indices, {int}, length) if set(map(type, indices)) == {int} else None
+
+
 def fetches_whole_batches(dataset: Any) -> bool:
     """True if the data set has a way of its own to fetch a batch, whose items might depend on one another."""
     if type(dataset) is torch.utils.data.Subset:

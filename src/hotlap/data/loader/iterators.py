@@ -14,10 +14,7 @@ from functools import partial
 from typing import Any, final
 
 import torch
-from torch.utils.data import (
-    SubsetRandomSampler,
-    default_collate,
-)
+from torch.utils.data import SubsetRandomSampler, default_collate
 from torch.utils.data._utils.pin_memory import pin_memory as torch_pins
 from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
@@ -28,7 +25,7 @@ from torch.utils.data.dataloader import (
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.item_cache.for_workers import goes_on, still_holds
 from hotlap.data.loader.collation import torch_collates
-from hotlap.data.loader.fetch import positions
+from hotlap.data.loader.fetch import plain_positions
 from hotlap.data.loader.workers import role_of
 
 _TORCH = _BaseDataLoaderIter.__module__
@@ -77,7 +74,7 @@ class Gathering(_SingleProcessDataLoaderIter):
         self._num_whole -= 1
         batches += itertools.islice(self._sampler_iter, max(0, min(self._num_whole, _BATCHES_AT_ONCE - 1)))
         self._num_whole -= len(batches) - 1
-        index = self._positions([*itertools.chain.from_iterable(batches)])
+        index: Any = plain_positions([*itertools.chain.from_iterable(batches)], len(self._dataset))
         self._pulled.extend(
             zip(batches, itertools.repeat(None) if index is None else index.split([*map(len, batches)]), strict=False)
         )
@@ -87,10 +84,6 @@ class Gathering(_SingleProcessDataLoaderIter):
         if type(self._sampler) is SubsetRandomSampler:
             return 0  # it looks its indices up in a list of the script's, one by one
         return int(len(self._sampler) // batch_size)
-
-    def _positions(self, indices: list[Any]) -> Any:
-        """(N,) the same as a tensor; None if they are no plain positions."""
-        return positions(indices, {int}, len(self._dataset)) if set(map(type, indices)) == {int} else None
 
 
 def _is_watched() -> bool:
@@ -155,8 +148,7 @@ class InPlaceOfWorkers(_BaseDataLoaderIter):
         return torch_pins(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call]
 
     def _batch(self, indices: Any) -> Any:
-        types = set(map(type, indices))
-        index = positions(indices, types, len(self._dataset)) if types == {int} else None
+        index = plain_positions(indices, len(self._dataset))
         batch = self._dataset._hotlap_gather(self._store, index) if index is not None and torch_collates() else None
         if batch is not None:
             return batch[0]

@@ -15,7 +15,6 @@ class Role:
     """What a worker of the script is told."""
 
     num_workers: int
-    base_seed: int
     init: Callable[[int], object] | None
     timeout_s: float = 0.0
     """What the script's loader waits for a batch at most; 0: for ever."""
@@ -23,10 +22,9 @@ class Role:
     def play(self, number: int, dataset: Any) -> None:
         """IN A COPY: be that worker, as far as `torch.utils.data._utils.worker._worker_loop` makes one."""
         torch.set_num_threads(1)
-        seed = self.base_seed + number
-        random.seed(seed)
-        torch.manual_seed(seed)
-        state: Any = torch_worker._generate_state(self.base_seed, number)  # type: ignore[no-untyped-call]
+        random.seed(number)  # with a base seed of 0
+        torch.manual_seed(number)
+        state: Any = torch_worker._generate_state(0, number)  # type: ignore[no-untyped-call]
         np.random.seed(state)
         self.tell(number, dataset)
         if self.init is not None:
@@ -35,13 +33,21 @@ class Role:
     def tell(self, number: int, dataset: Any) -> None:
         """IN A COPY: what `get_worker_info` answers from now on."""
         torch_worker._worker_info = torch_worker.WorkerInfo(
-            id=number, num_workers=self.num_workers, seed=self.base_seed + number, dataset=dataset
+            id=number, num_workers=self.num_workers, seed=number, dataset=dataset
         )
 
 
-def role_of(loader: Any, base_seed: int = 0) -> Role:
+def play_first(role: Role | None, dataset: Any) -> None:
+    """IN A COPY: be the first worker; None: only leave alone the threads of the pool, which are not there."""
+    if role is None:
+        torch.set_num_threads(1)
+    else:
+        role.play(0, dataset)
+
+
+def role_of(loader: Any) -> Role:
     """What the workers of this loader are told."""
-    return Role(loader.num_workers, base_seed, loader.worker_init_fn, loader.timeout)
+    return Role(loader.num_workers, loader.worker_init_fn, loader.timeout)
 
 
 def why_no_copies(loader: Any) -> str | None:

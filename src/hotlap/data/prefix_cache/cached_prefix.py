@@ -5,7 +5,6 @@ from statistics import median
 from time import perf_counter, thread_time
 from typing import Any, ClassVar, final
 
-import torch
 from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
@@ -19,7 +18,7 @@ from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.item_cache.placement import OpenStore, open_records
 from hotlap.data.loader.fetch import fetches_whole_batches
-from hotlap.data.loader.workers import Role
+from hotlap.data.loader.workers import Role, play_first
 from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
 from hotlap.data.wrapper import check, put_in_place
@@ -113,10 +112,7 @@ class HeadCache(ItemCache):
 
     def _survey_as(self, role: Role | None, ways: Sequence[Pipelines]) -> Cut:
         """IN A COPY, so that no transform counts, or draws from what nobody sees; `role`: as a worker."""
-        if role is None:
-            torch.set_num_threads(1)  # the threads of its pool are not there
-        else:
-            role.play(0, self.dataset)
+        play_first(role, self.dataset)
         self._note()
         return self._survey(ways)
 
@@ -199,9 +195,6 @@ class PrefixDataset(CacheWrapper):
         ready = self._hotlap_cache.prepare()
         halves = ((index, self._hotlap_cache.half(index) if ready else None) for index in indices)
         return [self._hotlap_dataset[index] if half is None else half[0].whole(half[1]) for index, half in halves]
-
-    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
-        return None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PrefixDataset, (self._hotlap_dataset, self._hotlap_cache.memory_bytes)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, final
 
 from torch.utils.data import Dataset
 
+from hotlap.data.checks.code_names import text_of
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, Pipeline, Pipelines, Placeholder, parts_of
 
@@ -143,7 +144,7 @@ class ItemCode(Pipeline):
     def _statements(self) -> list[ast.stmt]:
         """The body of the method, each call a statement of its own where that changes no order."""
         body, code = self._definition.body, self._function.__code__
-        if not _is_same(self._compiled(self._parameters, body).__code__, code):
+        if text_of(self._compiled(self._parameters, body).__code__) != text_of(code):
             raise CannotSplit("the source of its __getitem__ is not what runs")
         nodes = [node for each in body for node in ast.walk(each)]
         if any(isinstance(node, _LEAVES_FUNCTION) for node in nodes) or _READS_LOCALS & {*code.co_names}:
@@ -192,22 +193,6 @@ class ItemCode(Pipeline):
         cells = dict(zip(code.co_freevars, closure, strict=True))
         bound = tuple(cells[name] for name in made.co_freevars)
         return FunctionType(made, original.__globals__, original.__name__, None, bound)
-
-
-def _is_same(code: CodeType, other: CodeType) -> bool:
-    """They do the same, wherever they were written."""
-    return (
-        (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-        == (other.co_code, other.co_names, other.co_varnames, other.co_freevars, other.co_cellvars)
-        and len(code.co_consts) == len(other.co_consts)
-        and all(_same_constant(*pair) for pair in zip(code.co_consts, other.co_consts, strict=True))
-    )
-
-
-def _same_constant(one: Any, other: Any) -> bool:
-    if isinstance(one, CodeType) and isinstance(other, CodeType):
-        return _is_same(one, other)
-    return type(one) is type(other) and repr(one) == repr(other)
 
 
 def _bound(function: FunctionType) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ the head, keeps what comes out, and hands the data set a mark in place of the re
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, final
@@ -67,17 +67,11 @@ class Pipeline:
 
     def steps(self) -> list[Callable[..., Any]]:
         """As they are now."""
-        held = getattr(self.owner, self.attribute)
-        if isinstance(held, dict):
-            return [*held.values()]
-        return [*held] if isinstance(held, list | tuple) else [held]
+        return _in_order(getattr(self.owner, self.attribute))
 
     def run(self, inputs: tuple[Any, ...], first: int, last: int | None = None) -> tuple[Any, ...]:
         """Steps `first` to `last`, called as torchvision calls them."""
-        for step in self.steps()[first:last]:
-            result = step(*inputs)
-            inputs = result if len(inputs) > 1 else (result,)
-        return inputs
+        return _run(self.steps()[first:last], inputs)
 
     def watched(self, held: Any, streams: Streams) -> Any:
         """What takes the place of `held` where the cut is looked for: a head ends in front of the first that draws."""
@@ -88,7 +82,23 @@ class Pipeline:
     def recorder(self, held: Any, number: int, calls: list[Call]) -> Any:
         """What takes the place of `held` while this thread cuts an item: it runs the head only, and adds what comes out
         to `calls`, as of the pipeline of this number."""
-        step = _Step(number, Pipeline(_Held(held), "steps", self.num_head), calls, threading.get_ident())
+        thread, num_head = threading.get_ident(), self.num_head
+
+        def step(*inputs: Any) -> Any:
+            several = len(inputs) > 1
+            if threading.get_ident() != thread:  # not the item that is being cut
+                outputs = _run(_in_order(held), inputs)
+                return outputs if several else outputs[0]
+            if not any(isinstance(value, Placeholder) for value in inputs):
+                given: Any = _run(_in_order(held)[:num_head], inputs)
+            elif several:
+                raise CannotSplit("it hands the results of one pipeline to another, several at once")
+            else:
+                given = inputs[0]
+            calls.append(Call(number, given, several))
+            call = len(calls) - 1
+            return tuple(Placeholder(call, part) for part in range(len(inputs))) if several else Placeholder(call)
+
         if isinstance(held, dict):
             return {"0": step}
         return [step] if isinstance(held, list | tuple) else step
@@ -137,7 +147,7 @@ class Pipelines:
         for pipeline, num_head in zip(self.found, heads, strict=True):
             pipeline.num_head = num_head
 
-    def find_heads(self, index: Any, own: tuple[Stream, ...]) -> None:
+    def find_heads(self, index: Any, own: Sequence[Stream]) -> None:
         """Shorten each head to the steps that draw nothing for this item. Begins with all steps of a new `Pipeline`."""
         streams = Streams(own)
         before = streams.states()
@@ -195,34 +205,18 @@ class Pipelines:
                     setattr(pipeline.owner, pipeline.attribute, before)
 
 
-@dataclass(slots=True)
-class _Held:
-    steps: Any
+def _in_order(held: Any) -> list[Callable[..., Any]]:
+    """Steps as a pipeline holds them: in a list, a dict, or one alone."""
+    if isinstance(held, dict):
+        return [*held.values()]
+    return [*held] if isinstance(held, list | tuple) else [held]
 
 
-@dataclass(slots=True)
-class _Step:
-    """What a pipeline holds while an item is cut."""
-
-    number: int
-    pipeline: Pipeline
-    calls: list[Call]
-    thread: int
-
-    def __call__(self, *inputs: Any) -> Any:
-        if threading.get_ident() != self.thread:  # not the item that is being cut
-            outputs = self.pipeline.run(inputs, 0)
-            return outputs if len(inputs) > 1 else outputs[0]
-        several = len(inputs) > 1
-        if any(isinstance(value, Placeholder) for value in inputs):
-            if several:
-                raise CannotSplit("it hands the results of one pipeline to another, several at once")
-            given: Any = inputs[0]
-        else:
-            given = self.pipeline.run(inputs, 0, self.pipeline.num_head)
-        self.calls.append(Call(self.number, given, several))
-        call = len(self.calls) - 1
-        return tuple(Placeholder(call, part) for part in range(len(inputs))) if several else Placeholder(call)
+def _run(steps: list[Callable[..., Any]], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    for step in steps:
+        result = step(*inputs)
+        inputs = result if len(inputs) > 1 else (result,)
+    return inputs
 
 
 def parts_of(dataset: Any) -> Iterator[Any]:

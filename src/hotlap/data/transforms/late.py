@@ -13,9 +13,10 @@ from hotlap.data.checks.forked import NoAnswer, in_a_copy
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.checks.watch import Watch, num_items
 from hotlap.data.item_cache.columns import same_batches
+from hotlap.data.item_cache.fill import spread
 from hotlap.data.loader.collation import Batch, torch_collates
 from hotlap.data.loader.fetch import fetch, fetches_whole_batches
-from hotlap.data.loader.workers import Role, role_of, why_no_copies
+from hotlap.data.loader.workers import Role, play_first, role_of, why_no_copies
 from hotlap.data.notes import Notes
 from hotlap.data.prefix_cache.cached_prefix import HeadCache, PrefixDataset
 from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipelines, Placeholder, built
@@ -71,8 +72,7 @@ class ByteBatches:
 
     def why_not(self) -> str | None:
         """IN A COPY: try some items; a reason if what comes out is not the same to the last bit."""
-        length = len(self._dataset)
-        places = sorted({number * length // NUM_LOOKED_AT for number in range(NUM_LOOKED_AT)})
+        places = spread(len(self._dataset), NUM_LOOKED_AT)
         before = self._streams.states()
         expected = default_collate([self._dataset[place] for place in places])
         after = self._streams.states()
@@ -168,12 +168,6 @@ class LateDataset(DatasetWrapper):
         """One sentence if all transforms are done item by item: why."""
         return self._hotlap_notes.last
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._hotlap_dataset[index]
-
-    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
-        return None
-
     def _hotlap_idle(self) -> str | None:
         return self.note
 
@@ -204,9 +198,6 @@ class LateDataset(DatasetWrapper):
         name = type(self._hotlap_dataset).__name__
         self._hotlap_notes.say(f"transforms of {name} are done item by item: {reason}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LateDataset, (self._hotlap_dataset,)
-
 
 @final
 class _Fetched(DatasetWrapper):
@@ -220,9 +211,6 @@ class _Fetched(DatasetWrapper):
             _hotlap_dataset=late._hotlap_dataset, _hotlap_late=late, _hotlap_batches=batches, _hotlap_gave_up=False
         )
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._hotlap_dataset[index]
-
     def __getitems__(self, indices: Any) -> Any:
         batches: ByteBatches = self._hotlap_batches
         if self._hotlap_gave_up or not torch_collates() or not batches.is_current():
@@ -235,19 +223,13 @@ class _Fetched(DatasetWrapper):
             self._hotlap_late._hotlap_say(str(reason))
             return items
 
-    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
-        return None
-
     def __reduce__(self) -> tuple[Any, ...]:
         return LateDataset, (self._hotlap_dataset,)
 
 
 def _tried(batches: ByteBatches, dataset: Any, role: Role | None) -> str | None:
     """IN A COPY: as the process that makes the items."""
-    if role is None:
-        torch.set_num_threads(1)  # a copy has none of this process's threads
-    else:
-        role.play(0, dataset)
+    play_first(role, dataset)
     return batches.why_not()
 
 

@@ -21,6 +21,8 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from hotlap.data import cached
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
+from hotlap.data.checks.opened_files import OpenedFiles
+from hotlap.data.checks.watch import Watch
 from hotlap.data.item_cache.memory import limit_bytes
 from tests.unit.data.sets import BUILDS, Counting, Pictures, assert_same_epochs, epochs
 
@@ -236,7 +238,7 @@ def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monk
 
 
 def key_of(dataset: Any) -> str:
-    return Contents(dataset).key()
+    return Contents(dataset, beside=Watch(dataset), files=OpenedFiles(), item_s=1e9, num_items=1).key()
 
 
 TRUE: Any = torch.ones(1)
