@@ -43,3 +43,12 @@ def ctrl_c_works() -> None:
     """A shell starts what it puts into the background with SIGINT ignored, and the processes of a test inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="package")
+def one_thread() -> Iterator[None]:
+    """Where others use the cores, two threads that wait for one another cost more than a training of tiny tensors: a
+    run of plain.py 2.1 s of a core, not 0.5. Tests of threads choose for themselves; blocks of the docs run without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield

@@ -168,7 +168,10 @@ def test_processes_of_a_heat_take_turns_as_forks(forks: Forks) -> None:
     assert found[1].num_threads == 1
 
 
-def test_a_script_that_sets_what_libraries_read_is_started_afresh(tmp_path: Path) -> None:
+def test_a_script_that_sets_what_libraries_read_is_started_afresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")
     text = "import os\nos.environ['OMP_NUM_THREADS'] = '1'\n" + SCRIPTS.joinpath("by_hand.py").read_text()
     (tmp_path / "train.py").write_text(text)
     with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0, templates=True) as launcher:

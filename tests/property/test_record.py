@@ -62,12 +62,6 @@ def test_any_run_comes_back_as_it_was(run: Run) -> None:
     assert decode(encode(run), Run) == run
 
 
-@given(study=values(Study))
-@arbitrary
-def test_any_study_comes_back_as_it_was(study: Study) -> None:
-    assert decode(encode(study), Study) == study
-
-
 @given(plan=values(Plan))
 @arbitrary
 def test_any_plan_comes_back_as_it_was(plan: Plan) -> None:

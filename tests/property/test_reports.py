@@ -6,7 +6,7 @@ import hypothesis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hotlap.record import Excerpt, Interval, Phase, Prediction, Run, Status, Study
+from hotlap.record import Excerpt, Interval, Phase, Prediction, Run, Status, Study, decode, encode
 from hotlap.report import devices, html, lanes, markdown, series, terminal
 from tests.property.test_record import values
 
@@ -20,7 +20,9 @@ numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.
     suppress_health_check=list(HealthCheck),
     phases=[hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate],
 )
-def test_any_study_is_shown(study: Study) -> None:
+def test_any_study_is_shown_and_comes_back_as_it_was(study: Study) -> None:
+    """Both of the same studies: to draw one takes thirty times as long as to show it."""
+    assert decode(encode(study), Study) == study
     assert terminal.render(study)
     assert html.render(study)
     assert markdown.render(study)

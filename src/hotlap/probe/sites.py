@@ -38,10 +38,20 @@ def is_users(filename: str) -> bool:
     """True for a source file on disk that belongs neither to Python, nor to an installed package, nor to us."""
     if filename.startswith("<"):
         return False
-    path = Path(filename).resolve()
     if is_distributions(filename):
         return False
-    return path.is_file() and _PACKAGES.isdisjoint(path.parts) and not str(path).startswith(_foreign_roots())
+    if os.path.isabs(filename) and not os.path.islink(filename):
+        path = os.path.join(_real(os.path.dirname(filename)), os.path.basename(filename))
+    else:
+        path = os.path.realpath(filename)
+    foreign = path.startswith(_foreign_roots()) or not _PACKAGES.isdisjoint(path.split(os.sep))
+    return not foreign and os.path.isfile(path)
+
+
+@cache
+def _real(folder: str) -> str:
+    """Behind all links. A process with torch has 2,000 modules in 200 folders: once each, 160 ms come to 20."""
+    return os.path.realpath(folder)
 
 
 def is_distributions(filename: str) -> bool:

@@ -11,14 +11,12 @@ try:
     wait_s = 1.2
 except FileExistsError:
     wait_s = 0.0
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = torch.nn.Linear(4, 1)  # an optimizer would import torch's compiler, which takes as long as torch
 for step in range(1000):
     if step == 1:
         print("second step", time.monotonic(), flush=True)
-    model(torch.randn(8, 4)).mean().backward()
+    loss = model(torch.randn(8, 4)).mean()
     if step == 0:
         time.sleep(wait_s)
         print("first step over", time.monotonic(), flush=True)
-    optimizer.step()
-    optimizer.zero_grad()
+    loss.backward()

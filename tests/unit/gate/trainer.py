@@ -6,6 +6,7 @@ updates), while the arithmetic does something else. So the gate must see them in
 
 import hashlib
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -164,13 +165,14 @@ class _Trainer:
                 self.order = self._epoch()
             x, y = self._batch(step)
             loss, grads = self._loss_and_grads(x, y)
-            before = [p.copy() for p in self.params]
+            before = list(self.params)
             rate = self._rate(step)
-            foreseen = [before[k] - move for k, move in enumerate(self._foreseen(grads, step, rate))]
+            looks = step < 3 or step & (step - 1) == 0 or (step * 0.618034) % 1 < 1 / 6  # as the probe does
+            moves = self._foreseen(grads, step, rate) if looks else []
             for _ in range(self._times(step)):
                 self._update(grads, step, self._rate(0) if t.stale_schedule else rate)
-            if step < 3 or step & (step - 1) == 0 or (step * 0.618034) % 1 < 1 / 6:  # as the probe does
-                updates.append(self._compared(step, before, grads, foreseen))
+            if looks:
+                updates.append(self._compared(step, before, grads, [b - m for b, m in zip(before, moves, strict=True)]))
             self._nudge()
             losses.append(as_number(float("nan") if t.nan_from is not None and step >= t.nan_from else loss))
             batches.append(_digest(x.tobytes(), y.tobytes()))
@@ -214,15 +216,14 @@ class _Trainer:
 
     def _foreseen(self, grads: list[Array], step: int, rate: float) -> list[Array]:
         """What one update would subtract if nothing were wrong with it; the state stays as it is."""
-        honest = _Trainer(replace(self.t, momentum_times=1.0)) if self.t.momentum_times != 1.0 else self
-        state = [s.copy() for s in self.first], [s.copy() for s in self.second]
-        honest.first, honest.second = [s.copy() for s in self.first], [s.copy() for s in self.second]
+        honest = copy(self)
+        honest.t = replace(self.t, momentum_times=1.0)
+        honest.first, honest.second = list(self.first), list(self.second)
         decay = 0.01 if self.t.optimizer == "adam" else 1e-3
         moves = []
         for k, g in enumerate(grads):
             move = honest._adam(k, g, step) if self.t.optimizer == "adam" else honest._sgd(k, g)
             moves.append(np.asarray(np.float32(rate) * (move + np.float32(decay) * self.params[k])))
-        self.first, self.second = state
         return moves
 
     def _epoch(self) -> list[NDArray[np.int64]]:
@@ -238,7 +239,8 @@ class _Trainer:
             x = np.stack([self.cached[int(i)] for i in chosen])
         else:
             x = self.items[chosen] + self.data_rng.normal(0, NOISE, (len(chosen), NUM_FEATURES)).astype(np.float32)
-            self.cached |= {int(i): row for i, row in zip(chosen, x, strict=True)}
+            if self.t.frozen_augmentation:
+                self.cached |= {int(i): row for i, row in zip(chosen, x, strict=True)}
         batch = x, self.labels[chosen]
         if self.t.stale and step % self.t.stale == 1 and self.last_batch is not None:
             batch = self.last_batch

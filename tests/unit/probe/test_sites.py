@@ -13,7 +13,10 @@ def test_packages_of_another_environment_are_not_the_users(tmp_path: Path, folde
     path = tmp_path / "other" / folder / "package" / "module.py"
     path.parent.mkdir(parents=True)
     path.write_text("x = 1\n")
-    assert not sites.is_users(str(path))
+    (tmp_path / "link.py").symlink_to(path)
+    (tmp_path / "linked").symlink_to(path.parent)
+    for name in (path, tmp_path / "link.py", tmp_path / "linked" / "module.py"):
+        assert not sites.is_users(str(name))
 
 
 def test_a_script_is_the_users_and_torch_is_not(tmp_path: Path) -> None:
