@@ -165,8 +165,11 @@ def _window_sentences(run: Run, window: OperatorWindow) -> Iterator[str]:
         "profiler (which itself costs time)."
     )
     if window.dispatch_s is not None and window.num_kernels is None:
-        overhead_s = window.dispatch_s * window.num_calls
-        yield f"To start them costs about {duration(overhead_s)} a step here, {duration(window.dispatch_s)} each."
+        least_s = window.dispatch_s * window.num_calls
+        yield (
+            f"To start them costs at least {duration(least_s)} a step here, {duration(window.dispatch_s)} each: more "
+            "with cold caches, and with the operators that they call."
+        )
     if window.num_kernels is not None and window.kernel_s is not None:
         yield f"The device ran {window.num_kernels:,.0f} kernels of {duration(window.kernel_s)} each."
     if window.device_busy_s is not None:

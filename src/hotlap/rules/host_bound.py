@@ -52,7 +52,7 @@ MIN_SHARE_IN_MODEL = 0.30
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Time that belongs to no other phase, or to no operator within the model."""
-    outside_s, inside_s = _outside(run), _inside(run)
+    outside_s, inside_s = spent_s(run)
     cost_s = outside_s + inside_s
     if share_of(run, cost_s) < MIN_SHARE:
         return None
@@ -64,6 +64,11 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     told = f"Each step spends {spent(run, cost_s, ' of it')} in {_whose(run)}{where}"
     line = at_line(hottest(run, *phases), cost_s)
     return finding(run, cost_s, f"{_idled(run, cost_s) or told}{line}.")
+
+
+def spent_s(run: Run) -> tuple[float, float]:
+    """Seconds of Python in a step: between the phases, and within forward and backward passes."""
+    return _outside(run), _inside(run)
 
 
 def _idled(run: Run, cost_s: float) -> str | None:

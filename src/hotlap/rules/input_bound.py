@@ -4,6 +4,7 @@ What it says: this part of each step passes in the data loader, before the model
 part that is named: making items, their transforms, collating, waiting for workers.
 Why it is bad: the processor that trains does nothing useful meanwhile; no change to the model can win that time back.
 Example: a `Dataset` that decodes and transforms images in the training process (num_workers=0) beside a small network.
+Workers give an iterable data set once each, unless its `__iter__` asks `get_worker_info()` for its part.
 Risk: a cache takes memory, and holds only items that are the same each time; more workers take cores.
 
 Before:
@@ -81,7 +82,7 @@ def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ..
     if loader is None:
         return ("workers", "cached-dataset")
     if loader.iterable:
-        return () if loader.num_workers else ("workers",)  # each worker more would give all of it
+        return ()  # each worker would give all of it, and there are no items to keep
     if part is InputPart.INDICES:  # the training process draws them, whoever makes the items
         return () if loader.num_workers else ("batched-fetch",)
     if part is InputPart.COLLATE and not loader.default_collate:  # of the script's own: only elsewhere is it free

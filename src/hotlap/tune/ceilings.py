@@ -6,6 +6,7 @@ from hotlap.experiment import statistics
 from hotlap.experiment.batches import speedup_without
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.record import Ceiling, Phase, Run
+from hotlap.rules import host_bound
 from hotlap.rules.launch_bound import calls_s
 from hotlap.rules.step import device_s, idle_s, launch_s, on_cpu, transfer_s
 
@@ -81,14 +82,27 @@ def _of_phase(run: Run, phase: Phase) -> Sequence[float] | None:
 
 
 def _of_host(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
-    """The script's own Python; with a device only as far as the device was idle meanwhile."""
-    other_s = _of_phase(run, Phase.OTHER)
-    if other_s is None or run.phase_s.get(Phase.FORWARD) is None:
+    """The script's own Python, on the CPU as the finding `host-bound` has it; with a device only as far as the device
+    was idle meanwhile."""
+    if run.phase_s.get(Phase.FORWARD) is None:
         return  # without modules the script's arithmetic is in there
     idle = idle_s(run)
     if idle is not None:
-        other_s = tuple(min(part, idle) for part in other_s)
-    yield "host", "no time in the script's own Python between the phases", other_s
+        saved_s = [min(part, idle) for part in _of_phase(run, Phase.OTHER) or ()]
+    else:
+        outside_s, inside_s = host_bound.spent_s(run)
+        parts = (_spread(run, outside_s, Phase.OTHER), _spread(run, inside_s, Phase.FORWARD, Phase.BACKWARD))
+        saved_s = [outside + inside for outside, inside in zip(*parts, strict=True)]
+    if any(saved_s):
+        yield "host", "no time in the script's own Python", saved_s
+
+
+def _spread(run: Run, mean_s: float, *phases: Phase) -> Sequence[float]:
+    """`mean_s` of each step, in the proportion of what each spent in these phases."""
+    known = [column for phase in phases if (column := run.phase_s.get(phase)) is not None]
+    spent_s = [sum(parts) for parts in zip(*known, strict=True)]
+    total_s = sum(spent_s)
+    return [mean_s * len(run.step_s) * part / total_s for part in spent_s] if total_s else [0.0] * len(run.step_s)
 
 
 def _of_launches(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:

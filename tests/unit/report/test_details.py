@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from hotlap.record import Exchange
+from hotlap.record import Exchange, OperatorWindow
 from hotlap.report.details import details, drift_sentence, place
 from tests.sample_measured import run_on_gpu, study_long
 from tests.samples import SCRIPT, run_with
@@ -49,6 +49,12 @@ def test_a_window_that_is_not_complete_says_so() -> None:
         one for one in details(dataclasses.replace(run, operators=broken)) if one.title == "Operators of a step"
     )
     assert "not complete: kernels were lost" in found.lead
+
+
+def test_what_starting_operators_costs_is_a_least_because_those_that_others_call_are_not_counted() -> None:
+    window = OperatorWindow(num_steps=5, wall_s=0.01, operators=(), num_calls=100, dispatch_s=4e-6)
+    (section,) = details(dataclasses.replace(run_with(), operators=window))
+    assert "To start them costs at least 400 us a step here, 4.00 us each" in section.lead
 
 
 def test_drift_over_a_long_run_is_told() -> None:

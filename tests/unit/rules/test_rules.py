@@ -117,6 +117,14 @@ def test_input_bound_offers_no_cache_for_items_that_change() -> None:
     assert "cached-dataset" not in finding.try_levers
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_input_bound_offers_nothing_that_refuses_an_iterable_data_set(num_workers: int) -> None:
+    stream = replace(loader(), num_items=None, iterable=True, deterministic=None, num_workers=num_workers)
+    finding = input_bound.check(waiting(stream))
+    assert finding is not None
+    assert finding.try_levers == ()
+
+
 def test_input_bound_looks_at_the_loader_that_is_trained_on() -> None:
     validation = replace(loader(), num_workers=8, trained_on=False)
     run = replace(run_with(step_s=0.100, input_s=0.040), loaders=(validation, replace(loader(), id=1)))

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from hotlap.record import Phase, Run
-from hotlap.rules import launch_bound
+from hotlap.rules import host_bound, launch_bound
 from hotlap.tune.ceilings import ceilings
-from tests.rule_runs import device_window, firing, run_of_shares
+from tests.rule_runs import calls, device_window, firing, healthy, run_of_shares
 
 # The host spends nearly all of its step in the copy, behind the kernels of the step before.
 HOST = {Phase.TRANSFER: 0.9, Phase.FORWARD: 0.05, Phase.BACKWARD: 0.05}
@@ -64,3 +64,10 @@ def test_free_calls_are_worth_what_the_finding_says_that_they_cost() -> None:
     finding = launch_bound.check(run)
     assert finding is not None
     assert steps_without(run)["launches"] == pytest.approx(run.step_s[0] - finding.cost_s)
+
+
+def test_free_python_is_worth_what_the_finding_says_that_it_costs_within_the_model_as_well() -> None:
+    for run in (firing("host-bound"), replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.3))):
+        finding = host_bound.check(run)
+        assert finding is not None
+        assert steps_without(run)["host"] == pytest.approx(run.step_s[0] - finding.cost_s)

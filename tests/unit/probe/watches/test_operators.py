@@ -8,7 +8,7 @@ import torch
 from torch.autograd import profiler
 
 from hotlap.probe import unseen
-from hotlap.probe.watches.operators import Operators
+from hotlap.probe.watches.operators import Operators, dispatch_s
 from hotlap.record import Run, Status
 from hotlap.trace.window import completed
 from tests.unit.probe.watches.stage import Stage, play
@@ -38,6 +38,23 @@ def test_the_profiler_is_taken_off_the_driver_behind_its_last_session(
     assert (run.operators.num_steps, run.operators.num_calls) == (5, 1)
     assert seen == ["0", last]
     assert "TEARDOWN_CUPTI" not in os.environ
+
+
+def test_the_price_of_an_operator_is_without_the_tracebacks_of_anomaly_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[object] = []
+    monkeypatch.setattr("torch.fx.traceback.format_stack", lambda *_: written.append(None))
+    x = torch.ones(4, requires_grad=True)
+    torch.set_anomaly_enabled(True, check_nan=False)
+    try:
+        x * x
+        assert written  # what torch calls for each node
+        written.clear()
+        assert dispatch_s() > 0
+        assert not written
+        assert torch.is_anomaly_enabled()
+        assert not torch.is_anomaly_check_nan_enabled()
+    finally:
+        torch.set_anomaly_enabled(False)
 
 
 def test_no_profiler_begins_within_a_compiled_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
