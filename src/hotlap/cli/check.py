@@ -74,7 +74,7 @@ def _lines(args: argparse.Namespace, found: Checked) -> Iterator[str]:
 
 def _step(found: Checked) -> str:
     if found.step is None:
-        why = "another training is not timed" if found.verdict is Verdict.HARMED else "too few steps were timed"
+        why = "another training is not timed" if found.verdict is Verdict.HARMED else "too little of it was timed"
         return f"{found.speed.value:13} {why}"
     judged = "" if found.speed is Speed.FASTER else f"; slower is by more than {percent(found.limit)}"
     return f"{found.speed.value:13} {factor(found.step.mid)} ({interval(found.step)}), 95% interval{judged}"

@@ -16,10 +16,8 @@ from hotlap.record import Failure, Interval, Run, Verdict
 from hotlap.search import GateRuns, StudyLog
 from hotlap.tune.first_look import ENOUGH_S, first_look
 
-# Part of the budget that the comparison of times may take; the rest is the gate's.
-_FOR_TIMES = 0.6
-# Pairs of processes at most. More narrow the interval by little.
-_MOST_PAIRS = 16
+# Pairs of processes: with fewer no interval is shown, and more narrow it by little.
+_FEWEST_PAIRS, _MOST_PAIRS = FEWEST_SHOWN + 1, 16
 
 CONTRACTS = (Numerics.EXACT, Numerics.ROUNDING, Numerics.STATISTICAL)
 """What a version may be held to, the strictest first."""
@@ -60,7 +58,7 @@ def checked(
     log: StudyLog, texts: Mapping[str, str], *, weakest: Numerics = Numerics.STATISTICAL, limit: float = 0.02
 ) -> Checked:
     """Look at the first version, hold the second to it, and time both in turns in what is left of the budget: another
-    training is not timed.
+    training is not timed. It may end late by what the fewest pairs take, for whichever answer needs that.
 
     Arguments:
         texts: path of a source file of the first version -> its text in the second.
@@ -75,8 +73,9 @@ def checked(
     log.change("baseline", baseline=(run,), machine=log.machine)
     executor = log.executor(Sizes.of(run, log.machine))
     gate = GateRuns(log, executor)
-    ruling, contract = _held(log, gate, texts, CONTRACTS[: CONTRACTS.index(weakest) + 1])
-    effect = None if ruling.verdict is Verdict.HARMED else _timed(log, executor, texts, limit)
+    late_s = _FEWEST_PAIRS * executor.estimate_s(afresh=True)
+    ruling, contract = _held(log, gate, texts, CONTRACTS[: CONTRACTS.index(weakest) + 1], late_s=late_s)
+    effect = _timed(log, executor, texts, limit) if _is_timed(ruling, log, executor) else None
     pairs = () if effect is None else effect.pairs
     return Checked(
         verdict=ruling.verdict,
@@ -91,13 +90,13 @@ def checked(
 
 
 def _held(
-    log: StudyLog, gate: GateRuns, texts: Mapping[str, str], contracts: Sequence[Numerics]
+    log: StudyLog, gate: GateRuns, texts: Mapping[str, str], contracts: Sequence[Numerics], *, late_s: float
 ) -> tuple[Ruling, Numerics]:
-    """The first of the contracts that holds; else the last one that there was time for. Of what is harm whatever was
-    promised no later one thinks better."""
+    """The first of the contracts that holds; else the last one that there was time for, `late_s` after the budget's end
+    included. Of what is harm whatever was promised no later one thinks better."""
     why = ""
     for contract in contracts:
-        if why and not log.budget.affords(gate.estimate_s((), contract)):
+        if why and not log.budget.affords(gate.estimate_s((), contract), keep_s=-late_s):
             why = f"The budget was over before it could be held to less ({contract}): raise --budget. {why}"
             return Ruling(verdict=Verdict.UNDECIDED, why=why), contract
         log.doing(f"checking that both train the same ({contract})")
@@ -118,12 +117,22 @@ def _refuse(failure: Failed | None) -> None:
         raise ScriptFailed(f"The second version cannot be compared: {failure.why}.")
 
 
+def _is_timed(ruling: Ruling, log: StudyLog, executor: Executor) -> bool:
+    """The same training is where the budget was not over before; one that is in doubt where the time is there."""
+    if ruling.verdict is Verdict.UNHARMED:
+        return log.budget.left_s > 0
+    return ruling.verdict is Verdict.UNDECIDED and _affordable(log, executor) >= _FEWEST_PAIRS
+
+
+def _affordable(log: StudyLog, executor: Executor) -> int:
+    return int(log.budget.left_s / executor.estimate_s(afresh=True))
+
+
 def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: float) -> Effect:
     log.doing("timing both versions in turns, in processes of their own")
-    affordable = int(_FOR_TIMES * log.budget.left_s / executor.estimate_s(afresh=True))
     effect = Effect(Arm(replaced=texts))
     rule = Rule(
-        planned=max(FEWEST_SHOWN + 1, min(_MOST_PAIRS, affordable)),
+        planned=max(_FEWEST_PAIRS, min(_MOST_PAIRS, _affordable(log, executor))),
         line=1 / (1 + limit),
         false_gain=FALSE_CONFIRMATION,
         patient=True,

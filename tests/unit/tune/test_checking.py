@@ -19,8 +19,8 @@ def world(**fields: object) -> World:
     return World(path="/train.py", sha256="0" * 64, **fields)  # type: ignore[arg-type]
 
 
-def check(of: World, *, weakest: Numerics = Numerics.STATISTICAL) -> Checked:
-    options = options_for(of.path)
+def check(of: World, *, weakest: Numerics = Numerics.STATISTICAL, budget_s: float = 300.0) -> Checked:
+    options = options_for(of.path, budget_s=budget_s)
     log = StudyLog(new_study(options), options, MACHINE, of, Silent(), now=of.now)
     return checked(log, {of.path: EDIT}, weakest=weakest)
 
@@ -108,6 +108,20 @@ def test_the_budget_is_first_for_the_training_and_then_for_times() -> None:
     for_training = [plan.evidence for plan in rounded.plans[1:]]
     assert for_training == sorted(for_training, reverse=True)
     assert not all(for_training)
+
+
+@pytest.mark.parametrize("budget_s", range(20, 200, 20))
+@pytest.mark.parametrize("harm", [0.0, 1e-9, 0.5])
+def test_a_short_budget_is_for_what_can_be_decided(harm: float, budget_s: float) -> None:
+    """A pair of processes takes 9 s here, a run for the gate 8 s."""
+    seen = world(harms={LEVER: harm}, start_s=5.0, step_s=0.01)
+    found = check(seen, budget_s=budget_s)
+    timed = [plan for plan in seen.plans if plan.afresh]
+    if found.verdict is Verdict.UNDECIDED:
+        assert not timed or seen.clock < budget_s, "times are no use where it stays open whether training is the same"
+    assert seen.clock < max(budget_s, 40.0) + 4 * 10.0
+    if harm == 0.0 and budget_s >= 80.0 and found.speed is Speed.INCONCLUSIVE:
+        assert seen.clock > budget_s - 10.0, "what is left is for times"
 
 
 def test_the_second_text_runs_in_the_place_of_the_first() -> None:
