@@ -43,8 +43,11 @@ MIN_SHARE_ON_DEVICE = 0.15
 # a fifth to a third of its step on calls. From this share on a step could be half as long if calls were free.
 MIN_SHARE = 0.40
 
-# What takes no part in gradients is no layer of such a network: XProf's share holds.
+# What fills a mask element by element is no layer of such a network: XProf's share holds.
 MIN_SHARE_OF_CONSTANTS = MIN_SHARE_ON_DEVICE
+# Ours: so many calls on a line are more than a network makes that is not trained (a teacher, a frozen backbone;
+# ResNet-18 makes about 60).
+_MANY_ON_A_LINE = 100
 
 _MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
 
@@ -130,7 +133,10 @@ def _of_constants(run: Run, calls: CallFacts) -> Finding | None:
     divided, number = parts(run, Phase.FORWARD), _num_constant(calls)
     if divided is None or not number:
         return None
-    cost_s = divided.calls_s * number / calls.phases[Phase.FORWARD].calls
+    seen = calls.phases[Phase.FORWARD]
+    if max(seen.line_calls.values(), default=0.0) < _MANY_ON_A_LINE:
+        return None
+    cost_s = divided.calls_s * number / seen.calls
     if share_of(run, cost_s) < MIN_SHARE_OF_CONSTANTS:
         return None
     return finding(

@@ -677,8 +677,13 @@ def test_launch_bound_names_the_line_with_most_calls_though_few_long_operators_t
 def test_launch_bound_tells_what_is_filled_anew_in_each_forward_pass_though_layers_take_longer() -> None:
     run = replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.2, number=300))
     assert run.calls is not None and launch_bound.check(run) is None, "a sound network's own calls"
-    made = replace(run.calls.phases[Phase.FORWARD], graph_calls=20)
-    found = launch_bound.check(replace(run, calls=replace(run.calls, phases={**run.calls.phases, Phase.FORWARD: made})))
+    seen = []
+    for lines in ({"teacher": 60.0, "model": 20.0}, {"mask": 130.0, "model": 20.0}):
+        made = replace(run.calls.phases[Phase.FORWARD], graph_calls=20, line_calls=lines)
+        facts = replace(run.calls, phases={**run.calls.phases, Phase.FORWARD: made})
+        seen.append(launch_bound.check(replace(run, calls=facts)))
+    untrained, found = seen
+    assert untrained is None, "a network that is not trained"
     assert found is not None and "130 of them take no part in gradients" in found.evidence
     assert found.cost_s == pytest.approx(130 * 3 * run.calls.call_s)
 
