@@ -173,7 +173,9 @@ def _misplaced(error: HotlapError, words: Sequence[str], parser: argparse.Argume
     """A sentence on an option of ours behind the script, which the script complains of; empty where there is none."""
     if not isinstance(error, ScriptFailed):
         return ""
-    found = next((one for one in _ours_behind(words, parser) if one in f"{error} {error.output}"), None)
+    _, tail = split_command(words, parser)
+    behind = _ours_behind(tail, commands(parser)[words[0]])
+    found = next((one for one in behind if one in f"{error} {error.output}"), None)
     return f" If {found} was meant for hotlap, it stands in front of the script." if found else ""
 
 
@@ -185,7 +187,8 @@ def _tell_of_unread(words: Sequence[str], parser: argparse.ArgumentParser) -> No
         return
     with contextlib.suppress(OSError, UnicodeDecodeError, SyntaxError):
         text = source(Path(script))
-        unread = (one for one in _ours_behind(words, parser) if one.lstrip("-").replace("-", "_") not in text)
+        behind = _ours_behind(tail, commands(parser)[words[0]])
+        unread = (one for one in behind if one.lstrip("-").replace("-", "_") not in text)
         if (found := next(unread, None)) is not None:
             print(
                 f"hotlap: note: {found} stands behind {script}, which does not name it; options of hotlap stand in "
@@ -194,11 +197,10 @@ def _tell_of_unread(words: Sequence[str], parser: argparse.ArgumentParser) -> No
             )
 
 
-def _ours_behind(words: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
-    """Options behind the script that are called like one of the command's own."""
-    _, theirs = split_command(words, parser)
-    known = {option for action in commands(parser)[words[0]]._actions for option in action.option_strings}
-    options = (word.partition("=")[0] for word in theirs if word.startswith("--"))
+def _ours_behind(tail: Sequence[str], command: argparse.ArgumentParser) -> list[str]:
+    """Options among the training's words that are called like one of the command's own."""
+    known = {option for action in command._actions for option in action.option_strings}
+    options = (word.partition("=")[0] for word in tail if word.startswith("--"))
     return [one for one in options if one in known]
 
 
