@@ -169,6 +169,7 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
         "zero-grad-none": _with_script(run, "zero_grad_none"),
         "unneeded-gradients": _with_unneeded(run),
+        "frozen-features": _with_frozen(run),
         "denormal-numbers": replace(run, optimizers=(replace(optimizer(), denormals=0.2),)),
         "preallocation": replace(gpu, shapes=ShapeFacts(num_steps=60, num_shapes=5, num_new_late=0)),
         "created-and-moved": replace(
@@ -204,6 +205,21 @@ def _with_unneeded(run: Run) -> Run:
         detail={"needs": "0", "unneeded": 4160, "elements": 4680, "seconds": 0.5 * run.step_s[0], "owned": False},
     )
     return replace(run, call_sites=(backward, replace(script.site(step, calls="optimizer.step"), detail={"steps": 0})))
+
+
+def _with_frozen(run: Run) -> Run:
+    """Three quarters of its forward pass are a body that is not trained."""
+    run = _with_script(run, "frozen_features")
+    facts = run.calls
+    assert facts is not None
+    seen = facts.phases[Phase.FORWARD]
+    (path,) = run.sources
+    frozen = replace(
+        seen,
+        graph_s=0.25 * seen.arithmetic_s,
+        lines={f"{path}:10": 0.75 * seen.arithmetic_s, f"{path}:11": 0.25 * seen.arithmetic_s},
+    )
+    return replace(run, calls=replace(facts, phases={**facts.phases, Phase.FORWARD: frozen}))
 
 
 def left_off(setting: str, step_s: float, *, without_s: Sequence[float]) -> WhatIf:

@@ -9,7 +9,7 @@ from statistics import median_low
 
 import numpy as np
 
-from hotlap.gate import content, updates
+from hotlap.gate import content, gradients, updates
 from hotlap.gate.evidence import (
     MIN_STEPS,
     Differing,
@@ -295,7 +295,7 @@ def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
         for pair in pairs:
             if what == "batches" and _same_rows(pair.base, pair.lever):
                 continue  # few labels come again sooner where they are sorted
-            if what == "samples" and updates.draws_forward(pair.lever) and not updates.draws_forward(pair.base):
+            if what == "samples" and gradients.draws_forward(pair.lever) and not gradients.draws_forward(pair.base):
                 continue  # what was drawn before the model is drawn in it
             gap, step, mine, other = _new(pair.base, pair.lever, values)
             if gap > usual + MAX_REPEATED:

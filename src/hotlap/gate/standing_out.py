@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate.evidence import Pair, Ruling, harmed
-from hotlap.record import Number, Update, as_float
+from hotlap.record import Number, Run, Update, as_float
 from hotlap.student import quantile
 
 Table = NDArray[np.float64]
@@ -18,6 +18,9 @@ NUM_PARTS = 6
 
 Measure = Callable[[Update, Update], list[float]]
 """(update of the baseline, the same with the lever) -> a number for each parameter; NaN where there is none."""
+
+Of = Callable[[Update], Sequence[Number] | None]
+"""A number for each parameter."""
 
 # Chance of a false alarm in all parameters together (the parameters share it), for independent steps.
 FALSE_ALARM = 0.01
@@ -139,3 +142,29 @@ def of_both(
 def log_ratios(mine: Sequence[Number] | None, other: Sequence[Number] | None) -> list[float]:
     """log(other / mine) of each; NaN also where one of them is not a positive number."""
     return of_both(mine, other, lambda a, b: math.log(b / a) if 0 < a < math.inf and 0 < b < math.inf else math.nan)
+
+
+def numbers_of(run: Run, of: Of) -> Iterator[tuple[int, int, float]]:
+    """(step, parameter, number) of each that is known."""
+    for update in run.updates or ():
+        for p, number in enumerate(of(update) or ()):
+            value = as_float(number)
+            if value is not None:
+                yield update.step, p, value
+
+
+def without(skipped: frozenset[int], numbers: Sequence[float]) -> list[float]:
+    """The numbers, NaN in place of those skipped."""
+    return [math.nan if k in skipped else number for k, number in enumerate(numbers)]
+
+
+def trained(pairs: Sequence[Pair], p: int) -> str:
+    """Name of a parameter."""
+    names = pairs[0].base.trained
+    return names[p] if p < len(names) else f"parameter {p}"
+
+
+def untrained(pairs: Sequence[Pair], k: int) -> str:
+    """Of a tensor that is not trained."""
+    names = pairs[0].base.untrained
+    return f"{names[k]}, which is not trained," if k < len(names) else f"Buffer {k} of the model"

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from hotlap.gate import prints
 from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.gate.gradients import same_first_draws
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, SOURCES, StepField
-from hotlap.gate.updates import same_first_draws
 from hotlap.student import quantile
 
 Losses = NDArray[np.float64]

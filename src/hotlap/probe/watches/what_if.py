@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 # longer than half a second a block has one that is: what disturbs a step for some milliseconds does not matter there.
 _BLOCK, _LEAST_BLOCK = 4, 2
 _LONG_STEP_S = 0.5
-_PAIRS = 5
 
-# A setting is given so long; of long steps fewer pairs are made, but never fewer than this.
+# Pairs of blocks: five, of short steps as many more as come in this time, because one that was disturbed among five
+# hides a third of a step. Of long steps fewer are made once a setting was given so long, but never fewer than two.
+_PAIRS, _MOST_PAIRS = 5, 15
+_MORE_S = 0.5
 _SETTING_S = 3.0
 _LEAST_PAIRS = 2
 
@@ -46,7 +48,7 @@ class _Question:
 class WhatIfs(Watch):
     """WINDOW: empty where the script's settings leave nothing to ask, as in most. Training goes on under either."""
 
-    num_steps: ClassVar[int] = 4 * _PAIRS * 2 * _BLOCK
+    num_steps: ClassVar[int] = 4 * _MOST_PAIRS * 2 * _BLOCK
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,14 +124,19 @@ class WhatIfs(Watch):
         (question.other_s if on_other else question.now_s).append(max(_TICK_S, median(self._block[1:])))
         self._block = []
         blocks += 1
-        patience_over = now - self._begun > _SETTING_S and blocks >= 2 * _LEAST_PAIRS
-        if blocks % 2 == 0 and (blocks == 2 * _PAIRS or patience_over):
+        if blocks % 2 == 0 and self._is_enough(blocks // 2, now - self._begun):
             question.switch(question.now)
             self._answers.append(_answer(question))
             self._questions.pop(0)
             self._begun = time.perf_counter()
             return
         question.switch(question.other if blocks % 4 in (1, 2) else question.now)
+
+    @staticmethod
+    def _is_enough(pairs: int, seconds: float) -> bool:
+        if seconds > _SETTING_S:
+            return pairs >= _LEAST_PAIRS
+        return pairs == _MOST_PAIRS or (pairs >= _PAIRS and seconds > _MORE_S)
 
     def close(self, num_steps: int) -> None:
         """Everything as the script had it."""

@@ -1,0 +1,168 @@
+"""Gradients: one that is lost, of another size, or that points elsewhere."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from hotlap.gate.evidence import Pair, Ruling, harmed
+from hotlap.gate.residues import GRADIENT_FLOOR
+from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
+from hotlap.gate.standing_out import Trait, common_updates, log_ratios, of_both, trained, untrained, without
+from hotlap.record import Run, Update, as_float
+
+# A direction is told by 64 signs: one that rounding flips is an angle of 0.05, and three of them in the parameters that
+# make most of a gradient are no rounding.
+APART_FLOOR = 0.12
+# Where the loss is the same to the rounding of float32, so is each parameter's gradient, as far as it is no rounding
+# itself: below a thousandth of all of them. What bfloat16 leaves of a gradient that is exchanged is 0.4% away.
+FIRST_FLOOR, FIRST_SHARE = 0.01, 1e-3
+# One first loss in a hundred or two is the same by luck, though a lever rounds to bfloat16; those of so many seeds are
+# not.
+SURE_PAIRS = 3
+# bfloat16 leaves a loss in which thousands of terms are summed to a thousandth; other masks of a dropout do not.
+SAME_LOSS = 1e-3
+# An angle of 17 degrees: bfloat16 turns a gradient by a hundredth, in deep nets by a few hundredths of a radian.
+ANGLE_FLOOR = 0.3
+
+
+def none(pairs: Sequence[Pair]) -> Ruling | None:
+    """A parameter has no gradient where others have, and in the baseline it has one that is not 0."""
+    for mine, other in (both for pair in pairs for both in common_updates(pair)):
+        theirs = other.gradients or ()
+        if len(mine.gradients or ()) == len(theirs) and any(b is not None for b in theirs):
+            for p, (a, b) in enumerate(zip(mine.gradients or (), theirs, strict=True)):
+                if (as_float(a) or 0) > 0 and b is None:
+                    which = trained(pairs, p)
+                    return harmed(f"At step {mine.step} {which} has no gradient; in the baseline it has one.")
+    return None
+
+
+def other_at_first(alike: Sequence[Pair]) -> Ruling | None:
+    """At its first update a run has its partner's weights, and where it had the same draws and found the same loss, its
+    gradient. Of a parameter's rounding may leave little; of all together, bfloat16 leaves 99%. Where the loss is the
+    same but for the rounding of float32, both went forward alike, and gradients point the same way as well: what comes
+    through a `detach` that was lost, or added, shows here alone."""
+    same = all(abs(pair.first_loss_gap()) <= FLOOR_ULPS * FLOAT32_ULP for pair in alike)
+    by_luck = len(alike) < SURE_PAIRS
+    for pair in alike:
+        mine, other = next(common_updates(pair), (None, None))
+        if mine is None or other is None:
+            continue
+        is_first = mine.step == pair.base.step_index[0] == pair.lever.step_index[0]
+        if not (is_first and _same_first_loss(pair)):
+            continue
+        ratio = _whole(other, mine) / (_whole(mine, other) or math.nan)
+        if 0 < ratio < math.inf and abs(math.log(ratio)) > GRADIENT_FLOOR:
+            return harmed(
+                f"The first gradient, of all parameters together, is {ratio:.3g} times as large as in the "
+                "baseline, with the same batch, random numbers and loss."
+            )
+        if not same:
+            continue
+        if (apart := _apart(mine, other)) > APART_FLOOR:
+            return harmed(
+                f"The first gradient, of all parameters together, is {apart:.0%} of its size away from that of the "
+                "baseline, with the same batch, random numbers and loss.",
+                by_chance=by_luck,
+            )
+        for p, gap in _projected_apart(mine, other):
+            return harmed(
+                f"The first gradient of {trained(alike, p)} is {gap:.1%} of its size away from that of the baseline, "
+                "with the same batch, random numbers and loss.",
+                by_chance=by_luck,
+            )
+    return None
+
+
+def _projected_apart(mine: Update, other: Update) -> Iterator[tuple[int, float]]:
+    """(parameter, distance of its gradients as a part of the first one) where that is more than rounding."""
+    least = FIRST_SHARE * _whole(mine, other)
+    both = zip(mine.projections or (), other.projections or (), mine.gradients or (), strict=False)
+    for p, (a, b, size) in enumerate(both):
+        norm = as_float(size)
+        if a is None or b is None or norm is None or not math.hypot(*a) > 0:
+            continue
+        gap = math.dist(a, b) / math.hypot(*a)
+        if gap > FIRST_FLOOR and gap * norm > least:
+            yield p, gap
+
+
+def _apart(mine: Update, other: Update) -> float:
+    """Size of the difference of two gradients, of all parameters of which size and direction are known in both, as a
+    part of the first one's; 0 where none is. What is 0 but for rounding counts for nothing beside the others."""
+    squares = of_both(mine.gradients, other.gradients, lambda a, b: a * a + b * b)
+    products = of_both(mine.gradients, other.gradients, lambda a, b: 2 * a * b)
+    gaps = [x - y * math.cos(angle) for x, y, angle in zip(squares, products, _angles(mine, other), strict=False)]
+    known = [gap for gap in gaps if not math.isnan(gap)]
+    return math.sqrt(max(0.0, math.fsum(known))) / (_whole(mine, other) or math.inf)
+
+
+def _same_first_loss(pair: Pair) -> bool:
+    return abs(pair.first_loss_gap()) <= SAME_LOSS
+
+
+def _whole(update: Update, beside: Update) -> float:
+    """Size of the gradient of all parameters that have one in both."""
+    both = zip(update.gradients or (), beside.gradients or (), strict=False)
+    return math.hypot(*(as_float(a) or 0.0 for a, b in both if None not in (a, b)))
+
+
+def sizes(pairs: Sequence[Pair], rounding: frozenset[int]) -> Trait:
+    """Of the gradient of each parameter, but for those that are `rounding`."""
+    return Trait(
+        measure=lambda mine, other: without(rounding, log_ratios(mine.gradients, other.gradients)),
+        floor=GRADIENT_FLOOR,
+        say=lambda p, size: (
+            f"The gradients of {trained(pairs, p)} are {math.exp(size):.3g} times as large as in the baseline."
+        ),
+    )
+
+
+def directions(pairs: Sequence[Pair], rounding: frozenset[int], *, beyond: float = 0.0) -> Trait:
+    """Gradients, or ways of what is not trained, that point elsewhere, by more than an angle.
+
+    At the first update both sides have the same weights: where they drew the same numbers, gradients point the same
+    way. Later, trainings that differ by rounding may come to have nothing in common, a right angle, but no more.
+    """
+
+    def measure(mine: Update, other: Update) -> list[float]:
+        return without(rounding, [angle - beyond for angle in _angles(mine, other)])
+
+    def say(p: int, angle: float) -> str:
+        num_parameters = len((pairs[0].base.updates or ())[0].norms)
+        what = f"The gradient of {trained(pairs, p)}" if p < num_parameters else untrained(pairs, p - num_parameters)
+        return f"{what} points {math.degrees(angle + beyond):.0f} degrees away from where it points in the baseline."
+
+    return Trait(measure=measure, floor=ANGLE_FLOOR, say=say, one_sided=True)
+
+
+def _angles(mine: Update, other: Update) -> list[float]:
+    """Between the directions of each parameter, and of each tensor that is not trained."""
+    return [_angle(a, b) for a, b in zip(mine.directions or (), other.directions or (), strict=False)]
+
+
+def _angle(mine: str | None, other: str | None) -> float:
+    """Between two directions, in radians."""
+    if mine is None or other is None:
+        return math.nan
+    return math.pi * (int(mine, 16) ^ int(other, 16)).bit_count() / (4 * len(mine))
+
+
+def alike_at_first(pairs: Sequence[Pair]) -> list[Pair]:
+    """Those that begin with the same batch and the same random numbers. None where forward passes draw them and a first
+    loss is another one: samples in another order meet other draws, as in a dropout."""
+    alike = same_first_draws(pairs)
+    return alike if all(_same_first_loss(pair) or not draws_forward(pair.base) for pair in alike) else []
+
+
+def same_first_draws(pairs: Sequence[Pair]) -> list[Pair]:
+    """Those that begin with the same batch and the same random numbers."""
+    return [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
+
+
+def draws_forward(run: Run) -> bool:
+    """Its first forward passes with gradients draw random numbers."""
+    return bool(run.draws and run.draws[0][0])
+
+
+def _first_draws(run: Run) -> tuple[object, object]:
+    return (run.batch_digest or (None,))[0], (run.rng_digest or (None,))[0]

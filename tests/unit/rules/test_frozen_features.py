@@ -1,0 +1,50 @@
+"""What is frozen is told by its line, and only where the script freezes something."""
+
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from hotlap.record import Phase, Run
+from hotlap.rules import frozen_features
+from tests.rule_runs import firing
+
+UNDER_NO_GRAD = "import torch\nmodel = torch.nn.Linear(2, 2)\nwith torch.no_grad():\n    features = model(batch)\n"
+
+
+def with_forward(run: Run, **fields: object) -> Run:
+    assert run.calls is not None
+    forward = replace(run.calls.phases[Phase.FORWARD], **fields)  # type: ignore[arg-type]
+    return replace(run, calls=replace(run.calls, phases={**run.calls.phases, Phase.FORWARD: forward}))
+
+
+def test_names_the_line_and_is_advice() -> None:
+    finding = frozen_features.check(firing("frozen-features"))
+    assert finding is not None and finding.advice
+    assert "line 10 of frozen_features.py: features = body(torch.randn(32, 64))" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        (UNDER_NO_GRAD, True),
+        (UNDER_NO_GRAD.replace("torch.no_grad()", "open(name)"), False),
+        (UNDER_NO_GRAD.replace("torch.no_grad()", "open(name)") + "model.weight.requires_grad = False\n", True),
+    ],
+)
+def test_the_script_must_freeze_something(tmp_path: Path, text: str, is_told: bool) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    run = with_forward(firing("frozen-features"), lines={f"{path.resolve()}:4": 0.002})
+    run = replace(run, sources={str(path): sha256(text.encode()).hexdigest()})
+    assert (frozen_features.check(run) is not None) is is_told
+
+
+def test_no_other_forward_pass_is_taken_for_frozen() -> None:
+    run = firing("frozen-features")
+    assert run.operators is not None and run.calls is not None
+    again = replace(run, operators=replace(run.operators, recomputed_s=0.001))
+    assert frozen_features.check(again) is None, "it is under no_grad because it is computed again"
+    assert frozen_features.check(with_forward(run, graph_s=run.calls.phases[Phase.FORWARD].arithmetic_s)) is None
+    assert frozen_features.check(replace(run, optimizers=())) is None, "nothing learns"
