@@ -49,6 +49,7 @@ TUNED = {
     "attention_encoder": {"attention-over-batch"},
     "validation_often": {"frequent-validation"},
     "double_precision": {"double-precision"},
+    "frozen_head": {"frozen-features"},
 }
 HELD_OUT = {
     "input_python": {"input-bound"},

@@ -1,11 +1,11 @@
 """frozen-features: a part of the model that learns nothing computes the same of each sample in every epoch.
 
 What it says: how much of each step passes in operators of the forward pass that take part in no gradient, and the line
-that calls most of them. That is the most to be had, from the second epoch on. It is said of scripts that freeze
-something in so many words (`requires_grad_(False)`, a line under `no_grad`), on the CPU.
+that calls most of them. That is the most to be had, from the second epoch on. It is said on the CPU, of
+scripts that freeze something for good (`requires_grad_(False)`, `requires_grad = False`).
 Why it is bad: a frozen network is mostly the larger part, and gives the same features for the same sample each time.
 Example: a new head on a pretrained network that is frozen, trained for twenty epochs.
-Risk: behind augmentation, dropout or a moving average features are new each time, and must stay as they are.
+Risk: features that augmentation, dropout or an update of the network makes anew must stay as they are.
 
 Before:
 
@@ -38,8 +38,6 @@ MIN_SHARE = 0.20
 # Ours: a line that makes so much of it is the one to name.
 _MOST = 0.5
 
-_OFF = ("torch.no_grad", "torch.inference_mode")
-
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators of the forward pass on tensors without gradients, where the script freezes something."""
@@ -54,7 +52,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     path, _, number = place.rpartition(":")
     script = next((one for one in files if Path(one.path).resolve() == Path(path)), None)
     named = script is not None and lines[place] >= _MOST * sum(lines.values())
-    if not any(map(_freezes, files)) and not (named and script is not None and _is_off(script, int(number))):
+    if not any(map(_freezes, files)):
         return None
     where, change = "", Change("", "", _once("backbone"))
     if named and script is not None:
@@ -65,7 +63,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         cost_s,
         f"The forward pass has operators that take part in no gradient{where}. They make the same of a sample in each "
-        "epoch, unless its augmentation, a dropout or a moving average changes it: made once, they cost one pass "
+        "epoch, unless augmentation, a dropout or an update of their weights changes it: made once, they cost one pass "
         "over the data",
         change=change,
     )
@@ -94,26 +92,18 @@ def _frozen_s(run: Run) -> float:
 
 
 def _freezes(script: Script) -> bool:
-    """Some parameter, by name."""
-    if any(call.args and _is_false(call.args[0]) for call in script.methods("requires_grad_")):
-        return True
-    assigned = (node for node in ast.walk(script.tree) if isinstance(node, ast.Assign) and _is_false(node.value))
-    return any(
-        isinstance(target, ast.Attribute) and target.attr == "requires_grad"
-        for node in assigned
-        for target in node.targets
+    """Some parameters, and for good: not from step to step, as a discriminator while its generator learns."""
+    by_call = (call for call in script.methods("requires_grad_") if call.args and _is_false(call.args[0]))
+    by_name = (
+        node
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Assign)
+        and _is_false(node.value)
+        and any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets)
     )
-
-
-def _is_off(script: Script, line: int) -> bool:
-    """A line under `with torch.no_grad()`."""
-    blocks = (node for node in ast.walk(script.tree) if isinstance(node, ast.With))
-    return any(
-        node.lineno <= line <= (node.end_lineno or node.lineno)
-        for node in blocks
-        for item in node.items
-        if isinstance(item.context_expr, ast.Call) and script.full_name(item.context_expr.func) in _OFF
-    )
+    passes = tuple(script.methods("backward"))
+    steps = {loop for call in passes for loop in script.around(call) if isinstance(loop, ast.For | ast.While)}
+    return any(steps.isdisjoint(script.around(node)) for node in (*by_call, *by_name))
 
 
 def _is_false(node: ast.expr) -> bool:

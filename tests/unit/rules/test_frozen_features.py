@@ -10,7 +10,8 @@ from hotlap.record import Phase, Run
 from hotlap.rules import frozen_features
 from tests.rule_runs import firing
 
-UNDER_NO_GRAD = "import torch\nmodel = torch.nn.Linear(2, 2)\nwith torch.no_grad():\n    features = model(batch)\n"
+STEPS = "for x in batches:\n    loss = head(body(x)).sum()\n    loss.backward()\n"
+FROZEN = "for p in body.parameters():\n    p.requires_grad = False\n"
 
 
 def with_forward(run: Run, **fields: object) -> Run:
@@ -28,15 +29,17 @@ def test_names_the_line_and_is_advice() -> None:
 @pytest.mark.parametrize(
     ("text", "is_told"),
     [
-        (UNDER_NO_GRAD, True),
-        (UNDER_NO_GRAD.replace("torch.no_grad()", "open(name)"), False),
-        (UNDER_NO_GRAD.replace("torch.no_grad()", "open(name)") + "model.weight.requires_grad = False\n", True),
+        (STEPS, False),
+        ("body.requires_grad_(False)\n" + STEPS, True),
+        (FROZEN + STEPS, True),
+        ("body.requires_grad_(True)\n" + STEPS, False),
+        (STEPS + "    body.requires_grad_(False)\n    other.backward()\n    body.requires_grad_(True)\n", False),
     ],
 )
 def test_the_script_must_freeze_something(tmp_path: Path, text: str, is_told: bool) -> None:
     path = tmp_path / "train.py"
     path.write_text(text)
-    run = with_forward(firing("frozen-features"), lines={f"{path.resolve()}:4": 0.002})
+    run = with_forward(firing("frozen-features"), lines={f"{path.resolve()}:2": 0.002})
     run = replace(run, sources={str(path): sha256(text.encode()).hexdigest()})
     assert (frozen_features.check(run) is not None) is is_told
 
