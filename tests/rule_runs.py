@@ -10,6 +10,7 @@ from statistics import fmean, median
 from hotlap.record import (
     CallFacts,
     CpuUse,
+    HotLine,
     InputPart,
     Machine,
     MemorySample,
@@ -214,12 +215,14 @@ def _with_frozen(run: Run) -> Run:
     assert facts is not None
     seen = facts.phases[Phase.FORWARD]
     (path,) = run.sources
-    frozen = replace(
-        seen,
-        graph_s=0.25 * seen.arithmetic_s,
-        lines={f"{path}:10": 0.75 * seen.arithmetic_s, f"{path}:11": 0.25 * seen.arithmetic_s},
+    frozen = replace(seen, graph_s=0.25 * seen.arithmetic_s)
+    text = "features = body(torch.randn(32, 64))"
+    line = HotLine(
+        path=path, line=10, function="<module>", text=text, phase=Phase.FORWARD, step_s=0.75 * seen.arithmetic_s
     )
-    return replace(run, calls=replace(facts, phases={**facts.phases, Phase.FORWARD: frozen}))
+    return replace(
+        run, calls=replace(facts, phases={**facts.phases, Phase.FORWARD: frozen}), hot_lines=(line, *run.hot_lines)
+    )
 
 
 def left_off(setting: str, step_s: float, *, without_s: Sequence[float]) -> WhatIf:

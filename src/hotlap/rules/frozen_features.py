@@ -1,8 +1,8 @@
 """frozen-features: a part of the model that learns nothing computes the same of each sample in every epoch.
 
 What it says: how much of each step passes in operators of the forward pass that take part in no gradient, and the line
-that calls most of them. That is the most to be had, from the second epoch on. It is said on the CPU, of
-scripts that freeze something for good (`requires_grad_(False)`, `requires_grad = False`).
+that takes most of it. That is the most to be had, from the second epoch on. It is said on the CPU, of scripts that
+freeze something for good (`requires_grad_(False)`, `requires_grad = False`).
 Why it is bad: a frozen network is mostly the larger part, and gives the same features for the same sample each time.
 Example: a new head on a pretrained network that is frozen, trained for twenty epochs.
 Risk: features that augmentation, dropout or an update of the network makes anew must stay as they are.
@@ -26,59 +26,40 @@ After:
 """
 
 import ast
-from pathlib import Path
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, readable
-from hotlap.rules.step import Change, at_pace, file_name, on_cpu, share_of
+from hotlap.rules.step import Change, at_line, at_pace, file_name, on_cpu, share_of
 from hotlap.source import Script
 
 # Ours: a training that is a fifth shorter is worth a loop over the data beforehand.
 MIN_SHARE = 0.20
-# Ours: a line that makes so much of it is the one to name.
+# Of so much of a step it is the reason why the rest is told.
 _MOST = 0.5
+
+_ONCE = """\
+with torch.no_grad():  # once; then train on these
+    features = torch.cat([backbone(x) for x, _ in DataLoader(dataset, batch_size=256)])"""
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators of the forward pass on tensors without gradients, where the script freezes something."""
     cost_s = _frozen_s(run)
-    if share_of(run, cost_s) < MIN_SHARE or not run.optimizers:
+    if share_of(run, cost_s) < MIN_SHARE or not run.optimizers or not any(map(_freezes, readable(run))):
         return None
     if run.operators is not None and run.operators.recomputed_s:
         return None  # what is computed again later is under `no_grad` the first time
-    files = readable(run)
-    lines = run.calls.phases[Phase.FORWARD].lines if run.calls is not None else {}
-    place = max(lines, key=lambda line: lines[line], default="")
-    path, _, number = place.rpartition(":")
-    script = next((one for one in files if Path(one.path).resolve() == Path(path)), None)
-    named = script is not None and lines[place] >= _MOST * sum(lines.values())
-    if not any(map(_freezes, files)):
-        return None
-    where, change = "", Change("", "", _once("backbone"))
-    if named and script is not None:
-        text = script.text.splitlines()[int(number) - 1].strip()
-        where = f", most of its time in line {number} of {file_name(script.path)}: {text}"
-        change = Change(f"{file_name(script.path)}:{number}", text, _once(_called(script, int(number))))
+    lines = (line for line in run.hot_lines if line.phase is Phase.FORWARD)
+    longest = max(lines, key=lambda line: line.step_s, default=None)
+    place = "" if longest is None else f"{file_name(longest.path)}:{longest.line}"
     return advice(
         run,
         cost_s,
-        f"The forward pass has operators that take part in no gradient{where}. They make the same of a sample in each "
-        "epoch, unless augmentation, a dropout or an update of their weights changes it: made once, they cost one pass "
-        "over the data",
-        change=change,
+        "The forward pass has operators that take part in no gradient. They make the same of a sample in each epoch, "
+        "unless augmentation, a dropout or an update of their weights changes it: made once, they cost one pass over "
+        f"the data{at_line(longest, cost_s)}",
+        change=Change(place, "" if longest is None else longest.text, _ONCE),
     )
-
-
-def _once(network: str) -> str:
-    features = f"torch.cat([{network}(x) for x, _ in DataLoader(dataset, batch_size=256)])"
-    return f"with torch.no_grad():  # once; then train on these\n    features = {features}"
-
-
-def _called(script: Script, line: int) -> str:
-    """What the line calls first, as the script spells it."""
-    calls = (node for node in script.all_calls() if node.lineno == line)
-    outermost = next((node for node in calls if len(node.args) == 1), None)
-    return "backbone" if outermost is None else script.code(outermost.func)
 
 
 def explains(run: Run) -> frozenset[str]:
