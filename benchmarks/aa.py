@@ -73,14 +73,14 @@ def study(launcher: Launcher, options: Options, scopes: Sequence[str]) -> dict[s
     calibrate(log, executor)
     row: dict[str, object] = {"step_s": run.median_step_s()}
     for scope in scopes:
-        nothing, again = Effect(Arm()), Effect(Arm())
+        nothing = Effect(Arm(), log.pooled(scope))
         design = Design(switched=scope == "step")
-        compare(executor, Comparison(effects=[nothing], design=design, pooled=log.pooled(scope)))
+        compare(executor, Comparison(effects=[nothing], design=design))
         if nothing.gained:
-            pooled = log.pooled("process")
-            compare(executor, Comparison(effects=[again], design=Design(), pooled=pooled, rule=CONFIRMATION))
+            again = Effect(Arm(), log.pooled("process"))
+            compare(executor, Comparison(effects=[again], design=Design(), rule=CONFIRMATION))
             row[f"{scope}_confirmed"] = again.gained
-        speedup = nothing.speedup(log.pooled(scope))
+        speedup = nothing.speedup
         row[f"{scope}_claimed"] = nothing.gained
         row[f"{scope}_confirmed"] = bool(row.get(f"{scope}_confirmed"))
         row[f"{scope}_low"], row[f"{scope}_high"] = (speedup.low, speedup.high) if speedup else (None, None)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import picture
 import results_file
@@ -30,6 +31,11 @@ def plain_run(script: Path) -> tuple[float, str]:
         words, begun = [sys.executable, script.name], time.perf_counter()
         done = subprocess.run(words, cwd=script.parent, env=environment, capture_output=True, text=True, check=True)
         return time.perf_counter() - begun, done.stdout
+
+
+def mean_step_s(run: dict[str, Any] | None) -> float | None:
+    """Seconds of a step of it, as it was recorded."""
+    return statistics.fmean(run["step_s"]) if run else None
 
 
 def hotlap(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -79,7 +85,13 @@ def main() -> None:
         {key: trial[key] for key in ("levers", "kind", "speedup", "verdict", "accepted", "why")}
         for trial in study["trials"]
     ]
-    results_file.write("demo", results=rows, claims=claims, trials=trials, elapsed_s=study["elapsed_s"])
+    told = {key: study["result"][key] for key in ("whole_s", "one_time_s", "break_even_step")}
+    step_s = {key: mean_step_s(study[key]) for key in ("beside", "after")} | {
+        "baseline": mean_step_s(study["baseline"][0])
+    }
+    results_file.write(
+        "demo", results=rows, claims=claims, trials=trials, told=told, step_s=step_s, elapsed_s=study["elapsed_s"]
+    )
     output = done.stderr.split("Report: ")[0].rstrip().replace(f"{folder}/", "")
     text = json.dumps({"machine": results_file.device_name(), "output": output}, indent=2)
     (results_file.RESULTS / "demo.json").write_text(text + "\n")

@@ -24,6 +24,8 @@ class Effect:
     """What one arm does to the step of the base, as far as it is known."""
 
     arm: Arm
+    pooled: Pool | None = None
+    """Variance of earlier comparisons of its kind."""
     log_ratios: list[float] = field(default_factory=list)
     """One per heat."""
     progress: Progress = Progress.GO_ON
@@ -51,11 +53,12 @@ class Effect:
         """Over the base, in the mean of what processes saw so far; None where none was timed."""
         return math.exp(self.mean) if self.log_ratios else None
 
-    def speedup(self, pooled: Pool | None) -> Interval | None:
+    @property
+    def speedup(self) -> Interval | None:
         """Over the base; None where too few processes were timed to show an interval."""
         if len(self.log_ratios) < FEWEST_SHOWN:
             return None
-        return statistics.interval(self.log_ratios, pooled_variance=pooled)
+        return statistics.interval(self.log_ratios, pooled_variance=self.pooled)
 
     @property
     def order_seeds(self) -> tuple[int, ...]:
@@ -82,10 +85,10 @@ class Effect:
     @property
     def break_even_step(self) -> int | None:
         """The step from which on that has paid itself back; None where it costs nothing, or never does."""
-        cost_s = self.one_time_s
-        if cost_s is None:
+        cost_s, pair = self.one_time_s, self.typical_pair
+        if cost_s is None or pair is None:
             return None
-        before_s, after_s = (fmean(run.step_s) for run in self.pairs[-1])
+        before_s, after_s = (fmean(run.step_s) for run in pair)
         return break_even_step(cost_s, before_s, after_s)
 
     @property
@@ -106,7 +109,6 @@ class Comparison:
     effects: Sequence[Effect]
     design: Design
     """Its only arm is the base."""
-    pooled: Pool | None = None
     rule: Rule = field(default_factory=Rule)
     time_left: Callable[[], bool] = lambda: True
     _number: int = 0
@@ -142,7 +144,7 @@ class Comparison:
             effect.log_ratios.append(ratio)
             effect.runs.append((heat.runs[0], heat.runs[k + 1 if len(heat.runs) > 1 else 0]))
             if effect.open:  # what was decided by a heat beside this one stays so
-                effect.progress = self.rule.progress(effect.log_ratios, self.pooled)
+                effect.progress = self.rule.progress(effect.log_ratios, effect.pooled)
         elif not (again and (heat.base_failure is not None or _was_stopped(failure))):
             effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")
 

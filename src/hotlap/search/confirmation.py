@@ -82,7 +82,7 @@ class Confirmation:
         """Result and patch: the accepted levers as they are handed over, once more, in fresh processes."""
         self._log.doing("comparing the patched script with the baseline, in fresh processes")
         copy = self._compare()
-        speedup = copy.speedup(self._pooled)
+        speedup = copy.speedup
         whole_s: WholeS | str = ()
         if copy.gained:
             self._log.doing("checking that the patched script trains as the baseline does")
@@ -201,11 +201,10 @@ class Confirmation:
 
     def _compare(self) -> Effect:
         """Processes of their own, and as many of them as there is time for."""
-        effect = Effect(Arm(levers=self._stack))
+        effect = Effect(Arm(levers=self._stack), self._pooled)
         one = Comparison(
             effects=[effect],
             design=Design(epoch_end=self._executor.sizes.sees_end_of(self._epoch_steps), afresh=True),
-            pooled=self._pooled,
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
             time_left=lambda: self._has_time(effect),
         )

@@ -263,9 +263,8 @@ class Search:
         self._log.doing(f"trying {', '.join(one.title for group in groups for one in group)}")
         comparisons = [
             Comparison(
-                effects=[Effect(Arm(levers=one.specs)) for one in group],
+                effects=[Effect(Arm(levers=one.specs), self._log.pooled(one.scope)) for one in group],
                 design=Design(stack=self.stack, switched=group[0].switched),
-                pooled=self._log.pooled(group[0].scope),
                 rule=Rule(planned=self._planned(group)),
                 time_left=partial(self._affords, group[:1], keep_s=keep_s, times_only=True),
             )
@@ -340,11 +339,11 @@ class Search:
         taken = tuple(spec for spec in self.stack if spec not in always)
         pooled = self._log.pooled(group[0].scope)
         self._log.doing(f"leaving {', '.join(one.title for one in group)} out once")
-        without = [Effect(Arm(levers=tuple(spec for spec in taken if spec not in one.specs))) for one in group]
+        arms = (Arm(levers=tuple(spec for spec in taken if spec not in one.specs)) for one in group)
+        without = [Effect(arm, pooled) for arm in arms]
         comparison = Comparison(
             effects=without,
             design=Design(arms=(Arm(levers=taken),), stack=always, switched=switched),
-            pooled=pooled,
             # What was never shown to gain needs all heats.
             rule=replace(_LEFT_OUT, patient=not all(one.shown for one in group)),
             time_left=lambda: self._log.budget.affords(0.0, keep_s=end_s),

@@ -179,7 +179,7 @@ class StudyLog:
             on_top_of=on_top_of,
             kind=kind,
             scope=scope,
-            speedup=effect.speedup(self.pooled(scope)),
+            speedup=effect.speedup,
             log_ratios=tuple(effect.log_ratios),
             order_seeds=effect.order_seeds,
             failure=effect.failure.kind if effect.failure else None,

@@ -82,7 +82,7 @@ def checked(
         contract=str(contract),
         why=ruling.why,
         speed=Speed.INCONCLUSIVE if effect is None else _speed(effect, limit),
-        step=None if effect is None else effect.speedup(None),
+        step=None if effect is None else effect.speedup,
         total=_total(pairs, run) if len(pairs) >= FEWEST_SHOWN else None,
         limit=limit,
         warnings=log.study.warnings,
@@ -145,7 +145,7 @@ def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: f
 
 
 def _speed(effect: Effect, limit: float) -> Speed:
-    seen = effect.speedup(None)
+    seen = effect.speedup
     if seen is None:
         return Speed.INCONCLUSIVE
     if effect.progress is Progress.GAIN:

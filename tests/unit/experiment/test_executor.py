@@ -107,21 +107,18 @@ def test_a_lever_that_was_not_at_work_has_a_reason_and_no_ratio() -> None:
 
 def test_a_comparison_ends_when_it_is_clear_and_says_what_was_seen() -> None:
     here = world(costs={"fused-optimizer": 0.5})
-    faster, same = Effect(Arm(levers=(FUSED,))), Effect(Arm(levers=(THREADS,)))
+    faster, same = Effect(Arm(levers=(FUSED,)), (1e-4, 6)), Effect(Arm(levers=(THREADS,)), (1e-4, 6))
     executor = executor_in(here)
-    compare(executor, Comparison(effects=[faster, same], design=Design(switched=True), pooled=(1e-4, 6)))
+    compare(executor, Comparison(effects=[faster, same], design=Design(switched=True)))
     assert faster.gained and faster.seen == pytest.approx(2.0, rel=0.05)
     assert not same.gained
-    assert faster.speedup((1e-4, 6)) is None, "two processes show no interval"
+    assert faster.speedup is None, "two processes show no interval"
     assert faster.run is not None and len(faster.run.step_s) < len(here.run(here.plans[0]).step_s), (
         "its own steps alone"
     )
-    patient = Effect(Arm(levers=(FUSED,)))
-    compare(
-        executor,
-        Comparison(effects=[patient], design=Design(switched=True), pooled=(1e-4, 6), rule=Rule(patient=True)),
-    )
-    assert patient.speedup((1e-4, 6)) is not None
+    patient = Effect(Arm(levers=(FUSED,)), (1e-4, 6))
+    compare(executor, Comparison(effects=[patient], design=Design(switched=True), rule=Rule(patient=True)))
+    assert patient.speedup is not None
 
 
 def test_no_heat_begins_when_the_time_is_over() -> None:

@@ -80,12 +80,12 @@ def test_what_is_asked_for_needs_no_node_of_what_is_only_likely(monkeypatch: pyt
 
 def test_a_comparison_looks_at_what_was_begun_ahead_first(monkeypatch: pytest.MonkeyPatch) -> None:
     here, executor, _ = over_nodes(3, monkeypatch, costs={"threads": 0.5})
-    effect = Effect(Arm(levers=(OTHER,)))
+    effect = Effect(Arm(levers=(OTHER,)), (1e-4, 3))
     design = Design(arms=(Arm(), effect.arm))
     executor.likely = expecting(design, design)
     executor.heat(Design())
     executor.likely = expecting()
     clock = here.clock
-    compare(executor, Comparison(effects=[effect], design=Design(), pooled=(1e-4, 3)))
+    compare(executor, Comparison(effects=[effect], design=Design()))
     assert effect.progress is Progress.GAIN and len(effect.log_ratios) == 2
     assert here.clock - clock < 10.0, "no third heat was begun"

@@ -39,6 +39,15 @@ def test_filling_a_cache_costs_its_slow_steps() -> None:
     assert Effect(Arm(), runs=[(base, filling)] * 2).break_even_step == pytest.approx(124, abs=3)
 
 
+def test_one_disturbed_pair_does_not_say_when_a_cost_is_paid_back() -> None:
+    base, other = (
+        process(first_s=first_s, warmup=20, step_s=step_s) for first_s, step_s in ((3.0, 0.010), (15.0, 0.005))
+    )
+    disturbed = process(first_s=15.0, warmup=20, step_s=0.0099)
+    runs = [(base, other), (base, other), (base, disturbed)]
+    assert Effect(Arm(), runs=runs).break_even_step == Effect(Arm(), runs=runs[:2]).break_even_step
+
+
 def test_what_starts_vary_by_is_no_cost() -> None:
     base = process(first_s=3.0, warmup=20, step_s=0.010)
     assert cost_s(base, process(first_s=3.2, warmup=20, step_s=0.010)) is None
