@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from statistics import fmean
 
 from hotlap.experiment import statistics
 from hotlap.experiment.design import Arm, Design
 from hotlap.experiment.executor import Executor, Heat
 from hotlap.experiment.failure import Failed
 from hotlap.experiment.statistics import FEWEST_SHOWN, Pool, Progress, Rule
-from hotlap.experiment.total import break_even_step, one_time_s
+from hotlap.experiment.total import break_even_step, one_time_s, step_within_s
 from hotlap.record import Failure, Interval, Run, of_arm
 
 # A heat whose base failed says nothing of the others, and one that was stopped before it had enough steps, as on a
@@ -74,7 +73,7 @@ class Effect:
     def typical_pair(self) -> tuple[Run, Run] | None:
         """The pair whose ratio of mean steps is the median of all; None without one."""
         timed = [pair for pair in self.pairs if all(run.step_s for run in pair)]
-        timed.sort(key=lambda pair: fmean(pair[0].step_s) / fmean(pair[1].step_s))
+        timed.sort(key=lambda pair: step_within_s(pair[0]) / step_within_s(pair[1]))
         return timed[len(timed) // 2] if timed else None
 
     @property
@@ -88,7 +87,7 @@ class Effect:
         cost_s, pair = self.one_time_s, self.typical_pair
         if cost_s is None or pair is None:
             return None
-        before_s, after_s = (fmean(run.step_s) for run in pair)
+        before_s, after_s = map(step_within_s, pair)
         return break_even_step(cost_s, before_s, after_s)
 
     @property

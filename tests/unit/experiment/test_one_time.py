@@ -1,6 +1,7 @@
 """What levers cost once: told from the starts of fresh processes, believed where they agree."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,13 @@ def test_filling_a_cache_costs_its_slow_steps() -> None:
     assert cost == pytest.approx(99 * 0.010, abs=0.02)
     # After 100 slow steps it is 99 * 2 ms behind, and from then on gains 8 ms a step.
     assert Effect(Arm(), runs=[(base, filling)] * 2).break_even_step == pytest.approx(124, abs=3)
+
+
+def test_the_start_of_an_epoch_is_no_typical_step() -> None:
+    base, other = process(first_s=3.0, warmup=20, step_s=0.010), process(first_s=15.0, warmup=20, step_s=0.001)
+    begins = replace(other, step_s=(0.5, *other.step_s[1:]), epoch_starts=(0,), step_index=tuple(range(20, 120)))
+    assert cost_s(base, begins) == pytest.approx(12.0, abs=0.2)
+    assert Effect(Arm(), runs=[(base, begins)] * 2).break_even_step == pytest.approx(12.0 / 0.009, rel=0.02)
 
 
 def test_one_disturbed_pair_does_not_say_when_a_cost_is_paid_back() -> None:
