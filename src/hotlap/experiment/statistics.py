@@ -25,10 +25,10 @@ FOREIGN_P = 0.01
 # What all looks of one trial together may spend on a false "gain". Half of the 1% that hotlap promises: the other
 # half is for noise that is not normal (see `Rule`).
 FALSE_GAIN = 0.005
-# The same for each of the two comparisons that confirm a study (the patched copy, and the levers if that fails), which
-# is of what gained already. If forty levers that bring nothing were tried, in a fifth of all studies (40 x FALSE_GAIN)
-# one of them came so far; twice this leaves a false claim in 0.5% of all studies, again half of the 1%.
-FALSE_CONFIRMATION = 0.0125
+# The same for the comparison that confirms a study, which is of what gained already. If forty levers that bring nothing
+# were tried, in a fifth of all studies (40 x FALSE_GAIN) one of them came so far; this leaves a false claim in 0.5% of
+# all studies, again half of the 1%.
+FALSE_CONFIRMATION = 0.025
 # An interval is shown from so many processes on: one or two may agree by luck, and what they saw is no more than seen.
 FEWEST_SHOWN = 3
 # What one look may spend on dropping a lever that is worth it. Generous: a lever near the line is worth little.

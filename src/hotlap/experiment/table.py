@@ -94,13 +94,15 @@ def _by_number(run: Run) -> dict[int, Block]:
     return {block.number: block for block in blocks(run) if block.step_s.size}
 
 
-def log_ratio_within(run: Run) -> float | None:
-    """One process without any switch -> what a comparison by blocks makes of its own blocks (truth: 0).
+def log_ratio_within(run: Run, *, num_rounds: int) -> float | None:
+    """One process without any switch -> what a comparison of `num_rounds` rounds makes of its own blocks (truth: 0).
 
-    Every other block is called B, in mirrored pairs (A B, B A): A/A within a process costs no process of its own.
+    Every other block is called B, in mirrored pairs (A B, B A): A/A within a process costs no process of its own. The
+    ratio of so few rounds is as much smaller as one of `num_rounds` would vary less.
     """
     halves = replace(run, arms=((), ()), arm=tuple(int(block % 4 in (1, 2)) for block in run.block))
-    return log_ratios_of_arms(halves).get(1)
+    ratio = log_ratios_of_arms(halves).get(1)
+    return None if ratio is None else ratio * math.sqrt(min(1.0, len(rounds(halves)) / num_rounds))
 
 
 def _log_ratio(pairs: Sequence[Pair]) -> float | None:

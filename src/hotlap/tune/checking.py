@@ -8,7 +8,7 @@ from enum import StrEnum
 from hotlap.errors import ScriptFailed
 from hotlap.experiment import Arm, Comparison, Design, Effect, Executor, Rule, Sizes, compare
 from hotlap.experiment.failure import Failed, failed
-from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, Progress
+from hotlap.experiment.statistics import FEWEST_SHOWN, Progress
 from hotlap.experiment.total import total_speedup
 from hotlap.gate import Ruling
 from hotlap.levers import Numerics
@@ -18,6 +18,9 @@ from hotlap.tune.first_look import ENOUGH_S, first_look
 
 # Pairs of processes: with fewer no interval is shown, and more narrow it by little.
 _FEWEST_PAIRS, _MOST_PAIRS = FEWEST_SHOWN + 1, 16
+
+# What all looks together may spend on a version that is slower by more than the limit and said not to be.
+_FALSE_VERDICT = 0.0125
 
 CONTRACTS = (Numerics.EXACT, Numerics.ROUNDING, Numerics.STATISTICAL)
 """What a version may be held to, the strictest first."""
@@ -134,7 +137,7 @@ def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: f
     rule = Rule(
         planned=max(_FEWEST_PAIRS, min(_MOST_PAIRS, _affordable(log, executor))),
         line=1 / (1 + limit),
-        false_gain=FALSE_CONFIRMATION,
+        false_gain=_FALSE_VERDICT,
         patient=True,
     )
     design = Design(epoch_end=executor.sizes.sees_end_of(log.study.baseline[0].epoch_steps()), afresh=True)

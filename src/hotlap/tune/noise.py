@@ -50,7 +50,7 @@ def _compare_equal(log: StudyLog, executor: Executor) -> None:
     with_free = has_workers(run)
     num_heats = max(math.ceil(_RATIOS / (num_equal - 1)), FEWEST_SHOWN if with_free else 0)
     arms = (Arm(),) * num_equal + (Arm(free_input=True),) * with_free
-    num_made = 0
+    num_made, num_rounds = 0, executor.sizes.steps // executor.sizes.block
     while num_made < num_heats:
         keep_s = _LEAVE * (log.budget.total_s - log.budget.later_s)
         if num_made and not log.budget.affords(executor.estimate_s(len(arms)), keep_s=keep_s):
@@ -62,7 +62,11 @@ def _compare_equal(log: StudyLog, executor: Executor) -> None:
             equal = heat.log_ratios[: num_equal - 1]
             processes += statistics.contrasts([0.0, *(ratio for ratio in equal if ratio is not None)])
             free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
-            blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
+            blocks += [
+                ratio
+                for run in heat.runs[:num_equal]
+                if (ratio := log_ratio_within(run, num_rounds=num_rounds)) is not None
+            ]
     log.change("ceilings", ceilings=ceilings(run, free=free))
     noise = (noise_of("process", processes), noise_of("step", blocks))
     log.change("noise", noise=tuple(filter(None, noise)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hotlap.experiment.statistics import Progress, Rule, contrasts, fewest_for_a_gain, interval, pool, smallest_gain
-from hotlap.experiment.table import MIN_ROUNDS, log_ratio_of_runs, log_ratios_of_arms
+from hotlap.experiment.table import MIN_ROUNDS, log_ratio_of_runs, log_ratio_within, log_ratios_of_arms
 from hotlap.experiment.total import break_even_step
 from hotlap.record import Run, Status
 
@@ -117,6 +117,21 @@ def test_processes_that_took_turns_are_compared_turn_by_turn() -> None:
     base, other = turns(lambda i: 0.010 * ramp(i)), turns(lambda i: 0.008 * ramp(i), num_blocks=15)
     assert log_ratio_of_runs(base, other) == pytest.approx(math.log(1.25), abs=1e-6)
     assert log_ratio_of_runs(base, turns(lambda _: 0.01, num_blocks=MIN_ROUNDS - 1)) is None
+
+
+def test_a_process_compared_with_itself_varies_as_a_trial_of_its_rounds_would() -> None:
+    rng, num_rounds = np.random.default_rng(3), 8
+
+    def noisy(num_blocks: int) -> list[float]:
+        return [level * 0.01 for level in rng.lognormal(0, 0.1, num_blocks) for _ in range(10)]
+
+    itself, trials = [], []
+    for _ in range(400):
+        step_s = noisy(num_rounds)
+        itself.append(log_ratio_within(turns(step_s.__getitem__, num_blocks=num_rounds), num_rounds=num_rounds) or 0.0)
+        both_s = noisy(2 * num_rounds)
+        trials.append(log_ratios_of_arms(switched(lambda _, i: both_s[i], num_blocks=2 * num_rounds))[1])  # noqa: B023
+    assert np.std(itself) == pytest.approx(np.std(trials), rel=0.15)
 
 
 def test_the_interval_is_that_of_student() -> None:

@@ -382,6 +382,23 @@ def test_the_search_leaves_time_for_whole_trainings_where_they_are_short(script:
     assert study.result.total_speedup.mid == pytest.approx((4.5 + 3 + 2) / (4.5 + 1.5 + 2), rel=0.05)
 
 
+@pytest.mark.parametrize("seed", [0, 3, 4, 9])
+def test_no_time_is_kept_for_whole_trainings_until_something_gained(script: Path, seed: int) -> None:
+    """Two of them take more than a third of this budget, and equal processes differ by 8%."""
+    world = world_of(
+        script,
+        costs={"cached-dataset": 0.77},
+        length=1_000,
+        step_s=0.04,
+        start_s=2.0,
+        process_sd=0.055,
+        block_sd=0.1,
+        seed=seed,
+    )
+    study = tune(world, budget_s=240.0)
+    assert accepted(study) == ["cached-dataset"]
+
+
 @pytest.mark.parametrize("compiles", [True, False])
 def test_what_the_first_validation_compiles_is_said_to_be_missing_in_a_total_of_some_steps(
     script: Path, monkeypatch: pytest.MonkeyPatch, *, compiles: bool
