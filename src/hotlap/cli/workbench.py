@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ from hotlap.cli.target import Target
 from hotlap.data.item_cache.memory import VARIABLE
 from hotlap.errors import UserError
 from hotlap.launch import Backend, Launcher, Order, Placed
-from hotlap.record import Plan, Purpose, Study, encode, escaped, save
+from hotlap.record import Plan, Purpose, State, Study, encode, escaped, save
 from hotlap.report import html, markdown, terminal
 
 _RENDERS: dict[str, Callable[[Study], str]] = {"html": html.render, "markdown": markdown.render}
@@ -86,6 +86,17 @@ class Workbench:
         self.live: Live | None = None
         self.interrupt = Interrupt()
         self.storage.check()
+
+    @contextmanager
+    def making(self, *, budget_s: float | None) -> Iterator[None]:
+        """The study is made in this context, shown as it comes and kept at its end; one that Ctrl-C ends as well."""
+        with closing(self.storage):
+            with self.interrupt, self.showing(budget_s=budget_s):
+                try:
+                    yield
+                except KeyboardInterrupt:
+                    self.study = replace(self.study, state=State.INTERRUPTED)
+            self.finish()
 
     @contextmanager
     def showing(self, *, budget_s: float | None) -> Iterator[Live]:
