@@ -10,7 +10,7 @@ from hotlap.cli import storage, target, words
 from hotlap.cli.workbench import Workbench
 from hotlap.errors import UserError
 from hotlap.launch import Backend, Ray, Slurm
-from hotlap.record import Purpose, State, Study
+from hotlap.record import Purpose, State, Study, escaped
 from hotlap.tune import Options, StudyLog, tuned
 
 # Where nothing is said. Steps of a fifth of a second leave five minutes too few comparisons; ten are what people wait.
@@ -73,7 +73,7 @@ def _options(args: argparse.Namespace) -> Options:
         if levers.by_name(name) not in levers.RECIPES:
             raise UserError(f"{name} leaves the training as it is and needs no --allow.")
     # Else as `hotlap measure --full` of the same words saw it.
-    total_steps = args.total_steps or storage.length(aim.cwd, storage.recorded(args.tail))
+    total_steps = args.total_steps or storage.length(aim.cwd, tuple(escaped(args.tail)))
     return Options(
         command=aim.command,
         cwd=str(aim.cwd),

@@ -14,7 +14,7 @@ import hotlap
 from hotlap import levers
 from hotlap.cli import console
 from hotlap.cli.live import Live
-from hotlap.cli.storage import StudyFolder, now, recorded, study_key
+from hotlap.cli.storage import StudyFolder, now, study_key
 from hotlap.cli.target import Target
 from hotlap.data.item_cache.memory import VARIABLE
 from hotlap.errors import UserError
@@ -72,7 +72,7 @@ class Workbench:
         created = now()
         self.aim, self.cwd = aim, aim.cwd
         self.study = Study(
-            command=recorded(args.tail),
+            command=tuple(escaped(args.tail)),
             cwd=escaped(str(self.cwd)),
             created=created.isoformat(timespec="seconds"),
             key=study_key(aim.command, self.cwd, aim.script, f"{purpose} {settings}"),
@@ -173,7 +173,9 @@ class Workbench:
                 stack.callback(self.save)
 
     def _keep_report(self) -> None:
-        self.tell(f"Report: {self.storage.write('report.html', html.render(self.study))}")
+        path = self.storage.folder / "report.html"
+        write_text(path, html.render(self.study))
+        self.tell(f"Report: {path}")
 
     # Runs
 
