@@ -134,14 +134,12 @@ class Workbench:
             return
         self.live.allow((study or self.study).budget_s)
         if self._args.sections:
-            for section in terminal.part(study or self.study, part, verbose=self._args.verbose):
-                self.live.show(section)
+            self.live.show(*terminal.part(study or self.study, part, verbose=self._args.verbose))
 
     def show_all(self) -> None:
         """The whole report at once."""
         with self.showing(budget_s=None) as live:
-            for section in terminal.sections(self.study):
-                live.show(section)
+            live.show(*terminal.sections(self.study))
 
     # Files
 

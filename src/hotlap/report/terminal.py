@@ -48,10 +48,15 @@ def plain(sections: Iterable[RenderableType]) -> str:
     """Sections as text without escape codes, the same whatever FORCE_COLOR, COLUMNS or TERM say."""
     out = StringIO()
     console = Console(file=out, width=WIDTH, color_system=None, legacy_windows=False, highlight=False, _environ={})
+    print_on(console, sections)
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).strip("\n") + "\n"
+
+
+def print_on(console: Console, sections: Iterable[RenderableType]) -> None:
+    """Each with an empty line behind it, its lines as long as they are."""
     for section in sections:
         console.print(section, crop=False)
         console.print()
-    return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).strip("\n") + "\n"
 
 
 def sections(study: Study) -> Iterator[RenderableType]:
