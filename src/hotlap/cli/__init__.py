@@ -93,15 +93,17 @@ def _main(words: list[str]) -> int:
     if not words:
         parser.print_help()
         return 2
+    behind: list[str] = []
     try:
         _check_folder()
         _check_command(words, parser)
         args = _parsed(words, parser)
-        _tell_of_unread(words, parser)
+        behind = _ours_behind(args.tail, commands(parser)[args.command])
+        _tell_of_unread(args, behind)
         file = import_module(f"hotlap.cli.{_FILES.get(args.command, args.command)}")
         return int(file.run(args))
     except HotlapError as error:
-        _tell(error, hint=_misplaced(error, words, parser))
+        _tell(error, behind)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -169,25 +171,13 @@ def _tell_of_surroundings(error: OSError) -> int:
     return UserError.exit_code
 
 
-def _misplaced(error: HotlapError, words: Sequence[str], parser: argparse.ArgumentParser) -> str:
-    """A sentence on an option of ours behind the script, which the script complains of; empty where there is none."""
-    if not isinstance(error, ScriptFailed):
-        return ""
-    _, tail = split_command(words, parser)
-    behind = _ours_behind(tail, commands(parser)[words[0]])
-    found = next((one for one in behind if one in f"{error} {error.output}"), None)
-    return f" If {found} was meant for hotlap, it stands in front of the script." if found else ""
-
-
-def _tell_of_unread(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
+def _tell_of_unread(args: argparse.Namespace, behind: Sequence[str]) -> None:
     """A script that names no such option may take any, and do nothing with it."""
-    head, tail = split_command(words, parser)
-    script = next((word for word in reversed([*head, *tail[:1]]) if word.endswith(".py")), None)
-    if script is None:
+    script = args.after if args.command == "check" else next(iter(args.tail), "")
+    if not script.endswith(".py"):
         return
     with contextlib.suppress(OSError, UnicodeDecodeError, SyntaxError):
         text = source(Path(script))
-        behind = _ours_behind(tail, commands(parser)[words[0]])
         unread = (one for one in behind if one.lstrip("-").replace("-", "_") not in text)
         if (found := next(unread, None)) is not None:
             print(
@@ -204,9 +194,12 @@ def _ours_behind(tail: Sequence[str], command: argparse.ArgumentParser) -> list[
     return [one for one in options if one in known]
 
 
-def _tell(error: HotlapError, *, hint: str) -> None:
-    """The script's own output as it is, then one sentence of ours."""
+def _tell(error: HotlapError, behind: Sequence[str]) -> None:
+    """The script's own output as it is, then a sentence of ours, and one on an option `behind` that it complains of."""
     if error.output:
         print(error.output.rstrip(), file=sys.stderr)
         print(file=sys.stderr)
+    blamed = next((one for one in behind if one in f"{error} {error.output}"), None)
+    script_failed = isinstance(error, ScriptFailed)
+    hint = f" If {blamed} was meant for hotlap, it stands in front of the script." if script_failed and blamed else ""
     print(f"hotlap: {error}{hint}", file=sys.stderr)
