@@ -189,12 +189,8 @@ def _plain(name: str) -> str:
 
 def _unchanged(study: Study) -> bool:
     """The source files that the baseline loaded are as they were."""
-    for run in study.baseline:
-        for name, sha256 in run.sources.items():
-            path = Path(name)
-            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-                return False
-    return True
+    sources = ((Path(name), sha256) for run in study.baseline for name, sha256 in run.sources.items())
+    return all(path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256 for path, sha256 in sources)
 
 
 def _locked(folder: Path) -> IO[str] | None:

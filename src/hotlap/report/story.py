@@ -20,7 +20,7 @@ from hotlap.record import (
     as_float,
     lever_titles,
 )
-from hotlap.report.scale import mean
+from hotlap.report.scale import mean, percent_of
 from hotlap.units import duration, factor, percent, plural
 
 LETTERS = {
@@ -91,16 +91,12 @@ def share_of(run: Run, cost_s: float) -> float | None:
 def phases(run: Run) -> tuple[PhasePart, ...]:
     """The phases of `run` that took any time or could not be measured, in the order of a training loop."""
     step_s = mean(run.step_s) if run.step_s else 0.0
-    parts = []
-    for phase in LETTERS:
-        if phase not in run.phase_s:
-            continue
-        mean_s = run.mean_phase_s(phase)
-        if mean_s == 0:
-            continue
-        share = mean_s / step_s if mean_s is not None and step_s > 0 else 0.0
-        parts.append(PhasePart(phase=phase, mean_s=mean_s, share=min(max(share, 0.0), 1.0) if isfinite(share) else 0.0))
-    return tuple(parts)
+    means_s = {phase: run.mean_phase_s(phase) for phase in LETTERS if phase in run.phase_s}
+    return tuple(
+        PhasePart(phase=phase, mean_s=mean_s, share=percent_of(mean_s or 0.0, step_s) / 100)
+        for phase, mean_s in means_s.items()
+        if mean_s != 0
+    )
 
 
 def step_sentence(run: Run) -> str:
