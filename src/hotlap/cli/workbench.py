@@ -21,6 +21,7 @@ from hotlap.errors import UserError
 from hotlap.launch import Backend, Launcher, Order, Placed
 from hotlap.record import Plan, Purpose, State, Study, encode, escaped, save
 from hotlap.report import html, markdown, terminal
+from hotlap.report.clean import clean_line
 
 _RENDERS: dict[str, Callable[[Study], str]] = {"html": html.render, "markdown": markdown.render}
 
@@ -239,6 +240,11 @@ def environment(plan: Plan, memory_bytes: int | None) -> dict[str, str]:
     stack = (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ()))
     limit = {} if memory_bytes is None else {VARIABLE: str(memory_bytes)}
     return levers.environment_of(stack, os.environ) | limit
+
+
+def say_doing(text: str) -> None:
+    """What is being done now, where standard output is for the result."""
+    print(f"hotlap: {clean_line(text)} ...", file=sys.stderr)
 
 
 # Files that the user named
