@@ -7,12 +7,13 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import IO
 
 import anyio
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp.server.mcpserver.exceptions import ToolError
+
+from hotlap.report.clean import last_lines
 
 Tell = Callable[[str], Awaitable[None]]
 """Told what is being done now."""
@@ -46,7 +47,9 @@ async def run(words: Sequence[str], folder: Path, tell: Tell, *, fine: Collectio
         finally:
             await _end(process)
         if code not in fine:
-            raise ToolError(_last(errors) or f"`hotlap {words[0]}` left with exit code {code}.")
+            errors.seek(0)
+            told = last_lines(errors.read().decode(errors="backslashreplace"), _MOST_ERROR_LINES)
+            raise ToolError(told or f"`hotlap {words[0]}` left with exit code {code}.")
     return code, lines
 
 
@@ -76,8 +79,3 @@ async def _end(process: Process) -> None:
             if process.returncode is None:
                 process.kill()
     await process.aclose()
-
-
-def _last(errors: IO[bytes]) -> str:
-    errors.seek(0)
-    return "\n".join(errors.read().decode(errors="backslashreplace").rstrip().splitlines()[-_MOST_ERROR_LINES:])

@@ -4,7 +4,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -199,12 +199,9 @@ class Server(MCPServer[Any]):
                 description=clean_line(story.script(study)),
                 mime_type="text/markdown",
             )
-            for path, study in self._studies()
+            for folder in self._folders
+            for path, study in storage.known(folder)
         ]
-
-    def _studies(self) -> Iterator[tuple[Path, Study]]:
-        for folder in self._folders:
-            yield from storage.known(folder)
 
     def _report(self, name: str) -> str:
         """A study as Markdown: the answer, the patch, findings, bounds, trials."""
