@@ -58,6 +58,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
+def between(low: str, high: str) -> str:
+    """ "510 to 980 us" of "510 us" and "980 us": the unit once where both have the same."""
+    (number, *unit), (_, *other) = low.split(), high.split()
+    return f"{number if unit == other else low} to {high}"
+
+
 def num_bytes(text: str) -> int | None:
     """ "1.5 GiB", "500MB", "8G" or "4096" -> bytes; None if it is no size."""
     match = _SIZE.fullmatch(text.strip())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.units import count, duration, factor, num_bytes, percent, size
+from hotlap.units import between, count, duration, factor, num_bytes, percent, size
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,12 @@ from hotlap.units import count, duration, factor, num_bytes, percent, size
 )  # fmt: skip
 def test_a_duration_has_the_unit_that_fits(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_an_interval_names_its_unit_once() -> None:
+    ends = ((0.003, 0.0042), (0.0009, 0.0042), (70.0, 80.0))
+    told = [between(duration(low), duration(high)) for low, high in ends]
+    assert told == ["3.00 to 4.20 ms", "900 us to 4.20 ms", "1 min 10 s to 1 min 20 s"]
 
 
 @pytest.mark.parametrize(("share", "text"), [(0, "0%"), (0.4, "40%"), (1, "100%"), (0.004, "0.4%"), (0.014, "1%")])

@@ -14,7 +14,7 @@ import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
 from hotlap.cli.target import source
-from hotlap.cli.words import check_swallowed, commands, nearest, nearest_option, split_command
+from hotlap.cli.words import check_swallowed, commands, nearest, split_command
 from hotlap.errors import HotlapError, ScriptFailed, UserError
 
 _EPILOG = """\
@@ -93,30 +93,29 @@ def _main(words: list[str]) -> int:
     if not words:
         parser.print_help()
         return 2
+    behind: list[str] = []
     try:
         _check_folder()
         _check_command(words, parser)
-        args = _parsed(words, parser)
-        _tell_of_unread(words, parser)
+        args = parsed(words, parser)
+        behind = _ours_behind(args.tail, commands(parser)[args.command])
+        _tell_of_unread(args, behind)
         file = import_module(f"hotlap.cli.{_FILES.get(args.command, args.command)}")
         return int(file.run(args))
     except HotlapError as error:
-        _tell(error, hint=_misplaced(error, words, parser))
+        _tell(error, behind)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
 
 
-def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """A whole command line, with what pyproject.toml says, as its command takes it.
+def parsed(words: Sequence[str], parser: argparse.ArgumentParser | None = None) -> argparse.Namespace:
+    """A whole command line, with what pyproject.toml says, as its command takes it. `parser`: None makes one.
 
     Raises:
         UserError: pyproject.toml cannot be used. SystemExit: the words cannot; why was printed.
     """
-    return _parsed(words, build_parser())
-
-
-def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.Namespace:
+    parser = parser or build_parser()
     configuration.apply(parser, Path.cwd())
     head, tail = split_command(words, parser)
     command = commands(parser).get(words[0])
@@ -125,7 +124,8 @@ def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.N
     args, unknown = parser.parse_known_args(head)
     command = commands(parser)[args.command]
     if unknown:
-        command.error(f"unrecognized arguments: {' '.join(unknown)}{nearest_option(unknown, command)}")
+        meant = nearest(unknown[0].partition("=")[0], command._option_string_actions)
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
     args.tail = tail
     return args
 
@@ -133,7 +133,7 @@ def _parsed(words: Sequence[str], parser: argparse.ArgumentParser) -> argparse.N
 def _check_command(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
     """A script in a command's place is what somebody types who has not read the help; or an option is in front."""
     word, known = words[0], commands(parser)
-    if word in known or any(word in action.option_strings for action in parser._actions):
+    if word in known or word in parser._option_string_actions:
         return
     if word.startswith("-"):
         behind = next((one for one in words if one in known), None)
@@ -169,25 +169,13 @@ def _tell_of_surroundings(error: OSError) -> int:
     return UserError.exit_code
 
 
-def _misplaced(error: HotlapError, words: Sequence[str], parser: argparse.ArgumentParser) -> str:
-    """A sentence on an option of ours behind the script, which the script complains of; empty where there is none."""
-    if not isinstance(error, ScriptFailed):
-        return ""
-    _, tail = split_command(words, parser)
-    behind = _ours_behind(tail, commands(parser)[words[0]])
-    found = next((one for one in behind if one in f"{error} {error.output}"), None)
-    return f" If {found} was meant for hotlap, it stands in front of the script." if found else ""
-
-
-def _tell_of_unread(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
+def _tell_of_unread(args: argparse.Namespace, behind: Sequence[str]) -> None:
     """A script that names no such option may take any, and do nothing with it."""
-    head, tail = split_command(words, parser)
-    script = next((word for word in reversed([*head, *tail[:1]]) if word.endswith(".py")), None)
-    if script is None:
+    script = args.after if args.command == "check" else next(iter(args.tail), "")
+    if not script.endswith(".py"):
         return
     with contextlib.suppress(OSError, UnicodeDecodeError, SyntaxError):
         text = source(Path(script))
-        behind = _ours_behind(tail, commands(parser)[words[0]])
         unread = (one for one in behind if one.lstrip("-").replace("-", "_") not in text)
         if (found := next(unread, None)) is not None:
             print(
@@ -199,14 +187,16 @@ def _tell_of_unread(words: Sequence[str], parser: argparse.ArgumentParser) -> No
 
 def _ours_behind(tail: Sequence[str], command: argparse.ArgumentParser) -> list[str]:
     """Options among the training's words that are called like one of the command's own."""
-    known = {option for action in command._actions for option in action.option_strings}
     options = (word.partition("=")[0] for word in tail if word.startswith("--"))
-    return [one for one in options if one in known]
+    return [one for one in options if one in command._option_string_actions]
 
 
-def _tell(error: HotlapError, *, hint: str) -> None:
-    """The script's own output as it is, then one sentence of ours."""
+def _tell(error: HotlapError, behind: Sequence[str]) -> None:
+    """The script's own output as it is, then a sentence of ours, and one on an option `behind` that it complains of."""
     if error.output:
         print(error.output.rstrip(), file=sys.stderr)
         print(file=sys.stderr)
+    blamed = next((one for one in behind if one in f"{error} {error.output}"), None)
+    script_failed = isinstance(error, ScriptFailed)
+    hint = f" If {blamed} was meant for hotlap, it stands in front of the script." if script_failed and blamed else ""
     print(f"hotlap: {error}{hint}", file=sys.stderr)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from hotlap.cli import storage
-from hotlap.errors import RecordError, UserError
+from hotlap.errors import UserError
 from hotlap.record import Purpose, State, Study, load
 from hotlap.report.clean import clean
 from hotlap.report.outcome import accepted, again_commands, conclusion, patch_missing, runs_on, start_commands
@@ -68,17 +68,16 @@ def _named(name: str) -> tuple[Path, Study]:
 def _newest() -> tuple[Path, Study]:
     """The newest study here that has a patch."""
     here = Path.cwd()
-    without, damaged = None, None
-    for path in storage.studies(here):
-        try:
-            study = load(path, Study)
-        except RecordError as error:
-            damaged = damaged or error
-            continue
+    newest = None
+    for path, study in storage.known(here):
         if study.patch is not None and study.changes:
             return path, study
-        without = without or UserError(_no_patch(path, study))
-    raise (without or damaged or UserError(f"There is no study {storage.shown(here)}. Run `hotlap tune SCRIPT` first."))
+        newest = newest or (path, study)
+    if newest is not None:
+        raise UserError(_no_patch(*newest))
+    for path in storage.studies(here):
+        load(path, Study)  # which says what is wrong with it
+    raise UserError(f"There is no study {storage.shown(here)}. Run `hotlap tune SCRIPT` first.")
 
 
 def _newest_applied() -> tuple[Path, Study]:

@@ -8,7 +8,7 @@ from typing import Any, TextIO, cast
 from rich.console import Console, RenderableType
 
 from hotlap.cli.streams import tolerate
-from hotlap.report.terminal import WIDTH
+from hotlap.report.terminal import WIDTH, print_on
 
 
 class PipedConsole(Console):
@@ -56,7 +56,4 @@ def console(stream: TextIO, color: str = "auto", *, width: int = WIDTH, soft_wra
 
 def show(stream: TextIO, sections: Iterable[RenderableType], *, color: str = "auto") -> None:
     """Print sections with a line between them."""
-    out = console(stream, color)
-    for section in sections:
-        out.print(section, crop=False)
-        out.print()
+    print_on(console(stream, color), sections)

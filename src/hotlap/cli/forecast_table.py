@@ -14,7 +14,7 @@ from hotlap.predict import Device, Precision, Workload, forecast, memory, resolv
 from hotlap.predict.precision import matrix_rate, parse
 from hotlap.record import Interval, Prediction
 from hotlap.report.story import busy_sentence
-from hotlap.units import count, duration, factor, size
+from hotlap.units import between, count, duration, factor, size
 
 Column = tuple[str, list[str]]
 """Heading and cells."""
@@ -91,19 +91,13 @@ def _columns(shown: Shown) -> Iterator[Column]:
     rows, found = shown.rows, [row.prediction for row in shown.rows]
     yield "GPU", [row.prediction.title for row in rows]
     yield "step", [duration(one.step_s.mid) for one in found]
-    yield "80% interval", [_interval(one.step_s) for one in found]
+    yield "80% interval", [between(duration(one.step_s.low), duration(one.step_s.high)) for one in found]
     yield "speed-up", [_speedup(shown, row) for row in rows]
     yield "slower?", [_chance(shown, row) for row in rows]
     yield "bound by", [one.bound_by for one in found]
     yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
     yield from _memory(shown)
     yield from _costs(shown)
-
-
-def _interval(step_s: Interval) -> str:
-    """The unit once where both ends have the same."""
-    (low, *units), high = duration(step_s.low).split(), duration(step_s.high)
-    return f"{low} to {high}" if units == high.split()[1:] else f"{' '.join((low, *units))} to {high}"
 
 
 def _speedup(shown: Shown, row: Row) -> str:
@@ -205,13 +199,10 @@ def _memory(shown: Shown) -> Iterator[Column]:
     work, rows = shown.known.work, shown.rows
     shares = [work.scaled(row.batches / row.prediction.count) for row in rows]
     wanted = computed_in(work, shown.precision)
-    yield "memory", [_size(memory.need(share, precision=wanted)) for share in shares]
+    needs = [memory.need(share, precision=wanted) for share in shares]
+    yield "memory", ["-" if need is None else size(need) for need in needs]
     largest = [memory.largest_batch_factor(work, shown.device(row), precision=wanted) for row in rows]
     yield "largest batch", [_batch(work.batch_size, value) for value in largest]
-
-
-def _size(num_bytes: float | None) -> str:
-    return "-" if num_bytes is None else size(num_bytes)
 
 
 def _batch(today: int | None, times: float | None) -> str:

@@ -8,7 +8,6 @@ from hotlap.cli import console, workbench
 from hotlap.errors import UserError
 from hotlap.lab.result import sections
 from hotlap.predict import resolve
-from hotlap.report.clean import clean_line
 
 # Options of single experiments, as Settings names them.
 _OWN = ("gpu", "budget", "html")
@@ -21,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     settings = _settings(args)
     workbench.check_outputs(args)
-    result = lab.run(args.name, settings, _say)
+    result = lab.run(args.name, settings, workbench.say_doing)
     if result.study is not None:
         workbench.write_pages(args, result.study)
     workbench.write_json(args.json, result)
@@ -57,8 +56,3 @@ def _settings(args: argparse.Namespace) -> lab.Settings:
         budget_s=args.budget,
         words=tuple(args.tail),
     )
-
-
-def _say(text: str) -> None:
-    """Standard output is for the result."""
-    print(f"hotlap: {clean_line(text)} ...", file=sys.stderr)

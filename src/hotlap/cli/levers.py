@@ -10,7 +10,7 @@ from hotlap import levers, rules
 from hotlap.cli import storage
 from hotlap.cli.console import console
 from hotlap.cli.words import nearest
-from hotlap.errors import RecordError, UserError
+from hotlap.errors import UserError
 from hotlap.report import story
 from hotlap.report.clean import clean_line
 
@@ -65,7 +65,7 @@ def _in_study(name: str | None) -> Mapping[str, str]:
     """Lever -> what came of it in the study; nothing where there is none and none was named."""
     try:
         _, study = storage.chosen(name)
-    except (UserError, RecordError):
+    except UserError:
         if name is not None:
             raise
         return {}

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import RenderableType
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from hotlap.cli.console import console
 from hotlap.report.clean import clean_line
+from hotlap.report.terminal import print_on
 from hotlap.units import duration
 
 # The line is drawn by a thread of the process that also hands the turns of a trial around, on a machine that is being
@@ -71,12 +71,10 @@ class Live:
         else:
             self._line.start(refresh=True)
 
-    def show(self, section: RenderableType | None) -> None:
-        """Print a finished section above the status line; None is a section with nothing to say."""
-        if self._quiet or section is None:
-            return
-        self._console.print(section, crop=False)
-        self._console.print()
+    def show(self, *sections: RenderableType) -> None:
+        """Print finished sections above the status line."""
+        if not self._quiet:
+            print_on(self._console, sections)
 
     def close(self) -> None:
         """Take the status line away. Nothing may be shown afterwards; closing again does no harm."""
@@ -86,9 +84,7 @@ class Live:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _status_line(self) -> RichLive:

@@ -1,14 +1,13 @@
 """`hotlap measure`: where does the time of a training step go, and what could be gained at best?"""
 
 import argparse
-from contextlib import closing
 from dataclasses import replace
 
 from hotlap import machine
 from hotlap.cli import full, target
 from hotlap.cli.workbench import Workbench
 from hotlap.errors import NoSteps, ScriptFailed, UserError
-from hotlap.record import Purpose, State
+from hotlap.record import Purpose, State, Study
 from hotlap.tune import WATCHES, Options, StudyLog, measured
 
 # A study without trials ends by itself; this only bounds what a script with slow steps may take (a quarter for the
@@ -21,13 +20,13 @@ _NOT_WITH_FULL = ("steps", "warmup", "quick")
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     if not args.full:
-        return studied(args)[1]
+        return 130 if studied(args).state is State.INTERRUPTED else 0
     _check_full(args)
     return full.run(args, _bench(args))
 
 
-def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
-    """The study, made, shown and kept, and the exit code."""
+def studied(args: argparse.Namespace) -> Study:
+    """The study, made, shown and kept."""
     bench = _bench(args)
     options = Options(
         command=bench.aim.command,
@@ -45,23 +44,17 @@ def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
         watches=WATCHES,
         whole_epoch=True,
     )
-    code = 0
-    with closing(bench.storage):
-        with bench.interrupt, bench.showing(budget_s=None):
-            try:
-                with bench.launching(timeout_s=options.timeout_s) as launcher:
-                    log = StudyLog(bench.study, options, machine.look(), launcher, bench)
-                    bench.study = measured(log, plan, repeat=not args.quick, sweep=not args.quick)
-            except KeyboardInterrupt:
-                bench.study = replace(bench.study, state=State.INTERRUPTED)
-                code = 130
-            except (ScriptFailed, NoSteps) as error:
-                bench.finish()  # with what was measured until then
-                if bench.study.baseline and not args.quiet:
-                    error.output = ""  # it is in the report
-                raise
-        bench.finish()
-    return bench, code
+    with bench.making(budget_s=None):
+        try:
+            with bench.launching(timeout_s=options.timeout_s) as launcher:
+                log = StudyLog(bench.study, options, machine.look(), launcher, bench)
+                bench.study = measured(log, plan, repeat=not args.quick, sweep=not args.quick)
+        except (ScriptFailed, NoSteps) as error:
+            bench.finish()  # with what was measured until then
+            if bench.study.baseline and not args.quiet:
+                error.output = ""  # it is in the report
+            raise
+    return bench.study
 
 
 def _bench(args: argparse.Namespace) -> Workbench:

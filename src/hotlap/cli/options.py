@@ -304,7 +304,7 @@ def _predict(subparsers: Subparsers) -> None:
     parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
     add_time(parser, "--measured-step", "its time there: narrows the intervals")
     parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
-    parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
+    add_number(parser, "--steps-per-epoch", "default: as the script's loader says", least=1)
     parser.add_argument(
         "--price",
         action="append",

@@ -118,8 +118,6 @@ def _check_together(args: argparse.Namespace, counts: tuple[int, ...]) -> None:
         )
     if args.parameters is not None and not 0 < args.parameters < math.inf:
         raise UserError(f"--parameters {args.parameters:g} is not a number of parameters, as in 124e6.")
-    if args.steps_per_epoch is not None and args.steps_per_epoch < 1:
-        raise UserError(f"--steps-per-epoch {args.steps_per_epoch} is not a number from 1 up.")
     if (args.measured_on is None) != (args.measured_step is None):
         raise UserError("--measured-on and --measured-step belong together.")
 

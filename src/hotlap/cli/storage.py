@@ -9,15 +9,15 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 import hotlap
 from hotlap.errors import RecordError, UserError
-from hotlap.record import State, Status, Study, escaped, load, save
+from hotlap.record import State, Status, Study, load, save
 
 _FOLDER = ".hotlap"
 _VARIABLE = "HOTLAP_STUDIES"
@@ -39,11 +39,6 @@ class StudyFolder:
         self._root = root(cwd)
         self.folder = self._root / f"{name}-{created.strftime('%Y%m%d-%H%M%S')}"
         self._lock: IO[str] | None = None
-
-    @property
-    def study_path(self) -> Path:
-        """The study's own file."""
-        return self.folder / "study.json"
 
     def check(self) -> None:
         """Before anything runs: is there a place for what will come of it?
@@ -67,7 +62,7 @@ class StudyFolder:
         Raises:
             UserError: it cannot be written.
         """
-        with _telling(self.folder):
+        try:
             if not self.folder.is_dir():
                 if self._root.parent == self.cwd:
                     os.stat(self.cwd)  # a script that deletes the folder that it was started in does not get it back
@@ -75,18 +70,9 @@ class StudyFolder:
                 (self._root / ".gitignore").write_text("*\n")
             if self._lock is None:
                 self._lock = _locked(self.folder)
-            save(study, self.study_path)
-
-    def write(self, name: str, text: str) -> Path:
-        """A file beside the study.
-
-        Raises:
-            UserError: it cannot be written.
-        """
-        path = self.folder / name
-        with _telling(self.folder):
-            path.write_bytes(text.encode("utf-8", "backslashreplace"))
-        return path
+            save(study, self.folder / "study.json")
+        except OSError as error:
+            raise UserError(f"The study cannot be saved in {self.folder}: {error.strerror}.") from None
 
     def close(self) -> None:
         """Nobody works on it any more. (The end of the process does the same.)"""
@@ -145,11 +131,6 @@ def known(cwd: Path) -> Iterator[tuple[Path, Study]]:
             yield path, load(path, Study)
 
 
-def recorded(words: Iterable[str]) -> tuple[str, ...]:
-    """Words, or names, as studies have them: bytes that are no text come out as escapes."""
-    return tuple(map(escaped, words))
-
-
 def named(name: str) -> tuple[Path, Study]:
     """A study by its name (as `hotlap list` has it), its folder or its JSON file, and that file.
 
@@ -206,23 +187,10 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
 
 
-@contextmanager
-def _telling(folder: Path) -> Iterator[None]:
-    """What the file system refuses becomes a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"The study cannot be saved in {folder}: {error.strerror}.") from None
-
-
 def _unchanged(study: Study) -> bool:
     """The source files that the baseline loaded are as they were."""
-    for run in study.baseline:
-        for name, sha256 in run.sources.items():
-            path = Path(name)
-            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-                return False
-    return True
+    sources = ((Path(name), sha256) for run in study.baseline for name, sha256 in run.sources.items())
+    return all(path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256 for path, sha256 in sources)
 
 
 def _locked(folder: Path) -> IO[str] | None:

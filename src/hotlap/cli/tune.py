@@ -3,7 +3,6 @@
 import argparse
 import os
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 
 from hotlap import levers, machine
@@ -11,7 +10,7 @@ from hotlap.cli import storage, target, words
 from hotlap.cli.workbench import Workbench
 from hotlap.errors import UserError
 from hotlap.launch import Backend, Ray, Slurm
-from hotlap.record import Purpose, State
+from hotlap.record import Purpose, State, Study, escaped
 from hotlap.tune import Options, StudyLog, tuned
 
 # Where nothing is said. Steps of a fifth of a second leave five minutes too few comparisons; ten are what people wait.
@@ -20,39 +19,28 @@ _BUDGET_S, _LONG_BUDGET_S = 300.0, 540.0
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    return studied(args)[1]
+    return 130 if studied(args).state is State.INTERRUPTED else 0
 
 
-def studied(args: argparse.Namespace) -> tuple[Workbench, int]:
-    """The study, made, shown and kept, and the exit code."""
+def studied(args: argparse.Namespace) -> Study:
+    """The study, made, shown and kept."""
     options = _options(args)
-    backend, nodes = _placed(args)
+    backend = _placed(args)
     bench = _bench(args, options)
-    with closing(bench.storage):
-        return bench, _conclude(bench, options, backend, nodes=nodes, fresh=args.fresh)
-
-
-def _conclude(bench: Workbench, options: Options, backend: Backend | None, *, nodes: int, fresh: bool) -> int:
-    resumed = None if fresh else bench.storage.resume(bench.study.key)
+    resumed = None if args.fresh else bench.storage.resume(bench.study.key)
     if resumed is not None:
         bench.study = replace(resumed, hotlap=bench.study.hotlap, state=State.RUNNING, budget_s=options.budget_s)
-    code = 0
-    with bench.interrupt, bench.showing(budget_s=options.budget_s):
+    with bench.making(budget_s=options.budget_s):
         if resumed is not None:
             bench.doing(f"going on with the study in {bench.storage.folder.name}")
             for part in ("baseline", "findings", "ceilings", "noise"):
                 bench.show(part)
             for one in resumed.trials:
                 bench.show("trial", replace(resumed, trials=(one,)))
-        try:
-            _tune(bench, options, backend, nodes=nodes)
-        except KeyboardInterrupt:
-            bench.study = replace(bench.study, state=State.INTERRUPTED)
-            code = 130
-    bench.finish()
-    if code:
+        _tune(bench, options, backend, nodes=args.nodes)
+    if bench.study.state is State.INTERRUPTED:
         bench.tell("Interrupted. The same command goes on from here.")
-    return code
+    return bench.study
 
 
 def _bench(args: argparse.Namespace, options: Options) -> Workbench:
@@ -85,7 +73,7 @@ def _options(args: argparse.Namespace) -> Options:
         if levers.by_name(name) not in levers.RECIPES:
             raise UserError(f"{name} leaves the training as it is and needs no --allow.")
     # Else as `hotlap measure --full` of the same words saw it.
-    total_steps = args.total_steps or storage.length(aim.cwd, storage.recorded(args.tail))
+    total_steps = args.total_steps or storage.length(aim.cwd, tuple(escaped(args.tail)))
     return Options(
         command=aim.command,
         cwd=str(aim.cwd),
@@ -119,8 +107,8 @@ def _names(args: argparse.Namespace) -> tuple[str, ...] | None:
     return left
 
 
-def _placed(args: argparse.Namespace) -> tuple[Backend | None, int]:
-    """The scheduler that `--on` names, None for this machine, and how many of its nodes are used at a time.
+def _placed(args: argparse.Namespace) -> Backend | None:
+    """The scheduler that `--on` names; None for this machine.
 
     Raises:
         UserError: there is no such scheduler, or nodes without one.
@@ -128,9 +116,9 @@ def _placed(args: argparse.Namespace) -> tuple[Backend | None, int]:
     if args.on is None:
         if args.nodes > 1:
             raise UserError("--nodes goes with --on: it says how many nodes of a cluster are used at the same time.")
-        return None, 1
+        return None
     name, _, where = args.on.partition(":")
     kinds: dict[str, Callable[[str | None], Backend]] = {"slurm": Slurm, "ray": Ray}
     if name not in kinds:
         raise UserError(f"--on {args.on} is not known. There are: --on slurm[:PARTITION], and --on ray[:ADDRESS].")
-    return kinds[name](where or None), args.nodes
+    return kinds[name](where or None)

@@ -148,12 +148,6 @@ def value_options(command: argparse.ArgumentParser) -> frozenset[str]:
     return frozenset(name for action in command._actions if action.nargs != 0 for name in action.option_strings)
 
 
-def nearest_option(unknown: Sequence[str], command: argparse.ArgumentParser) -> str:
-    """`nearest` of the first unknown one."""
-    known = [name for action in command._actions for name in action.option_strings]
-    return nearest(unknown[0].partition("=")[0], known)
-
-
 def nearest(word: str, known: Iterable[str]) -> str:
     """A question that names the word that was meant, behind a full stop; empty where none is like this one."""
     found = get_close_matches(word, list(known), n=1, cutoff=0.7)

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,13 +14,14 @@ import hotlap
 from hotlap import levers
 from hotlap.cli import console
 from hotlap.cli.live import Live
-from hotlap.cli.storage import StudyFolder, now, recorded, study_key
+from hotlap.cli.storage import StudyFolder, now, study_key
 from hotlap.cli.target import Target
 from hotlap.data.item_cache.memory import VARIABLE
 from hotlap.errors import UserError
 from hotlap.launch import Backend, Launcher, Order, Placed
-from hotlap.record import Plan, Purpose, Study, encode, escaped, save
+from hotlap.record import Plan, Purpose, State, Study, encode, escaped, save
 from hotlap.report import html, markdown, terminal
+from hotlap.report.clean import clean_line
 
 _RENDERS: dict[str, Callable[[Study], str]] = {"html": html.render, "markdown": markdown.render}
 
@@ -72,7 +73,7 @@ class Workbench:
         created = now()
         self.aim, self.cwd = aim, aim.cwd
         self.study = Study(
-            command=recorded(args.tail),
+            command=tuple(escaped(args.tail)),
             cwd=escaped(str(self.cwd)),
             created=created.isoformat(timespec="seconds"),
             key=study_key(aim.command, self.cwd, aim.script, f"{purpose} {settings}"),
@@ -86,6 +87,17 @@ class Workbench:
         self.live: Live | None = None
         self.interrupt = Interrupt()
         self.storage.check()
+
+    @contextmanager
+    def making(self, *, budget_s: float | None) -> Iterator[None]:
+        """The study is made in this context, shown as it comes and kept at its end; one that Ctrl-C ends as well."""
+        with closing(self.storage):
+            with self.interrupt, self.showing(budget_s=budget_s):
+                try:
+                    yield
+                except KeyboardInterrupt:
+                    self.study = replace(self.study, state=State.INTERRUPTED)
+            self.finish()
 
     @contextmanager
     def showing(self, *, budget_s: float | None) -> Iterator[Live]:
@@ -123,14 +135,12 @@ class Workbench:
             return
         self.live.allow((study or self.study).budget_s)
         if self._args.sections:
-            for section in terminal.part(study or self.study, part, verbose=self._args.verbose):
-                self.live.show(section)
+            self.live.show(*terminal.part(study or self.study, part, verbose=self._args.verbose))
 
     def show_all(self) -> None:
         """The whole report at once."""
         with self.showing(budget_s=None) as live:
-            for section in terminal.sections(self.study):
-                live.show(section)
+            live.show(*terminal.sections(self.study))
 
     # Files
 
@@ -162,7 +172,9 @@ class Workbench:
                 stack.callback(self.save)
 
     def _keep_report(self) -> None:
-        self.tell(f"Report: {self.storage.write('report.html', html.render(self.study))}")
+        path = self.storage.folder / "report.html"
+        write_text(path, html.render(self.study))
+        self.tell(f"Report: {path}")
 
     # Runs
 
@@ -228,6 +240,11 @@ def environment(plan: Plan, memory_bytes: int | None) -> dict[str, str]:
     stack = (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ()))
     limit = {} if memory_bytes is None else {VARIABLE: str(memory_bytes)}
     return levers.environment_of(stack, os.environ) | limit
+
+
+def say_doing(text: str) -> None:
+    """What is being done now, where standard output is for the result."""
+    print(f"hotlap: {clean_line(text)} ...", file=sys.stderr)
 
 
 # Files that the user named

@@ -6,14 +6,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import anyio
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp.server.mcpserver.exceptions import ToolError
+
+from hotlap.report.clean import last_lines
 
 Tell = Callable[[str], Awaitable[None]]
 """Told what is being done now."""
@@ -27,17 +27,9 @@ _MOST_ERROR_LINES = 60
 _ENDING_S = 20.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A command that came to its end."""
-
-    exit_code: int
-    lines: tuple[str, ...]
-    """What it printed, its status lines left out."""
-
-
-async def run(words: Sequence[str], folder: Path, tell: Tell, *, fine: Collection[int] = (0,)) -> Done:
-    """`hotlap WORDS` in `folder`; a call that is cancelled interrupts it as Ctrl-C does.
+async def run(words: Sequence[str], folder: Path, tell: Tell, *, fine: Collection[int] = (0,)) -> tuple[int, list[str]]:
+    """`hotlap WORDS` in `folder` -> its exit code, and what it printed, status lines left out; a call that is cancelled
+    interrupts it as Ctrl-C does.
 
     Raises:
         ToolError: its exit code is none of the `fine` (the command's own message), or there is no such folder.
@@ -55,11 +47,13 @@ async def run(words: Sequence[str], folder: Path, tell: Tell, *, fine: Collectio
         finally:
             await _end(process)
         if code not in fine:
-            raise ToolError(_last(errors) or f"`hotlap {words[0]}` left with exit code {code}.")
-    return Done(exit_code=code, lines=lines)
+            errors.seek(0)
+            told = last_lines(errors.read().decode(errors="backslashreplace"), _MOST_ERROR_LINES)
+            raise ToolError(told or f"`hotlap {words[0]}` left with exit code {code}.")
+    return code, lines
 
 
-async def _read(process: Process, tell: Tell) -> tuple[str, ...]:
+async def _read(process: Process, tell: Tell) -> list[str]:
     assert process.stdout is not None
     stream = BufferedByteReceiveStream(process.stdout)
     lines: list[str] = []
@@ -67,7 +61,7 @@ async def _read(process: Process, tell: Tell) -> tuple[str, ...]:
         try:
             line = (await stream.receive_until(b"\n", _LONGEST_LINE)).decode(errors="backslashreplace")
         except anyio.IncompleteRead:
-            return tuple(lines)
+            return lines
         status = _STATUS.fullmatch(line)
         if status is None:
             lines.append(line)
@@ -85,8 +79,3 @@ async def _end(process: Process) -> None:
             if process.returncode is None:
                 process.kill()
     await process.aclose()
-
-
-def _last(errors: IO[bytes]) -> str:
-    errors.seek(0)
-    return "\n".join(errors.read().decode(errors="backslashreplace").rstrip().splitlines()[-_MOST_ERROR_LINES:])

@@ -4,7 +4,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -51,8 +51,6 @@ _LOOKS = ToolAnnotations(read_only_hint=True)
 _RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True)
 
-_WAYS = {"diff": ["--diff"], "write": [], "revert": ["--revert"]}
-
 
 class Server(MCPServer[Any]):
     """Speaks for hotlap in `folder`, and in any that a tool is given."""
@@ -62,20 +60,14 @@ class Server(MCPServer[Any]):
         self._folder = folder
         self._folders = {folder: None}
         self._alone = anyio.Lock()
-        for tool, annotations in (
-            (self.measure, _RUNS),
-            (self.tune, _RUNS),
-            (self.check, _RUNS),
-            (self.apply, _WRITES),
-            (self.explain, _LOOKS),
-        ):
-            # A text is not told a second time as an object with one key.
-            self.add_tool(tool, annotations=annotations, structured_output=None if tool == self.check else False)
-        for uri, read, kind in (
-            ("hotlap://studies/{name}", self._report, "text/markdown"),
-            ("hotlap://studies/{name}/json", self._json, "application/json"),
-        ):
-            self.resource(uri, mime_type=kind)(read)
+        # A text is not told a second time as an object with one key.
+        self.add_tool(self.measure, annotations=_RUNS, structured_output=False)
+        self.add_tool(self.tune, annotations=_RUNS, structured_output=False)
+        self.add_tool(self.check, annotations=_RUNS)
+        self.add_tool(self.apply, annotations=_WRITES, structured_output=False)
+        self.add_tool(self.explain, annotations=_LOOKS, structured_output=False)
+        self.resource("hotlap://studies/{name}", mime_type="text/markdown")(self._report)
+        self.resource("hotlap://studies/{name}/json", mime_type="application/json")(self._json)
 
     # Tools: their docstrings are what a client shows
 
@@ -125,9 +117,9 @@ class Server(MCPServer[Any]):
         with tempfile.TemporaryDirectory() as temporary:
             path = Path(temporary) / "checked.json"
             line = ["check", f"--json={path}", *options, before, after, *arguments]
-            done = await self._run(ctx, line, folder, budget_s=_seconds(budget), fine=fine, trains=True)
+            code, printed = await self._run(ctx, line, folder, budget_s=_seconds(budget), fine=fine, trains=True)
             found: dict[str, Any] = json.loads(path.read_bytes())
-        return {"exit_code": done.exit_code, "conclusion": done.lines[-1], **found}
+        return {"exit_code": code, "conclusion": printed[-1], **found}
 
     async def apply(
         self,
@@ -142,8 +134,8 @@ class Server(MCPServer[Any]):
         without: Levers = [],  # noqa: B006
     ) -> str:
         """Show, write or take back the patch that `tune` came to (by default of the newest study that has one)."""
-        line = ["apply", *_WAYS[way], *_named("only", only), *_named("without", without), *([study] if study else [])]
-        return await self._printed(ctx, line, folder)
+        line = ["apply", *([] if way == "write" else [f"--{way}"]), *_named("only", only), *_named("without", without)]
+        return await self._printed(ctx, [*line, *([study] if study else [])], folder)
 
     async def explain(self, ctx: Told, name: str) -> str:
         """Explain a finding (input-bound) or a lever (cached-dataset): what, why, an example, when it hurts.
@@ -168,7 +160,8 @@ class Server(MCPServer[Any]):
         return report if made is None else f"{report}\nStudy: {_uri(made)}\n"
 
     async def _printed(self, ctx: Told, line: Sequence[str], folder: str) -> str:
-        return "".join(f"{one}\n" for one in (await self._run(ctx, line, folder)).lines)
+        _, printed = await self._run(ctx, line, folder)
+        return "".join(f"{one}\n" for one in printed)
 
     async def _run(
         self,
@@ -179,7 +172,7 @@ class Server(MCPServer[Any]):
         budget_s: float | None = None,
         fine: Sequence[int] = (0,),
         trains: bool = False,
-    ) -> commands.Done:
+    ) -> tuple[int, list[str]]:
         begun = time.monotonic()
 
         async def tell(doing: str) -> None:
@@ -206,12 +199,9 @@ class Server(MCPServer[Any]):
                 description=clean_line(story.script(study)),
                 mime_type="text/markdown",
             )
-            for path, study in self._studies()
+            for folder in self._folders
+            for path, study in storage.known(folder)
         ]
-
-    def _studies(self) -> Iterator[tuple[Path, Study]]:
-        for folder in self._folders:
-            yield from storage.known(folder)
 
     def _report(self, name: str) -> str:
         """A study as Markdown: the answer, the patch, findings, bounds, trials."""

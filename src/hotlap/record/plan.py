@@ -2,7 +2,7 @@
 
 import io
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 # Version of the JSON. 1: first.
@@ -21,6 +21,11 @@ def lever_title(spec: LeverSpec) -> str:
     """A lever for people: "threads count=1". What is switched off in it is not told."""
     settings = (f"{key}={value}" for key, value in spec.items() if key != "name" and value is not False)
     return " ".join([str(spec.get("name", "unnamed lever")), *settings])
+
+
+def lever_titles(specs: Iterable[LeverSpec]) -> str:
+    """Several levers as one clause."""
+    return " + ".join(map(lever_title, specs)) or "no lever"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,13 +26,13 @@ _END_SHARE = 0.1
 
 def closer_look(study: Study) -> tuple[Section, ...]:
     """All that was seen of the baseline, in the order in which it helps."""
-    run = timed(study)
-    swept = sweep(study.sweep)
-    return (*(details(run) if run is not None else ()), *([swept] if swept is not None else []))
+    return (*details(timed(study)), *sweep(study.sweep))
 
 
-def details(run: Run) -> tuple[Section, ...]:
+def details(run: Run | None) -> tuple[Section, ...]:
     """What was seen in one run, in the order in which it helps; nothing for what was not looked at."""
+    if run is None:
+        return ()
     found = (
         _long(run),
         _input(run),
@@ -45,12 +45,12 @@ def details(run: Run) -> tuple[Section, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def sweep(found: Sweep | None) -> Section | None:
-    """The step at each number of threads, and why it is so."""
+def sweep(found: Sweep | None) -> tuple[Section, ...]:
+    """The step at each number of threads, and why it is so; nothing where that was not tried."""
     if found is None or not found.times:
-        return None
-    rows = ((plural(one.threads, "thread"), f"{duration(one.step_s.mid)} a step") for one in found.times)
-    return _detail("Threads", lead=" ".join((found.why, *found.notes)).strip(), rows=rows)
+        return ()
+    rows = tuple(Row(plural(one.threads, "thread"), f"{duration(one.step_s.mid)} a step") for one in found.times)
+    return (Section(name="detail", title="Threads", lead=" ".join((found.why, *found.notes)).strip(), rows=rows),)
 
 
 def _detail(title: str, lead: str = "", rows: Iterable[tuple[str, str]] = ()) -> Section | None:

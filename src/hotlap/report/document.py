@@ -228,12 +228,9 @@ def diff_lines(patch: str | None) -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(outcome.Conclusion):
     """What a study comes to, and what to do about it: the end of what a terminal shows, and the head of a page."""
 
-    outcome: outcome.Outcome
-    title: str
-    sentence: str
     lines: tuple[str, ...]
     """What is to be known before anything is done."""
     code: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Successive steps of two runs, as they went -> blocks on lanes, on one axis of time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hotlap.record import Excerpt, Phase, Run
@@ -78,9 +78,7 @@ def _ticks(span_s: float) -> tuple[tuple[float, str], ...]:
 
 def _lanes(excerpt: Excerpt, *, span_s: float) -> Lanes:
     """As much of it as lies within `span_s`."""
-    blocks: dict[str, list[Block]] = {}
-    for lane, block in _blocks(excerpt, span_s):
-        blocks.setdefault(lane, []).append(block)
+    blocks = _blocks(excerpt, span_s)
     ends_s = [end_s for end_s in excerpt.ends_s if end_s <= span_s * (1 + 1e-9)]
     shown_s = min(span_s, excerpt.ends_s[-1])
     waited_s = sum(
@@ -97,20 +95,20 @@ def _lanes(excerpt: Excerpt, *, span_s: float) -> Lanes:
     )
 
 
-def _blocks(excerpt: Excerpt, span_s: float) -> Iterator[tuple[str, Block]]:
+def _blocks(excerpt: Excerpt, span_s: float) -> dict[str, list[Block]]:
+    blocks: dict[str, list[Block]] = {}
     for span in excerpt.spans[:MAX_SPANS_DRAWN]:
         begin, end = percent_of(span.begin_s, span_s), percent_of(min(span.end_s, span_s), span_s)
         if end > begin:
-            yield (
-                span.lane,
-                Block(
-                    phase=span.phase,
-                    x=begin,
-                    width=end - begin,
-                    letter=LETTERS[span.phase] if end - begin >= LETTER_PERCENT else "",
-                    title=f"{span.phase.value} {duration(span.end_s - span.begin_s)}",
-                ),
+            block = Block(
+                phase=span.phase,
+                x=begin,
+                width=end - begin,
+                letter=LETTERS[span.phase] if end - begin >= LETTER_PERCENT else "",
+                title=f"{span.phase.value} {duration(span.end_s - span.begin_s)}",
             )
+            blocks.setdefault(span.lane, []).append(block)
+    return blocks
 
 
 def _drawable(excerpt: Excerpt) -> bool:

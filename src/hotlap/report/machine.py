@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from hotlap.record import Checkup, Figure, Unit
 from hotlap.report.document import Row, Section
 from hotlap.report.terminal import draw
-from hotlap.units import duration, percent, size
+from hotlap.units import between, duration, percent, size
 
 _TITLES = {
     "matmul": "matrix product",
@@ -70,11 +70,9 @@ def _device(checkup: Checkup, device: str) -> str:
 
 
 def _row(figure: Figure) -> Row:
-    low, high = quantity(figure.value.low, figure.unit), quantity(figure.value.high, figure.unit)
-    number, _, unit = low.partition(" ")
-    between = f"{number if high.endswith(f' {unit}') else low} to {high}"
+    low, mid, high = (quantity(one, figure.unit) for one in (figure.value.low, figure.value.mid, figure.value.high))
     threads = "" if figure.threads is None else f", threads: {figure.threads}"
-    text = f"{quantity(figure.value.mid, figure.unit)} ({between}), {percent(figure.spread)}{threads}"
+    text = f"{mid} ({between(low, high)}), {percent(figure.spread)}{threads}"
     return Row(f"{_TITLES.get(figure.name, figure.name)} {figure.variant}".rstrip(), text)
 
 

@@ -18,6 +18,7 @@ from hotlap.record import (
     Trial,
     Verdict,
     lever_title,
+    lever_titles,
 )
 from hotlap.report.findings import ranked
 from hotlap.report.story import (
@@ -25,7 +26,6 @@ from hotlap.report.story import (
     cost_sentence,
     interval,
     least_gain,
-    lever_titles,
     script,
     share_of_step,
     timed,
@@ -82,7 +82,8 @@ def conclusion(study: Study) -> Conclusion:
         return _concluded(study)
     run = timed(study)
     if run is not None and not run.step_s and run.status is not Status.COMPLETE:
-        return Conclusion(outcome=Outcome.FAILED, title="Not measured", sentence=_NOT_MEASURED)
+        sentence = "The script did not come to a step that could be measured, so nothing else is known."
+        return Conclusion(outcome=Outcome.FAILED, title="Not measured", sentence=sentence)
     if run is not None and run.step_s and not is_tuned(study):
         return _measured(study, run)
     if study.state is State.COMPLETE:
@@ -104,9 +105,6 @@ def _measured(study: Study, run: Run) -> Conclusion:
     if run.status in (Status.CRASHED, Status.KILLED) and run.error:
         sentence += f" This is what was measured until the script failed: {run.error.rstrip('.')}."
     return Conclusion(outcome=Outcome.MEASURED, title=f"{duration(run.median_step_s())} a step", sentence=sentence)
-
-
-_NOT_MEASURED = "The script did not come to a step that could be measured, so nothing else is known."
 
 
 def _concluded(study: Study) -> Conclusion:

@@ -1,7 +1,7 @@
 """Study -> the sentences and numbers that every format tells, each in one place. Plain text, not yet cleaned."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from textwrap import shorten
@@ -9,7 +9,6 @@ from textwrap import shorten
 from hotlap.record import (
     Ceiling,
     Interval,
-    LeverSpec,
     Noise,
     Phase,
     Prediction,
@@ -19,9 +18,9 @@ from hotlap.record import (
     Trial,
     Verdict,
     as_float,
-    lever_title,
+    lever_titles,
 )
-from hotlap.report.scale import mean
+from hotlap.report.scale import mean, percent_of
 from hotlap.units import duration, factor, percent, plural
 
 LETTERS = {
@@ -78,19 +77,9 @@ def pictured(study: Study) -> Run | None:
     return study.beside if study.after is not None and study.beside is not None else timed(study)
 
 
-def lever_titles(specs: Iterable[LeverSpec]) -> str:
-    """Several levers as one clause."""
-    return " + ".join(lever_title(spec) for spec in specs) or "no lever"
-
-
 def interval(value: Interval) -> str:
     """ "1.79-1.88x"."""
     return f"{factor(value.low)[:-1]}-{factor(value.high)}"
-
-
-def durations(value: Interval) -> str:
-    """ "510 us to 1.02 ms"."""
-    return f"{duration(value.low)} to {duration(value.high)}"
 
 
 def share_of(run: Run, cost_s: float) -> float | None:
@@ -102,16 +91,12 @@ def share_of(run: Run, cost_s: float) -> float | None:
 def phases(run: Run) -> tuple[PhasePart, ...]:
     """The phases of `run` that took any time or could not be measured, in the order of a training loop."""
     step_s = mean(run.step_s) if run.step_s else 0.0
-    parts = []
-    for phase in LETTERS:
-        if phase not in run.phase_s:
-            continue
-        mean_s = run.mean_phase_s(phase)
-        if mean_s == 0:
-            continue
-        share = mean_s / step_s if mean_s is not None and step_s > 0 else 0.0
-        parts.append(PhasePart(phase=phase, mean_s=mean_s, share=min(max(share, 0.0), 1.0) if isfinite(share) else 0.0))
-    return tuple(parts)
+    means_s = {phase: run.mean_phase_s(phase) for phase in LETTERS if phase in run.phase_s}
+    return tuple(
+        PhasePart(phase=phase, mean_s=mean_s, share=percent_of(mean_s or 0.0, step_s) / 100)
+        for phase, mean_s in means_s.items()
+        if mean_s != 0
+    )
 
 
 def step_sentence(run: Run) -> str:
@@ -220,8 +205,7 @@ def trial_subject(trial: Trial) -> str:
     if trial.kind == "patch":
         return "the patched script"
     titles = lever_titles(trial.levers)
-    subjects = {"lever": titles, "screening": titles, "leave-one-out": f"with and without {titles}"}
-    return subjects.get(trial.kind, f"{trial.kind}: {titles}")
+    return f"with and without {titles}" if trial.kind == "leave-one-out" else titles
 
 
 def trial_outcome(trial: Trial) -> str:
@@ -301,10 +285,9 @@ def trial_speedup(trial: Trial) -> str:
 def prediction_sentence(prediction: Prediction) -> str:
     """A step elsewhere."""
     fits = {True: "", False: "; does not fit into its memory", None: "; whether it fits into memory is not known"}
-    return (
-        f"{duration(prediction.step_s.mid)} a step (80% interval {durations(prediction.step_s)}), "
-        f"bound by {prediction.bound_by}{fits[prediction.fits]}"
-    )
+    step_s = prediction.step_s
+    between = f"80% interval {duration(step_s.low)} to {duration(step_s.high)}"
+    return f"{duration(step_s.mid)} a step ({between}), bound by {prediction.bound_by}{fits[prediction.fits]}"
 
 
 def share_of_step(share: float) -> str:

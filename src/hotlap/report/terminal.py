@@ -4,7 +4,7 @@ Meaning is never told by colour alone. Every text of the study goes through `_te
 markup from being read.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from io import StringIO
 
@@ -48,10 +48,15 @@ def plain(sections: Iterable[RenderableType]) -> str:
     """Sections as text without escape codes, the same whatever FORCE_COLOR, COLUMNS or TERM say."""
     out = StringIO()
     console = Console(file=out, width=WIDTH, color_system=None, legacy_windows=False, highlight=False, _environ={})
+    print_on(console, sections)
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).strip("\n") + "\n"
+
+
+def print_on(console: Console, sections: Iterable[RenderableType]) -> None:
+    """Each with an empty line behind it, its lines as long as they are."""
     for section in sections:
         console.print(section, crop=False)
         console.print()
-    return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).strip("\n") + "\n"
 
 
 def sections(study: Study) -> Iterator[RenderableType]:
@@ -68,31 +73,30 @@ def part(study: Study, name: str, *, verbose: bool = False) -> Iterator[Renderab
 
     `verbose`: a lever that does not apply is told with the reason.
     """
-    if verbose and name == "trial":
-        return iter([_trial(document.trial(study.trials[-1]))])
-    return _PARTS[name](study) if name in _PARTS else iter(())
+    match name:
+        case "baseline":
+            yield draw(document.time_per_step(study))
+        case "findings":
+            yield draw(document.findings(study))
+            yield from _closer(details(story.timed(study)))
+        case "sweep":
+            yield from _closer(sweep(study.sweep))
+        case "ceilings":
+            yield draw(document.ceilings(study))
+        case "noise" if study.noise or outcome.is_tuned(study):
+            yield draw(document.noise(study))
+        case "trial":
+            yield from _last_trial(study, verbose=verbose)
+        case "end":
+            yield from _end(study)
 
 
-def _findings(study: Study) -> Iterator[RenderableType]:
-    run = story.timed(study)
-    yield draw(document.findings(study))
-    yield from _closer(details(run) if run is not None else ())
-
-
-def _sweep(study: Study) -> Iterator[RenderableType]:
-    found = sweep(study.sweep)
-    yield from _closer((found,) if found is not None else ())
-
-
-def _noise(study: Study) -> Iterator[RenderableType]:
-    if study.noise or outcome.is_tuned(study):
-        yield draw(document.noise(study))
-
-
-def _last_trial(study: Study) -> Iterator[RenderableType]:
+def _last_trial(study: Study, *, verbose: bool) -> Iterator[RenderableType]:
     *earlier, last = study.trials
-    if last.scope != "none":
-        row = document.trial(last)
+    row = document.trial(last)
+    if verbose:
+        yield _trial(row)
+    elif last.scope != "none":
         known = last.failure is not None and any((one.failure, one.why) == (last.failure, last.why) for one in earlier)
         yield _trial(replace(row, aside="As before.") if known else row)
 
@@ -113,17 +117,6 @@ def _answer(study: Study) -> Iterator[RenderableType]:
     if study.patch:
         yield patch(study.patch)
     yield answer(study)
-
-
-_PARTS: Mapping[str, Callable[[Study], Iterator[RenderableType]]] = {
-    "baseline": lambda study: iter([draw(document.time_per_step(study))]),
-    "findings": _findings,
-    "sweep": _sweep,
-    "ceilings": lambda study: iter([draw(document.ceilings(study))]),
-    "noise": _noise,
-    "trial": _last_trial,
-    "end": _end,
-}
 
 
 def answer(study: Study) -> RenderableType:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hotlap.experiment import Effect, Rule, Stack
 from hotlap.experiment.statistics import FALSE_GAIN, Progress
-from hotlap.record import LEAST_GAIN, Interval, Result, Trial, Verdict, lever_title
+from hotlap.record import LEAST_GAIN, Interval, Result, Trial, Verdict, lever_titles
 from hotlap.search.candidates import Candidate, Candidates
 from hotlap.search.study_log import Key, StudyLog, key
 from hotlap.units import factor, plural
@@ -58,7 +58,7 @@ def why_not_judged(effect: Effect, late: str | None) -> str:
     if effect.gained and late is not None:
         return f"Faster, but {late}; so training was not compared."
     if effect.failure is not None:
-        return f"It could not be tried: {effect.failure.why.removeprefix(f'{_title(effect.arm.levers)}: ')}."
+        return f"It could not be tried: {effect.failure.why.removeprefix(f'{lever_titles(effect.arm.levers)}: ')}."
     processes = plural(len(effect.log_ratios), "process")
     if effect.progress is Progress.NO_GAIN:
         return f"No gain of {factor(LEAST_GAIN)} in {processes}, so training was not compared."
@@ -163,10 +163,6 @@ def sighting(log: StudyLog, trials: list[Trial]) -> str | None:
     if best is None or best.seen is None or best.seen < SEEMS_MUCH:
         return None
     return (
-        f"{_title(best.levers)} seemed to make a step {factor(best.seen)} as fast, but too "
+        f"{lever_titles(best.levers)} seemed to make a step {factor(best.seen)} as fast, but too "
         "few processes were timed to show that on this machine; raise --budget."
     )
-
-
-def _title(stack: Stack) -> str:
-    return " + ".join(map(lever_title, stack))

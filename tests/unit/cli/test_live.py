@@ -64,7 +64,7 @@ def test_without_a_terminal_each_change_is_one_plain_line() -> None:
         live.doing("measuring the baseline")
         live.doing("trial: threads count=1")
         live.show(terminal.draw(document.findings(samples.study_full())))
-        live.show(None)
+        live.show()
     text = out.getvalue()
     assert text.startswith("[0 s of 5 min] measuring the baseline\n[12 s of 5 min] trial: threads count=1\n")
     assert text.count("measuring") == 1

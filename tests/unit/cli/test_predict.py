@@ -57,12 +57,6 @@ def test_a_table_too_wide_for_the_terminal_is_two_with_the_gpus_in_each() -> Non
     assert forecast_table.parts(columns, width=30) == (columns[:3], [columns[0], columns[3]])
 
 
-def test_an_interval_names_its_unit_once() -> None:
-    ends = ((0.003, 0.0042), (0.0009, 0.0042), (70.0, 80.0))
-    told = [forecast_table._interval(Interval(low=low, mid=low, high=high)) for low, high in ends]
-    assert told == ["3.00 to 4.20 ms", "900 us to 4.20 ms", "1 min 10 s to 1 min 20 s"]
-
-
 def test_a_chance_to_be_slower_is_that_of_the_interval() -> None:
     step_s = Interval(low=0.5, mid=1.0, high=3.0)
     chances = [forecast_table.slower_chance(step_s, than_s=than_s) for than_s in (0.5, 1.0, 3.0)]

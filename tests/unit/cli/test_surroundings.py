@@ -156,7 +156,7 @@ def test_studies_in_another_folder_are_found_from_where_they_were_made_only(
     kept.check()
     kept.save(samples.study_full())
     kept.close()
-    assert [path for path, _ in storage.known(homes[0])] == [kept.study_path]
+    assert [path for path, _ in storage.known(homes[0])] == [kept.folder / "study.json"]
     assert kept.folder.is_relative_to(tmp_path / "studies")
     assert list(storage.known(homes[1])) == []
     assert not any(home.iterdir() for home in homes if any(home.iterdir()))
