@@ -19,6 +19,7 @@ from hotlap.record.facts import (
     LoaderFacts,
     MemorySample,
     OptimizerFacts,
+    PhaseCalls,
     RankFacts,
     ShapeFacts,
     Sighting,
@@ -306,6 +307,11 @@ class Run:
         """Mean time a step spends in `phase`; None where it was not measured."""
         parts = self.phase_s.get(phase)
         return sum(parts) / len(parts) if parts else None
+
+    def calls_in(self, phase: Phase) -> PhaseCalls:
+        """Operators that were seen one by one in `phase`; of no calls where none was looked at."""
+        seen = self.calls.phases.get(phase) if self.calls is not None else None
+        return seen or PhaseCalls(calls=0.0, arithmetic_s=0.0)
 
 
 def of_arm(run: Run, arm: int) -> Run:

@@ -40,8 +40,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         told = "All parameters are float64: a step could be up to"
         rest, change = "if they, and all that the model is given, were float32", _change(run)
     else:
-        seen = {} if run.calls is None or "float64" in dtypes else run.calls.phases
-        cost_s = 0.5 * sum(at_pace(run, phase, seen[phase].double_s) for phase in seen)
+        promoted_s = sum(at_pace(run, phase, run.calls_in(phase).double_s) for phase in Phase)
+        cost_s = 0.0 if "float64" in dtypes else 0.5 * promoted_s
         where = next(iter(sightings(run, SightingKind.PROMOTED)), None)
         told = "Operators of the model compute in float64 although no parameter does: a step could be up to"
         rest = "in float32" + (f"; both meet{at_sighting(where)}: {where.text}" if where is not None else "")

@@ -68,8 +68,8 @@ def explains(run: Run) -> frozenset[str]:
 
 
 def _frozen_s(run: Run) -> float:
-    seen = run.calls.phases.get(Phase.FORWARD) if run.calls is not None and on_cpu(run) else None
-    return 0.0 if seen is None else at_pace(run, Phase.FORWARD, seen.arithmetic_s - seen.graph_s)
+    seen = run.calls_in(Phase.FORWARD)
+    return at_pace(run, Phase.FORWARD, seen.arithmetic_s - seen.graph_s) if on_cpu(run) else 0.0
 
 
 def _freezes(script: Script) -> bool:

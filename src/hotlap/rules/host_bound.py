@@ -135,8 +135,8 @@ def _outside(run: Run) -> float:
 
 def _called_s(run: Run) -> float:
     """Operators that are the script's own, not the model's: metrics, statistics of weights."""
-    seen = None if run.calls is None else run.calls.phases.get(Phase.OTHER)
-    return 0.0 if seen is None else at_pace(run, Phase.OTHER, seen.arithmetic_s - seen.graph_s)
+    seen = run.calls_in(Phase.OTHER)
+    return at_pace(run, Phase.OTHER, seen.arithmetic_s - seen.graph_s)
 
 
 def _inside(run: Run) -> float:
@@ -166,5 +166,4 @@ def _giving_back_s(run: Run, phase: Phase) -> float:
     Where a block is the system's own (glibc's malloc from 128 KiB to 32 MiB on), its pages are taken back at once.
     Ours: up to as long as operators took to fill them; 2.9 ms beside 3.7 ms were seen for temporaries of 8 MB.
     """
-    seen = None if run.calls is None else run.calls.phases.get(phase)
-    return 0.0 if seen is None else at_pace(run, phase, seen.streaming_s)
+    return at_pace(run, phase, run.calls_in(phase).streaming_s)

@@ -40,8 +40,7 @@ _MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators that stream: on the CPU by their own rate, on a device by what they are."""
     if on_cpu(run):
-        seen = {} if run.calls is None else run.calls.phases
-        cost_s = sum(at_pace(run, phase, seen[phase].streaming_s) for phase in _MODEL if phase in seen)
+        cost_s = sum(at_pace(run, phase, run.calls_in(phase).streaming_s) for phase in _MODEL)
     else:
         cost_s = _on_device(run.operators)
     if share_of(run, cost_s) < MIN_SHARE:

@@ -203,9 +203,7 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     spent_s = run.mean_phase_s(phase)
     if spent_s is None or run.calls is None:
         return None
-    seen = run.calls.phases.get(phase)
-    if seen is None:
-        return Parts(arithmetic_s=0.0, calls_s=0.0, python_s=spent_s)
+    seen = run.calls_in(phase)
     ours = phase is Phase.OTHER
     longer = longer_than_seen(run, phase)
     arithmetic_s = at_pace(run, phase, seen.graph_s if ours else seen.arithmetic_s)
@@ -261,8 +259,7 @@ def hottest(run: Run, *phases: Phase) -> HotLine | None:
 
 def python_s(run: Run, line: HotLine) -> float:
     """Seconds of a step that the line takes beside operators, as far as these were seen."""
-    seen = run.calls.phases.get(line.phase) if run.calls is not None else None
-    known_s = seen.lines.get(f"{line.path}:{line.line}", 0.0) if seen is not None else 0.0
+    known_s = run.calls_in(line.phase).lines.get(f"{line.path}:{line.line}", 0.0)
     return max(0.0, line.step_s - longer_than_seen(run, line.phase) * known_s)
 
 
