@@ -18,7 +18,6 @@ from hotlap.levers.loaders import (
     calls_of,
     dataset_of,
     hardly_waits,
-    mean_step_s,
     memory_bytes,
     refused_by_all,
     saves_at_most_s,
@@ -125,7 +124,7 @@ class Workers(Lever):
         """All that a step waits for its batch, or what the ceiling promises at best; of workers that only stay, what
         the first steps of epochs wait."""
         gap = _gap_share(run) if self._only_stays(run) else None
-        return saves_at_most_s(run, ceilings) if gap is None else gap * mean_step_s(run)
+        return saves_at_most_s(run, ceilings) if gap is None else gap * run.mean_step_s()
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """The arguments of each loader that is served, or those of the framework that makes it."""
@@ -169,7 +168,7 @@ class Workers(Lever):
 def _counts(run: Run, machine: Machine) -> list[int]:
     """Numbers of workers, the likeliest first."""
     cores = max(1, math.floor(machine.usable_cores / run.world_size))
-    waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, mean_step_s(run)
+    waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, run.mean_step_s()
     # So many processes make a batch in the time that the rest of a step takes; 4.0000001, by a sum, are 4.
     keeps_up = min(cores, math.ceil(waits_s / (step_s - waits_s) - 1e-6)) if step_s > waits_s else cores
     wanted = [keeps_up, cores, keeps_up * 2, cores - 1, keeps_up - 1, cores * 2]
@@ -217,7 +216,7 @@ def _may_stay(run: Run, loader: LoaderFacts) -> bool:
     if not calls or _refuses(run, loader) is not None or any(_changes(*made) for made in calls):
         return False
     gap = _gap_share(run) if loader.num_workers else None
-    epoch_s = (loader.num_items or 0) / (loader.batch_size or 1) * mean_step_s(run)
+    epoch_s = (loader.num_items or 0) / (loader.batch_size or 1) * run.mean_step_s()
     return epoch_s * MIN_SHARE < START_S if gap is None else gap >= MIN_SHARE
 
 

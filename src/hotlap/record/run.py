@@ -303,6 +303,10 @@ class Run:
         """Median step time; NaN without a step."""
         return median(self.step_s) if self.step_s else math.nan
 
+    def mean_step_s(self) -> float:
+        """Mean step time; 0 without a step."""
+        return sum(self.step_s) / len(self.step_s) if self.step_s else 0.0
+
     def mean_phase_s(self, phase: Phase) -> float | None:
         """Mean time a step spends in `phase`; None where it was not measured."""
         parts = self.phase_s.get(phase)

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 
 from hotlap.record import Finding, Machine, Run, SwitchFacts
 from hotlap.rules.advice import behind_imports, calls, replaced
-from hotlap.rules.step import Change, finding, mean_step_s, spent
+from hotlap.rules.step import Change, finding, spent
 from hotlap.student import mean_interval
 from hotlap.units import duration
 
@@ -59,7 +59,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if not on:
         return None
     shares = {name: share for name, share in _shares(run) if name in on}
-    cost_s = min(1.0, sum(mid for low, mid, _ in shares.values() if low > 0.0)) * mean_step_s(run)
+    cost_s = min(1.0, sum(mid for low, mid, _ in shares.values() if low > 0.0)) * run.mean_step_s()
     left_on = f"Left on while training: {', '.join(on)}; {_costs(run, shares, cost_s)}."
     return finding(run, cost_s, left_on, change=_switched_off(run, run.switches))
 
@@ -69,9 +69,9 @@ def _costs(run: Run, shares: Mapping[str, Share], cost_s: float) -> str:
     told = [f"without, each step would be {spent(run, cost_s)} shorter"] if cost_s else []
     for name, (low, _, high) in shares.items():
         if low <= 0.0:
-            most = spent(run, max(0.0, high) * mean_step_s(run))
+            most = spent(run, max(0.0, high) * run.mean_step_s())
             told.append(f"the cost of {name} could not be told from none: at most {most} of each step")
-    untried = f"what of each step ({duration(mean_step_s(run))}, 100%) that costs could not be tried"
+    untried = f"what of each step ({duration(run.mean_step_s())}, 100%) that costs could not be tried"
     return "; ".join(told) or untried
 
 

@@ -26,7 +26,7 @@ from statistics import median
 
 from hotlap.record import Finding, Machine, MemorySample, Run
 from hotlap.rules.shape_churn import MIN_SHAPES
-from hotlap.rules.step import finding, mean_step_s, spent
+from hotlap.rules.step import finding, spent
 from hotlap.units import duration, size
 
 # Ours: caches, allocators and memory pools still settle after the warm-up, by some MiB in all and slower and slower.
@@ -73,7 +73,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         per_step = grown / steps
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
         room = _LARGEST_DEVICE if what == "on the device" else machine.available_bytes if machine else math.inf
-        left_s = room / per_step * mean_step_s(run)
+        left_s = room / per_step * run.mean_step_s()
         soon = left_s < _SOON_S
         end = f" All of it would be full in {duration(left_s)} at the latest." if soon else ""
         found = finding(

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from statistics import median, stdev
 
 from hotlap.record import Finding, Machine, Phase, Run, ShapeFacts
-from hotlap.rules.step import finding, mean_step_s
+from hotlap.rules.step import finding
 from hotlap.units import duration, percent
 
 # Ours: buckets (a handful of lengths) and a shorter last batch are sound; dozens are not. oneDNN keeps 1024 prepared
@@ -50,7 +50,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if shapes.num_shapes < max(MIN_SHAPES, MIN_RATIO * shapes.num_steps):
         return None
     cost_s = _new_beyond_known(run, shapes)
-    share = min(1.0, cost_s / mean_step_s(run)) if mean_step_s(run) > 0 else 0.0
+    share = min(1.0, cost_s / run.mean_step_s()) if run.mean_step_s() > 0 else 0.0
     tries_kernels = run.switches is not None and run.switches.cudnn_benchmark and run.device != "cpu"
     return finding(
         run,

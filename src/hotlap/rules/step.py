@@ -32,11 +32,6 @@ class Parts:
     python_s: float
 
 
-def mean_step_s(run: Run) -> float:
-    """Mean step; 0 without one."""
-    return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
-
-
 def num_steps(run: Run) -> int:
     """Steps that were recorded: of a run that was followed to its end, more than are kept."""
     return len(run.step_s) if run.long is None else run.long.num_steps
@@ -49,7 +44,7 @@ def validation_s(run: Run) -> float:
 
 def evaluation_s(run: Run) -> float:
     """Seconds a step of forward passes in evaluation mode that are a part of steps, because most steps have some."""
-    return 0.0 if run.num_validations > 1 else min(mean_step_s(run), cost_of(sightings(run, SightingKind.EVALUATION)))
+    return 0.0 if run.num_validations > 1 else min(run.mean_step_s(), cost_of(sightings(run, SightingKind.EVALUATION)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ def finding(
 ) -> Finding:
     """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it. `rules.ALL`
     gives it the code of its rule."""
-    step_s, change = mean_step_s(run), change or Change()
+    step_s, change = run.mean_step_s(), change or Change()
     cost_s = min(max(cost_s, 0.0), step_s)
     return Finding(
         code="",
@@ -105,7 +100,7 @@ def cost_of(seen: Iterable[Sighting]) -> float:
 
 def share_of(run: Run, seconds: float) -> float:
     """Part of the mean step; 0 where no step was recorded."""
-    step_s = mean_step_s(run)
+    step_s = run.mean_step_s()
     return seconds / step_s if step_s > 0 else 0.0
 
 
@@ -137,7 +132,7 @@ def idle_s(run: Run) -> float | None:
     seen = run.operators
     if seen is None or not seen.complete or seen.device_busy_s is None:
         return None
-    return max(0.0, mean_step_s(run) - seen.device_busy_s)
+    return max(0.0, run.mean_step_s() - seen.device_busy_s)
 
 
 def launch_s(run: Run) -> float | None:

@@ -22,7 +22,7 @@ from dataclasses import replace
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, RankFacts, Run
-from hotlap.rules.step import at_line, finding, mean_step_s, share_of, spent
+from hotlap.rules.step import at_line, finding, share_of, spent
 from hotlap.units import duration
 
 # TraceML's limits are 10% (a note) and 20% (critical) of the step.
@@ -87,7 +87,7 @@ def in_common(run: Run) -> Run:
 
 def _of_step(run: Run, slowest: RankFacts) -> str:
     """A rank's own record may begin later than the step that all share."""
-    alone = abs(slowest.step_s - mean_step_s(run)) <= _SAME * slowest.step_s
+    alone = abs(slowest.step_s - run.mean_step_s()) <= _SAME * slowest.step_s
     return "a step" if alone else f"of the {duration(slowest.step_s)} that all share"
 
 

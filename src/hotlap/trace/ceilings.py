@@ -24,9 +24,8 @@ def ceilings(run: Run) -> tuple[Ceiling, ...]:
 
 
 def _each(run: Run) -> Iterator[Ceiling]:
-    mean_s = sum(run.step_s) / len(run.step_s)
     for phase, (name, idealised) in _FREE.items():
         saved_s = run.phase_s.get(phase) or ()
         speedup = batches.speedup_without(run.step_s, saved_s)
         if speedup is not None and speedup.mid >= _LEAST:
-            yield Ceiling(name=name, idealised=idealised, step_s=mean_s / speedup.mid, speedup=speedup)
+            yield Ceiling(name=name, idealised=idealised, step_s=run.mean_step_s() / speedup.mid, speedup=speedup)

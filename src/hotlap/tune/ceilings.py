@@ -51,7 +51,7 @@ def _free_input(run: Run, log_ratios: Sequence[float]) -> Ceiling | None:
     return Ceiling(
         name="input",
         idealised="batches replayed from memory instead of loaded",
-        step_s=sum(run.step_s) / len(run.step_s) / interval.mid,
+        step_s=run.mean_step_s() / interval.mid,
         speedup=interval,
     )
 
@@ -118,5 +118,4 @@ def _bound(run: Run, name: str, why: str, saved_s: Sequence[float]) -> Ceiling |
     speedup = speedup_without(run.step_s, saved_s)
     if speedup is None:
         return None
-    step_s = sum(run.step_s) / len(run.step_s)
-    return Ceiling(name=name, idealised=why, step_s=step_s / speedup.mid, speedup=speedup)
+    return Ceiling(name=name, idealised=why, step_s=run.mean_step_s() / speedup.mid, speedup=speedup)
