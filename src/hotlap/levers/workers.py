@@ -4,7 +4,6 @@ import ast
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, ClassVar, Self, cast, final
 
 from hotlap.errors import UserError
@@ -249,12 +248,5 @@ def _is_dataset(node: ast.AST) -> bool:
 
 def _gap_share(run: Run) -> float | None:
     """Part of the time that first steps of epochs wait longer than others; None if no epoch began while recorded."""
-    waits = run.phase_s.get(Phase.INPUT)
-    if waits is None or not run.step_s:
-        return None
-    starts = {i for i in run.epoch_starts if i < len(waits)}
-    others = [wait for i, wait in enumerate(waits) if i not in starts]
-    if not starts or not others:
-        return None
-    usual_s = median(others)
-    return sum(max(0.0, waits[i] - usual_s) for i in starts) / sum(run.step_s)
+    gaps_s = run.epoch_gaps_s()
+    return sum(gaps_s) / sum(run.step_s) if gaps_s and run.step_s else None

@@ -299,6 +299,14 @@ class Run:
         ((num_items, batch_size),) = serving
         return math.ceil(num_items / batch_size) if num_items and batch_size else None
 
+    def epoch_gaps_s(self) -> tuple[float, ...]:
+        """At each start of an epoch, seconds by which its batch is waited for longer than others in the median; empty
+        where none was seen."""
+        waits = self.phase_s.get(Phase.INPUT) or ()
+        starts = {i for i in self.epoch_starts if i < len(waits)}
+        others = [wait for i, wait in enumerate(waits) if i not in starts]
+        return tuple(max(0.0, waits[i] - median(others)) for i in sorted(starts)) if others else ()
+
     def median_step_s(self) -> float:
         """Median step time; NaN without a step."""
         return median(self.step_s) if self.step_s else math.nan
