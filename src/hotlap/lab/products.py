@@ -9,14 +9,12 @@ from hotlap.lab.result import Cell, Quantity, Table, ahead_from
 from hotlap.machine.figures import median_interval
 from hotlap.machine.in_child import measured
 from hotlap.predict import Kind, Operator, Workload, forecast
+from hotlap.predict.workload import LAUNCH_S
 from hotlap.record import Phase
 
 NUMPY, TORCH = "NumPy", "torch, CPU"
 GPU, COPIES = "GPU", "GPU, copies each time"
 ON_CPU = (NUMPY, TORCH)
-
-# A call costs the host this much on top of what dispatching costs on a CPU (hotlap.probe.watches.workload).
-LAUNCH_S = 5e-6
 
 Shape = tuple[int, int, int]
 """(rows, inner, columns): a matrix (rows, inner) times one (inner, columns), or a vector where columns is 1."""
