@@ -23,6 +23,7 @@ After:
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from hotlap.record import Finding, IdleReason, Machine, Phase, Run
 from hotlap.rules.step import (
@@ -112,12 +113,10 @@ _MOST, _SELDOM = 0.75, 0.1
 def _seldom(steps_s: Sequence[float]) -> str:
     """ ", most of it in 3 of 200 steps": what is done once in a while, as a checkpoint; nothing where most steps have
     some."""
-    left_s, most = _MOST * sum(steps_s), 0
-    for seconds in sorted(steps_s, reverse=True):
-        if left_s <= 0:
-            break
-        left_s, most = left_s - seconds, most + 1
-    return f", most of it in {most} of {len(steps_s)} steps" if 0 < most <= _SELDOM * len(steps_s) else ""
+    most_s = _MOST * sum(steps_s)
+    number = 1 + sum(so_far_s < most_s for so_far_s in accumulate(sorted(steps_s, reverse=True)))
+    is_seldom = most_s > 0 and number <= _SELDOM * len(steps_s)
+    return f", most of it in {number} of {len(steps_s)} steps" if is_seldom else ""
 
 
 def _outside(run: Run) -> float:

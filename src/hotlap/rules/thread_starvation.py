@@ -19,7 +19,7 @@ After:
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.step import finding, spent
 from hotlap.rules.thread_oversubscription import other_threads, saved
-from hotlap.units import duration, percent, plural
+from hotlap.units import plural
 
 # Ours, as for what another number of threads saves.
 MIN_SHARE = 0.10
@@ -57,7 +57,7 @@ def _throttled(run: Run) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"The control group's quota of {cpu.usable_cores:g} cores holds the process still for {duration(cost_s)} "
-        f"({percent(cpu.throttled)}) of each step.",
+        f"The control group's quota of {cpu.usable_cores:g} cores holds the process still for "
+        f"{spent(run, cost_s)} of each step.",
         levers=("threads",),
     )
