@@ -20,12 +20,11 @@ def advice(
     at_most_s: float,
     evidence: str,
     *,
-    levers: tuple[str, ...] = (),
     change: Change | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Finding:
     """`evidence` is a clause without its period; what it brings at most is put behind it."""
-    made = finding(run, at_most_s, "", levers=levers, change=change, environment=environment)
+    made = finding(run, at_most_s, "", change=change, environment=environment)
     bound = f"at most {duration(made.cost_s)} ({percent(made.share)}) of a step is to be had"
     return replace(made, evidence=f"{evidence}; {bound}.", advice=True)
 

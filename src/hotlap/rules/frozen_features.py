@@ -49,8 +49,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     if run.operators is not None and run.operators.recomputed_s:
         return None  # what is computed again later is under `no_grad` the first time
-    lines = (line for line in run.hot_lines if line.phase is Phase.FORWARD)
-    longest = max(lines, key=lambda line: line.step_s, default=None)
+    longest = next((line for line in run.hot_lines if line.phase is Phase.FORWARD), None)
     place = "" if longest is None else f"{file_name(longest.path)}:{longest.line}"
     return advice(
         run,

@@ -64,15 +64,18 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Growth after the warm-up that does not slow down. While a profiler keeps its events, growth says nothing."""
     if run.switches is not None and run.switches.profiler:
         return None
-    samples = _after_warm_up(run)
-    for what, values in (("on the device", _of_device(samples)), ("in the process", _of_process(samples))):
+    recorded = run.step_index or (0,)
+    samples = [sample for sample in run.memory if recorded[0] <= sample.step <= recorded[-1]]
+    on_device = [one.device_bytes for one in samples if one.device_bytes is not None]
+    in_process = [one.rss_bytes if one.private_bytes is None else one.private_bytes for one in samples]
+    free = machine.available_bytes if machine is not None else math.inf
+    for what, values, room in (("on the device", on_device, _LARGEST_DEVICE), ("in the process", in_process, free)):
         grown = _steady_growth(values)
         steps = samples[-1].step - samples[0].step if samples else 0
         if grown is None or steps <= 0 or _comes_with(_firsts(run), samples, values):
             continue
         per_step = grown / steps
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
-        room = _LARGEST_DEVICE if what == "on the device" else machine.available_bytes if machine else math.inf
         left_s = room / per_step * run.mean_step_s()
         soon = left_s < _SOON_S
         end = f" All of it would be full in {duration(left_s)} at the latest." if soon else ""
@@ -84,20 +87,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         )
         return replace(found, urgent=soon)
     return None
-
-
-def _after_warm_up(run: Run) -> list[MemorySample]:
-    first = run.step_index[0] if run.step_index else 0
-    last = run.step_index[-1] if run.step_index else 0
-    return [sample for sample in run.memory if first <= sample.step <= last]
-
-
-def _of_process(samples: list[MemorySample]) -> list[int]:
-    return [sample.rss_bytes if sample.private_bytes is None else sample.private_bytes for sample in samples]
-
-
-def _of_device(samples: list[MemorySample]) -> list[int]:
-    return [sample.device_bytes for sample in samples if sample.device_bytes is not None]
 
 
 def _steady_growth(values: list[int]) -> int | None:

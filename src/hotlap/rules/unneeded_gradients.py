@@ -62,12 +62,8 @@ def explains(run: Run) -> frozenset[str]:
 
 
 def _worst(run: Run) -> CallSite | None:
-    found = [one for one in run.call_sites if one.calls == "backward" and _is_clear(one)]
+    found = [one for one in run.call_sites if one.calls == "backward" and one.detail.get("unneeded")]
     return max(found, key=lambda one: _pass_s(run, one), default=None)
-
-
-def _is_clear(site: CallSite) -> bool:
-    return bool(site.detail.get("unneeded"))
 
 
 def _pass_s(run: Run, site: CallSite) -> float:
