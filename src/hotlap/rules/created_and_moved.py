@@ -19,7 +19,7 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.advice import advice, at_line
+from hotlap.rules.advice import advice, of_line
 from hotlap.rules.step import cost_of, on_cpu, sightings
 from hotlap.source import device_of
 
@@ -38,7 +38,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     worst = max(seen, key=lambda one: (one.cost_s or 0.0, one.num_bytes or 0.0))
     at_most_s = max(cost_of(seen), run.mean_phase_s(Phase.TRANSFER) or 0.0)
-    change = at_line(worst, _made_there(worst.text))
+    change = of_line(worst, _made_there(worst.text))
     evidence = f"{worst.what} makes a tensor on the host, {worst.per_step:.3g} times a step, which is then moved"
     return advice(run, at_most_s, evidence, change=change)
 

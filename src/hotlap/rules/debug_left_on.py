@@ -35,13 +35,9 @@ Share = tuple[float, float, float]
 # on operators that a few steps need not contain.
 
 _ANOMALY = tuple(
-    f"torch.autograd.{name}"
-    for name in (
-        "set_detect_anomaly",
-        "detect_anomaly",
-        "anomaly_mode.set_detect_anomaly",
-        "anomaly_mode.detect_anomaly",
-    )
+    f"torch.autograd.{module}{name}"
+    for module in ("", "anomaly_mode.")
+    for name in ("set_detect_anomaly", "detect_anomaly")
 )
 _SYNC = ("torch.cuda.set_sync_debug_mode",)
 _FILL = "torch.utils.deterministic.fill_uninitialized_memory = False  # fresh memory is not filled with NaN"

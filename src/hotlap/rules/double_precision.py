@@ -22,7 +22,7 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.advice import at_line, readable, replaced
+from hotlap.rules.advice import of_line, readable, replaced
 from hotlap.rules.step import Change, arithmetic_s, at_pace, at_sighting, finding, share_of, sightings, spent
 
 # Ours: what float32 saves is a half at most, so at a fifth of the step in such arithmetic a tenth is to be had.
@@ -45,7 +45,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         where = next(iter(sightings(run, SightingKind.PROMOTED)), None)
         told = "Operators of the model compute in float64 although no parameter does: a step could be up to"
         rest = "in float32" + (f"; both meet{at_sighting(where)}: {where.text}" if where is not None else "")
-        change = at_line(where, "")
+        change = of_line(where)
     if share_of(run, cost_s) < MIN_SHARE:
         return None
     return finding(run, cost_s, f"{told} {spent(run, cost_s)} shorter {rest}.", change=change)

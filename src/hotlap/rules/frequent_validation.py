@@ -23,7 +23,7 @@ After:
 from dataclasses import replace
 
 from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import at_line
+from hotlap.rules.advice import of_line
 from hotlap.rules.step import at_sighting, evaluation_s, finding, num_steps, sightings, validation_s
 from hotlap.units import duration, percent
 
@@ -49,4 +49,4 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         what = f"Forward passes of the trained model in evaluation mode take {duration(cost_s)} a step,"
     evidence = f"{what} {percent(share)} of all time{where}."
     # A validation's time is in no step: its share is that of all time.
-    return replace(finding(run, cost_s, evidence, change=at_line(worst, "")), cost_s=cost_s, share=share)
+    return replace(finding(run, cost_s, evidence, change=of_line(worst)), cost_s=cost_s, share=share)

@@ -28,8 +28,8 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.advice import advice, readable
-from hotlap.rules.step import Change, at_line, at_pace, file_name, on_cpu, share_of
+from hotlap.rules.advice import advice, of_line, readable
+from hotlap.rules.step import Change, at_line, at_pace, on_cpu, share_of
 from hotlap.source import Script
 
 # Ours: a training that is a fifth shorter is worth a loop over the data beforehand.
@@ -50,14 +50,13 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if run.operators is not None and run.operators.recomputed_s:
         return None  # what is computed again later is under `no_grad` the first time
     longest = next((line for line in run.hot_lines if line.phase is Phase.FORWARD), None)
-    place = "" if longest is None else f"{file_name(longest.path)}:{longest.line}"
     return advice(
         run,
         cost_s,
         "The forward pass has operators that take part in no gradient. They make the same of a sample in each epoch, "
         "unless augmentation, a dropout or an update of their weights changes it: made once, they cost one pass over "
         f"the data{at_line(longest, cost_s)}",
-        change=Change(place, "" if longest is None else longest.text, _ONCE),
+        change=of_line(longest, _ONCE) or Change(after=_ONCE),
     )
 
 

@@ -17,6 +17,7 @@ After:
     model = torch.compile(Net())  # on a GPU: mode="reduce-overhead" replays CUDA graphs
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from hotlap.record import Finding, HotLine, IdleReason, Machine, Phase, Run
@@ -111,7 +112,7 @@ def _in_many_small(run: Run, within_s: float) -> Finding | None:
         cost_s,
         f"{_calls(run)}{most_named}. They take {duration(within_s)} of it; one core needs {duration(computed_s)} at "
         f"most for what they compute, so {spent(run, cost_s)} goes into calling them"
-        f"{at_line(_longest(_lines(run)), cost_s)}.",
+        f"{at_line(next(_lines(run), None), cost_s)}.",
         levers=model_levers(run),
     )
 
@@ -159,19 +160,16 @@ def _num_constant(run: Run) -> float:
 
 
 def _line(run: Run, cost_s: float) -> str:
-    return at_line(_longest([_with_calls(run, line) for line in _lines(run)]), cost_s)
+    lines = (_with_calls(run, line) for line in _lines(run))
+    return at_line(max(lines, key=lambda line: line.step_s, default=None), cost_s)
 
 
-def _lines(run: Run) -> list[HotLine]:
-    """The script's own in the forward pass; where it calls a model again and again, those that do as well; where a loss
-    makes more of the calls than modules do, its lines."""
+def _lines(run: Run) -> Iterator[HotLine]:
+    """The script's own in the forward pass, costliest first; where it calls a model again and again, those that do as
+    well; where a loss makes more of the calls than modules do, its lines."""
     loops = bool(run.num_forwards) and sum(run.num_forwards) >= _LOOP * len(run.num_forwards)
     phase = Phase.OTHER if _in_functions(run) > run.calls_in(Phase.FORWARD).calls else Phase.FORWARD
-    return [line for line in run.hot_lines if line.phase is phase and (line.inside or loops)]
-
-
-def _longest(lines: list[HotLine]) -> HotLine | None:
-    return max(lines, key=lambda line: line.step_s, default=None)
+    return (line for line in run.hot_lines if line.phase is phase and (line.inside or loops))
 
 
 def _with_calls(run: Run, line: HotLine) -> HotLine:

@@ -19,7 +19,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import at_line
+from hotlap.rules.advice import of_line
 from hotlap.rules.step import at_sighting, cost_of, finding, sightings, validation_s
 from hotlap.units import duration, percent
 
@@ -45,5 +45,5 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Forward passes {what}, take {duration(cost_s)} a step ({percent(min(1.0, cost_s / whole_s))}): "
         f"{worst.what}{at_sighting(worst)}.",
-        change=at_line(worst, f"with torch.no_grad():\n    {worst.text}"),
+        change=of_line(worst, f"with torch.no_grad():\n    {worst.text}"),
     )
