@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from hotlap.experiment import statistics
 from hotlap.lab import Doing, Settings, gpus
 from hotlap.lab.result import Cell, Quantity, Table, ahead_from
-from hotlap.machine.figures import median_interval
 from hotlap.machine.in_child import measured
 from hotlap.predict import Kind, Operator, Workload, forecast
 from hotlap.predict.workload import LAUNCH_S
@@ -81,7 +80,7 @@ def told(shapes: Sequence[Shape], found: Sequence[Answer], settings: Settings) -
 
 
 def _typical(found: Sequence[Answer], way: str, shape: int) -> Quantity:
-    return Quantity.of(median_interval([one for answer in found for one in answer.times[way][shape]]))
+    return Quantity.median([one for answer in found for one in answer.times[way][shape]])
 
 
 def predicted(shape: Shape, gpu: str, *, host_s: float, copied: bool = False) -> Quantity:
