@@ -68,7 +68,10 @@ def told(shapes: Sequence[Shape], found: Sequence[Answer], settings: Settings) -
     """What was timed, and predictions where there is no GPU. `found`: one for each process."""
     first = found[0]
     gpu = gpus.chosen(settings, (first.gpu,) if first.gpu else ())
-    times = {way: [_typical(found, way, k) for k in range(len(shapes))] for way in first.times}
+    times = {
+        way: [Quantity.median([one for answer in found for one in answer.times[way][k]]) for k in range(len(shapes))]
+        for way in first.times
+    }
     if gpu.predicted:
         # What the smallest call takes here is dispatching it.
         host_s = min(one.value for one in times[TORCH]) + LAUNCH_S
@@ -77,10 +80,6 @@ def told(shapes: Sequence[Shape], found: Sequence[Answer], settings: Settings) -
             times[COPIES] = [predicted(shape, gpu.name, host_s=host_s, copied=True) for shape in shapes]
     notes = (*gpu.notes, f"float32; processes: {len(found)}.")
     return Products(shapes=tuple(shapes), times=times, gpu=gpu, notes=notes)
-
-
-def _typical(found: Sequence[Answer], way: str, shape: int) -> Quantity:
-    return Quantity.median([one for answer in found for one in answer.times[way][shape]])
 
 
 def predicted(shape: Shape, gpu: str, *, host_s: float, copied: bool = False) -> Quantity:

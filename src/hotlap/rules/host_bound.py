@@ -152,17 +152,11 @@ def _python_within(run: Run, phase: Phase) -> float:
     divided = parts(run, phase)
     if divided is None:
         return 0.0
-    rest_s = max(0.0, divided.python_s - _giving_back_s(run, phase))
+    # The memory of large temporaries may cost when it goes, which is no Python. Where a block is the
+    # system's own (glibc's malloc from 128 KiB to 32 MiB on), its pages are taken back at once. Ours: up to as long as
+    # operators took to fill them; 2.9 ms beside 3.7 ms were seen for temporaries of 8 MB.
+    rest_s = max(0.0, divided.python_s - at_pace(run, phase, run.calls_in(phase).streaming_s))
     if not run.hot_lines:
         return rest_s
     met_s = sum(python_s(run, line) for line in run.hot_lines if line.phase is phase and line.inside)
     return min(rest_s, met_s)
-
-
-def _giving_back_s(run: Run, phase: Phase) -> float:
-    """What the memory of large temporaries may cost when they go, which is between operators and no Python.
-
-    Where a block is the system's own (glibc's malloc from 128 KiB to 32 MiB on), its pages are taken back at once.
-    Ours: up to as long as operators took to fill them; 2.9 ms beside 3.7 ms were seen for temporaries of 8 MB.
-    """
-    return at_pace(run, phase, run.calls_in(phase).streaming_s)

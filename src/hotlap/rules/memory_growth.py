@@ -72,7 +72,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     for what, values, room in (("on the device", on_device, _LARGEST_DEVICE), ("in the process", in_process, free)):
         grown = _steady_growth(values)
         steps = samples[-1].step - samples[0].step if samples else 0
-        if grown is None or steps <= 0 or _comes_with(_firsts(run), samples, values):
+        if grown is None or steps <= 0 or any(_grows_at(new, samples, values) for new in _firsts(run) if new):
             continue
         per_step = grown / steps
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
@@ -119,12 +119,10 @@ def _firsts(run: Run) -> tuple[tuple[int, ...], ...]:
     return shapes, tuple(longer)
 
 
-def _comes_with(firsts: tuple[tuple[int, ...], ...], samples: list[MemorySample], values: list[int]) -> bool:
-    """True if memory grows at those steps, and hardly elsewhere."""
-    return len(values) == len(samples) and any(_grows_at(new, samples, values) for new in firsts if new)
-
-
 def _grows_at(new: tuple[int, ...], samples: list[MemorySample], values: list[int]) -> bool:
+    """Memory grows at those steps, and hardly elsewhere."""
+    if len(values) != len(samples):
+        return False
     grown, steps, known_grown, known_steps = 0, 0, 0, 0
     for (before, after), (low, high) in zip(pairwise(samples), pairwise(values), strict=True):
         grown, steps = grown + high - low, steps + after.step - before.step
