@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 
 from hotlap.record import Finding, Machine, Run, SwitchFacts
 from hotlap.rules.advice import behind_imports, calls, replaced
-from hotlap.rules.step import Change, finding, spent
+from hotlap.rules.step import Change, chosen, finding, spent
 from hotlap.student import mean_interval
 from hotlap.units import duration
 
@@ -51,7 +51,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Switches that were on in most steps; their cost from the same steps without them."""
     if run.switches is None or not run.step_s:
         return None
-    on = list(_on(run.switches, device=run.device))
+    on = _on(run.switches, on_device=run.device != "cpu")
     if not on:
         return None
     shares = {name: share for name, share in _shares(run) if name in on}
@@ -93,18 +93,14 @@ def _switched_off(run: Run, switches: SwitchFacts) -> Change | None:
     return behind_imports(run, _FILL) if switches.deterministic else None
 
 
-def _on(switches: SwitchFacts, *, device: str) -> Iterator[str]:
-    if switches.anomaly_mode:
-        yield "anomaly mode"
-    if switches.deterministic:
-        yield "deterministic algorithms"
-    if switches.profiler:
-        yield "a profiler"
-    if device == "cpu":
-        return
-    if switches.sync_debug:
-        yield "sync debugging"
-    if switches.launch_blocking:
-        yield "CUDA_LAUNCH_BLOCKING"
-    if switches.cudnn_deterministic and not switches.deterministic:
-        yield "deterministic cuDNN"
+def _on(switches: SwitchFacts, *, on_device: bool) -> tuple[str, ...]:
+    return chosen(
+        {
+            "anomaly mode": switches.anomaly_mode,
+            "deterministic algorithms": switches.deterministic,
+            "a profiler": switches.profiler,
+            "sync debugging": on_device and switches.sync_debug,
+            "CUDA_LAUNCH_BLOCKING": on_device and switches.launch_blocking,
+            "deterministic cuDNN": on_device and switches.cudnn_deterministic and not switches.deterministic,
+        }
+    )

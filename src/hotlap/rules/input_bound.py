@@ -17,7 +17,7 @@ After:
 """
 
 from hotlap.record import Finding, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
-from hotlap.rules.step import at_line, device_s, finding, hottest, share_of, spent
+from hotlap.rules.step import at_line, chosen, device_s, finding, hottest, share_of, spent
 from hotlap.units import percent
 
 # XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
@@ -90,14 +90,13 @@ def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ..
 
 
 def _levers_of_items(loader: LoaderFacts, part: InputPart | None) -> tuple[str, ...]:
-    levers = []
-    if loader.deterministic is not False:
-        levers.append("cached-dataset")
-    if not loader.deterministic and part is not InputPart.COLLATE:  # they may draw, or that is not known
-        levers.append("cached-prefix")
-    levers.append("workers")
-    if loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE):
-        levers.append("batched-fetch")
-    if part is InputPart.TRANSFORMS:
-        levers.append("late-transform")
-    return tuple(levers)
+    return chosen(
+        {
+            "cached-dataset": loader.deterministic is not False,
+            # They may draw, or that is not known.
+            "cached-prefix": not loader.deterministic and part is not InputPart.COLLATE,
+            "workers": True,
+            "batched-fetch": loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE),
+            "late-transform": part is InputPart.TRANSFORMS,
+        }
+    )

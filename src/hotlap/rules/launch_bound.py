@@ -24,6 +24,7 @@ from hotlap.record import Finding, HotLine, IdleReason, Machine, Phase, Run
 from hotlap.rules.step import (
     Parts,
     at_line,
+    chosen,
     finding,
     launch_s,
     model_levers,
@@ -88,7 +89,7 @@ def _on_cpu(run: Run) -> Finding | None:
         cost_s,
         f"{_calls(run)}, which cost {spent(run, cost_s, ' of it')} beside "
         f"{duration(arithmetic_s)} of arithmetic{_constant(run)}{_line(run, cost_s)}.",
-        levers=model_levers(run),
+        levers=chosen(model_levers(run)),
     )
 
 
@@ -113,7 +114,7 @@ def _in_many_small(run: Run, within_s: float) -> Finding | None:
         f"{_calls(run)}{most_named}. They take {duration(within_s)} of it; one core needs {duration(computed_s)} at "
         f"most for what they compute, so {spent(run, cost_s)} goes into calling them"
         f"{at_line(next(_lines(run), None), cost_s)}.",
-        levers=model_levers(run),
+        levers=chosen(model_levers(run)),
     )
 
 
@@ -141,7 +142,7 @@ def _of_constants(run: Run) -> Finding | None:
         run,
         cost_s,
         f"{_calls(run)}{_constant(run)}: to call them costs {spent(run, cost_s, ' of it')}{_line(run, cost_s)}.",
-        levers=model_levers(run),
+        levers=chosen(model_levers(run)),
     )
 
 

@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding, on_cpu, phase_s, share_of, spent
+from hotlap.rules.step import chosen, finding, on_cpu, phase_s, share_of, spent
 
 # An update of N parameters moves about 7 N numbers, forward and backward of a batch of 32 do 6 N x 32 operations; with
 # 10 or more operations a byte moved that makes less than a tenth. But default Adam makes about ten operators a tensor,
@@ -37,5 +37,5 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         cost_s,
         f"Each step spends {spent(run, cost_s, ' of it')} in the optimizer{size}.",
-        levers=(*(("fused-optimizer",) if may_fuse else ()), *(("threads", "huge-pages") if on_cpu(run) else ())),
+        levers=chosen({"fused-optimizer": may_fuse, "threads": on_cpu(run), "huge-pages": on_cpu(run)}),
     )

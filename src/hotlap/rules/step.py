@@ -179,14 +179,16 @@ def waited_s(run: Run) -> float:
     return max(cost_of(sightings(run, SightingKind.SYNC)), run.mean_phase_s(Phase.SYNC) or 0.0)
 
 
-def model_levers(run: Run) -> tuple[str, ...]:
+def chosen(told: Mapping[str, bool]) -> tuple[str, ...]:
+    """Of these names those that are told to be so, in their order."""
+    return tuple(name for name, is_so in told.items() if is_so)
+
+
+def model_levers(run: Run) -> Mapping[str, bool]:
     """What computes the model itself sooner, without other numbers: for sequences seen to be packed, and for all."""
     seen = run.operators.operators if on_cpu(run) and run.operators is not None else ()
     packed = any(one.name == "aten::_pack_padded_sequence" for one in seen)
-    return (
-        *(("padded-recurrent",) if packed else ()),
-        *(() if run.compiled else ("compile",)),
-    )
+    return {"padded-recurrent": packed, "compile": not run.compiled}
 
 
 def parts(run: Run, phase: Phase) -> Parts | None:
