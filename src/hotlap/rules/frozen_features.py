@@ -29,7 +29,7 @@ import ast
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, of_line, readable
-from hotlap.rules.step import Change, at_line, at_pace, on_cpu, share_of
+from hotlap.rules.step import Change, at_line, on_cpu, share_of, without_gradients_s
 from hotlap.source import Script
 
 # Ours: a training that is a fifth shorter is worth a loop over the data beforehand.
@@ -66,8 +66,7 @@ def explains(run: Run) -> frozenset[str]:
 
 
 def _frozen_s(run: Run) -> float:
-    seen = run.calls_in(Phase.FORWARD)
-    return at_pace(run, Phase.FORWARD, seen.arithmetic_s - seen.graph_s) if on_cpu(run) else 0.0
+    return without_gradients_s(run, Phase.FORWARD) if on_cpu(run) else 0.0
 
 
 def _freezes(script: Script) -> bool:

@@ -38,6 +38,7 @@ from hotlap.rules.step import (
     python_s,
     share_of,
     spent,
+    without_gradients_s,
 )
 from hotlap.units import duration
 
@@ -59,7 +60,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s > outside_s else ())]
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
-    called_s = min(outside_s, _called_s(run))
+    called_s = min(outside_s, without_gradients_s(run, Phase.OTHER))  # metrics, statistics of weights
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
     where += _seldom(run.phase_s.get(Phase.OTHER) or ()) if outside_s > inside_s else ""
     told = f"Each step spends {spent(run, cost_s, ' of it')} in {_whose(run)}{where}"
@@ -130,12 +131,6 @@ def _outside(run: Run) -> float:
     idled_s = device_s(run, Phase.OTHER)
     outside_s = run.mean_phase_s(Phase.OTHER) or 0.0
     return outside_s if idled_s is None else min(outside_s, idled_s)
-
-
-def _called_s(run: Run) -> float:
-    """Operators that are the script's own, not the model's: metrics, statistics of weights."""
-    seen = run.calls_in(Phase.OTHER)
-    return at_pace(run, Phase.OTHER, seen.arithmetic_s - seen.graph_s)
 
 
 def _inside(run: Run) -> float:

@@ -21,7 +21,7 @@ After:
 import math
 from bisect import bisect_right
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 
 from hotlap.record import Finding, Machine, MemorySample, Run
@@ -111,21 +111,17 @@ def _firsts(run: Run) -> tuple[tuple[int, ...], ...]:
     that is `shape-churn`. What a longer step needed, the process keeps for the next one.
     """
     shapes = run.shapes.new_steps if run.shapes is not None and run.shapes.num_shapes >= MIN_SHAPES else ()
-    most, longer = 0, []
-    for step, work in zip(run.step_index, run.num_forwards, strict=False):
-        if work > most:
-            most = work
-            longer.append(step)
-    return shapes, tuple(longer)
+    most = accumulate(run.num_forwards, max, initial=0)
+    worked = zip(run.step_index, run.num_forwards, most, strict=False)
+    return shapes, tuple(step for step, work, before in worked if work > before)
 
 
 def _grows_at(new: tuple[int, ...], samples: list[MemorySample], values: list[int]) -> bool:
     """Memory grows at those steps, and hardly elsewhere."""
     if len(values) != len(samples):
         return False
-    grown, steps, known_grown, known_steps = 0, 0, 0, 0
+    grown, steps, known_grown, known_steps = values[-1] - values[0], samples[-1].step - samples[0].step, 0, 0
     for (before, after), (low, high) in zip(pairwise(samples), pairwise(values), strict=True):
-        grown, steps = grown + high - low, steps + after.step - before.step
         if bisect_right(new, after.step) == bisect_right(new, before.step):
             known_grown, known_steps = known_grown + high - low, known_steps + after.step - before.step
     if known_steps < _FEWEST:

@@ -246,6 +246,13 @@ def at_pace(run: Run, phase: Phase, seen_s: float) -> float:
     return min(run.mean_phase_s(phase) or 0.0, longer_than_seen(run, phase) * seen_s)
 
 
+def without_gradients_s(run: Run, phase: Phase) -> float:
+    """Seconds of a step in operators of this phase that take part in no gradient: of the forward pass what is frozen,
+    elsewhere the script's own."""
+    seen = run.calls_in(phase)
+    return at_pace(run, phase, seen.arithmetic_s - seen.graph_s)
+
+
 def hottest(run: Run, *phases: Phase) -> HotLine | None:
     """The line of the script's own code that takes longest in these phases, operators left out; None where none was
     seen."""
