@@ -16,6 +16,14 @@ def memory_left_bytes(*, root: Path = ROOT, own: Path = OWN) -> int | None:
     return max(0, min(left)) if left else None
 
 
+def available_bytes(*, root: Path = ROOT, own: Path = OWN) -> int:
+    """Memory that is free for this process now, limits considered."""
+    import psutil
+
+    free, left = int(psutil.virtual_memory().available), memory_left_bytes(root=root, own=own)
+    return free if left is None else min(free, left)
+
+
 def memory_limit_bytes(*, root: Path = ROOT, own: Path = OWN) -> int | None:
     """The tightest limit, used or not; None without one."""
     limits = [
@@ -41,7 +49,7 @@ def throttled_s(*, root: Path = ROOT, own: Path = OWN) -> float | None:
 def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
     """Each cgroup that this process is in, from its own up to the root: a limit may stand at any of them."""
     places = [(root, root), (root / controller, root / controller)]
-    for line in (_text(own) or "").splitlines():
+    for line in (text(own) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers or controller in controllers.split(","):
             top = root / controller if controllers else root
@@ -64,7 +72,7 @@ def _memory_left_in(folder: Path) -> Iterator[int]:
 
 
 def _quota_of(folder: Path) -> Iterator[float]:
-    words = (_text(folder / "cpu.max") or "").split()
+    words = (text(folder / "cpu.max") or "").split()
     if len(words) == 2 and words[0].isdigit():
         yield int(words[0]) / int(words[1])
     quota, period = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
@@ -80,7 +88,8 @@ def _throttled_in(folder: Path) -> Iterator[float]:
         yield int(rows["throttled_time"]) / 1e9
 
 
-def _text(path: Path) -> str | None:
+def text(path: Path) -> str | None:
+    """A small file of the system's; None where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -88,8 +97,8 @@ def _text(path: Path) -> str | None:
 
 
 def _number(path: Path) -> int | None:
-    text = (_text(path) or "").strip()
-    return int(text) if text.isdigit() else None
+    number = (text(path) or "").strip()
+    return int(number) if number.isdigit() else None
 
 
 def _reclaimable(stat: Path) -> int:
@@ -99,4 +108,4 @@ def _reclaimable(stat: Path) -> int:
 
 
 def _rows(path: Path) -> dict[str, str]:
-    return dict(line.split(" ", 1) for line in (_text(path) or "").splitlines() if " " in line)
+    return dict(line.split(" ", 1) for line in (text(path) or "").splitlines() if " " in line)

@@ -47,13 +47,7 @@ def room_bytes(folder: Path) -> int:
     except OSError:
         return 0
     room = usage.f_bavail * usage.f_frsize
-    if not lies_in_memory(folder):
-        return room
-    import psutil
-
-    left = cgroups.memory_left_bytes()
-    free = int(psutil.virtual_memory().available)
-    return min(room, free if left is None else min(free, left))
+    return min(room, cgroups.available_bytes()) if lies_in_memory(folder) else room
 
 
 def _existing(folder: Path) -> Path:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import psutil
 
-from hotlap.cgroups import cpu_quota, memory_left_bytes
-from hotlap.data.item_cache.memory import available_bytes
+from hotlap.cgroups import available_bytes, cpu_quota, memory_left_bytes
 
 
 def write(path: Path, text: str) -> Path:

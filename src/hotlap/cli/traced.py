@@ -14,8 +14,6 @@ from hotlap.trace import study, workload
 
 WARMUP_STEPS = 3
 TIMED_STEPS = 8
-# From this part of the step on the workers are what it waits for (as the rule input-bound takes it, on the safe side).
-_INPUT_BOUND_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +113,7 @@ def _input(run: Run) -> tuple[float | None, int | None]:
     workers = trained[0].num_workers
     if not workers:
         return median(parts), 0
-    if (run.share(Phase.INPUT) or 0.0) < _INPUT_BOUND_SHARE:
+    if (run.share(Phase.INPUT) or 0.0) < workload.INPUT_BOUND_SHARE:
         return None, None
     # All workers are busy all the time: together they deliver one batch a step.
     return workers * run.median_step_s(), workers

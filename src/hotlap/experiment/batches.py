@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hotlap.record import Interval
+from hotlap.record import Ceiling, Interval, Run
 from hotlap.student import quantile
 
 NUM_BATCHES = 16
@@ -20,6 +20,14 @@ MIN_BATCH = 4
 FEWEST = 3
 # What is left of a step must be at least this part of it: a bound of more than 100x says that nothing is known.
 _LEAST_LEFT = 0.01
+
+
+def ceiling(run: Run, name: str, idealised: str, saved_s: Sequence[float]) -> Ceiling | None:
+    """The step without `saved_s` of each; None where that cannot be said."""
+    speedup = speedup_without(run.step_s, saved_s)
+    if speedup is None:
+        return None
+    return Ceiling(name=name, idealised=idealised, step_s=run.mean_step_s() / speedup.mid, speedup=speedup)
 
 
 def speedup_without(step_s: Sequence[float], saved_s: Sequence[float]) -> Interval | None:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from hotlap import levers
 from hotlap.errors import UserError
@@ -20,10 +21,23 @@ BUDGET_S = 180.0
 
 DO = "do it"
 
-RECOMMENDATIONS: Mapping[str, tuple[str, ...]] = {
-    "A better GPU beats tricks": (),
-    "Measure before you improve": (),
-    "Check that training does not fall apart": (),
+
+class Said(NamedTuple):
+    """One recommendation on this script."""
+
+    verdict: str
+    why: str
+    effect: Quantity | None = None
+
+
+RECOMMENDATIONS: Mapping[str, Said | tuple[str, ...]] = {
+    "A better GPU beats tricks": Said(
+        "ask", "`hotlap predict` with the same script says what a step would take on it, with an interval."
+    ),
+    "Measure before you improve": Said("done", "Where the time of a step goes stands below this table."),
+    "Check that training does not fall apart": Said(
+        "done", "Each change that gained was compared with the baseline: by losses, samples and updates."
+    ),
     "NVIDIA's container: fitting CUDA, busy tensor cores": (
         "cpu-torch-beside-gpu",
         "driver-too-old",
@@ -34,7 +48,10 @@ RECOMMENDATIONS: Mapping[str, tuple[str, ...]] = {
     "pin_memory with non_blocking": ("pin-and-overlap", "transfer-bound"),
     "Faster formats and readers": ("cached-dataset", "batched-fetch", "cached-prefix", "input-bound"),
     "Throw out needless .cpu(), .to(), .numpy()": ("sync-bound", "created-and-moved", "transfer-bound"),
-    "A larger batch": (),
+    "A larger batch": Said(
+        "your decision",
+        "It is another training and wants another learning rate: `hotlap tune --allow batch-size` tries it.",
+    ),
     "Fixed batch shapes": ("shape-churn",),
     "Where shapes vary, preallocate": ("preallocation",),
     "zero_grad(set_to_none=True)": ("zero-grad-none",),
@@ -44,36 +61,14 @@ RECOMMENDATIONS: Mapping[str, tuple[str, ...]] = {
     "Fusing with a compiler": ("compile", "native-step", "native-ode"),
 }
 """As the article has it -> names under which hotlap tries it, or looks for it: of levers, of rules, or of what the
-machine's check-up finds wrong."""
+machine's check-up finds wrong; or what is said of it without."""
 
 _ON_GPU_ONLY = ("NVIDIA's", "pin_memory", "Throw out", "Where shapes", "cudnn")
 """How those begin that are about a GPU."""
 
-Said = tuple[str, str, Quantity | None]
-"""One recommendation on this script: the verdict, why, and what it brings."""
-
-_NOT_MEASURED: Mapping[str, Said] = {
-    "A better GPU beats tricks": (
-        "ask",
-        "`hotlap predict` with the same script says what a step would take on it, with an interval.",
-        None,
-    ),
-    "Measure before you improve": ("done", "Where the time of a step goes stands below this table.", None),
-    "Check that training does not fall apart": (
-        "done",
-        "Each change that gained was compared with the baseline: by losses, samples and updates.",
-        None,
-    ),
-    "A larger batch": (
-        "your decision",
-        "It is another training and wants another learning rate: `hotlap tune --allow batch-size` tries it.",
-        None,
-    ),
-}
-
-_NO_GPU: Said = ("does not apply", "It is about a GPU, and this training runs on the CPU.", None)
-_UNTRIED: Said = ("not tried", "The time was over before it could be tried; --budget gives more.", None)
-_UNSEEN: Said = ("nothing to do", "Nothing of the kind was seen.", None)
+_NO_GPU = Said("does not apply", "It is about a GPU, and this training runs on the CPU.")
+_UNTRIED = Said("not tried", "The time was over before it could be tried; --budget gives more.")
+_UNSEEN = Said("nothing to do", "Nothing of the kind was seen.")
 
 
 def run(settings: Settings, doing: Doing) -> Result:
@@ -93,7 +88,8 @@ def run(settings: Settings, doing: Doing) -> Result:
 def wanted_levers() -> tuple[str, ...]:
     """Names of all levers behind the recommendations."""
     known = {kind.name for kind in levers.ALL}
-    return tuple(name for names in RECOMMENDATIONS.values() for name in names if name in known)
+    looked_for = (names for names in RECOMMENDATIONS.values() if not isinstance(names, Said))
+    return tuple(name for names in looked_for for name in names if name in known)
 
 
 def tell(study: Study, here: Checkup, *, title: str) -> Result:
@@ -115,19 +111,19 @@ def tell(study: Study, here: Checkup, *, title: str) -> Result:
 def judged(advice: str, study: Study, here: Checkup) -> Said:
     """What this study says of it."""
     names = RECOMMENDATIONS[advice]
-    on_cpu = study.baseline[0].device == "cpu"
-    known = _NOT_MEASURED.get(advice, _NO_GPU if on_cpu and advice.startswith(_ON_GPU_ONLY) else None)
-    if known is not None:
-        return known
+    if isinstance(names, Said):
+        return names
+    if study.baseline[0].device == "cpu" and advice.startswith(_ON_GPU_ONLY):
+        return _NO_GPU
     wrong = next((wrong for wrong in here.complaints if wrong.code in names), None)
     if wrong is not None:
-        return DO, f"{wrong.what} {wrong.cost} {wrong.fix}", None
+        return Said(DO, f"{wrong.what} {wrong.cost} {wrong.fix}")
     trial = _best_trial(names, study)
     finding = next((one for one in study.findings if one.code in names), None)  # the costliest first
     if trial is not None:
         return _by_trial(trial)
     if finding is not None:
-        return DO, finding.evidence, None
+        return Said(DO, finding.evidence)
     return _UNTRIED if set(names) & set(wanted_levers()) else _UNSEEN
 
 
@@ -146,8 +142,8 @@ def _best_trial(names: tuple[str, ...], study: Study) -> Trial | None:
 def _by_trial(trial: Trial) -> Said:
     name = levers.from_spec(trial.levers[0]).title()
     if trial.seen is None:
-        return "does not apply", f"{name}: {trial.why.removeprefix('Not tried. ')}", None
-    return _verdict(trial), f"{name}. {trial.why}", Quantity.of(trial.speedup, "x") if trial.speedup else None
+        return Said("does not apply", f"{name}: {trial.why.removeprefix('Not tried. ')}")
+    return Said(_verdict(trial), f"{name}. {trial.why}", Quantity.of(trial.speedup, "x") if trial.speedup else None)
 
 
 def _verdict(trial: Trial) -> str:

@@ -8,7 +8,6 @@ from hotlap.cli.traced import Traced
 from hotlap.lab import Doing, Settings, gpus
 from hotlap.lab.result import Cell, Quantity, Result, Table, ahead_from
 from hotlap.lab.studies import BATCH_SIZE, MNIST_ITEMS, PATTERNS, Bench, of_lab
-from hotlap.machine.figures import median_interval
 
 TAKES = ("gpu",)
 
@@ -47,7 +46,7 @@ def _size(bench: Bench, hidden: int, gpu: gpus.Gpu) -> Size:
 
 def _step(known: Traced) -> Quantity:
     assert known.run is not None
-    return Quantity.of(median_interval(known.run.step_s))
+    return Quantity.median(known.run.step_s)
 
 
 def tell(sizes: Sequence[Size], *, gpu: gpus.Gpu) -> Result:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from hotlap.lab import Doing, Settings
 from hotlap.lab.result import Cell, Quantity, Result, Table
-from hotlap.machine.figures import median_interval
 from hotlap.machine.in_child import measured
 
 TAKES: tuple[str, ...] = ()
@@ -40,7 +39,7 @@ def timed(mib: int, *, rounds: int, steps: int) -> Answer:
 
 def tell(mib: int, answer: Answer) -> Result:
     """The numbers, and what they mean."""
-    steps = [Quantity.of(median_interval(turns)) for turns in answer.step_s]
+    steps = [Quantity.median(turns) for turns in answer.step_s]
     busy = [None, *(Quantity(value=seconds) for seconds in answer.busy_s[1:])]
     rows: tuple[tuple[Cell, ...], ...] = tuple(zip(LINKS, busy, steps, strict=True))
     table = Table(

@@ -6,7 +6,6 @@ from hotlap import machine
 from hotlap.lab import Doing, Settings
 from hotlap.lab.result import Quantity, Result, in_words
 from hotlap.lab.studies import BATCH_SIZE, MNIST_ITEMS, PATTERNS, gain, of_lab
-from hotlap.machine.figures import median_interval
 from hotlap.record import Study
 from hotlap.tune.checking import Checked
 
@@ -54,7 +53,7 @@ def with_changes(text: str, workers: int) -> str:
 def tell(study: Study, article: Checked | None, small: Checked | None, *, workers: int, items: int) -> Result:
     """The numbers, and what they mean. `article`, `small`: its changes on all images and on few; None: not compared."""
     base = study.baseline[0]
-    took = Quantity.of(median_interval(base.step_s)).times(num_steps(items))
+    took = Quantity.median(base.step_s).times(num_steps(items))
     notes = [
         PATTERNS,
         "Ratios are of whole trainings, starts of epochs included, by processes that take turns, three of each.",

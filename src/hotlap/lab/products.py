@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from hotlap.experiment import statistics
 from hotlap.lab import Doing, Settings, gpus
 from hotlap.lab.result import Cell, Quantity, Table, ahead_from
-from hotlap.machine.figures import median_interval
 from hotlap.machine.in_child import measured
 from hotlap.predict import Kind, Operator, Workload, forecast
+from hotlap.predict.workload import LAUNCH_S
 from hotlap.record import Phase
 
 NUMPY, TORCH = "NumPy", "torch, CPU"
 GPU, COPIES = "GPU", "GPU, copies each time"
 ON_CPU = (NUMPY, TORCH)
-
-# A call costs the host this much on top of what dispatching costs on a CPU (hotlap.probe.watches.workload).
-LAUNCH_S = 5e-6
 
 Shape = tuple[int, int, int]
 """(rows, inner, columns): a matrix (rows, inner) times one (inner, columns), or a vector where columns is 1."""
@@ -71,7 +68,10 @@ def told(shapes: Sequence[Shape], found: Sequence[Answer], settings: Settings) -
     """What was timed, and predictions where there is no GPU. `found`: one for each process."""
     first = found[0]
     gpu = gpus.chosen(settings, (first.gpu,) if first.gpu else ())
-    times = {way: [_typical(found, way, k) for k in range(len(shapes))] for way in first.times}
+    times = {
+        way: [Quantity.median([one for answer in found for one in answer.times[way][k]]) for k in range(len(shapes))]
+        for way in first.times
+    }
     if gpu.predicted:
         # What the smallest call takes here is dispatching it.
         host_s = min(one.value for one in times[TORCH]) + LAUNCH_S
@@ -80,10 +80,6 @@ def told(shapes: Sequence[Shape], found: Sequence[Answer], settings: Settings) -
             times[COPIES] = [predicted(shape, gpu.name, host_s=host_s, copied=True) for shape in shapes]
     notes = (*gpu.notes, f"float32; processes: {len(found)}.")
     return Products(shapes=tuple(shapes), times=times, gpu=gpu, notes=notes)
-
-
-def _typical(found: Sequence[Answer], way: str, shape: int) -> Quantity:
-    return Quantity.of(median_interval([one for answer in found for one in answer.times[way][shape]]))
 
 
 def predicted(shape: Shape, gpu: str, *, host_s: float, copied: bool = False) -> Quantity:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from hotlap.machine.figures import median_interval
 from hotlap.record import Interval, Machine, Study
 from hotlap.report import document
 from hotlap.report.clean import clean, clean_line
@@ -51,6 +52,11 @@ class Quantity:
     def of(cls, interval: Interval, unit: Literal["s", "x"] = "s", *, predicted: bool = False) -> "Quantity":
         """With the interval's ends."""
         return cls(value=interval.mid, unit=unit, low=interval.low, high=interval.high, predicted=predicted)
+
+    @classmethod
+    def median(cls, seconds: Sequence[float]) -> "Quantity":
+        """Of what was timed several times."""
+        return cls.of(median_interval(seconds))
 
     def times(self, count: float) -> "Quantity":
         """So many of them."""

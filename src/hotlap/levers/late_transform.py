@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.loaders import MIN_SHARE, DataWrapper, always_the_same, hardly_waits, mean_step_s, saves_at_most_s
+from hotlap.levers.loaders import MIN_SHARE, DataWrapper, always_the_same, hardly_waits, saves_at_most_s
 from hotlap.record import Ceiling, InputPart, LoaderFacts, Phase, Run
 from hotlap.units import percent
 
@@ -40,7 +40,7 @@ class LateTransform(DataWrapper):
             return always_the_same(loader)
         if loader.batch_size is None or not loader.default_collate:
             return f"The script puts the items of {loader.dataset} together itself."
-        transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), mean_step_s(run)
+        transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), run.mean_step_s()
         cheap = transforms_s is not None and transforms_s < MIN_SHARE * step_s
         if loader.num_workers == 0 and transforms_s is not None and cheap and not _travels(run):
             return f"The transforms of {loader.dataset} take {percent(transforms_s / step_s)} of a step."
@@ -56,7 +56,7 @@ class LateTransform(DataWrapper):
         bound_s = saves_at_most_s(run, ceilings)
         waits_s = bound_s if transforms_s is None else min(bound_s, transforms_s)
         copies_s = (run.mean_phase_s(Phase.TRANSFER) or 0.0) if run.device != "cpu" else 0.0
-        return min(waits_s + 0.75 * copies_s, mean_step_s(run))
+        return min(waits_s + 0.75 * copies_s, run.mean_step_s())
 
 
 def _travels(run: Run) -> bool:

@@ -126,14 +126,9 @@ def memory_bytes(machine: Machine) -> int:
     return int(SHARE_OF_FREE * machine.available_bytes) if given is None else min(given, machine.available_bytes)
 
 
-def mean_step_s(run: Run) -> float:
-    """Seconds; 0 where no step was timed."""
-    return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
-
-
 def saves_at_most_s(run: Run, ceilings: Sequence[Ceiling]) -> float:
     """What free batches would save per step: the waiting, or what the ceiling promises at best."""
-    promised = [mean_step_s(run) * (1 - 1 / ceiling.speedup.high) for ceiling in ceilings if ceiling.name == "input"]
+    promised = [run.mean_step_s() * (1 - 1 / ceiling.speedup.high) for ceiling in ceilings if ceiling.name == "input"]
     return max([run.mean_phase_s(Phase.INPUT) or 0.0, *promised])
 
 

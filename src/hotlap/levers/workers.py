@@ -4,7 +4,6 @@ import ast
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, ClassVar, Self, cast, final
 
 from hotlap.errors import UserError
@@ -18,7 +17,6 @@ from hotlap.levers.loaders import (
     calls_of,
     dataset_of,
     hardly_waits,
-    mean_step_s,
     memory_bytes,
     refused_by_all,
     saves_at_most_s,
@@ -125,7 +123,7 @@ class Workers(Lever):
         """All that a step waits for its batch, or what the ceiling promises at best; of workers that only stay, what
         the first steps of epochs wait."""
         gap = _gap_share(run) if self._only_stays(run) else None
-        return saves_at_most_s(run, ceilings) if gap is None else gap * mean_step_s(run)
+        return saves_at_most_s(run, ceilings) if gap is None else gap * run.mean_step_s()
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """The arguments of each loader that is served, or those of the framework that makes it."""
@@ -169,7 +167,7 @@ class Workers(Lever):
 def _counts(run: Run, machine: Machine) -> list[int]:
     """Numbers of workers, the likeliest first."""
     cores = max(1, math.floor(machine.usable_cores / run.world_size))
-    waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, mean_step_s(run)
+    waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, run.mean_step_s()
     # So many processes make a batch in the time that the rest of a step takes; 4.0000001, by a sum, are 4.
     keeps_up = min(cores, math.ceil(waits_s / (step_s - waits_s) - 1e-6)) if step_s > waits_s else cores
     wanted = [keeps_up, cores, keeps_up * 2, cores - 1, keeps_up - 1, cores * 2]
@@ -217,7 +215,7 @@ def _may_stay(run: Run, loader: LoaderFacts) -> bool:
     if not calls or _refuses(run, loader) is not None or any(_changes(*made) for made in calls):
         return False
     gap = _gap_share(run) if loader.num_workers else None
-    epoch_s = (loader.num_items or 0) / (loader.batch_size or 1) * mean_step_s(run)
+    epoch_s = (loader.num_items or 0) / (loader.batch_size or 1) * run.mean_step_s()
     return epoch_s * MIN_SHARE < START_S if gap is None else gap >= MIN_SHARE
 
 
@@ -250,12 +248,5 @@ def _is_dataset(node: ast.AST) -> bool:
 
 def _gap_share(run: Run) -> float | None:
     """Part of the time that first steps of epochs wait longer than others; None if no epoch began while recorded."""
-    waits = run.phase_s.get(Phase.INPUT)
-    if waits is None or not run.step_s:
-        return None
-    starts = {i for i in run.epoch_starts if i < len(waits)}
-    others = [wait for i, wait in enumerate(waits) if i not in starts]
-    if not starts or not others:
-        return None
-    usual_s = median(others)
-    return sum(max(0.0, waits[i] - usual_s) for i in starts) / sum(run.step_s)
+    gaps_s = run.epoch_gaps_s()
+    return sum(gaps_s) / sum(run.step_s) if gaps_s and run.step_s else None

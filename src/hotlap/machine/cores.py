@@ -1,13 +1,14 @@
 """/sys and the scheduler -> processors as this process may use them: cores, hyper-threads."""
 
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 
 import psutil
 
 from hotlap import cgroups
-from hotlap.machine.files import numbers, text
+from hotlap.cgroups import text
 from hotlap.record import Cores
 
 
@@ -35,3 +36,12 @@ def _physical(cpus: Path, allowed: Collection[int]) -> int | None:
             return None
         found.add(siblings)
     return len(found)
+
+
+def numbers(listed: str | None) -> frozenset[int]:
+    """The kernel's lists of processors: "0-2,7" -> {0, 1, 2, 7}."""
+    found: set[int] = set()
+    for part in (listed or "").strip().split(","):
+        if ends := re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part):
+            found.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+    return frozenset(found)

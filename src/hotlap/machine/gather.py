@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hotlap import cgroups
+from hotlap.cgroups import text
 from hotlap.machine import cores, nvidia
 from hotlap.machine.facts import Clocks, Facts
-from hotlap.machine.files import text
 from hotlap.machine.look import look, shared_memory
 
 # Variables that a check looks at or a figure depends on; no others are kept.

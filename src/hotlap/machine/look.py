@@ -2,15 +2,18 @@
 
 import os
 import platform
+import re
 import shutil
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from hotlap import cgroups
+from hotlap.cgroups import text
 from hotlap.machine import cores, nvidia
-from hotlap.machine.files import in_brackets, text
 from hotlap.record import Driver, Machine
 
 # /proc/cpuinfo's names of what decides between kernels. "bf16" is Arm's.
@@ -24,10 +27,6 @@ def look(*, root: Path = Path("/"), driver: Driver | None = None) -> Machine:
         root: for tests.
         driver: NVIDIA's, if somebody asked it already; it takes seconds to answer where no program holds the GPUs.
     """
-    import psutil
-
-    memory = psutil.virtual_memory()
-    limit = cgroups.memory_left_bytes(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup")
     processors = cores.look(root=root)
     driver = driver or nvidia.ask()
     flags = (_cpuinfo(root, ("flags", "features")) or "").split()
@@ -36,8 +35,8 @@ def look(*, root: Path = Path("/"), driver: Driver | None = None) -> Machine:
         processor=_cpuinfo(root, ("model name",)) or platform.processor() or platform.machine(),
         num_cores=processors.logical,
         usable_cores=min(float(processors.allowed), processors.quota or float("inf")),
-        memory_bytes=int(memory.total),
-        available_bytes=int(memory.available if limit is None else min(memory.available, limit)),
+        memory_bytes=int(psutil.virtual_memory().total),
+        available_bytes=cgroups.available_bytes(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup"),
         shm_bytes=shm.free if (shm := shared_memory(root)) else None,
         huge_pages=in_brackets(text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         libc=" ".join(platform.libc_ver()).strip(),
@@ -45,6 +44,12 @@ def look(*, root: Path = Path("/"), driver: Driver | None = None) -> Machine:
         gpus=tuple(gpu.name for gpu in driver.gpus) if driver else (),
         compiler=_compiler(),
     )
+
+
+def in_brackets(line: str | None) -> str | None:
+    """The chosen word: "always [madvise] never" -> "madvise"."""
+    found = re.search(r"\[([^\[\]]*)\]", line or "")
+    return found[1] if found else None
 
 
 def _compiler() -> str | None:

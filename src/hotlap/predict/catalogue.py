@@ -14,12 +14,11 @@ from functools import cache
 from importlib import resources
 
 from hotlap.errors import UserError
+from hotlap.record import LANE_BYTES_S
 
 GIGA = 1e9
 USUAL_HZ = 1.5e9
 """Clock of a multiprocessor, where it is not known."""
-# PCIe: bytes a second in one direction and lane after line coding (8b/10b up to generation 2, then 128b/130b).
-PCIE_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 # Words in names that say who made a device or what it is for, but never tell two devices apart.
 NOISE_WORDS = frozenset([
     "nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "gpu", "per", "die", "generation",
@@ -145,7 +144,7 @@ def _gpu(row: Mapping[str, str]) -> Device:
         fp32_share=float(family["fp32_share"]),
         matrix_share=float(family["matrix_share"]),
         accumulated=share,
-        pcie_bytes_s=PCIE_LANE_BYTES_S[int(row["pcie_gen"])] * int(row["pcie_lanes"]),
+        pcie_bytes_s=LANE_BYTES_S[int(row["pcie_gen"])] * int(row["pcie_lanes"]),
         link=Link(row["link"]) if row["link"] else None,
         link_bytes_s=float(row["link_gbs"] or 0) * GIGA,
         peer_access=row["peer_access"] == "yes",

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import msgspec
 
 from hotlap.errors import UserError
-from hotlap.predict.catalogue import GIGA, PCIE_LANE_BYTES_S, USUAL_HZ, Device, Link
+from hotlap.predict.catalogue import GIGA, USUAL_HZ, Device, Link
+from hotlap.record import LANE_BYTES_S
 
 TERA = 1e12
 # Of a multiprocessor, as most architectures have them: tells how many there are.
@@ -49,4 +50,4 @@ def _own(given: dict[str, Any]) -> Device:
     fields["fp64"] = fields["fp64"] or fields["fp32"] / 32
     fields["units"] = max(1, round(fields["fp32"] / (2 * LANES * USUAL_HZ)))
     family = f"user: {given['name']}"  # akin to no other
-    return Device(family=family, fp16=fields["fp32"], pcie_bytes_s=16 * PCIE_LANE_BYTES_S[4], **fields, **given)
+    return Device(family=family, fp16=fields["fp32"], pcie_bytes_s=16 * LANE_BYTES_S[4], **fields, **given)

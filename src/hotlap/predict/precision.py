@@ -27,11 +27,14 @@ class Precision(StrEnum):
         return self in (Precision.FP16, Precision.BF16)
 
 
+BY_DTYPE = {"float16": Precision.FP16, "bfloat16": Precision.BF16, "float64": Precision.FP64}
+"""Of torch's types those that settle the precision; float32 leaves it open."""
+
 # As torch and Lightning call them.
-_SPELLINGS = {
+_SPELLINGS = BY_DTYPE | {
     "float32": Precision.FP32, "32-true": Precision.FP32, "highest": Precision.IEEE, "high": Precision.TF32,
-    "amp": Precision.FP16, "half": Precision.FP16, "float16": Precision.FP16, "16-mixed": Precision.FP16,
-    "bfloat16": Precision.BF16, "bf16-mixed": Precision.BF16, "float64": Precision.FP64, "double": Precision.FP64,
+    "amp": Precision.FP16, "half": Precision.FP16, "16-mixed": Precision.FP16, "bf16-mixed": Precision.BF16,
+    "double": Precision.FP64,
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
-from hotlap.predict.precision import Precision
+from hotlap.predict.precision import BY_DTYPE, Precision
 from hotlap.predict.workload import Kind, Operator, Workload
 from hotlap.record import Phase
 
@@ -312,4 +312,4 @@ def _seen_precision(operators: Iterable[Operator]) -> Precision:
     for operator in operators:
         done[operator.dtype] = done.get(operator.dtype, 0.0) + operator.flop * operator.count
     most = max(done, key=lambda dtype: done[dtype], default="float32")
-    return {"float16": Precision.FP16, "bfloat16": Precision.BF16, "float64": Precision.FP64}.get(most, Precision.FP32)
+    return BY_DTYPE.get(most, Precision.FP32)

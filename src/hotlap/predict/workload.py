@@ -17,6 +17,9 @@ PARAMETER_PASSES = 10.0
 # Operators that take the host as long as what a training step has it do besides: the loop, `zero_grad`, the begin of
 # `backward`, the optimizer's Python (an MNIST of 21 operators on an H200, benchmarks/predict/host.py).
 STEP_OPERATORS = 30
+# A call costs the host this much on top of what dispatching costs on a CPU: 1 to 3 us for the launch alone (CUDA 12);
+# an operator takes 6.4 us beside an H200 and 1.2 us without one, on the same host (`hotlap machine`).
+LAUNCH_S = 5e-6
 
 
 class Kind(StrEnum):

@@ -108,6 +108,11 @@ class TorchBuild:
     devices: tuple[TorchDevice, ...] = ()
 
 
+LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+"""Generation of PCIe -> bytes a second in one direction of one lane, after line coding (8b/10b up to generation 2, then
+128b/130b). PCI Express base specification."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One NVIDIA GPU as its driver saw it at one moment. None: unknown."""

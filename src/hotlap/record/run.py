@@ -19,6 +19,7 @@ from hotlap.record.facts import (
     LoaderFacts,
     MemorySample,
     OptimizerFacts,
+    PhaseCalls,
     RankFacts,
     ShapeFacts,
     Sighting,
@@ -298,14 +299,31 @@ class Run:
         ((num_items, batch_size),) = serving
         return math.ceil(num_items / batch_size) if num_items and batch_size else None
 
+    def epoch_gaps_s(self) -> tuple[float, ...]:
+        """At each start of an epoch, seconds by which its batch is waited for longer than others in the median; empty
+        where none was seen."""
+        waits = self.phase_s.get(Phase.INPUT) or ()
+        starts = {i for i in self.epoch_starts if i < len(waits)}
+        others = [wait for i, wait in enumerate(waits) if i not in starts]
+        return tuple(max(0.0, waits[i] - median(others)) for i in sorted(starts)) if others else ()
+
     def median_step_s(self) -> float:
         """Median step time; NaN without a step."""
         return median(self.step_s) if self.step_s else math.nan
+
+    def mean_step_s(self) -> float:
+        """Mean step time; 0 without a step."""
+        return sum(self.step_s) / len(self.step_s) if self.step_s else 0.0
 
     def mean_phase_s(self, phase: Phase) -> float | None:
         """Mean time a step spends in `phase`; None where it was not measured."""
         parts = self.phase_s.get(phase)
         return sum(parts) / len(parts) if parts else None
+
+    def calls_in(self, phase: Phase) -> PhaseCalls:
+        """Operators that were seen one by one in `phase`; of no calls where none was looked at."""
+        seen = self.calls.phases.get(phase) if self.calls is not None else None
+        return seen or PhaseCalls(calls=0.0, arithmetic_s=0.0)
 
 
 def of_arm(run: Run, arm: int) -> Run:

@@ -23,7 +23,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import at_line
+from hotlap.rules.advice import of_line
 from hotlap.rules.step import at_sighting, cost_of, finding, share_of, sightings, spent
 
 # TraceML notes exposed communication from 6% of the step on.
@@ -50,5 +50,5 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"by another one before the update{at_sighting(worst)}: at most "
         f"{spent(run, cost_s, ' of each step')} is to be had.",
         levers=("no-sync",),
-        change=at_line(worst, after),
+        change=of_line(worst, after),
     )

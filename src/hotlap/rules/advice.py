@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hotlap.errors import UserError
-from hotlap.record import Finding, Run, Sighting
+from hotlap.record import Finding, HotLine, Run, Sighting
 from hotlap.rules.step import Change, file_name, finding
 from hotlap.source import Script, scripts
 from hotlap.units import duration, percent
@@ -20,12 +20,11 @@ def advice(
     at_most_s: float,
     evidence: str,
     *,
-    levers: tuple[str, ...] = (),
     change: Change | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Finding:
     """`evidence` is a clause without its period; what it brings at most is put behind it."""
-    made = finding(run, at_most_s, "", levers=levers, change=change, environment=environment)
+    made = finding(run, at_most_s, "", change=change, environment=environment)
     bound = f"at most {duration(made.cost_s)} ({percent(made.share)}) of a step is to be had"
     return replace(made, evidence=f"{evidence}; {bound}.", advice=True)
 
@@ -52,7 +51,7 @@ def replaced(script: Script, node: ast.expr, code: str) -> Change:
         first, last = node.lineno, node.end_lineno or node.lineno
     lines = script.text.splitlines()[first - 1 : last]
     before = textwrap.dedent("\n".join(lines))
-    return Change(_where(script.path, node.lineno), before, before.replace(script.code(node), code, 1))
+    return Change(where(script.path, node.lineno), before, before.replace(script.code(node), code, 1))
 
 
 def behind_imports(run: Run, code: str) -> Change:
@@ -61,12 +60,13 @@ def behind_imports(run: Run, code: str) -> Change:
     return Change(f"{file_name(main)}, behind its imports" if main else "", "", code)
 
 
-def at_line(sighting: Sighting | None, after: str) -> Change | None:
-    """The line of a sighting becomes `after`; None where its text was not recorded. Without `after` the place alone."""
-    if sighting is None or not sighting.text or sighting.path is None or sighting.line is None:
+def of_line(seen: Sighting | HotLine | None, after: str = "") -> Change | None:
+    """A line that was seen becomes `after`; None where its text was not recorded. Without `after` the place alone."""
+    if seen is None or not seen.text or seen.path is None or seen.line is None:
         return None
-    return Change(_where(sighting.path, sighting.line), sighting.text, after)
+    return Change(where(seen.path, seen.line), seen.text, after)
 
 
-def _where(path: str, line: int) -> str:
+def where(path: str, line: int) -> str:
+    """ "train.py:12"."""
     return f"{file_name(path)}:{line}"

@@ -19,7 +19,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.step import at_sighting, finding, spent
+from hotlap.rules.step import at_sighting, finding, sightings, spent
 
 # No threshold: it is an error at any size. As its cost counts the model's time, which goes into the wrong thing.
 
@@ -28,7 +28,7 @@ EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Modules that were seen to take the batch for the sequence."""
-    seen = next((s for s in run.sightings if s.kind is SightingKind.ATTENTION_OVER_BATCH), None)
+    seen = next(iter(sightings(run, SightingKind.ATTENTION_OVER_BATCH)), None)
     if seen is None or not run.step_s:
         return None
     cost_s = (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)

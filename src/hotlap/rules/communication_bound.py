@@ -14,17 +14,16 @@ After:
     model = DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)
 """
 
-from collections.abc import Mapping
 from statistics import median
 
-from hotlap.record import Finding, Machine, Phase, Run, Scalar
+from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.step import finding, share_of, spent
 from hotlap.units import duration, percent, plural, size
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
 MIN_SHARE = 0.10
 
-# What was seen of a model -> what can be tried for it.
+# What was seen of a model that DistributedDataParallel wraps -> what can be tried for it.
 _LEVERS = (
     ("sends_buffers", "buffer-broadcast"),
     ("finds_unused", "unused-parameters"),
@@ -43,18 +42,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s = run.mean_phase_s(Phase.COMMUNICATION)
     if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
         return None
+    wrapped = [site.detail for site in run.call_sites if site.detail.get("data_parallel")]
     among = f"among {run.world_size} processes" if run.world_size > 1 else "between processes"
     return finding(
         run,
         cost_s,
         f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_buckets(run)}{_waits(run)}.",
-        levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in _wrapped_with(run))),
+        levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in wrapped)),
     )
-
-
-def _wrapped_with(run: Run) -> list[Mapping[str, Scalar]]:
-    """How DistributedDataParallel was told to exchange, for each model that it wraps."""
-    return [site.detail for site in run.call_sites if site.detail.get("data_parallel")]
 
 
 def _waits(run: Run) -> str:

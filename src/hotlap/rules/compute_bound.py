@@ -20,7 +20,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding, model_levers, on_cpu, phase_s, share_of, spent
+from hotlap.rules.step import chosen, finding, model_levers, on_cpu, phase_s, share_of, spent
 from hotlap.units import percent
 
 # Ours: with half of the step in the model, no other phase can be larger. (TraceML says so from 90% on only; between the
@@ -35,16 +35,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     cost_s = forward_s + backward_s
     no_tensor_cores = run.operators is not None and run.operators.tensor_core_share == 0 and not run.autocast
-    levers = (
-        *(("tf32",) if no_tensor_cores else ()),
-        *model_levers(run),
-        *(() if run.autocast else ("bf16-autocast",)),
-    )
+    levers = {"tf32": no_tensor_cores, **model_levers(run), "bf16-autocast": not run.autocast}
     cores = " No matrix kernel used tensor cores." if no_tensor_cores else ""
     return finding(
         run,
         cost_s,
         f"Each step spends {spent(run, cost_s, ' of it')} in the model: "
         f"{percent(share_of(run, forward_s))} forward, {percent(share_of(run, backward_s))} backward.{cores}",
-        levers=(*levers, *(("threads", "huge-pages") if on_cpu(run) else ())),
+        levers=chosen({**levers, "threads": on_cpu(run), "huge-pages": on_cpu(run)}),
     )

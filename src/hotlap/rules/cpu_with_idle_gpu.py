@@ -53,5 +53,5 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 def _calls(run: Run) -> float | None:
     if run.calls is not None:
-        return sum(run.calls.phases[phase].calls for phase in _MODEL if phase in run.calls.phases)
+        return sum(run.calls_in(phase).calls for phase in _MODEL)
     return None if run.operators is None else run.operators.num_calls

@@ -19,8 +19,8 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.advice import advice, at_line
-from hotlap.rules.step import on_cpu
+from hotlap.rules.advice import advice, of_line
+from hotlap.rules.step import cost_of, on_cpu, sightings
 from hotlap.source import device_of
 
 _MAKERS = frozenset(
@@ -33,12 +33,12 @@ _CHOSEN = {"device", "generator", "out", "pin_memory", "layout", None}
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The line with the most bytes."""
-    seen = [one for one in run.sightings if one.kind is SightingKind.CREATED_AND_MOVED]
+    seen = sightings(run, SightingKind.CREATED_AND_MOVED)
     if not seen or on_cpu(run) or not run.step_s:
         return None
     worst = max(seen, key=lambda one: (one.cost_s or 0.0, one.num_bytes or 0.0))
-    at_most_s = max(sum(one.cost_s or 0.0 for one in seen), run.mean_phase_s(Phase.TRANSFER) or 0.0)
-    change = at_line(worst, _made_there(worst.text))
+    at_most_s = max(cost_of(seen), run.mean_phase_s(Phase.TRANSFER) or 0.0)
+    change = of_line(worst, _made_there(worst.text))
     evidence = f"{worst.what} makes a tensor on the host, {worst.per_step:.3g} times a step, which is then moved"
     return advice(run, at_most_s, evidence, change=change)
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 
 from hotlap.record import Finding, Machine, Run, SwitchFacts
 from hotlap.rules.advice import behind_imports, calls, replaced
-from hotlap.rules.step import Change, finding, mean_step_s, spent
+from hotlap.rules.step import Change, chosen, finding, spent
 from hotlap.student import mean_interval
 from hotlap.units import duration
 
@@ -35,13 +35,9 @@ Share = tuple[float, float, float]
 # on operators that a few steps need not contain.
 
 _ANOMALY = tuple(
-    f"torch.autograd.{name}"
-    for name in (
-        "set_detect_anomaly",
-        "detect_anomaly",
-        "anomaly_mode.set_detect_anomaly",
-        "anomaly_mode.detect_anomaly",
-    )
+    f"torch.autograd.{module}{name}"
+    for module in ("", "anomaly_mode.")
+    for name in ("set_detect_anomaly", "detect_anomaly")
 )
 _SYNC = ("torch.cuda.set_sync_debug_mode",)
 _FILL = "torch.utils.deterministic.fill_uninitialized_memory = False  # fresh memory is not filled with NaN"
@@ -55,11 +51,11 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Switches that were on in most steps; their cost from the same steps without them."""
     if run.switches is None or not run.step_s:
         return None
-    on = list(_on(run.switches, device=run.device))
+    on = _on(run.switches, on_device=run.device != "cpu")
     if not on:
         return None
     shares = {name: share for name, share in _shares(run) if name in on}
-    cost_s = min(1.0, sum(mid for low, mid, _ in shares.values() if low > 0.0)) * mean_step_s(run)
+    cost_s = min(1.0, sum(mid for low, mid, _ in shares.values() if low > 0.0)) * run.mean_step_s()
     left_on = f"Left on while training: {', '.join(on)}; {_costs(run, shares, cost_s)}."
     return finding(run, cost_s, left_on, change=_switched_off(run, run.switches))
 
@@ -69,9 +65,9 @@ def _costs(run: Run, shares: Mapping[str, Share], cost_s: float) -> str:
     told = [f"without, each step would be {spent(run, cost_s)} shorter"] if cost_s else []
     for name, (low, _, high) in shares.items():
         if low <= 0.0:
-            most = spent(run, max(0.0, high) * mean_step_s(run))
+            most = spent(run, max(0.0, high) * run.mean_step_s())
             told.append(f"the cost of {name} could not be told from none: at most {most} of each step")
-    untried = f"what of each step ({duration(mean_step_s(run))}, 100%) that costs could not be tried"
+    untried = f"what of each step ({duration(run.mean_step_s())}, 100%) that costs could not be tried"
     return "; ".join(told) or untried
 
 
@@ -97,18 +93,14 @@ def _switched_off(run: Run, switches: SwitchFacts) -> Change | None:
     return behind_imports(run, _FILL) if switches.deterministic else None
 
 
-def _on(switches: SwitchFacts, *, device: str) -> Iterator[str]:
-    if switches.anomaly_mode:
-        yield "anomaly mode"
-    if switches.deterministic:
-        yield "deterministic algorithms"
-    if switches.profiler:
-        yield "a profiler"
-    if device == "cpu":
-        return
-    if switches.sync_debug:
-        yield "sync debugging"
-    if switches.launch_blocking:
-        yield "CUDA_LAUNCH_BLOCKING"
-    if switches.cudnn_deterministic and not switches.deterministic:
-        yield "deterministic cuDNN"
+def _on(switches: SwitchFacts, *, on_device: bool) -> tuple[str, ...]:
+    return chosen(
+        {
+            "anomaly mode": switches.anomaly_mode,
+            "deterministic algorithms": switches.deterministic,
+            "a profiler": switches.profiler,
+            "sync debugging": on_device and switches.sync_debug,
+            "CUDA_LAUNCH_BLOCKING": on_device and switches.launch_blocking,
+            "deterministic cuDNN": on_device and switches.cudnn_deterministic and not switches.deterministic,
+        }
+    )

@@ -22,7 +22,7 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.advice import at_line, readable, replaced
+from hotlap.rules.advice import of_line, readable, replaced
 from hotlap.rules.step import Change, arithmetic_s, at_pace, at_sighting, finding, share_of, sightings, spent
 
 # Ours: what float32 saves is a half at most, so at a fifth of the step in such arithmetic a tenth is to be had.
@@ -40,12 +40,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         told = "All parameters are float64: a step could be up to"
         rest, change = "if they, and all that the model is given, were float32", _change(run)
     else:
-        seen = {} if run.calls is None or "float64" in dtypes else run.calls.phases
-        cost_s = 0.5 * sum(at_pace(run, phase, seen[phase].double_s) for phase in seen)
+        promoted_s = sum(at_pace(run, phase, run.calls_in(phase).double_s) for phase in Phase)
+        cost_s = 0.0 if "float64" in dtypes else 0.5 * promoted_s
         where = next(iter(sightings(run, SightingKind.PROMOTED)), None)
         told = "Operators of the model compute in float64 although no parameter does: a step could be up to"
         rest = "in float32" + (f"; both meet{at_sighting(where)}: {where.text}" if where is not None else "")
-        change = at_line(where, "")
+        change = of_line(where)
     if share_of(run, cost_s) < MIN_SHARE:
         return None
     return finding(run, cost_s, f"{told} {spent(run, cost_s)} shorter {rest}.", change=change)

@@ -18,7 +18,7 @@ After:
 
 from statistics import mean, median
 
-from hotlap.record import Finding, LoaderFacts, Machine, Phase, Run
+from hotlap.record import Finding, LoaderFacts, Machine, Run
 from hotlap.rules.step import finding, share_of
 from hotlap.units import duration, percent
 
@@ -30,15 +30,12 @@ EXPLAINS = frozenset({"input-bound"})
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Wait of the first steps of epochs beyond that of the others."""
-    waits = run.phase_s.get(Phase.INPUT)
-    starts = [i for i in run.epoch_starts if waits is not None and i < len(waits)]
-    if waits is None or not starts or len(starts) == len(waits):
+    gaps_s = run.epoch_gaps_s()
+    if not gaps_s:
         return None
-    others = [wait for i, wait in enumerate(waits) if i not in set(starts)]
-    usual_s = median(others)
-    gap_s = mean(max(0.0, waits[i] - usual_s) for i in starts)
+    gap_s = mean(gaps_s)
     loader = next((loader for loader in run.loaders if loader.trained_on), None)
-    cost_s = gap_s / _epoch_steps(run, loader, len(starts))
+    cost_s = gap_s / _epoch_steps(run, loader, len(gaps_s))
     share = share_of(run, cost_s)
     if share < MIN_SHARE:
         return None

@@ -23,8 +23,8 @@ After:
 from dataclasses import replace
 
 from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import at_line
-from hotlap.rules.step import at_sighting, evaluation_s, finding, mean_step_s, num_steps, sightings, validation_s
+from hotlap.rules.advice import of_line
+from hotlap.rules.step import at_sighting, evaluation_s, finding, num_steps, sightings, validation_s
 from hotlap.units import duration, percent
 
 # Ours: forward passes over a fifth of the data after each epoch are less than a tenth of it, over as many items as are
@@ -35,7 +35,7 @@ MIN_SHARE = 0.30
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Between the steps where that was seen twice at least; else within them."""
     worst = next(iter(sightings(run, SightingKind.EVALUATION)), None)
-    step_s = mean_step_s(run)
+    step_s = run.mean_step_s()
     between_s = validation_s(run) if run.num_validations > 1 else 0.0
     cost_s, whole_s = (between_s, step_s + between_s) if between_s else (evaluation_s(run), step_s)
     if whole_s <= 0 or cost_s < MIN_SHARE * whole_s:
@@ -49,4 +49,4 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         what = f"Forward passes of the trained model in evaluation mode take {duration(cost_s)} a step,"
     evidence = f"{what} {percent(share)} of all time{where}."
     # A validation's time is in no step: its share is that of all time.
-    return replace(finding(run, cost_s, evidence, change=at_line(worst, "")), cost_s=cost_s, share=share)
+    return replace(finding(run, cost_s, evidence, change=of_line(worst)), cost_s=cost_s, share=share)

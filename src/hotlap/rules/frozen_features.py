@@ -28,8 +28,8 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.advice import advice, readable
-from hotlap.rules.step import Change, at_line, at_pace, file_name, on_cpu, share_of
+from hotlap.rules.advice import advice, of_line, readable
+from hotlap.rules.step import Change, at_line, on_cpu, share_of, without_gradients_s
 from hotlap.source import Script
 
 # Ours: a training that is a fifth shorter is worth a loop over the data beforehand.
@@ -49,16 +49,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     if run.operators is not None and run.operators.recomputed_s:
         return None  # what is computed again later is under `no_grad` the first time
-    lines = (line for line in run.hot_lines if line.phase is Phase.FORWARD)
-    longest = max(lines, key=lambda line: line.step_s, default=None)
-    place = "" if longest is None else f"{file_name(longest.path)}:{longest.line}"
+    longest = next((line for line in run.hot_lines if line.phase is Phase.FORWARD), None)
     return advice(
         run,
         cost_s,
         "The forward pass has operators that take part in no gradient. They make the same of a sample in each epoch, "
         "unless augmentation, a dropout or an update of their weights changes it: made once, they cost one pass over "
         f"the data{at_line(longest, cost_s)}",
-        change=Change(place, "" if longest is None else longest.text, _ONCE),
+        change=of_line(longest, _ONCE) or Change(after=_ONCE),
     )
 
 
@@ -68,8 +66,7 @@ def explains(run: Run) -> frozenset[str]:
 
 
 def _frozen_s(run: Run) -> float:
-    seen = run.calls.phases.get(Phase.FORWARD) if run.calls is not None and on_cpu(run) else None
-    return 0.0 if seen is None else at_pace(run, Phase.FORWARD, seen.arithmetic_s - seen.graph_s)
+    return without_gradients_s(run, Phase.FORWARD) if on_cpu(run) else 0.0
 
 
 def _freezes(script: Script) -> bool:

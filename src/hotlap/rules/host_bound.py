@@ -23,6 +23,7 @@ After:
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from hotlap.record import Finding, IdleReason, Machine, Phase, Run
 from hotlap.rules.step import (
@@ -37,6 +38,7 @@ from hotlap.rules.step import (
     python_s,
     share_of,
     spent,
+    without_gradients_s,
 )
 from hotlap.units import duration
 
@@ -58,7 +60,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s > outside_s else ())]
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
-    called_s = min(outside_s, _called_s(run))
+    called_s = min(outside_s, without_gradients_s(run, Phase.OTHER))  # metrics, statistics of weights
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
     where += _seldom(run.phase_s.get(Phase.OTHER) or ()) if outside_s > inside_s else ""
     told = f"Each step spends {spent(run, cost_s, ' of it')} in {_whose(run)}{where}"
@@ -112,12 +114,10 @@ _MOST, _SELDOM = 0.75, 0.1
 def _seldom(steps_s: Sequence[float]) -> str:
     """ ", most of it in 3 of 200 steps": what is done once in a while, as a checkpoint; nothing where most steps have
     some."""
-    left_s, most = _MOST * sum(steps_s), 0
-    for seconds in sorted(steps_s, reverse=True):
-        if left_s <= 0:
-            break
-        left_s, most = left_s - seconds, most + 1
-    return f", most of it in {most} of {len(steps_s)} steps" if 0 < most <= _SELDOM * len(steps_s) else ""
+    most_s = _MOST * sum(steps_s)
+    number = 1 + sum(so_far_s < most_s for so_far_s in accumulate(sorted(steps_s, reverse=True)))
+    is_seldom = most_s > 0 and number <= _SELDOM * len(steps_s)
+    return f", most of it in {number} of {len(steps_s)} steps" if is_seldom else ""
 
 
 def _outside(run: Run) -> float:
@@ -131,12 +131,6 @@ def _outside(run: Run) -> float:
     idled_s = device_s(run, Phase.OTHER)
     outside_s = run.mean_phase_s(Phase.OTHER) or 0.0
     return outside_s if idled_s is None else min(outside_s, idled_s)
-
-
-def _called_s(run: Run) -> float:
-    """Operators that are the script's own, not the model's: metrics, statistics of weights."""
-    seen = None if run.calls is None else run.calls.phases.get(Phase.OTHER)
-    return 0.0 if seen is None else at_pace(run, Phase.OTHER, seen.arithmetic_s - seen.graph_s)
 
 
 def _inside(run: Run) -> float:
@@ -153,18 +147,11 @@ def _python_within(run: Run, phase: Phase) -> float:
     divided = parts(run, phase)
     if divided is None:
         return 0.0
-    rest_s = max(0.0, divided.python_s - _giving_back_s(run, phase))
+    # The memory of large temporaries may cost when it goes, which is no Python. Where a block is the
+    # system's own (glibc's malloc from 128 KiB to 32 MiB on), its pages are taken back at once. Ours: up to as long as
+    # operators took to fill them; 2.9 ms beside 3.7 ms were seen for temporaries of 8 MB.
+    rest_s = max(0.0, divided.python_s - at_pace(run, phase, run.calls_in(phase).streaming_s))
     if not run.hot_lines:
         return rest_s
     met_s = sum(python_s(run, line) for line in run.hot_lines if line.phase is phase and line.inside)
     return min(rest_s, met_s)
-
-
-def _giving_back_s(run: Run, phase: Phase) -> float:
-    """What the memory of large temporaries may cost when they go, which is between operators and no Python.
-
-    Where a block is the system's own (glibc's malloc from 128 KiB to 32 MiB on), its pages are taken back at once.
-    Ours: up to as long as operators took to fill them; 2.9 ms beside 3.7 ms were seen for temporaries of 8 MB.
-    """
-    seen = None if run.calls is None else run.calls.phases.get(phase)
-    return 0.0 if seen is None else at_pace(run, phase, seen.streaming_s)

@@ -17,8 +17,8 @@ After:
 """
 
 from hotlap.record import Finding, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
-from hotlap.rules.step import at_line, device_s, finding, hottest, share_of
-from hotlap.units import duration, percent
+from hotlap.rules.step import at_line, chosen, device_s, finding, hottest, share_of, spent
+from hotlap.units import percent
 
 # XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
 # (input_pipeline_analysis.cc). Ours: a tenth, because fetching plain tensors in the training process costs 3-8% in
@@ -29,35 +29,34 @@ MIN_SHARE = 0.10
 # script that was over before the others were looked at), it may be next to nothing. Ours: a quarter is worth a word.
 _NAMED_SHARE = 0.25
 
+_BY_ITSELF = ", made by the training process itself"
+
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Share of the step spent in the loader; with a device, as far as the device waits for it."""
-    share, wait_s = run.share(Phase.INPUT), run.mean_phase_s(Phase.INPUT)
-    starved_s = device_s(run, Phase.INPUT)
-    if wait_s is not None and starved_s is not None and starved_s < wait_s:
-        wait_s, share = starved_s, share_of(run, starved_s)
-    if share is None or wait_s is None or share < MIN_SHARE:
+    wait_s, starved_s = run.mean_phase_s(Phase.INPUT), device_s(run, Phase.INPUT)
+    if wait_s is not None and starved_s is not None:
+        wait_s = min(wait_s, starved_s)
+    if wait_s is None or share_of(run, wait_s) < MIN_SHARE:
         return None
     loader = next((loader for loader in run.loaders if loader.trained_on), None)
-    how = ""
-    if loader is not None:
-        how = (
-            ", made by the training process itself" if loader.num_workers == 0 else f" of {loader.num_workers} workers"
-        )
     return finding(
         run,
         wait_s,
-        f"Each step waits {duration(wait_s)} ({percent(share)} of it) for its batch{how or _by_trace(run)}"
+        f"Each step waits {spent(run, wait_s, ' of it')} for its batch{_made(run, loader)}"
         f"{_largest(run, wait_s)}{at_line(hottest(run, Phase.INPUT), wait_s)}.",
         levers=_levers(loader, _part(run)),
     )
 
 
-def _by_trace(run: Run) -> str:
-    """By the marks of torch's loaders, and lines of the user's where stacks were recorded."""
+def _made(run: Run, loader: LoaderFacts | None) -> str:
+    """By whom: as the loader has it; of a trace by the marks of torch's, and lines of the user's where stacks were
+    recorded."""
+    if loader is not None:
+        return f" of {loader.num_workers} workers" if loader.num_workers else _BY_ITSELF
     names = list(run.operators.held_up.get(IdleReason.INPUT, {})) if run.operators is not None else []
     lines = [name for name in names if not name.startswith("enumerate(DataLoader)")]
-    how = ", made by the training process itself" if any("_SingleProcess" in name for name in names) else ""
+    how = _BY_ITSELF if any("_SingleProcess" in name for name in names) else ""
     how = " from workers" if any("_MultiProcessing" in name for name in names) else how
     return f"{how}, most of it in {lines[0]}" if lines and lines[0] == names[0] else how
 
@@ -91,14 +90,13 @@ def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ..
 
 
 def _levers_of_items(loader: LoaderFacts, part: InputPart | None) -> tuple[str, ...]:
-    levers = []
-    if loader.deterministic is not False:
-        levers.append("cached-dataset")
-    if not loader.deterministic and part is not InputPart.COLLATE:  # they may draw, or that is not known
-        levers.append("cached-prefix")
-    levers.append("workers")
-    if loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE):
-        levers.append("batched-fetch")
-    if part is InputPart.TRANSFORMS:
-        levers.append("late-transform")
-    return tuple(levers)
+    return chosen(
+        {
+            "cached-dataset": loader.deterministic is not False,
+            # They may draw, or that is not known.
+            "cached-prefix": not loader.deterministic and part is not InputPart.COLLATE,
+            "workers": True,
+            "batched-fetch": loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE),
+            "late-transform": part is InputPart.TRANSFORMS,
+        }
+    )

@@ -17,12 +17,14 @@ After:
     model = torch.compile(Net())  # on a GPU: mode="reduce-overhead" replays CUDA graphs
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from hotlap.record import CallFacts, Finding, HotLine, IdleReason, Machine, Phase, Run
+from hotlap.record import Finding, HotLine, IdleReason, Machine, Phase, Run
 from hotlap.rules.step import (
     Parts,
     at_line,
+    chosen,
     finding,
     launch_s,
     model_levers,
@@ -34,7 +36,7 @@ from hotlap.rules.step import (
     share_of,
     spent,
 )
-from hotlap.units import duration, percent
+from hotlap.units import duration
 
 # On a GPU, XProf calls kernel launch a problem from 15% of the step on (3% is a note).
 MIN_SHARE_ON_DEVICE = 0.15
@@ -78,21 +80,20 @@ def _divided(run: Run) -> list[Parts]:
 
 def _on_cpu(run: Run) -> Finding | None:
     cost_s, arithmetic_s = calls_s(run), sum(part.arithmetic_s for part in _divided(run))
-    if run.calls is None or cost_s is None:
+    if cost_s is None:
         return None
-    share = share_of(run, cost_s)
-    if share < MIN_SHARE or cost_s < arithmetic_s:
-        return _of_constants(run, run.calls) or _in_many_small(run, run.calls, cost_s + arithmetic_s)
+    if share_of(run, cost_s) < MIN_SHARE or cost_s < arithmetic_s:
+        return _of_constants(run) or _in_many_small(run, cost_s + arithmetic_s)
     return finding(
         run,
         cost_s,
-        f"{_calls(run.calls)}, which cost {duration(cost_s)} ({percent(share)} of it) beside "
-        f"{duration(arithmetic_s)} of arithmetic{_constant(run.calls)}{_line(run, cost_s)}.",
-        levers=model_levers(run),
+        f"{_calls(run)}, which cost {spent(run, cost_s, ' of it')} beside "
+        f"{duration(arithmetic_s)} of arithmetic{_constant(run)}{_line(run, cost_s)}.",
+        levers=chosen(model_levers(run)),
     )
 
 
-def _in_many_small(run: Run, calls: CallFacts, within_s: float) -> Finding | None:
+def _in_many_small(run: Run, within_s: float) -> Finding | None:
     """Operators that take longer than a call, and much longer than what they compute: what each of them prepares is no
     arithmetic."""
     seen, computed_s = run.operators, on_one_core_s(run)
@@ -110,30 +111,28 @@ def _in_many_small(run: Run, calls: CallFacts, within_s: float) -> Finding | Non
     return finding(
         run,
         cost_s,
-        f"{_calls(calls)}{most_named}. They take {duration(within_s)} of it; one core needs {duration(computed_s)} at "
+        f"{_calls(run)}{most_named}. They take {duration(within_s)} of it; one core needs {duration(computed_s)} at "
         f"most for what they compute, so {spent(run, cost_s)} goes into calling them"
-        f"{at_line(_longest(_lines(run)), cost_s)}.",
-        levers=model_levers(run),
+        f"{at_line(next(_lines(run), None), cost_s)}.",
+        levers=chosen(model_levers(run)),
     )
 
 
-def _calls(calls: CallFacts) -> str:
-    seen = [calls.phases[phase] for phase in (Phase.FORWARD, Phase.BACKWARD) if phase in calls.phases]
-    number = sum(phase.calls for phase in seen) + _in_functions(calls)
+def _calls(run: Run) -> str:
+    number = sum(run.calls_in(phase).calls for phase in (Phase.FORWARD, Phase.BACKWARD)) + _in_functions(run)
     return f"Each step makes {number:,.0f} calls of operators in the model"
 
 
-def _in_functions(calls: CallFacts) -> float:
+def _in_functions(run: Run) -> float:
     """Those of a loss, or of a model, that is written as functions."""
-    return calls.phases[Phase.OTHER].graph_calls if Phase.OTHER in calls.phases else 0.0
+    return run.calls_in(Phase.OTHER).graph_calls
 
 
-def _of_constants(run: Run, calls: CallFacts) -> Finding | None:
+def _of_constants(run: Run) -> Finding | None:
     """A mask or a table that is filled in a loop in each forward pass: no layer of a sound network, however small."""
-    divided, number = parts(run, Phase.FORWARD), _num_constant(calls)
+    divided, number, seen = parts(run, Phase.FORWARD), _num_constant(run), run.calls_in(Phase.FORWARD)
     if divided is None or not number:
         return None
-    seen = calls.phases[Phase.FORWARD]
     if max(seen.line_calls.values(), default=0.0) < _MANY_ON_A_LINE:
         return None
     cost_s = divided.calls_s * number / seen.calls
@@ -142,48 +141,42 @@ def _of_constants(run: Run, calls: CallFacts) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"{_calls(calls)}{_constant(calls)}: to call them costs {spent(run, cost_s, ' of it')}{_line(run, cost_s)}.",
-        levers=model_levers(run),
+        f"{_calls(run)}{_constant(run)}: to call them costs {spent(run, cost_s, ' of it')}{_line(run, cost_s)}.",
+        levers=chosen(model_levers(run)),
     )
 
 
-def _constant(calls: CallFacts) -> str:
+def _constant(run: Run) -> str:
     """A clause about them."""
-    number = _num_constant(calls)
+    number = _num_constant(run)
     told = f"; {number:,.0f} of them take no part in gradients, and what they make the same each time can be made once"
     return told if number else ""
 
 
-def _num_constant(calls: CallFacts) -> float:
+def _num_constant(run: Run) -> float:
     """Calls of the forward pass on tensors without gradients, where they are most of it; else 0."""
-    seen = calls.phases.get(Phase.FORWARD)
-    number = 0.0 if seen is None else seen.calls - seen.graph_calls
-    return number if seen is not None and number > _MOST * seen.calls else 0.0
+    seen = run.calls_in(Phase.FORWARD)
+    number = seen.calls - seen.graph_calls
+    return number if number > _MOST * seen.calls else 0.0
 
 
 def _line(run: Run, cost_s: float) -> str:
-    return at_line(_longest([_with_calls(run, line) for line in _lines(run)]), cost_s)
+    lines = (_with_calls(run, line) for line in _lines(run))
+    return at_line(max(lines, key=lambda line: line.step_s, default=None), cost_s)
 
 
-def _lines(run: Run) -> list[HotLine]:
-    """The script's own in the forward pass; where it calls a model again and again, those that do as well; where a loss
-    makes more of the calls than modules do, its lines."""
+def _lines(run: Run) -> Iterator[HotLine]:
+    """The script's own in the forward pass, costliest first; where it calls a model again and again, those that do as
+    well; where a loss makes more of the calls than modules do, its lines."""
     loops = bool(run.num_forwards) and sum(run.num_forwards) >= _LOOP * len(run.num_forwards)
-    forward = run.calls.phases.get(Phase.FORWARD) if run.calls is not None else None
-    in_functions = run.calls is not None and _in_functions(run.calls) > (forward.calls if forward is not None else 0.0)
-    phase = Phase.OTHER if in_functions else Phase.FORWARD
-    return [line for line in run.hot_lines if line.phase is phase and (line.inside or loops)]
-
-
-def _longest(lines: list[HotLine]) -> HotLine | None:
-    return max(lines, key=lambda line: line.step_s, default=None)
+    phase = Phase.OTHER if _in_functions(run) > run.calls_in(Phase.FORWARD).calls else Phase.FORWARD
+    return (line for line in run.hot_lines if line.phase is phase and (line.inside or loops))
 
 
 def _with_calls(run: Run, line: HotLine) -> HotLine:
     """With what its calls as such take, where they were counted: few long operators make no step launch-bound."""
-    seen = run.calls.phases.get(line.phase) if run.calls is not None else None
-    divided = parts(run, line.phase)
-    if seen is None or divided is None or not seen.line_calls:
+    seen, divided = run.calls_in(line.phase), parts(run, line.phase)
+    if divided is None or not seen.line_calls:
         return line
     return replace(line, step_s=divided.calls_s * seen.line_calls.get(f"{line.path}:{line.line}", 0.0) / seen.calls)
 

@@ -25,7 +25,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, OperatorWindow, Phase, Run
-from hotlap.rules.step import at_pace, finding, on_cpu, share_of, spent
+from hotlap.rules.step import at_pace, chosen, finding, on_cpu, share_of, spent
 
 # Ours: a sound convolutional net spends 20-40% of a CPU step in normalisation, activations and pooling; where these
 # take half of it, they and not its products decide.
@@ -40,8 +40,7 @@ _MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators that stream: on the CPU by their own rate, on a device by what they are."""
     if on_cpu(run):
-        seen = {} if run.calls is None else run.calls.phases
-        cost_s = sum(at_pace(run, phase, seen[phase].streaming_s) for phase in _MODEL if phase in seen)
+        cost_s = sum(at_pace(run, phase, run.calls_in(phase).streaming_s) for phase in _MODEL)
     else:
         cost_s = _on_device(run.operators)
     if share_of(run, cost_s) < MIN_SHARE:
@@ -51,8 +50,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Each step spends {spent(run, cost_s, ' of it')} in the model's operators that move "
         "large tensors through memory and compute little.",
-        levers=tuple(name for name, on in (("compile", run.compiled), ("bf16-autocast", run.autocast)) if not on)
-        + (("huge-pages",) if on_cpu(run) else ()),
+        levers=chosen({"compile": not run.compiled, "bf16-autocast": not run.autocast, "huge-pages": on_cpu(run)}),
     )
 
 

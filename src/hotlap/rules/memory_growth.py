@@ -21,12 +21,12 @@ After:
 import math
 from bisect import bisect_right
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 
 from hotlap.record import Finding, Machine, MemorySample, Run
 from hotlap.rules.shape_churn import MIN_SHAPES
-from hotlap.rules.step import finding, mean_step_s, spent
+from hotlap.rules.step import finding, spent
 from hotlap.units import duration, size
 
 # Ours: caches, allocators and memory pools still settle after the warm-up, by some MiB in all and slower and slower.
@@ -64,16 +64,19 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Growth after the warm-up that does not slow down. While a profiler keeps its events, growth says nothing."""
     if run.switches is not None and run.switches.profiler:
         return None
-    samples = _after_warm_up(run)
-    for what, values in (("on the device", _of_device(samples)), ("in the process", _of_process(samples))):
+    recorded = run.step_index or (0,)
+    samples = [sample for sample in run.memory if recorded[0] <= sample.step <= recorded[-1]]
+    on_device = [one.device_bytes for one in samples if one.device_bytes is not None]
+    in_process = [one.rss_bytes if one.private_bytes is None else one.private_bytes for one in samples]
+    free = machine.available_bytes if machine is not None else math.inf
+    for what, values, room in (("on the device", on_device, _LARGEST_DEVICE), ("in the process", in_process, free)):
         grown = _steady_growth(values)
         steps = samples[-1].step - samples[0].step if samples else 0
-        if grown is None or steps <= 0 or _comes_with(_firsts(run), samples, values):
+        if grown is None or steps <= 0 or any(_grows_at(new, samples, values) for new in _firsts(run) if new):
             continue
         per_step = grown / steps
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
-        room = _LARGEST_DEVICE if what == "on the device" else machine.available_bytes if machine else math.inf
-        left_s = room / per_step * mean_step_s(run)
+        left_s = room / per_step * run.mean_step_s()
         soon = left_s < _SOON_S
         end = f" All of it would be full in {duration(left_s)} at the latest." if soon else ""
         found = finding(
@@ -84,20 +87,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         )
         return replace(found, urgent=soon)
     return None
-
-
-def _after_warm_up(run: Run) -> list[MemorySample]:
-    first = run.step_index[0] if run.step_index else 0
-    last = run.step_index[-1] if run.step_index else 0
-    return [sample for sample in run.memory if first <= sample.step <= last]
-
-
-def _of_process(samples: list[MemorySample]) -> list[int]:
-    return [sample.rss_bytes if sample.private_bytes is None else sample.private_bytes for sample in samples]
-
-
-def _of_device(samples: list[MemorySample]) -> list[int]:
-    return [sample.device_bytes for sample in samples if sample.device_bytes is not None]
 
 
 def _steady_growth(values: list[int]) -> int | None:
@@ -122,23 +111,17 @@ def _firsts(run: Run) -> tuple[tuple[int, ...], ...]:
     that is `shape-churn`. What a longer step needed, the process keeps for the next one.
     """
     shapes = run.shapes.new_steps if run.shapes is not None and run.shapes.num_shapes >= MIN_SHAPES else ()
-    most, longer = 0, []
-    for step, work in zip(run.step_index, run.num_forwards, strict=False):
-        if work > most:
-            most = work
-            longer.append(step)
-    return shapes, tuple(longer)
-
-
-def _comes_with(firsts: tuple[tuple[int, ...], ...], samples: list[MemorySample], values: list[int]) -> bool:
-    """True if memory grows at those steps, and hardly elsewhere."""
-    return len(values) == len(samples) and any(_grows_at(new, samples, values) for new in firsts if new)
+    most = accumulate(run.num_forwards, max, initial=0)
+    worked = zip(run.step_index, run.num_forwards, most, strict=False)
+    return shapes, tuple(step for step, work, before in worked if work > before)
 
 
 def _grows_at(new: tuple[int, ...], samples: list[MemorySample], values: list[int]) -> bool:
-    grown, steps, known_grown, known_steps = 0, 0, 0, 0
+    """Memory grows at those steps, and hardly elsewhere."""
+    if len(values) != len(samples):
+        return False
+    grown, steps, known_grown, known_steps = values[-1] - values[0], samples[-1].step - samples[0].step, 0, 0
     for (before, after), (low, high) in zip(pairwise(samples), pairwise(values), strict=True):
-        grown, steps = grown + high - low, steps + after.step - before.step
         if bisect_right(new, after.step) == bisect_right(new, before.step):
             known_grown, known_steps = known_grown + high - low, known_steps + after.step - before.step
     if known_steps < _FEWEST:

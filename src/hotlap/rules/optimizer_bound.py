@@ -15,8 +15,8 @@ After:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 """
 
-from hotlap.record import Finding, Machine, OptimizerFacts, Phase, Run
-from hotlap.rules.step import finding, on_cpu, phase_s, share_of, spent
+from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.step import chosen, finding, on_cpu, phase_s, share_of, spent
 
 # An update of N parameters moves about 7 N numbers, forward and backward of a batch of 32 do 6 N x 32 operations; with
 # 10 or more operations a byte moved that makes less than a tenth. But default Adam makes about ten operators a tensor,
@@ -32,14 +32,10 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     elements = sum(optimizer.num_elements for optimizer in run.optimizers)
     tensors = sum(optimizer.num_parameters for optimizer in run.optimizers)
     size = f", for {elements:,} parameters in {tensors} tensors" if run.optimizers else ""
-    fused = ("fused-optimizer",) if not run.optimizers or any(map(_could_be_fused, run.optimizers)) else ()
+    may_fuse = not run.optimizers or any(one.has_fused and not one.fused for one in run.optimizers)
     return finding(
         run,
         cost_s,
         f"Each step spends {spent(run, cost_s, ' of it')} in the optimizer{size}.",
-        levers=(*fused, *(("threads", "huge-pages") if on_cpu(run) else ())),
+        levers=chosen({"fused-optimizer": may_fuse, "threads": on_cpu(run), "huge-pages": on_cpu(run)}),
     )
-
-
-def _could_be_fused(optimizer: OptimizerFacts) -> bool:
-    return optimizer.has_fused and not optimizer.fused

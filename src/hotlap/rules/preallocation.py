@@ -19,7 +19,7 @@ After:
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.advice import advice
-from hotlap.rules.step import mean_step_s, on_cpu
+from hotlap.rules.step import on_cpu
 
 _VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 
@@ -38,4 +38,4 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     evidence = f"The model was given {run.shapes.num_shapes} sizes of batches in {run.shapes.num_steps} steps"
     grows = {_VARIABLE: "expandable_segments:True"}
-    return advice(run, _PART * mean_step_s(run), evidence, environment=grows)
+    return advice(run, _PART * run.mean_step_s(), evidence, environment=grows)

@@ -17,7 +17,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run
-from hotlap.rules.step import finding, mean_step_s, on_cpu, share_of, spent
+from hotlap.rules.step import finding, on_cpu, share_of, spent
 
 # A forward pass is a third of a step, so all of it once more is a quarter of what then is one; below a fifth of that
 # it is one block, which somebody chose.
@@ -44,4 +44,4 @@ def _cost_s(run: Run) -> float | None:
     seen = run.operators
     if seen is None or seen.recomputed_s is None or not on_cpu(run) or not seen.wall_s:
         return None if seen is None else seen.recomputed_s
-    return seen.recomputed_s * min(1.0, mean_step_s(run) / seen.wall_s)
+    return seen.recomputed_s * min(1.0, run.mean_step_s() / seen.wall_s)

@@ -20,12 +20,10 @@ After:
 """
 
 import math
-from bisect import bisect_left
-from collections.abc import Sequence
 from statistics import median, stdev
 
 from hotlap.record import Finding, Machine, Phase, Run, ShapeFacts
-from hotlap.rules.step import finding, mean_step_s
+from hotlap.rules.step import finding, share_of
 from hotlap.units import duration, percent
 
 # Ours: buckets (a handful of lengths) and a shorter last batch are sound; dozens are not. oneDNN keeps 1024 prepared
@@ -50,13 +48,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if shapes.num_shapes < max(MIN_SHAPES, MIN_RATIO * shapes.num_steps):
         return None
     cost_s = _new_beyond_known(run, shapes)
-    share = min(1.0, cost_s / mean_step_s(run)) if mean_step_s(run) > 0 else 0.0
     tries_kernels = run.switches is not None and run.switches.cudnn_benchmark and run.device != "cpu"
     return finding(
         run,
         cost_s,
         f"The model met {shapes.num_shapes:,} different input shapes in {shapes.num_steps:,} steps; new ones cost "
-        f"{duration(cost_s)} a step ({percent(share)} of it).",
+        f"{duration(cost_s)} a step ({percent(min(1.0, share_of(run, cost_s)))} of it).",
         levers=("cudnn-benchmark",) if tries_kernels else (),
     )
 
@@ -64,6 +61,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 def _new_beyond_known(run: Run, shapes: ShapeFacts) -> float:
     """Each step with a known shape beside those with new ones of its size, because rare shapes are the long ones; less
     the standard error. Waiting for other processes is left out."""
+    from numpy import interp  # only where shapes change
+
     new, waits_s = set(shapes.new_steps), run.phase_s.get(Phase.COMMUNICATION) or (0.0,) * len(run.step_s)
     of_new: dict[int, list[float]] = {}
     of_known: list[tuple[int, float]] = []
@@ -75,20 +74,10 @@ def _new_beyond_known(run: Run, shapes: ShapeFacts) -> float:
         elif size is not None:
             of_known.append((size, own_s))
     sizes, typical_s = sorted(of_new), [median(of_new[size]) for size in sorted(of_new)]
-    beyond_s = [
-        _between(size, sizes, typical_s) - own_s for size, own_s in of_known if sizes and sizes[0] <= size <= sizes[-1]
-    ]
+    within = [(size, own_s) for size, own_s in of_known if sizes and sizes[0] <= size <= sizes[-1]]
+    beyond_s = [float(interp(size, sizes, typical_s)) - own_s for size, own_s in within]
     if len(beyond_s) < _FEWEST:
         return 0.0
     sure_s = median(beyond_s) - stdev(beyond_s) / math.sqrt(len(beyond_s))
     num_new = sum(map(len, of_new.values()))
     return max(0.0, sure_s) * num_new / (num_new + len(of_known))
-
-
-def _between(size: int, sizes: Sequence[int], seconds: Sequence[float]) -> float:
-    """On the straight line between the two nearest sizes."""
-    at = bisect_left(sizes, size)
-    if sizes[at] == size:
-        return seconds[at]
-    part = (size - sizes[at - 1]) / (sizes[at] - sizes[at - 1])
-    return seconds[at - 1] + part * (seconds[at] - seconds[at - 1])

@@ -32,11 +32,6 @@ class Parts:
     python_s: float
 
 
-def mean_step_s(run: Run) -> float:
-    """Mean step; 0 without one."""
-    return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
-
-
 def num_steps(run: Run) -> int:
     """Steps that were recorded: of a run that was followed to its end, more than are kept."""
     return len(run.step_s) if run.long is None else run.long.num_steps
@@ -49,7 +44,7 @@ def validation_s(run: Run) -> float:
 
 def evaluation_s(run: Run) -> float:
     """Seconds a step of forward passes in evaluation mode that are a part of steps, because most steps have some."""
-    return 0.0 if run.num_validations > 1 else min(mean_step_s(run), cost_of(sightings(run, SightingKind.EVALUATION)))
+    return 0.0 if run.num_validations > 1 else min(run.mean_step_s(), cost_of(sightings(run, SightingKind.EVALUATION)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ def finding(
 ) -> Finding:
     """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it. `rules.ALL`
     gives it the code of its rule."""
-    step_s, change = mean_step_s(run), change or Change()
+    step_s, change = run.mean_step_s(), change or Change()
     cost_s = min(max(cost_s, 0.0), step_s)
     return Finding(
         code="",
@@ -105,7 +100,7 @@ def cost_of(seen: Iterable[Sighting]) -> float:
 
 def share_of(run: Run, seconds: float) -> float:
     """Part of the mean step; 0 where no step was recorded."""
-    step_s = mean_step_s(run)
+    step_s = run.mean_step_s()
     return seconds / step_s if step_s > 0 else 0.0
 
 
@@ -137,7 +132,7 @@ def idle_s(run: Run) -> float | None:
     seen = run.operators
     if seen is None or not seen.complete or seen.device_busy_s is None:
         return None
-    return max(0.0, mean_step_s(run) - seen.device_busy_s)
+    return max(0.0, run.mean_step_s() - seen.device_busy_s)
 
 
 def launch_s(run: Run) -> float | None:
@@ -184,14 +179,16 @@ def waited_s(run: Run) -> float:
     return max(cost_of(sightings(run, SightingKind.SYNC)), run.mean_phase_s(Phase.SYNC) or 0.0)
 
 
-def model_levers(run: Run) -> tuple[str, ...]:
+def chosen(told: Mapping[str, bool]) -> tuple[str, ...]:
+    """Of these names those that are told to be so, in their order."""
+    return tuple(name for name, is_so in told.items() if is_so)
+
+
+def model_levers(run: Run) -> Mapping[str, bool]:
     """What computes the model itself sooner, without other numbers: for sequences seen to be packed, and for all."""
     seen = run.operators.operators if on_cpu(run) and run.operators is not None else ()
     packed = any(one.name == "aten::_pack_padded_sequence" for one in seen)
-    return (
-        *(("padded-recurrent",) if packed else ()),
-        *(() if run.compiled else ("compile",)),
-    )
+    return {"padded-recurrent": packed, "compile": not run.compiled}
 
 
 def parts(run: Run, phase: Phase) -> Parts | None:
@@ -203,9 +200,7 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     spent_s = run.mean_phase_s(phase)
     if spent_s is None or run.calls is None:
         return None
-    seen = run.calls.phases.get(phase)
-    if seen is None:
-        return Parts(arithmetic_s=0.0, calls_s=0.0, python_s=spent_s)
+    seen = run.calls_in(phase)
     ours = phase is Phase.OTHER
     longer = longer_than_seen(run, phase)
     arithmetic_s = at_pace(run, phase, seen.graph_s if ours else seen.arithmetic_s)
@@ -251,6 +246,13 @@ def at_pace(run: Run, phase: Phase, seen_s: float) -> float:
     return min(run.mean_phase_s(phase) or 0.0, longer_than_seen(run, phase) * seen_s)
 
 
+def without_gradients_s(run: Run, phase: Phase) -> float:
+    """Seconds of a step in operators of this phase that take part in no gradient: of the forward pass what is frozen,
+    elsewhere the script's own."""
+    seen = run.calls_in(phase)
+    return at_pace(run, phase, seen.arithmetic_s - seen.graph_s)
+
+
 def hottest(run: Run, *phases: Phase) -> HotLine | None:
     """The line of the script's own code that takes longest in these phases, operators left out; None where none was
     seen."""
@@ -261,8 +263,7 @@ def hottest(run: Run, *phases: Phase) -> HotLine | None:
 
 def python_s(run: Run, line: HotLine) -> float:
     """Seconds of a step that the line takes beside operators, as far as these were seen."""
-    seen = run.calls.phases.get(line.phase) if run.calls is not None else None
-    known_s = seen.lines.get(f"{line.path}:{line.line}", 0.0) if seen is not None else 0.0
+    known_s = run.calls_in(line.phase).lines.get(f"{line.path}:{line.line}", 0.0)
     return max(0.0, line.step_s - longer_than_seen(run, line.phase) * known_s)
 
 

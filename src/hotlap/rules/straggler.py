@@ -22,7 +22,7 @@ from dataclasses import replace
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, RankFacts, Run
-from hotlap.rules.step import at_line, finding, mean_step_s, share_of, spent
+from hotlap.rules.step import at_line, finding, share_of, spent
 from hotlap.units import duration
 
 # TraceML's limits are 10% (a note) and 20% (critical) of the step.
@@ -70,11 +70,7 @@ def in_common(run: Run) -> Run:
     slowest = max(run.ranks, key=lambda rank: rank.compute_s)
     others = [rank for rank in run.ranks if rank is not mine] if mine is slowest else [slowest]
     apart_s = abs(mine.compute_s - median(rank.compute_s for rank in others))
-    own_s = {
-        phase: max(0.0, seconds - median(rank.phase_s.get(phase) or 0.0 for rank in others))
-        for phase, seconds in mine.phase_s.items()
-        if seconds and phase is not Phase.COMMUNICATION
-    }
+    own_s = {phase: max(0.0, seconds) for phase, seconds in _beyond(mine, others).items()}
     # Slow in one phase and sooner in another, it keeps nobody waiting: both are for all to shorten.
     part = min(1.0, apart_s / sum(own_s.values())) if any(own_s.values()) else 0.0
     left: dict[Phase, float] = {phase: 1.0 - part * own_s[phase] / (mine.phase_s[phase] or 1.0) for phase in own_s}
@@ -85,19 +81,24 @@ def in_common(run: Run) -> Run:
     return replace(run, phase_s=phase_s)
 
 
+def _beyond(one: RankFacts, others: Sequence[RankFacts]) -> dict[Phase, float]:
+    """Seconds of each phase but communication beyond the others' median."""
+    return {
+        phase: seconds - median(rank.phase_s.get(phase) or 0.0 for rank in others)
+        for phase, seconds in one.phase_s.items()
+        if seconds is not None and phase is not Phase.COMMUNICATION
+    }
+
+
 def _of_step(run: Run, slowest: RankFacts) -> str:
     """A rank's own record may begin later than the step that all share."""
-    alone = abs(slowest.step_s - mean_step_s(run)) <= _SAME * slowest.step_s
+    alone = abs(slowest.step_s - run.mean_step_s()) <= _SAME * slowest.step_s
     return "a step" if alone else f"of the {duration(slowest.step_s)} that all share"
 
 
 def _where(slowest: RankFacts, others: Sequence[RankFacts]) -> str:
     """The phase that is longest beyond the others', and its line."""
-    longer_s = {
-        phase: seconds - median(rank.phase_s.get(phase) or 0.0 for rank in others)
-        for phase, seconds in slowest.phase_s.items()
-        if seconds is not None and phase is not Phase.COMMUNICATION
-    }
+    longer_s = _beyond(slowest, others)
     phase = max(longer_s, key=lambda phase: longer_s[phase], default=None)
     if phase is None or longer_s[phase] <= 0:
         return ""

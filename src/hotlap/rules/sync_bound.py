@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.advice import at_line
+from hotlap.rules.advice import of_line
 from hotlap.rules.step import at_sighting, cost_of, finding, idle_s, on_cpu, share_of, sightings, spent
 
 # Ours, as for copies: 3% would be worth a note, from a tenth on there is more than 1.11x to gain.
@@ -45,5 +45,5 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         cost_s,
         f"Each step loses {spent(run, cost_s, ' of it')} where the host waits for the device{where}.",
-        change=at_line(summed, summed.text.replace(".item()", ".detach()")) if summed else None,
+        change=of_line(summed, summed.text.replace(".item()", ".detach()")) if summed else None,
     )

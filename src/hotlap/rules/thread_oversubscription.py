@@ -18,7 +18,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, WhatIf
-from hotlap.rules.step import finding, mean_step_s, share_of, spent
+from hotlap.rules.step import finding, share_of, spent
 from hotlap.units import duration
 
 # Ours: on a noisy machine, two equal halves of such a window differ by less than this in nine cases out of ten.
@@ -92,7 +92,7 @@ def _of_processes(run: Run) -> Finding | None:
             return None
         how = "in whole runs" if timed.whole_runs else "in turns"
         gain = f": {duration(timed.other_s)} in place of {duration(timed.now_s)}, timed {how}"
-    cost_s = share * mean_step_s(run)
+    cost_s = share * run.mean_step_s()
     others = ", ".join(dict.fromkeys(one.name or f"process {one.pid}" for one in cpu.neighbours))
     return finding(
         run,
@@ -111,7 +111,7 @@ def _of_main(run: Run) -> Finding | None:
         return None
     if run.cpu is not None and run.cpu.neighbours and int(asked.other or 0) < run.cpu.usable_cores:
         return None  # asked because of the others
-    cost_s = saved(asked) * mean_step_s(run)
+    cost_s = saved(asked) * run.mean_step_s()
     return finding(
         run,
         cost_s,
@@ -129,7 +129,7 @@ def _of_workers(run: Run) -> Finding | None:
         return None
     # A thread waits for a core this part of the time that it wants one. The model's own time is counted in full: its
     # threads are among those that wait.
-    cost_s = (1 - 1 / crowd) * mean_step_s(run)
+    cost_s = (1 - 1 / crowd) * run.mean_step_s()
     if share_of(run, run.mean_phase_s(Phase.INPUT) or 0.0) >= MIN_SHARE:
         cost_s = max(cost_s, run.mean_phase_s(Phase.INPUT) or 0.0)
     return finding(

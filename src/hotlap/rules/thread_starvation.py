@@ -17,9 +17,9 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run
-from hotlap.rules.step import finding, mean_step_s, spent
+from hotlap.rules.step import finding, spent
 from hotlap.rules.thread_oversubscription import other_threads, saved
-from hotlap.units import duration, percent, plural
+from hotlap.units import plural
 
 # Ours, as for what another number of threads saves.
 MIN_SHARE = 0.10
@@ -36,7 +36,7 @@ def _too_few(run: Run) -> Finding | None:
     asked = other_threads(run)
     if asked is None or int(asked.now or 0) >= int(asked.other or 0) or not saved(asked):
         return None
-    cost_s = saved(asked) * mean_step_s(run)
+    cost_s = saved(asked) * run.mean_step_s()
     variable = "" if run.switches is None else run.switches.environment.get("OMP_NUM_THREADS", "")
     why = f" (OMP_NUM_THREADS={variable})" if variable else ""
     threads = plural(int(asked.now or 0), "thread")
@@ -53,11 +53,11 @@ def _throttled(run: Run) -> Finding | None:
     cpu = run.cpu
     if cpu is None or cpu.throttled is None or cpu.throttled < MIN_SHARE:
         return None
-    cost_s = cpu.throttled * mean_step_s(run)
+    cost_s = cpu.throttled * run.mean_step_s()
     return finding(
         run,
         cost_s,
-        f"The control group's quota of {cpu.usable_cores:g} cores holds the process still for {duration(cost_s)} "
-        f"({percent(cpu.throttled)}) of each step.",
+        f"The control group's quota of {cpu.usable_cores:g} cores holds the process still for "
+        f"{spent(run, cost_s)} of each step.",
         levers=("threads",),
     )

@@ -17,7 +17,7 @@ After:
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.advice import readable
-from hotlap.rules.step import CALL_PRICE, finding, mean_step_s, on_cpu, on_one_core_s
+from hotlap.rules.step import CALL_PRICE, finding, on_cpu, on_one_core_s
 from hotlap.units import duration, percent
 
 # Ours: an estimate without a trial should promise a lot before it is said.
@@ -33,7 +33,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if on_cpu(run) or window is None or window.dispatch_s is None or window.flops is None or computed_s is None:
         return None
     on_cpu_s = CALL_PRICE * window.num_calls * window.dispatch_s + computed_s
-    step_s = mean_step_s(run)
+    step_s = run.mean_step_s()
     cost_s = step_s - on_cpu_s
     if step_s <= 0 or cost_s < MIN_SHARE * step_s:
         return None

@@ -35,14 +35,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
         return None
     loaders = [loader for loader in run.loaders if loader.trained_on]
-    how = ""
+    how = " "
     if loaders:
         pinned = any(loader.pin_memory for loader in loaders)
-        how = ", from pinned memory" if pinned else ", from memory that is not pinned"
+        how = ", from pinned memory, " if pinned else ", from memory that is not pinned, "
     return finding(
         run,
         cost_s,
         f"Each step spends {spent(run, cost_s, ' of it')} on copies between "
-        f"host and device{how}{', ' if how else ' '}while nothing else runs.",
+        f"host and device{how}while nothing else runs.",
         levers=("pin-and-overlap", "device-resident", "late-transform"),
     )

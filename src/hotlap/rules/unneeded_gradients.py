@@ -27,7 +27,7 @@ After:
 import ast
 
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
-from hotlap.rules.advice import advice, readable, replaced
+from hotlap.rules.advice import advice, readable, replaced, where
 from hotlap.rules.step import Change, file_name, finding, on_cpu, phase_s, share_of, spent
 from hotlap.source import Script
 
@@ -62,12 +62,8 @@ def explains(run: Run) -> frozenset[str]:
 
 
 def _worst(run: Run) -> CallSite | None:
-    found = [one for one in run.call_sites if one.calls == "backward" and _is_clear(one)]
+    found = [one for one in run.call_sites if one.calls == "backward" and one.detail.get("unneeded")]
     return max(found, key=lambda one: _pass_s(run, one), default=None)
-
-
-def _is_clear(site: CallSite) -> bool:
-    return bool(site.detail.get("unneeded"))
 
 
 def _pass_s(run: Run, site: CallSite) -> float:
@@ -109,7 +105,7 @@ def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:
         cost_s,
         f"{_place(script, site)} takes {takes} of each step, and all gradients that it computes {why}: nothing is "
         "learnt from that loss.",
-        change=Change(f"{file_name(script.path)}:{site.line}", code),
+        change=Change(where(script.path, site.line), code),
     )
 
 

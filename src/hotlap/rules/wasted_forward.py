@@ -19,8 +19,8 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import at_line
-from hotlap.rules.step import at_sighting, cost_of, finding, mean_step_s, sightings, validation_s
+from hotlap.rules.advice import of_line
+from hotlap.rules.step import at_sighting, cost_of, finding, sightings, validation_s
 from hotlap.units import duration, percent
 
 # Ours: a metric module on a few numbers is no waste to speak of.
@@ -34,7 +34,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     seen = sightings(run, SightingKind.WASTED_FORWARD)
     cost_s = cost_of(seen)
     # A validation's time is in no step: the share is of the steps and what lies between them.
-    whole_s = mean_step_s(run) + validation_s(run)
+    whole_s = run.mean_step_s() + validation_s(run)
     if whole_s <= 0 or cost_s < MIN_SHARE * whole_s:
         return None
     worst = seen[0]
@@ -42,8 +42,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     what = "in validation, with gradients on" if validating else "whose result no gradient ever reaches"
     return finding(
         run,
-        min(cost_s, mean_step_s(run)),
+        cost_s,
         f"Forward passes {what}, take {duration(cost_s)} a step ({percent(min(1.0, cost_s / whole_s))}): "
         f"{worst.what}{at_sighting(worst)}.",
-        change=at_line(worst, f"with torch.no_grad():\n    {worst.text}"),
+        change=of_line(worst, f"with torch.no_grad():\n    {worst.text}"),
     )

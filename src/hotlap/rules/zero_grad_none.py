@@ -20,6 +20,7 @@ import ast
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, readable, replaced
+from hotlap.source import argument
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -27,8 +28,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     backward_s, optimizer_s = (run.mean_phase_s(phase) or 0.0 for phase in (Phase.BACKWARD, Phase.OPTIMIZER))
     for script in readable(run):
         for call in script.methods("zero_grad"):
-            given = [*call.args, *(word.value for word in call.keywords if word.arg == "set_to_none")]
-            if len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value is False:
+            given = argument(call, 0, "set_to_none")
+            if isinstance(given, ast.Constant) and given.value is False:
                 change = replaced(script, call, f"{script.code(call.func)}()")
                 at_most_s = min(backward_s, optimizer_s) + optimizer_s
                 return advice(run, at_most_s, "Gradients are filled with zeros", change=change)

@@ -1,7 +1,5 @@
 """What could be gained at best, by a trace: each step without what the device spent on one thing."""
 
-from collections.abc import Iterator
-
 from hotlap.experiment import batches
 from hotlap.record import Ceiling, Phase, Run
 
@@ -20,13 +18,6 @@ _FREE = {
 
 def ceilings(run: Run) -> tuple[Ceiling, ...]:
     """Highest first; none of fewer than three steps. The interval covers what varies from step to step of the trace."""
-    return tuple(sorted(_each(run), key=lambda ceiling: -ceiling.speedup.mid))
-
-
-def _each(run: Run) -> Iterator[Ceiling]:
-    mean_s = sum(run.step_s) / len(run.step_s)
-    for phase, (name, idealised) in _FREE.items():
-        saved_s = run.phase_s.get(phase) or ()
-        speedup = batches.speedup_without(run.step_s, saved_s)
-        if speedup is not None and speedup.mid >= _LEAST:
-            yield Ceiling(name=name, idealised=idealised, step_s=mean_s / speedup.mid, speedup=speedup)
+    each = (batches.ceiling(run, *words, run.phase_s.get(phase) or ()) for phase, words in _FREE.items())
+    found = (one for one in each if one is not None and one.speedup.mid >= _LEAST)
+    return tuple(sorted(found, key=lambda one: -one.speedup.mid))

@@ -2,9 +2,8 @@
 
 from hotlap.errors import UserError
 from hotlap.predict.catalogue import devices, facts, resolve
-from hotlap.predict.precision import Precision, matrix_rate
+from hotlap.predict.precision import BY_DTYPE, Precision, matrix_rate
 
-PRECISIONS = {"float16": Precision.FP16, "bfloat16": Precision.BF16, "float64": Precision.FP64}
 # torch sees each of their two dies as a device.
 _DIES = {"Instinct MI250": 2, "Instinct MI250X": 2}
 
@@ -16,7 +15,7 @@ def matrix_peak(device: str, dtype: str, *, on_matrix_cores: bool) -> float | No
     Arguments:
         on_matrix_cores: of float32, whether the kernels ran there (TF32).
     """
-    if dtype != "float32" and dtype not in PRECISIONS:
+    if dtype != "float32" and dtype not in BY_DTYPE:
         return None
     try:
         match = resolve(device)
@@ -24,7 +23,7 @@ def matrix_peak(device: str, dtype: str, *, on_matrix_cores: bool) -> float | No
         return None
     if match.assumption is not None:
         return None
-    precision = PRECISIONS.get(dtype, Precision.TF32 if on_matrix_cores else Precision.IEEE)
+    precision = BY_DTYPE.get(dtype, Precision.TF32 if on_matrix_cores else Precision.IEEE)
     peak = matrix_rate(match.device, precision, tf32=precision is Precision.TF32)
     return peak / _DIES.get(match.device.name, 1)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from hotlap.predict.precision import Precision
+from hotlap.predict.precision import BY_DTYPE, Precision
 from hotlap.record import CopyWork, KernelWork, ShapedOperator
 from hotlap.trace import arguments, kernels, spans
-from hotlap.trace.peaks import PRECISIONS, matrix_peak
+from hotlap.trace.peaks import matrix_peak
 from hotlap.trace.recomputed import launched_again
 from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
@@ -173,8 +173,8 @@ class StepKernels:
                 continue
             inputs = trace.inputs[operator] if operator >= 0 else -1
             dtype = arguments.read(trace.arguments[inputs]).dtype if inputs >= 0 else ""
-            if dtype in PRECISIONS:
-                found = PRECISIONS[dtype]
+            if dtype in BY_DTYPE:
+                found = BY_DTYPE[dtype]
             elif not dtype and on_cores and (_BRAIN.search(kernel) or _HALF.search(kernel)):
                 found = Precision.BF16 if _BRAIN.search(kernel) else Precision.FP16
             else:

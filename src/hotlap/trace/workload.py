@@ -32,8 +32,8 @@ _TO_DEVICE = r"Memcpy HtoD|CopyHostToDevice"
 # Usual parts of the peaks. A forecast is brought to the step that was measured, so they move only the balance.
 _OF_BANDWIDTH, _OF_PEAK = 0.75, 0.5
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "uint8": 1, "int8": 1}
-# From this part of the step on the loader is what it waits for.
-_INPUT_BOUND_SHARE = 0.2
+# From this part of the step on the loader is what it waits for (as the rule input-bound takes it, on the safe side).
+INPUT_BOUND_SHARE = 0.2
 _ALONE = r".*_SingleProcessDataLoaderIter"
 
 
@@ -148,7 +148,7 @@ def _input(one: Reading) -> tuple[float | None, int | None]:
     inside = loading & (trace.start >= one.steps.start) & (trace.start < one.steps.end)
     if inside.any():
         return float((trace.end[inside] - trace.start[inside]).sum()) / len(one.run.step_s), 0
-    if (one.run.share(Phase.INPUT) or 0.0) < _INPUT_BOUND_SHARE:
+    if (one.run.share(Phase.INPUT) or 0.0) < INPUT_BOUND_SHARE:
         return None, None
     # Workers whose number no trace tells: together they deliver one batch a step.
     return step_s(one), 1

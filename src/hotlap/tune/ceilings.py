@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from hotlap.experiment import statistics
-from hotlap.experiment.batches import speedup_without
+from hotlap.experiment.batches import ceiling
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.record import Ceiling, Phase, Run
 from hotlap.rules import host_bound
@@ -32,15 +32,15 @@ def has_workers(run: Run) -> bool:
 def ceilings(run: Run, *, free: Sequence[float] = ()) -> tuple[Ceiling, ...]:
     """Highest first: free batches as measured, by enough processes (`free`: the log-ratio of each), the others from the
     phases of the run: what each thing costs is taken away from each step, and no change to it can bring more."""
-    bounds = (_bound(run, name, why, saved_s) for name, why, saved_s in _savings(run))
+    bounds = (ceiling(run, name, why, saved_s) for name, why, saved_s in _savings(run))
     found = [one for one in (_free_input(run, free), *bounds) if one is not None and _tells(one)]
     by_name = {one.name: one for one in reversed(found)}
-    return tuple(sorted(by_name.values(), key=lambda ceiling: -ceiling.speedup.mid))
+    return tuple(sorted(by_name.values(), key=lambda one: -one.speedup.mid))
 
 
-def _tells(ceiling: Ceiling) -> bool:
+def _tells(one: Ceiling) -> bool:
     """It narrows down what part of a step could be saved."""
-    return 1 / ceiling.speedup.low - 1 / ceiling.speedup.high <= _MOST_OPEN
+    return 1 / one.speedup.low - 1 / one.speedup.high <= _MOST_OPEN
 
 
 def _free_input(run: Run, log_ratios: Sequence[float]) -> Ceiling | None:
@@ -51,7 +51,7 @@ def _free_input(run: Run, log_ratios: Sequence[float]) -> Ceiling | None:
     return Ceiling(
         name="input",
         idealised="batches replayed from memory instead of loaded",
-        step_s=sum(run.step_s) / len(run.step_s) / interval.mid,
+        step_s=run.mean_step_s() / interval.mid,
         speedup=interval,
     )
 
@@ -112,11 +112,3 @@ def _of_launches(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
         yield "launches", "the device never waits for a launch", (gaps_s,) * len(run.step_s)
     elif cost_s:
         yield "launches", "the model's operators are called for nothing", (cost_s,) * len(run.step_s)
-
-
-def _bound(run: Run, name: str, why: str, saved_s: Sequence[float]) -> Ceiling | None:
-    speedup = speedup_without(run.step_s, saved_s)
-    if speedup is None:
-        return None
-    step_s = sum(run.step_s) / len(run.step_s)
-    return Ceiling(name=name, idealised=why, step_s=step_s / speedup.mid, speedup=speedup)

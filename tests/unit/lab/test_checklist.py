@@ -144,7 +144,8 @@ def test_each_name_behind_a_recommendation_exists() -> None:
     names = checklist.wanted_levers()
     assert set(names) <= {kind.name for kind in levers.ALL}
     assert len(set(names)) == len(names)
-    others = {name for one in checklist.RECOMMENDATIONS.values() for name in one} - set(names)
+    looked_for = [one for one in checklist.RECOMMENDATIONS.values() if not isinstance(one, checklist.Said)]
+    others = {name for one in looked_for for name in one} - set(names)
     checks = "".join(path.read_text() for path in Path(checks_folder.__file__).parent.glob("*.py"))
     assert all(name in rules.ALL or f'code="{name}"' in checks for name in others)
 

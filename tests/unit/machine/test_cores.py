@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.machine import cores
-from hotlap.machine.files import in_brackets, numbers
+from hotlap.machine.cores import numbers
+from hotlap.machine.look import in_brackets
 
 
 def core(root: Path, cpu: int, siblings: str) -> None:

@@ -7,8 +7,6 @@ import weakref
 from pathlib import Path
 from typing import final
 
-import psutil
-
 from hotlap import cgroups, folders
 from hotlap.errors import UserError
 from hotlap.units import num_bytes
@@ -21,13 +19,6 @@ SHARE_OF_DISK = 0.5
 
 # Names a size, as `hotlap tune --memory` does for the trainings that they start.
 VARIABLE = "HOTLAP_MEMORY"
-
-
-def available_bytes() -> int:
-    """Free for this process now, cgroup limits considered."""
-    free = int(psutil.virtual_memory().available)
-    left = cgroups.memory_left_bytes()
-    return free if left is None else min(free, left)
 
 
 def usable_cores() -> int:
@@ -76,7 +67,7 @@ class Allowance:
     def left_bytes(self) -> int:
         """Bytes that may still be taken."""
         held = sum(tuple(self._held.values()))
-        given, free = given_bytes(), available_bytes()
+        given, free = given_bytes(), cgroups.available_bytes()
         if given is not None:
             return max(0, min(given - held, free))
         share = int(SHARE_OF_FREE * free / _processes_here())

@@ -16,8 +16,6 @@ ALL: tuple[Callable[[Facts], Iterator[Complaint]], ...] = (
     memory.check,
 )
 
-_ORDER = (Weight.BROKEN, Weight.COSTLY, Weight.MINOR)
-
 
 def complaints(facts: Facts) -> tuple[Complaint, ...]:
     """Everything that is wrong, weightiest first; what several devices have in common is said once, of the first."""
@@ -25,4 +23,4 @@ def complaints(facts: Facts) -> tuple[Complaint, ...]:
     for one in (one for check in ALL for one in check(facts)):
         first = found.get(one.code)
         found[one.code] = replace(first, about=f"{first.about}, {one.about}") if first else one
-    return tuple(sorted(found.values(), key=lambda one: _ORDER.index(one.weight)))
+    return tuple(sorted(found.values(), key=lambda one: list(Weight).index(one.weight)))

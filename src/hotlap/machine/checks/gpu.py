@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hotlap.machine.facts import Facts
-from hotlap.record import Complaint, Figure, Gpu, Weight
+from hotlap.record import LANE_BYTES_S, Complaint, Figure, Gpu, Weight
 from hotlap.units import percent, size
 
 # Memory that a driver and a desktop take by themselves; more of it belongs to somebody's work.
@@ -15,8 +15,6 @@ _BUSY = 0.10
 _LESS_POWER = 0.97
 # Pinned copies reach 80 to 90% of the nominal rate of a link; half of it points to another link than the slot's.
 _LINK_SHARE = 0.6
-# One direction of one lane after line coding, bytes/s. PCI Express base specification.
-_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 
 
 def check(facts: Facts) -> Iterator[Complaint]:
@@ -71,7 +69,7 @@ def _link(gpu: Gpu) -> Iterator[Complaint]:
     if not (gpu.link_generation and gpu.link_width):
         return
     most = gpu.link_generation_most or gpu.link_generation, gpu.link_width_most or gpu.link_width
-    have_s, most_s = _LANE_BYTES_S.get(gpu.link_generation, 0) * gpu.link_width, _LANE_BYTES_S.get(most[0], 0) * most[1]
+    have_s, most_s = LANE_BYTES_S.get(gpu.link_generation, 0) * gpu.link_width, LANE_BYTES_S.get(most[0], 0) * most[1]
     if have_s < most_s:
         yield Complaint(
             code="slow-link",
@@ -85,7 +83,7 @@ def _link(gpu: Gpu) -> Iterator[Complaint]:
 
 
 def _copies(gpu: Gpu, copies: list[Figure]) -> Iterator[Complaint]:
-    nominal = _LANE_BYTES_S.get(gpu.link_generation or 0, 0.0) * (gpu.link_width or 0)
+    nominal = LANE_BYTES_S.get(gpu.link_generation or 0, 0.0) * (gpu.link_width or 0)
     best = max((figure.value.mid for figure in copies if figure.variant.startswith("pinned")), default=None)
     if best is not None and best < _LINK_SHARE * nominal:
         yield Complaint(

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import psutil
 import torch
 
 from hotlap import cgroups
@@ -45,7 +44,7 @@ def main(out: Path, pace: Pace) -> None:
 def _processor(pace: Pace) -> Iterator[Figure]:
     device = Device(
         name="cpu",
-        free_bytes=min(int(psutil.virtual_memory().available), cgroups.memory_left_bytes() or 1 << 62),
+        free_bytes=cgroups.available_bytes(),
         most_side=1024,
         on_device=by_clock,
         from_host=by_clock,

@@ -16,7 +16,7 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.predict.precision import Precision
 from hotlap.predict.trace import Tracer
-from hotlap.predict.workload import STEP_OPERATORS, Workload
+from hotlap.predict.workload import LAUNCH_S, STEP_OPERATORS, Workload
 from hotlap.probe.clock import OTHER
 from hotlap.probe.digests import tensors
 from hotlap.probe.guard import Function
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 # Time for measuring the host: a few hundred operators.
 _HOST_S = 0.01
-# A call costs the host this much on top of what dispatching costs on a CPU: 1 to 3 us for the launch alone (CUDA 12);
-# an operator takes 6.4 us beside an H200 and 1.2 us without one, on the same host (`hotlap machine`).
-_LAUNCH_S = 5e-6
 _PRECISIONS = {torch.float16: Precision.FP16, torch.bfloat16: Precision.BF16}
 
 
@@ -196,7 +193,7 @@ class WorkloadWatch(Watch):
         # For each link a product and a relu; their gradients (two products and a comparison), and adding them up. The
         # median: on a busy machine some chains are interrupted.
         chain_s = median(later - sooner for sooner, later in pairwise(ends))
-        return chain_s / (6 * length - 1) + (_LAUNCH_S if device.type == "cpu" else 0.0)
+        return chain_s / (6 * length - 1) + (LAUNCH_S if device.type == "cpu" else 0.0)
 
 
 def _chain(x: torch.Tensor, weight: torch.Tensor, length: int) -> None:

@@ -17,7 +17,7 @@ class Owner:
 
 @pytest.fixture(autouse=True)
 def a_thousand_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    monkeypatch.setattr("hotlap.cgroups.available_bytes", lambda: 1000)
     monkeypatch.delenv("HOTLAP_MEMORY", raising=False)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 
@@ -37,7 +37,7 @@ def test_four_fifths_of_what_is_free_may_be_taken_and_no_byte_twice() -> None:
 def test_what_others_have_taken_meanwhile_is_not_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     allowance, first = Allowance(), Owner()
     allowance.take(first, 100)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 50)
+    monkeypatch.setattr("hotlap.cgroups.available_bytes", lambda: 50)
     assert allowance.left_bytes() == 40
 
 
@@ -82,7 +82,7 @@ def test_what_is_no_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_caches_take_no_more_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 30)
+    monkeypatch.setattr("hotlap.cgroups.available_bytes", lambda: 1 << 30)
     monkeypatch.setenv("HOTLAP_MEMORY", "5000")
     train, val = cached(Pictures()), cached(Pictures())  # 50 items of 64 bytes and a number each
     for kept in (train, val):
@@ -93,6 +93,6 @@ def test_two_caches_take_no_more_than_one(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_data_in_memory_already_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTLAP_MEMORY", "1MB")
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 30)
+    monkeypatch.setattr("hotlap.cgroups.available_bytes", lambda: 1 << 30)
     data = batched(TensorDataset(torch.zeros(1000, 8)))
     assert len(epochs(data)) > 0 and limit_bytes() == 1_000_000
