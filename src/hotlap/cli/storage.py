@@ -155,9 +155,11 @@ def chosen(name: str | None) -> tuple[Path, Study]:
         return named(name)
     here = Path.cwd()
     found = next(known(here), None)
-    if found is None:
-        raise UserError(f"There is no study {shown(here)}. Run `hotlap measure SCRIPT` or `hotlap tune SCRIPT` first.")
-    return found
+    if found is not None:
+        return found
+    for path in studies(here):
+        return path, load(path, Study)  # it says why it cannot be read
+    raise UserError(f"There is no study {shown(here)}. Run `hotlap measure SCRIPT` or `hotlap tune SCRIPT` first.")
 
 
 def is_at_work(folder: Path) -> bool:

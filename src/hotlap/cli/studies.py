@@ -28,9 +28,12 @@ def _show(args: argparse.Namespace) -> None:
 
 def _list(args: argparse.Namespace) -> None:
     here = Path.cwd()
-    found = list(storage.known(here))
-    if not found:
+    found, paths = list(storage.known(here)), storage.studies(here)
+    if not paths:
         print(f"There is no study {storage.shown(here)}.", file=sys.stderr)
+    elif len(found) < len(paths):
+        damaged = [clean_line(path.parent.name) for path in paths if path not in {path for path, _ in found}]
+        print(f"{', '.join(damaged)} cannot be read; `hotlap show {damaged[0]}` says why.", file=sys.stderr)
     width = max((len(path.parent.name) for path, _ in found), default=0)
     for path, study in found:
         title, command = outcome.conclusion(study).title, clean_line(story.script(study))
@@ -45,8 +48,11 @@ def _clean(args: argparse.Namespace) -> None:
         if why is not None:
             print(f"{path.parent.name} stays: {why}.")
             continue
-        gone += 1
         if not args.check:
             shutil.rmtree(path.parent, ignore_errors=True)
+            if path.parent.exists():
+                print(f"{path.parent.name} stays: not all of it could be deleted.")
+                continue
+        gone += 1
     done = "would be" if args.check else "was" if gone == 1 else "were"
     print(f"{gone} {'study' if gone == 1 else 'studies'} {done} deleted.")

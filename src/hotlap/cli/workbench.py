@@ -304,9 +304,14 @@ def check_outputs(args: argparse.Namespace) -> None:
     Raises:
         UserError: names it.
     """
-    for name in (getattr(args, option, None) for option in _WRITTEN):
-        if name in (None, "-"):
+    for option in _WRITTEN:
+        name = getattr(args, option, None)
+        if name is None or (option == "json" and name == "-"):
             continue
+        if name == "-":
+            raise UserError(
+                f"--{option.replace('_', '-')} wants the name of a file: of standard output only --json knows."
+            )
         path = Path(name)
         if path.is_dir():
             raise UserError(f"{name} is a folder. Give the name of a file.")

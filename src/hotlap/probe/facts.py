@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from hotlap import accelerator
@@ -38,7 +38,6 @@ class _Loader:
     facts: LoaderFacts
     dataset: Callable[[], Any]
     """None when the script has dropped it."""
-    num_batches: int | None
     last_data: Callable[[], Any] | None = None
     """What loaders made at this place went through last; gives None when the script has dropped it."""
 
@@ -82,7 +81,7 @@ class Facts:
         if number not in self._loaders:
             self._add(site)
         facts = _loader_facts(number, loader)
-        made = _Loader(facts, _reference(loader, keep=self._keeps_data), _num_batches(loader))
+        made = _Loader(facts, _reference(loader, keep=self._keeps_data))
         earlier = self._loaders.get(number)
         if earlier is not None:
             known = earlier.facts
@@ -102,7 +101,7 @@ class Facts:
 
     def num_batches(self, number: int | None) -> int | None:
         """Of an epoch of this loader, where torch's own samplers say so."""
-        return self._loaders[number].num_batches if number in self._loaders else None
+        return self._loaders[number].facts.num_batches if number in self._loaders else None
 
     def drawn_for_training(self, loaders: list[int | None]) -> None:
         """A step with a backward pass used batches of these loaders (None: of an iterator nobody knows)."""
@@ -244,6 +243,7 @@ def _loader_facts(number: int, loader: "DataLoader[Any]") -> LoaderFacts:
         persistent_workers=bool(loader.persistent_workers),
         prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
         start_method=_start_method(loader),
+        num_batches=_num_batches(loader),
         trained_on=False,
         **UNSEEN,
     )
@@ -291,8 +291,9 @@ def length_of(data: Any) -> int | None:
 
 def _num_batches(loader: "DataLoader[Any]") -> int | None:
     """None where a sampler of the script's would be asked."""
-    known = type(loader.batch_sampler) is BatchSampler and type(loader.sampler) in (RandomSampler, SequentialSampler)
-    return length_of(loader) if known else None
+    kind = type(loader.sampler)
+    torchs_own = type(loader.batch_sampler) is BatchSampler and kind.__module__.startswith("torch.utils.data.")
+    return length_of(loader) if torchs_own else None
 
 
 def _start_method(loader: "DataLoader[Any]") -> str | None:

@@ -52,6 +52,8 @@ class LoaderFacts:
     prefetch_factor: int | None = None
     start_method: str | None = None
     """How its workers are started, "fork", "spawn" or "forkserver"; None without workers."""
+    num_batches: int | None = None
+    """Of an epoch, in this process; None where a sampler of the script's would have to be asked."""
     dataset_anew: bool = False
     """The script made another data set for a later epoch, and dropped the first."""
 

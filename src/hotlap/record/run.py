@@ -292,12 +292,18 @@ class Run:
         return sum(parts) / total if parts is not None and total > 0 else None
 
     def epoch_steps(self) -> int | None:
-        """Steps of an epoch of the loader that is trained on; None where there is none, or several."""
-        serving = [(one.num_items, one.batch_size) for one in self.loaders if one.trained_on]
+        """Steps of an epoch of the loader that is trained on; None where there is none, or several, and where processes
+        share its items and do not say how. A step that accumulates gradients takes several batches."""
+        serving = [one for one in self.loaders if one.trained_on]
         if len(serving) != 1:
             return None
-        ((num_items, batch_size),) = serving
-        return math.ceil(num_items / batch_size) if num_items and batch_size else None
+        (loader,) = serving
+        num_batches, size = loader.num_batches, loader.batch_size
+        if num_batches is None and self.world_size == 1 and loader.num_items and size:
+            num_batches = math.ceil(loader.num_items / size)
+        samples = [count for count in self.num_samples if count]
+        each = max(1, round(median(samples) / size)) if samples and size else 1
+        return math.ceil(num_batches / each) if num_batches else None
 
     def epoch_gaps_s(self) -> tuple[float, ...]:
         """At each start of an epoch, seconds by which its batch is waited for longer than others in the median; empty

@@ -16,9 +16,9 @@ After:
     loader = DataLoader(data, batch_size=64, num_workers=4, persistent_workers=True)
 """
 
-from statistics import mean, median
+from statistics import mean
 
-from hotlap.record import Finding, LoaderFacts, Machine, Run
+from hotlap.record import Finding, Machine, Run
 from hotlap.rules.step import finding, share_of
 from hotlap.units import duration, percent
 
@@ -35,7 +35,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     gap_s = mean(gaps_s)
     loader = next((loader for loader in run.loaders if loader.trained_on), None)
-    cost_s = gap_s / _epoch_steps(run, loader, len(gaps_s))
+    cost_s = gap_s / (run.epoch_steps() or len(run.step_s) / len(gaps_s))
     share = share_of(run, cost_s)
     if share < MIN_SHARE:
         return None
@@ -49,12 +49,3 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"{duration(cost_s)} a step, {percent(min(1.0, share))} of it.",
         levers=("workers",) if loader is None or loader.num_workers else ("cached-dataset", "workers"),
     )
-
-
-def _epoch_steps(run: Run, loader: LoaderFacts | None, num_starts: int) -> float:
-    """Steps of an epoch: by the data set's length where it is known, else as many as were seen for each start."""
-    seen = len(run.step_s) / num_starts
-    samples = [count for count in run.num_samples if count]
-    if loader is None or not loader.num_items or not samples:
-        return seen
-    return max(1.0, loader.num_items / median(samples))

@@ -97,6 +97,30 @@ def test_studies_are_listed_newest_first_with_what_they_came_to(two: Path, capsy
     assert measured.startswith("train-0  measure  10.9 ms a step")
 
 
+def test_a_damaged_study_is_told_and_says_why(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (two / "train-1" / "study.json").write_text("{")
+    assert cli.main(["list"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("train-0  measure") and len(said.out.splitlines()) == 1
+    assert said.err == "train-1 cannot be read; `hotlap show train-1` says why.\n"
+    assert cli.main(["show", "train-1"]) == 2
+    why = capsys.readouterr().err
+    (two / "train-0" / "study.json").write_text("{")
+    assert cli.main(["show"]) == 2
+    newest = capsys.readouterr().err
+    assert "There is no study" not in why + newest
+    assert "study.json" in newest
+
+
+@pytest.mark.parametrize("option", ["--html", "--markdown", "--perfetto"])
+def test_only_json_goes_to_standard_output(
+    two: Path, folder: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["show", option, "-"]) == 2
+    assert capsys.readouterr().err.startswith(f"hotlap: {option} wants the name of a file")
+    assert not (folder / "-").exists()
+
+
 def test_what_is_deleted_is_said_first_and_what_is_needed_stays(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["clean", "--check"]) == 0
     assert "2 studies would be deleted." in capsys.readouterr().out

@@ -84,6 +84,14 @@ def test_an_epoch_is_that_of_the_one_loader_that_is_trained_on() -> None:
     assert Run(status=Status.COMPLETE, loaders=(LOADER,)).epoch_steps() == 16
     assert Run(status=Status.COMPLETE, loaders=(LOADER, LOADER)).epoch_steps() is None
     assert Run(status=Status.COMPLETE).epoch_steps() is None
+    accumulates = Run(status=Status.COMPLETE, loaders=(LOADER,), num_samples=(256,) * 4)
+    assert accumulates.epoch_steps() == 4, "each step takes four batches of 64"
+
+
+def test_an_epoch_of_processes_that_share_the_items_is_as_long_as_their_samplers_say() -> None:
+    assert Run(status=Status.COMPLETE, loaders=(LOADER,), world_size=2).epoch_steps() is None
+    shared = replace(LOADER, num_batches=8)
+    assert Run(status=Status.COMPLETE, loaders=(shared,), world_size=2).epoch_steps() == 8
 
 
 def test_a_training_is_called_no_shorter_only_where_every_pair_says_so() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from hotlap.probe.facts import Facts
 from hotlap.probe.watches.known import ALL
@@ -93,6 +93,13 @@ def test_a_list_is_a_data_set_for_as_long_as_its_loader() -> None:
     del loader
     gc.collect()
     assert facts.loader_facts(sample=True)[0].deterministic is None
+
+
+def test_of_shared_items_an_epoch_has_the_batches_of_this_process() -> None:
+    facts, data = Facts(), TensorDataset(torch.ones(40, 2))
+    sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=2, rank=1)
+    facts.made_loader(DataLoader(data, batch_size=4, sampler=sampler))
+    assert facts.loader_facts(sample=False)[0].num_batches == 5
 
 
 class Numbers(torch.utils.data.Dataset[int]):
