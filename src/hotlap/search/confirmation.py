@@ -14,7 +14,7 @@ from hotlap.gate import Ruling
 from hotlap.levers import Scope
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Status, Verdict
 from hotlap.search.gate_runs import GateRuns
-from hotlap.search.reasons import length, unchanged
+from hotlap.search.reasons import crowded, length, unchanged
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import factor, percent
 
@@ -132,9 +132,9 @@ class Confirmation:
         edits = levers.edits_of(self._stack, facts(self._log.study))
         patched = source.patch(edits, root=Path(self._log.options.cwd))
         beside, after = copy.typical_pair or (None, copy.run)
-        doubt = self._why_doubtful(speedup, beside)
-        if doubt is not None:
-            self._log.warn(doubt)
+        for doubt in (self._why_doubtful(speedup, beside), crowded(self._log.study.baseline[0], self._stack)):
+            if doubt is not None:
+                self._log.warn(doubt)
         result = Result(
             levers=self._stack,
             speedup=speedup,

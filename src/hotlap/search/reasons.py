@@ -4,12 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hotlap import levers
 from hotlap.experiment import Effect, Rule, Stack
 from hotlap.experiment.statistics import FALSE_GAIN, Progress
-from hotlap.record import LEAST_GAIN, Interval, Result, Trial, Verdict, lever_titles
+from hotlap.levers.native_step import NativeStep
+from hotlap.levers.threads import Threads
+from hotlap.record import LEAST_GAIN, Interval, Result, Run, Trial, Verdict, lever_titles
 from hotlap.search.candidates import Candidate, Candidates
 from hotlap.search.study_log import Key, StudyLog, key
-from hotlap.units import factor, plural
+from hotlap.units import factor, percent, plural
 
 SEEMS_MUCH = 1.5
 """A gain of which is told though it could not be shown."""
@@ -25,6 +28,19 @@ def left_out(effect: Effect, then: str) -> str:
     if effect.seen is not None:
         brings = f"it brings {factor(effect.seen)} on top of the others"
     return f"Left out once: {brings}; {then}."
+
+
+def crowded(run: Run, stack: Stack) -> str | None:
+    """That fewer threads may save no more than what others cost this baseline; None where they cost it little."""
+    named = [one.name for one in map(levers.from_spec, stack) if isinstance(one, Threads | NativeStep)]
+    served = run.cpu.served if run.cpu is not None and run.cpu.disturbed else None
+    if not named or served is None or run.num_threads in (None, 1):
+        return None
+    return (
+        f"Other programs used the cores: training had one for {percent(served)} of the time in which it wanted one. "
+        f"{run.num_threads} threads that wait for each other are slow then, and {' + '.join(named)} may save that "
+        "alone: run it again on a quiet machine to know what it brings there."
+    )
 
 
 NOT_LEFT_OUT = (

@@ -19,7 +19,7 @@ from hotlap.levers import Numerics
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.device_resident import DeviceResident
 from hotlap.levers.huge_pages import HugePages
-from hotlap.record import Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
+from hotlap.record import CpuUse, Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import again_commands, conclusion
 from hotlap.tune import Options, StudyLog, tuned
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
@@ -380,6 +380,22 @@ def test_the_search_leaves_time_for_whole_trainings_where_they_are_short(script:
     assert study.result is not None and study.result.total_speedup is not None
     assert len(study.result.whole_s) >= 1
     assert study.result.total_speedup.mid == pytest.approx((4.5 + 3 + 2) / (4.5 + 1.5 + 2), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("lever", "main", "told"), [("threads", 1.0, True), ("threads", 1.95, False), ("cached-dataset", 1.0, False)]
+)
+def test_what_fewer_threads_gain_beside_other_programs_is_told_as_such(
+    script: Path, lever: str, main: float, *, told: bool
+) -> None:
+    class Beside(World):
+        def run(self, plan: Plan) -> Run:
+            return replace(super().run(plan), cpu=CpuUse(usable_cores=2.0, main=main, others=0.0, runnable=2.0))
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    study = tune(Beside(path=str(script), sha256=digest, costs={lever: 0.4}), levers=(lever,))
+    assert accepted(study) == [lever]
+    assert any("threads that wait for each other" in warning for warning in study.warnings) is told
 
 
 @pytest.mark.parametrize("seed", [0, 3, 4, 9])
