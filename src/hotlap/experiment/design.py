@@ -61,8 +61,8 @@ class Sizes:
     def of(cls, run: Run, machine: Machine) -> "Sizes":
         """From the baseline on this machine."""
         step_s = mean_step_s(run)
-        # Short blocks for long steps: rounds must stay affordable.
-        block = 11 if step_s < 0.02 else 5 if step_s < 0.1 else 3
+        # Short blocks for long steps: rounds must stay affordable, and arms meet the same moment of the machine.
+        block = 11 if step_s < 0.015 else 5 if step_s < 0.1 else 3
         rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(_ARM_S / (block * step_s))))
         evidence = min(_MAX_EVIDENCE, max(_MIN_EVIDENCE, round(_EVIDENCE_S / step_s)))
         return cls(
