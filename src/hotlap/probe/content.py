@@ -47,8 +47,8 @@ def _features(rows: torch.Tensor) -> Sequence[torch.Tensor]:
     rows = torch.where(real, rows, 0.0)
     sums = rows @ _signs()[: rows.shape[1]]
     filled = rows != 0
-    num_filled = filled.sum().clamp(min=1)
-    waves = [wave(scale * rows[filled]).sum() / num_filled for scale in _SCALES for wave in (torch.cos, torch.sin)]
+    num_filled, values = filled.sum().clamp(min=1), rows[filled]
+    waves = [wave(scale * values).sum() / num_filled for scale in _SCALES for wave in (torch.cos, torch.sin)]
     squares = (sums[:, :_NUM_SQUARES] ** 2).mean(0)
     return [real.sum(1, dtype=torch.float64).mean(), *sums.mean(0), *squares, *waves]
 
