@@ -20,6 +20,8 @@ _NOT_WITH_FULL = ("steps", "warmup", "quick")
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     if not args.full:
+        if args.no_windows and "no_windows" not in args.configured:
+            raise UserError("--no-windows is for --full: without it, a few steps are looked at closely in any case.")
         return 130 if studied(args).state is State.INTERRUPTED else 0
     _check_full(args)
     return full.run(args, _bench(args))

@@ -116,6 +116,10 @@ def _check_together(args: argparse.Namespace, counts: tuple[int, ...]) -> None:
         raise UserError(
             "A trace does not tell how many parameters the model has: give --parameters for --count above 1."
         )
+    if args.interconnect is not None and max(counts) == 1 and "interconnect" not in args.configured:
+        raise UserError("--interconnect is for several GPUs: give --count.")
+    if args.parameters is not None and not args.trace and "parameters" not in args.configured:
+        raise UserError("--parameters is for --trace: a script's are counted, and a workload says how many it has.")
     if args.parameters is not None and not 0 < args.parameters < math.inf:
         raise UserError(f"--parameters {args.parameters:g} is not a number of parameters, as in 124e6.")
     if (args.measured_on is None) != (args.measured_step is None):

@@ -173,8 +173,9 @@ class Workbench:
 
     def _keep_report(self) -> None:
         path = self.storage.folder / "report.html"
-        write_text(path, html.render(self.study))
-        self.tell(f"Report: {path}")
+        if path.parent.is_dir():  # else it was told why the study could not be saved
+            write_text(path, html.render(self.study))
+            self.tell(f"Report: {path}")
 
     # Runs
 

@@ -37,7 +37,7 @@ def call(*words: str) -> int:
     options.COMMANDS["hardware"]["predict"][0](parser.add_subparsers())
     head, tail = split_command(["predict", *words], parser)
     args = parser.parse_args(head)
-    args.tail = tail
+    args.tail, args.configured = tail, frozenset()
     return predict.run(args)
 
 
@@ -249,6 +249,7 @@ def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ["missing.py"], ["--workload", "missing.json"], ["--devices", "missing.toml", "train.py"],
         ["--parameters", "nan", "train.py"], ["--parameters", "-5", "train.py"], ["--steps-per-epoch", "0", "train.py"],
         ["--price", "H100=much", "train.py"], ["--price", "-1", "train.py"], ["--price", "4095=1", "train.py"],
+        ["--interconnect", "nvlink", "train.py"],
     ],
 )  # fmt: skip
 def test_wrong_words_are_refused_before_anything_runs(words: list[str], tmp_path: Path) -> None:
