@@ -292,18 +292,22 @@ class Run:
         return sum(parts) / total if parts is not None and total > 0 else None
 
     def epoch_steps(self) -> int | None:
-        """Steps of an epoch of the loader that is trained on; None where there is none, or several, and where processes
-        share its items and do not say how. A step that accumulates gradients takes several batches."""
+        """Steps of an epoch of the loader that is trained on; None where there is none, or several, and as
+        `epoch_steps_of` has it."""
         serving = [one for one in self.loaders if one.trained_on]
-        if len(serving) != 1:
-            return None
-        (loader,) = serving
-        num_batches, size = loader.num_batches, loader.batch_size
-        if num_batches is None and self.world_size == 1 and loader.num_items and size:
-            num_batches = math.ceil(loader.num_items / size)
+        return self.epoch_steps_of(serving[0]) if len(serving) == 1 else None
+
+    def epoch_steps_of(self, loader: LoaderFacts) -> int | None:
+        """Steps of an epoch of this loader; None where its length is not known, and where processes share its items and
+        do not say how. A step that accumulates gradients takes several batches."""
+        size = loader.batch_size
         samples = [count for count in self.num_samples if count]
-        each = max(1, round(median(samples) / size)) if samples and size else 1
-        return math.ceil(num_batches / each) if num_batches else None
+        each = median(samples) if samples else size
+        if loader.num_batches and size and each:
+            return math.ceil(loader.num_batches / max(1, round(each / size)))
+        if loader.num_batches is not None or self.world_size > 1 or not (loader.num_items and each):
+            return None
+        return math.ceil(loader.num_items / each)
 
     def epoch_gaps_s(self) -> tuple[float, ...]:
         """At each start of an epoch, seconds by which its batch is waited for longer than others in the median; empty

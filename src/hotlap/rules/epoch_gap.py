@@ -35,7 +35,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     gap_s = mean(gaps_s)
     loader = next((loader for loader in run.loaders if loader.trained_on), None)
-    cost_s = gap_s / (run.epoch_steps() or len(run.step_s) / len(gaps_s))
+    known = run.epoch_steps_of(loader) if loader is not None else None
+    cost_s = gap_s / (known or len(run.step_s) / len(gaps_s))
     share = share_of(run, cost_s)
     if share < MIN_SHARE:
         return None

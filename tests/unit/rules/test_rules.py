@@ -155,7 +155,13 @@ def test_epoch_gap_spreads_the_wait_over_the_steps_of_an_epoch() -> None:
 
 def test_epoch_gap_counts_a_long_epoch_by_its_data_set_not_by_the_steps_that_were_seen() -> None:
     run = firing("epoch-gap")
-    assert epoch_gap.check(replace(run, loaders=(replace(run.loaders[0], num_items=10_000 * 64),))) is None
+    long = replace(run.loaders[0], num_items=10_000 * 64)
+    assert epoch_gap.check(replace(run, loaders=(long,))) is None
+    assert epoch_gap.check(replace(run, loaders=(long, long))) is None, "two that are trained on"
+    by_sampler, sampled = replace(long, batch_size=None), (64,) * len(run.step_s)
+    assert epoch_gap.check(replace(run, loaders=(by_sampler,), num_samples=sampled)) is None, (
+        "a batch sampler's own sizes"
+    )
 
 
 def test_optimizer_bound_counts_what_is_updated() -> None:
