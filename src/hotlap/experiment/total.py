@@ -159,11 +159,13 @@ def whole_speedup(
     few, apart = len(whole_s) < statistics.FEWEST_SHOWN, math.log(by_steps.mid / clock.mid)
     clock_reach = _reach(clock)
     steps_reach = math.hypot(_reach(by_steps), _REACH_95 * _STEPS_OFF_SD)
-    if not few and abs(apart) > math.hypot(clock_reach, steps_reach):
-        steps_reach = math.sqrt((_REACH_95 * apart) ** 2 - clock_reach**2)
     both_reach = math.hypot(clock_reach, steps_reach)
+    contradict = abs(apart) > both_reach
+    if contradict and not few:
+        steps_reach = math.sqrt((_REACH_95 * apart) ** 2 - clock_reach**2)
+        both_reach = math.hypot(clock_reach, steps_reach)
     mid = math.log(clock.mid) + (clock_reach / both_reach) ** 2 * apart
-    if few and abs(apart) > both_reach:
+    if contradict and few:
         low, high = min(clock.low, by_steps.low), max(clock.high, by_steps.high)
         return Interval(low=low, mid=math.exp(mid), high=high)
     reach = clock_reach * steps_reach / both_reach

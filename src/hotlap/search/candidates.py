@@ -45,6 +45,8 @@ class Candidate:
     levers' multiply."""
     shown: bool = False
     """It gained so clearly that it is no chance."""
+    likely: bool = False
+    """Alone it was faster, by a 95% interval."""
     trial: Trial | None = None
     """That comparison, as the study holds it; None where it was not made."""
     afresh: bool = False
@@ -215,6 +217,11 @@ class Candidates:
             return left
         return [one for one in left if not (one.shown and one.specs[0] in last)]
 
+    def is_last(self, one: Candidate) -> bool:
+        """Of what was accepted with this lever nothing else is left."""
+        together = next(trial.levers for trial in self._trials() if trial.accepted and one.specs[0] in trial.levers)
+        return not any(spec in self.stack for spec in together if spec not in one.specs)
+
     def alone(self, spec: LeverSpec) -> Candidate:
         """One lever, with what its own trials showed at most: nothing, where another one of the loaders was accepted on
         top of it, which may save all that it did."""
@@ -223,6 +230,7 @@ class Candidates:
             levers.from_spec(spec),
             log_gain=max(map(_log_seen, own), default=0.0),
             shown=any(trial.kind == "screening" or trial.accepted for trial in own),
+            likely=any(trial.speedup is not None and trial.speedup.low > 1.0 for trial in own),
         )
 
     def shown(self) -> list[Candidate]:

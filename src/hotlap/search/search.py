@@ -5,8 +5,8 @@ processes that take turns). What gained is stacked; the stack is compared once w
 to the gate once; where either refuses it, it is halved until what is to blame stands alone. What only seemed to gain is
 stacked as well once nothing else is left, and must be shown together; and so, once, is all that is switched and helped
 nothing alone, for some levers help only together. In the end each accepted lever of which it is in doubt whether it
-earns its place is left out once. Where there is no time for the gate's runs any more, levers are timed all the same, so
-that the user knows what more time would bring.
+earns its place is left out once, and what never was shown to gain goes unless that shows it. Where there is no time for
+the gate's runs any more, levers are timed all the same, so that the user knows what more time would bring.
 """
 
 import math
@@ -19,7 +19,7 @@ from typing import Any
 from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
 from hotlap.experiment.total import Pairs, never_shorter
-from hotlap.record import LEAST_GAIN, Verdict
+from hotlap.record import LEAST_GAIN, Trial, Verdict
 from hotlap.search import reasons
 from hotlap.search.candidates import CLEAR, MOST_SWITCHED, Candidate, Candidates, compatible, excludes, grouped, stacked
 from hotlap.search.confirmation import Confirmation, fewest_heats, whole_trainings_s
@@ -80,8 +80,8 @@ class Search:
 
     @property
     def _kept_s(self) -> float:
-        """That, and whole trainings where they are short and something gained: until then the time is for finding it,
-        and what gained is judged first. (Of four minutes 80 s were kept for them, 75 s told the noise, and what was
+        """The end, and whole trainings where they are short and something gained: until then the time is for finding
+        it, and what gained is judged first. (Of four minutes 80 s were kept for them, 75 s told the noise, and what was
         1.3x in two heats got no third.)"""
         gained = self._log.study.result is None and (self.stack or self._candidates.shown())
         return self._end_s + (whole_trainings_s(self._log, self._gate) if gained else 0.0)
@@ -193,11 +193,23 @@ class Search:
     def _leave_each_out(self) -> None:
         """Of those in doubt each once, side by side; the study goes on without those that cost."""
         while groups := self._groups(self._candidates.doubtful()):
-            group = groups[0]
-            if not self._affords(group, keep_s=self._kept_s, times_only=True):
-                self._log.warn(reasons.NOT_LEFT_OUT)
+            has_time = self._affords(groups[0], keep_s=self._kept_s, times_only=True)
+            if not has_time and not self._log.extend(self._kept_s + PLANNED * self._heat_s(groups[0])):
+                self._leave_out_unshown()
                 return
-            self._leave_out(group)
+            self._leave_out(groups[0])
+
+    def _leave_out_unshown(self) -> None:
+        """There is no time to time training without them: of what gained together the one that seemed to bring most
+        alone stays, the others were never shown to bring anything."""
+        for one in sorted(self._candidates.doubtful(), key=lambda one: one.log_gain):
+            others = tuple(spec for spec in self.stack if spec not in one.specs)
+            seemed = one.log_gain >= math.log(LEAST_GAIN)  # else they may help only together
+            if seemed and not (one.shown or one.likely or self._candidates.is_last(one)):
+                trial = Trial(levers=one.specs, on_top_of=others, kind="leave-one-out", scope=one.scope)
+                self._log.add(replace(trial, why=reasons.NEVER_SHOWN))
+        if len(self.stack) > 1:
+            self._log.warn(reasons.NOT_LEFT_OUT)
 
     def _groups(self, found: Group) -> list[list[Candidate]]:
         sizes, num_steps = self._executor.sizes, self._log.study.total_steps
@@ -352,24 +364,23 @@ class Search:
         comparison = Comparison(
             effects=without,
             design=Design(arms=(Arm(levers=taken),), stack=always, switched=switched),
-            # What was never shown to gain needs all heats.
-            rule=replace(_LEFT_OUT, patient=not all(one.shown for one in group)),
+            # What was never shown to gain is to be shown.
+            rule=_LEFT_OUT if all(one.shown for one in group) else replace(_LEFT_OUT, planned=PLANNED, patient=True),
             time_left=lambda: self._log.budget.affords(0.0, keep_s=keep_s),
         )
         compare(self._executor, comparison)
         stack = self.stack
-        for one, effect in zip(group, without, strict=True):
+        for one, effect in sorted(zip(group, without, strict=True), key=lambda found: -found[1].mean):
             brings = replace(effect, log_ratios=[-ratio for ratio in effect.log_ratios])
             others = tuple(spec for spec in stack if spec not in one.specs)
             trial = self._log.trial(brings, levers=one.specs, on_top_of=others, kind="leave-one-out", scope=one.scope)
             # What gained alone goes only if it is shown to cost here. What was accepted with others because alone it
-            # could not be shown must at least seem to gain; what did not even seem to must be shown to.
+            # could not be shown must be shown now, unless it is all that is left of what gained with it.
             if one.shown:
                 stays, goes = not effect.gained, "it costs, so it goes"
-            elif one.log_gain >= math.log(LEAST_GAIN):
-                stays, goes = effect.mean < 0.0, "it seems to cost, so it goes"
             else:
-                stays = _LEFT_OUT.progress(brings.log_ratios, pooled) is Progress.GAIN
+                is_slower_without = _LEFT_OUT.progress(effect.log_ratios, pooled) is Progress.NO_GAIN
+                stays = is_slower_without or (self._candidates.is_last(one) and effect.mean <= 0.0)
                 goes = "that could not be told from nothing, so it goes"
             if stays and self._never_shorter([(other, base) for base, other in effect.pairs]):
                 stays, goes = False, f"but {reasons.no_shorter(self._log.study.total_steps)}, so it goes"

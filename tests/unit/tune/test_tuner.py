@@ -21,6 +21,7 @@ from hotlap.levers.device_resident import DeviceResident
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import CpuUse, Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import again_commands, conclusion
+from hotlap.search import reasons
 from hotlap.tune import Options, StudyLog, tuned
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
 
@@ -982,6 +983,40 @@ def test_where_no_time_is_left_for_a_stack_its_best_lever_is_accepted(script: Pa
     for seed in range(4):
         study = tune(world_of(script, costs=costs, start_s=2.0, seed=seed), budget_s=120.0)
         assert "cached-dataset" in accepted(study)
+
+
+NOISY = {"length": 1_000, "step_s": 0.04, "process_sd": 0.06, "block_sd": 0.1, "start_s": 2.0}
+"""Equal processes differ by 8%: what gains 1.1x and 1.25x is shown together, and hardly alone."""
+
+
+@pytest.mark.parametrize(("options", "least"), [({"long_budget_s": 540.0}, 16), ({"budget_s": 240.0}, 8)])
+def test_what_brings_nothing_is_not_handed_over_beside_what_gains(
+    script: Path, options: dict[str, float], least: int
+) -> None:
+    """Of 24 gains so many at least are."""
+    costs = {"fused-optimizer": 0.91, "cached-dataset": 0.8}
+    found = 0
+    for seed in range(12):
+        names = accepted(tune(world_of(script, costs=costs, seed=seed, **NOISY), **options))
+        assert set(names) <= set(costs), f"seed {seed}"
+        found += len(names)
+    assert found >= least
+
+
+def test_what_there_is_no_time_to_leave_out_goes_if_it_was_never_shown_and_the_best_of_a_stack_stays(
+    script: Path,
+) -> None:
+    gone = []
+    for seed in range(12):
+        costs = {"fused-optimizer": 0.91, "cached-dataset": 0.8}
+        study = tune(world_of(script, costs=costs, seed=seed, **NOISY), budget_s=240.0)
+        dropped = [one for one in study.trials if one.why == reasons.NEVER_SHOWN]
+        assert not any(one.accepted or one.log_ratios for one in dropped)
+        if dropped:
+            (stack,) = [one for one in study.trials if one.accepted and dropped[0].levers[0] in one.levers]
+            assert len(dropped) < len(stack.levers)
+        gone += dropped
+    assert gone
 
 
 @pytest.mark.parametrize("num_trials", [2, 3, 4, 5])
