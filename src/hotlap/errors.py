@@ -1,5 +1,15 @@
 """What can go wrong, by whose fault it is: the user's input, the user's script, or (all else) hotlap."""
 
+from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A question that names the word that was meant, behind a full stop; empty where none is like this one."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f". Did you mean {found[0]}?" if found else ""
+
 
 class HotlapError(Exception):
     """Any failure that hotlap expects; its message says what happened and what to do about it.

@@ -218,7 +218,9 @@ def test_the_option_goes_before_the_variable() -> None:
 def test_a_lever_that_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     sentence = refused(["tune", "--levers", "threads,warp-drive", "train.py"], capsys, cwd=tmp_path)
-    assert "There is no lever 'warp-drive'" in sentence
+    assert "There is no lever 'warp-drive'. Known: " in sentence
+    sentence = refused(["tune", "--levers", "cached-datset", "train.py"], capsys, cwd=tmp_path)
+    assert "There is no lever 'cached-datset'. Did you mean cached-dataset? Known: " in sentence
 
 
 @pytest.mark.parametrize("words", [["measure", "--no-such", "train.py"], ["apply", "--no-such"], ["list", "--no-such"]])

@@ -14,8 +14,8 @@ import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
 from hotlap.cli.target import source
-from hotlap.cli.words import check_swallowed, commands, nearest, split_command
-from hotlap.errors import HotlapError, ScriptFailed, UserError
+from hotlap.cli.words import check_swallowed, commands, split_command
+from hotlap.errors import HotlapError, ScriptFailed, UserError, nearest
 
 _EPILOG = """\
 hotlap COMMAND --help has options and examples. Defaults stand in [tool.hotlap] of pyproject.toml.

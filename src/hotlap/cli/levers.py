@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from hotlap import levers, rules
 from hotlap.cli import storage
 from hotlap.cli.console import console
-from hotlap.cli.words import nearest
-from hotlap.errors import UserError
+from hotlap.errors import UserError, nearest
 from hotlap.report import story
 from hotlap.report.clean import clean_line
 

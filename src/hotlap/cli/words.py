@@ -3,8 +3,7 @@
 import argparse
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -146,12 +145,6 @@ def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentP
 def value_options(command: argparse.ArgumentParser) -> frozenset[str]:
     """Options that are followed by a value."""
     return frozenset(name for action in command._actions if action.nargs != 0 for name in action.option_strings)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A question that names the word that was meant, behind a full stop; empty where none is like this one."""
-    found = get_close_matches(word, list(known), n=1, cutoff=0.7)
-    return f". Did you mean {found[0]}?" if found else ""
 
 
 def check_swallowed(head: Sequence[str], command: argparse.ArgumentParser) -> None:

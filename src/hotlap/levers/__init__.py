@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hotlap.errors import UserError
+from hotlap.errors import UserError, nearest
 from hotlap.levers.batch_size import BatchSize
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.record import LeverSpec, Run
@@ -100,7 +100,8 @@ def by_name(name: str) -> type[Lever]:
     kind = next((kind for kind in _kinds() if kind.name == name), None)
     if kind is not None:
         return kind
-    raise UserError(f"There is no lever {name!r}. Known: {', '.join(kind.name for kind in __getattr__('ALL'))}.")
+    names = [kind.name for kind in __getattr__("ALL")]
+    raise UserError(f"There is no lever {name!r}{nearest(name, names) or '.'} Known: {', '.join(names)}.")
 
 
 def from_spec(spec: LeverSpec) -> Lever:
