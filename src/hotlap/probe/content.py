@@ -1,6 +1,6 @@
 """What models are given to train on -> a few numbers a step that tell how it is distributed, whatever was drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +12,9 @@ from hotlap.probe.sampling import sampled_rows
 # weaker, or the same for all rows of a batch, shows there.
 _NUM_SUMS, _NUM_SQUARES = 8, 4
 # Elements are told by the mean of their cosine and sine, at scales from a tenth of the usual size of inputs to four
-# times that. They are smooth: what is rounded to bfloat16 hardly changes them.
-_SCALES = (0.25, 1.0, 4.0, 16.0)
+# times that: a quarter of an element, and four times as much each time. They are smooth: what is rounded to bfloat16
+# hardly changes them.
+_FIRST_SCALE, _NUM_SCALES = 0.25, 4
 
 
 class Content:
@@ -47,18 +48,31 @@ def _features(rows: torch.Tensor) -> Sequence[torch.Tensor]:
     rows = torch.where(real, rows, 0.0)
     sums = rows @ _signs()[: rows.shape[1]]
     filled = rows != 0
-    num_filled, values = filled.sum().clamp(min=1), rows[filled]
-    waves = [wave(scale * values).sum() / num_filled for scale in _SCALES for wave in (torch.cos, torch.sin)]
+    num_filled = filled.sum().clamp(min=1)
+    waves = [wave / num_filled for wave in _wave_sums(rows[filled])]
     squares = (sums[:, :_NUM_SQUARES] ** 2).mean(0)
     return [real.sum(1, dtype=torch.float64).mean(), *sums.mean(0), *squares, *waves]
+
+
+def _wave_sums(values: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Of cosine and sine at each scale. Only the first are computed as such, the others by doubling the angle twice."""
+    values = values * _FIRST_SCALE
+    cos, sin = values.cos(), values.sin_()
+    for scale in range(_NUM_SCALES):
+        for _ in range(2 if scale else 0):
+            sin, cos = cos.mul_(sin).mul_(2), sin.square_().mul_(-2).add_(1)
+        yield cos.sum()
+        yield sin.sum()
 
 
 def _padding(rows: torch.Tensor) -> torch.Tensor:
     """(rows, columns) true at the end of each where it is padded, with zeros or some other number: as long as the
     longest sample asks for. One element that is not 0 is none."""
-    last = rows[:, -1:]
-    at_end = (rows != last).flip(1).cumsum(1).flip(1) == 0
-    return at_end & ((at_end.sum(1, keepdim=True) > 1) | (last == 0))
+    last, num_columns = rows[:, -1:], rows.shape[1]
+    differs = (rows != last).flip(1)
+    length = torch.where(differs.any(1), differs.view(torch.uint8).argmax(1), num_columns)[:, None]
+    padded = torch.where((length > 1) | (last == 0), length, 0)
+    return torch.arange(num_columns) >= num_columns - padded
 
 
 @lru_cache(maxsize=1)
