@@ -74,6 +74,11 @@ UNSEEN_IN_THE_LOSS = {
     ),
     "statistics that stand still": ("BatchNorm1d(32)", "BatchNorm1d(32, momentum=0.0)", "running_mean"),
     "a dropout that is off": ("torch.nn.Dropout(0.1)", "torch.nn.Identity()", "with gradients draw no random numbers"),
+    "one of two dropouts that is off": (
+        "torch.nn.Tanh(),\n        torch.nn.Dropout(0.1)",
+        "torch.nn.Tanh(),\n        torch.nn.Identity()",
+        "in 1 call; in the baseline",
+    ),
     "a dropout that is left on": ("        model.eval()\n", "", "without gradients draw random numbers at step 32"),
     "a validation that is wrong": ("{held_out:.4f}", "{1.05 * held_out:.4f}", "the script prints"),
     "a schedule that is not stepped": ("            schedule.step()\n", "", "StepLR has other settings or counters"),

@@ -24,7 +24,7 @@ from hotlap.gate.evidence import (
 )
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
 from hotlap.record import Number, Run, StateDigest, Status
-from hotlap.units import plural
+from hotlap.units import percent, plural
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
 RATE_TOLERANCE = 1e-6
@@ -165,7 +165,8 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
 def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
     fields = (field.differing for field in (*FIELDS, STALE, FORGETFUL))
-    checks: tuple[Differing, ...] = (*fields, _other_samples, _other_draws, _other_end, _other_skips, _fewer_backwards)
+    others = (_other_samples, _other_draws, _other_dropouts, _other_end, _other_skips, _fewer_backwards)
+    checks: tuple[Differing, ...] = (*fields, *others)
     for differing in checks:
         yield other_than(pairs, baseline, differing)
     if len(same_seed) > 1:
@@ -286,6 +287,22 @@ def _other_draws(a: Run, b: Run) -> dict[str, str]:
 def _moved(mine: tuple[bool | None, ...], other: tuple[bool | None, ...], k: int) -> bool:
     """Another place draws instead of k, or k instead of it."""
     return any(bool(x) != bool(y) == bool(mine[k]) for x, y in zip(mine, other, strict=True))
+
+
+def _other_dropouts(a: Run, b: Run) -> dict[str, str]:
+    """Of several dropouts one is lost, or one is new. As many elements in other calls are the same ones in other parts;
+    other elements in as many calls are padded otherwise. What draws otherwise may be one that is written by hand."""
+    mine, other = ({drops: told for drops, *told in run.dropouts or ()} for run in (a, b))
+    if not mine or not other or mine.get(None) != other.get(None):
+        return {}
+    for drops in filter(None, {**mine, **other}):
+        (wanted_calls, wanted), (calls, found) = mine.get(drops, (0, 0)), other.get(drops, (0, 0))
+        if wanted_calls != calls and wanted != found:
+            return {
+                str(drops): f"Forward passes of a step drop {percent(drops)} of {found:,} elements in "
+                f"{plural(calls, 'call')}; in the baseline of {wanted:,} in {plural(wanted_calls, 'call')}."
+            }
+    return {}
 
 
 def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:

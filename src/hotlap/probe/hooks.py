@@ -57,7 +57,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     clock, script, words = session.clock, session.script, session.words
     now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
-    begins = script.forward_begins if session.plan.evidence else None
+    begins, left = (script.forward_begins, script.forward_left) if session.plan.evidence else (None, None)
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
         # Within a backward pass it is a recomputation (checkpointing), a part of that, as on a device, where another
@@ -85,6 +85,8 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
             note((what, begin, now()))
             clock.where = before
             session.in_forward = False
+            if left is not None:
+                left()
         if script.attentive:
             script.forward_made(self, args, kwargs, result)
         return result

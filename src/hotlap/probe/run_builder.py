@@ -71,6 +71,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         own_start_s=session.own_start_s,
         skipped_updates=session.skipped_updates,
         updates=tuple(session.script.updates.seen) if plan.evidence else None,
+        dropouts=session.script.dropouts.found(),
         printed=tuple(session.printed.lines),
         trained=session.script.updates.trained,
         untrained=session.script.updates.untrained,

@@ -20,6 +20,7 @@ from hotlap.probe.digests import (
     samples,
     tensors,
 )
+from hotlap.probe.dropouts import Dropouts
 from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
 from hotlap.probe.facts import length_of
 from hotlap.probe.replay import Replay
@@ -34,6 +35,7 @@ LOADERS_SEEN_BY = 50
 # What the hooks call, and what a record lacks where that has failed.
 _REPORTS = {
     "forward_begins": "where random numbers are drawn",
+    "forward_left": "what is dropped at random",
     "forward_made": "what modules are called with",
     "optimizer_constructed": "the optimizers",
     "update_begins": "the updates of optimizers",
@@ -66,6 +68,7 @@ class ScriptCalls:
         self.clearings = Clearings()
         self.memories = Memories()
         self.draws = Draws()
+        self.dropouts = Dropouts()
         self._batches, self._inputs, self._samples, self._trained_on = Digest(), Digest(), Fresh(), Given()
         self._content = Content()
         self._sources = ""
@@ -73,6 +76,8 @@ class ScriptCalls:
         """Of the script's own, as the last step left them: looking for them takes longer than what they say."""
         self._drawn_from: list[int | None] = []
         self._num_backwards = 0
+        self._drew: bool | None = None
+        """In forward passes with gradients of the last step."""
         for name, what in _REPORTS.items():
             setattr(self, name, session.guard(getattr(self, name), what, off=session.must_be_there))
 
@@ -82,6 +87,13 @@ class ScriptCalls:
         """An outermost module call begins. Only called where evidence is wanted."""
         if not self._session.graphs.capturing:
             self._session.own(lambda: self.draws.look(ELSEWHERE))
+            # What is compiled would be compiled anew for it.
+            if self._drew and self._session.steps == 1 and torch.is_grad_enabled() and not self._facts.compiled:
+                self.dropouts.begin()
+
+    def forward_left(self) -> None:
+        """It is over, or has failed. Only called where evidence is wanted."""
+        self.dropouts.end()
 
     def forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         """The outermost module call is over (a loss module counts as one). Only called while `attentive`."""
@@ -185,6 +197,8 @@ class ScriptCalls:
         digest, fresh, rows = drawn if drawn[0] else given
         trained = self.updates.in_order(self._facts.optimizers())
         num_backwards, self._num_backwards = self._num_backwards, 0
+        draws = self.draws.take()
+        self._drew = draws[WITH_GRADIENTS]
         self._generators = generators()
         drawn_from, self._sources = self._sources + sources(self._generators), ""
         return {
@@ -197,7 +211,7 @@ class ScriptCalls:
             "fresh_batches": fresh,
             "stale_updates": self.clearings.take(),
             "forgetful_updates": self.memories.take(),
-            "draws": self.draws.take(),
+            "draws": draws,
             "rng_digest": rng_digest(),
             "sources_digest": hashlib.blake2b(drawn_from.encode(), digest_size=12).hexdigest(),
             "settings_digest": settings_digest(trained),

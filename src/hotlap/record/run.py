@@ -206,6 +206,10 @@ class Run:
     draws: tuple[tuple[bool | None, ...], ...] | None = None
     """(S, 3) whether torch's random numbers were drawn in forward passes with gradients, in those without, and
     elsewhere; None where there was no such pass."""
+    dropouts: tuple[tuple[float | None, int, int], ...] | None = None
+    """(probability to drop an element, calls, elements) of what forward passes with gradients drop at random in the
+    second step, where they drew in the first one; without a probability: of what they draw otherwise. None where that
+    is not known, as beside torch.compile."""
     rng_digest: tuple[str, ...] | None = None
     """(S,) digest of the states of Python's, NumPy's and torch's generators at the end of the step."""
     sources_digest: tuple[str, ...] | None = None

@@ -25,7 +25,12 @@ def main():
     y = (x[:, :3] * torch.tensor([1.0, -2.0, 0.5])).sum(1, keepdim=True).tanh()
     loader = DataLoader(TensorDataset(x[:512], y[:512]), batch_size=16, shuffle=True)
     model = torch.nn.Sequential(
-        torch.nn.Linear(8, 32), torch.nn.BatchNorm1d(32), torch.nn.Tanh(), torch.nn.Dropout(0.1), torch.nn.Linear(32, 1)
+        torch.nn.Linear(8, 32),
+        torch.nn.Dropout(0.1),
+        torch.nn.BatchNorm1d(32),
+        torch.nn.Tanh(),
+        torch.nn.Dropout(0.1),
+        torch.nn.Linear(32, 1),
     )
     copied = copy.deepcopy(model)
     average = Average(model)

@@ -119,6 +119,45 @@ def test_of_other_draws_that_no_state_shows_the_first_loss_tells_and_gradients_m
     assert ("degrees" in judge("statistical", e).why) is not dropout
 
 
+Drops = tuple[tuple[float | None, int, int], ...]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (((0.1, 36, 9_000),), ((0.1, 24, 4_000),), "drop 10% of 4,000 elements in 24 calls; in the baseline of 9,000"),
+        (((0.1, 36, 9_000),), ((0.2, 36, 9_000),), "drop 10% of 0 elements in 0 calls"),
+        (((0.1, 1, 10),), ((0.1, 1, 10), (0.5, 1, 8)), "drop 50% of 8 elements in 1 call; in the baseline of 0"),
+        (((0.1, 36, 9_000),), ((0.1, 12, 9_000),), None),
+        (((0.1, 36, 9_000),), ((0.1, 36, 7_000),), None),
+        (((0.1, 36, 9_000),), ((0.1, 24, 4_000), (None, 12, 5_000)), None),
+        (((0.1, 36, 9_000),), (), None),
+        (((0.1, 36, 9_000),), None, None),
+    ],
+)
+def test_one_of_several_dropouts_that_is_lost_is_told_and_one_that_is_written_otherwise_is_not(
+    before: Drops, after: Drops | None, why: str | None
+) -> None:
+    e = evidence(bf16=False, flipped=False)
+    base = tuple(replace(one, dropouts=before) for one in e.base_seeds)
+    lever = tuple(replace(one, dropouts=after) for one in e.lever_seeds)
+    ruling = judge(
+        "statistical", replace(e, base=(base[0], base[0]), base_seeds=base, lever=lever[:1], lever_seeds=lever)
+    )
+    assert (ruling.verdict is Verdict.HARMED) == (why is not None)
+    assert why is None or why in ruling.why
+
+
+def test_layers_that_are_left_out_by_chance_drop_now_more_and_now_less() -> None:
+    e = evidence(bf16=False, flipped=False)
+    base = tuple(replace(one, dropouts=((0.1, 3 + k, 90 + 30 * k),)) for k, one in enumerate(e.base_seeds))
+    lever = tuple(replace(one, dropouts=((0.1, 9 - k, 270 - 30 * k),)) for k, one in enumerate(e.lever_seeds))
+    ruling = judge(
+        "statistical", replace(e, base=(base[0], base[0]), base_seeds=base, lever=lever[:1], lever_seeds=lever)
+    )
+    assert ruling.verdict is Verdict.UNHARMED
+
+
 def with_aside(*, seed: int, detached: bool) -> Run:
     """A perceptron with a second head, whose loss is not to reach what both heads stand on."""
     torch.manual_seed(seed)

@@ -991,7 +991,7 @@ NOISY = {"length": 1_000, "step_s": 0.04, "process_sd": 0.06, "block_sd": 0.1, "
 
 @pytest.mark.parametrize(("options", "least"), [({"long_budget_s": 540.0}, 16), ({"budget_s": 240.0}, 8)])
 def test_what_brings_nothing_is_not_handed_over_beside_what_gains(
-    script: Path, options: dict[str, float], least: int
+    script: Path, options: dict[str, Any], least: int
 ) -> None:
     """Of 24 gains so many at least are."""
     costs = {"fused-optimizer": 0.91, "cached-dataset": 0.8}
