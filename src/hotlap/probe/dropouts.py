@@ -1,4 +1,4 @@
-"""What forward passes of a step drop at random: that one of several dropouts is lost tells no loss of a short run."""
+"""What forward passes of a step drop at random: where one of several dropouts is lost, no short run's loss shows it."""
 
 import contextlib
 from collections import Counter

@@ -87,7 +87,7 @@ class ScriptCalls:
         """An outermost module call begins. Only called where evidence is wanted."""
         if not self._session.graphs.capturing:
             self._session.own(lambda: self.draws.look(ELSEWHERE))
-            # What is compiled would be compiled anew for it.
+            # What compiled code drops is not seen, so what is dropped beside it would say nothing.
             if self._drew and self._session.steps == 1 and torch.is_grad_enabled() and not self._facts.compiled:
                 self.dropouts.begin()
 

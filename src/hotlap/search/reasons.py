@@ -50,7 +50,7 @@ NOT_LEFT_OUT = (
 """Where the time is over before each lever was left out once."""
 
 NEVER_SHOWN = "It gained only with others, and the time was over before training was timed without it; it goes."
-"""What was accepted with others, and could be more than they bring nowhere."""
+"""Of a lever that was accepted with others, and never shown to bring anything itself."""
 
 GAINED = "Faster; the gate judges it as one with what else gained."
 """What is known of a gain at first, and of a lever that was stacked."""

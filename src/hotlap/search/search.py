@@ -200,8 +200,8 @@ class Search:
             self._leave_out(groups[0])
 
     def _leave_out_unshown(self) -> None:
-        """There is no time to time training without them: of what gained together the one that seemed to bring most
-        alone stays, the others were never shown to bring anything."""
+        """Where the time is over before training was timed without them: of what gained together the one that seemed to
+        bring most alone stays, the others were never shown to bring anything."""
         for one in sorted(self._candidates.doubtful(), key=lambda one: one.log_gain):
             others = tuple(spec for spec in self.stack if spec not in one.specs)
             seemed = one.log_gain >= math.log(LEAST_GAIN)  # else they may help only together
@@ -364,7 +364,7 @@ class Search:
         comparison = Comparison(
             effects=without,
             design=Design(arms=(Arm(levers=taken),), stack=always, switched=switched),
-            # What was never shown to gain is to be shown.
+            # What was never shown to gain is given time to be shown.
             rule=_LEFT_OUT if all(one.shown for one in group) else replace(_LEFT_OUT, planned=PLANNED, patient=True),
             time_left=lambda: self._log.budget.affords(0.0, keep_s=keep_s),
         )
