@@ -18,6 +18,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "aa": ("experiment", "launch", "probe", "search", "tune"),
     "aa_replay": ("experiment", "search", "tune"),
     "bucket_sizes": ("levers",),
+    "companions": ("experiment", "search", "tune"),
     "diagnosis": ("probe", "rules"),
     "gate": ("gate",),
     "gate_torch": ("gate", "probe"),
