@@ -9,7 +9,7 @@ from statistics import median_low
 
 import numpy as np
 
-from hotlap.gate import content, gradients, updates
+from hotlap.gate import content, draws, gradients, updates
 from hotlap.gate.evidence import (
     MIN_STEPS,
     Differing,
@@ -24,7 +24,7 @@ from hotlap.gate.evidence import (
 )
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
 from hotlap.record import Number, Run, StateDigest, Status
-from hotlap.units import percent, plural
+from hotlap.units import plural
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
 RATE_TOLERANCE = 1e-6
@@ -165,7 +165,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
 def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
     fields = (field.differing for field in (*FIELDS, STALE, FORGETFUL))
-    others = (_other_samples, _other_draws, _other_dropouts, _other_end, _other_skips, _fewer_backwards)
+    others = (_other_samples, draws.other_places, draws.other_dropouts, _other_end, _other_skips, _fewer_backwards)
     checks: tuple[Differing, ...] = (*fields, *others)
     for differing in checks:
         yield other_than(pairs, baseline, differing)
@@ -261,47 +261,6 @@ def _fewer_backwards(a: Run, b: Run) -> dict[str, str]:
         if number < usual:
             passes = plural(number, "backward pass")
             return {"": f"Step {step} has {passes}; others that have {wanted} in the baseline have {usual}."}
-    return {}
-
-
-def _other_draws(a: Run, b: Run) -> dict[str, str]:
-    """Forward passes draw random numbers, or none, where in the baseline it is always the other way: a dropout that is
-    lost, or left on. What the script draws elsewhere instead, in most of these steps, was moved."""
-    found = {}
-    both = Pair(a, b).of_both(lambda run: run.draws)
-    for k, passes in enumerate(("with", "without")):
-        known = [(step, mine, other) for step, mine, other in both if None not in (mine[k], other[k])]
-        if len({mine[k] for _, mine, _ in known}) != 1:
-            continue
-        others = [one for one in known if one[1][k] != one[2][k]]
-        alone = [step for step, mine, other in others if not _moved(mine, other, k)]
-        if 2 * len(alone) > len(others):
-            draw, did = ("draw no", "do") if known[0][1][k] else ("draw", "do not")
-            found[passes] = (
-                f"Forward passes {passes} gradients {draw} random numbers at step {alone[0]}; in the baseline they "
-                f"{did}."
-            )
-    return found
-
-
-def _moved(mine: tuple[bool | None, ...], other: tuple[bool | None, ...], k: int) -> bool:
-    """Another place draws instead of k, or k instead of it."""
-    return any(bool(x) != bool(y) == bool(mine[k]) for x, y in zip(mine, other, strict=True))
-
-
-def _other_dropouts(a: Run, b: Run) -> dict[str, str]:
-    """Of several dropouts one is lost, or one is new. As many elements in other calls are the same ones in other parts;
-    other elements in as many calls are padded otherwise. What draws otherwise may be one that is written by hand."""
-    mine, other = ({drops: told for drops, *told in run.dropouts or ()} for run in (a, b))
-    if not mine or not other or mine.get(None) != other.get(None):
-        return {}
-    for drops in filter(None, {**mine, **other}):
-        (wanted_calls, wanted), (calls, found) = mine.get(drops, (0, 0)), other.get(drops, (0, 0))
-        if wanted_calls != calls and wanted != found:
-            return {
-                str(drops): f"Forward passes of a step drop {percent(drops)} of {found:,} elements in "
-                f"{plural(calls, 'call')}; in the baseline of {wanted:,} in {plural(wanted_calls, 'call')}."
-            }
     return {}
 
 

@@ -45,8 +45,6 @@ class Candidate:
     levers' multiply."""
     shown: bool = False
     """It gained so clearly that it is no chance."""
-    likely: bool = False
-    """Alone it was faster, by a 95% interval."""
     trial: Trial | None = None
     """That comparison, as the study holds it; None where it was not made."""
     afresh: bool = False
@@ -217,6 +215,15 @@ class Candidates:
             return left
         return [one for one in left if not (one.shown and one.specs[0] in last)]
 
+    def never_shown(self) -> list[Candidate]:
+        """Of the doubtful ones those that seemed to gain alone and were not faster by a 95% interval, the least first.
+        (What did not even seem to gain may help only together with others.)"""
+        seemed = [one for one in self.doubtful() if not one.shown and one.log_gain >= math.log(LEAST_GAIN)]
+        return sorted((one for one in seemed if not self._was_faster(one.specs[0])), key=lambda one: one.log_gain)
+
+    def _was_faster(self, spec: LeverSpec) -> bool:
+        return any(trial.speedup is not None and trial.speedup.low > 1.0 for trial in self._trials_of(spec))
+
     def is_last(self, one: Candidate) -> bool:
         """Of what was accepted with this lever nothing else is left."""
         together = next(trial.levers for trial in self._trials() if trial.accepted and one.specs[0] in trial.levers)
@@ -230,7 +237,6 @@ class Candidates:
             levers.from_spec(spec),
             log_gain=max(map(_log_seen, own), default=0.0),
             shown=any(trial.kind == "screening" or trial.accepted for trial in own),
-            likely=any(trial.speedup is not None and trial.speedup.low > 1.0 for trial in own),
         )
 
     def shown(self) -> list[Candidate]:

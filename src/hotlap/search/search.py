@@ -19,7 +19,7 @@ from typing import Any
 from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
 from hotlap.experiment.total import Pairs, never_shorter
-from hotlap.record import LEAST_GAIN, Trial, Verdict
+from hotlap.record import Trial, Verdict
 from hotlap.search import reasons
 from hotlap.search.candidates import CLEAR, MOST_SWITCHED, Candidate, Candidates, compatible, excludes, grouped, stacked
 from hotlap.search.confirmation import Confirmation, fewest_heats, whole_trainings_s
@@ -202,12 +202,18 @@ class Search:
     def _leave_out_unshown(self) -> None:
         """Where the time is over before training was timed without them: of what gained together the one that seemed to
         bring most alone stays, the others were never shown to bring anything."""
-        for one in sorted(self._candidates.doubtful(), key=lambda one: one.log_gain):
-            others = tuple(spec for spec in self.stack if spec not in one.specs)
-            seemed = one.log_gain >= math.log(LEAST_GAIN)  # else they may help only together
-            if seemed and not (one.shown or one.likely or self._candidates.is_last(one)):
-                trial = Trial(levers=one.specs, on_top_of=others, kind="leave-one-out", scope=one.scope)
-                self._log.add(replace(trial, why=reasons.NEVER_SHOWN))
+        for one in self._candidates.never_shown():
+            if not self._candidates.is_last(one):
+                others = tuple(spec for spec in self.stack if spec not in one.specs)
+                self._log.add(
+                    Trial(
+                        levers=one.specs,
+                        on_top_of=others,
+                        kind="leave-one-out",
+                        scope=one.scope,
+                        why=reasons.NEVER_SHOWN,
+                    )
+                )
         if len(self.stack) > 1:
             self._log.warn(reasons.NOT_LEFT_OUT)
 
