@@ -37,7 +37,7 @@ _FOR_WHOLE = 0.4
 WholeS = tuple[tuple[float, float], ...]
 """Seconds of whole trainings of the baseline and of its patched copy, one after the other."""
 
-_CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} that a claim needs"
+_CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} over all looks"
 
 
 def whole_trainings_s(log: StudyLog, gate: GateRuns) -> float:
@@ -92,7 +92,11 @@ class Confirmation:
                 ruling = Ruling(verdict=Verdict.HARMED, why=whole_s)
             why = f"Faster, but the gate does not pass the levers together: {ruling.why}"
         else:
-            seen = "it could not be timed" if speedup is None else f"{factor(speedup.mid)}, {_between(speedup)}"
+            seen = (
+                "it could not be timed"
+                if speedup is None
+                else f"{factor(speedup.mid)}; by one look {_between(speedup)}"
+            )
             why = (
                 "Compared with the baseline in fresh processes, its patched copy did not show "
                 f"{_CERTAINTY} ({copy.failure.why if copy.failure is not None else seen}): nothing is changed."
