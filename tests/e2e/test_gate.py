@@ -79,6 +79,17 @@ UNSEEN_IN_THE_LOSS = {
         "torch.nn.Tanh(),\n        torch.nn.Identity()",
         "in 1 call; in the baseline",
     ),
+    "a limit of gradients that none reaches here": (
+        "parameters(), 1000.0",
+        "parameters(), 2000.0",
+        "norm 2000 instead of norm 1000",
+    ),
+    "gradients that are not clipped": (
+        "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1000.0)\n",
+        "",
+        "none instead of norm 1000",
+    ),
+    "half the epochs": ("range(100)", "range(50)", "make 1,600 steps; in the baseline 3,200"),
     "a dropout that is left on": ("        model.eval()\n", "", "without gradients draw random numbers at step 32"),
     "a validation that is wrong": ("{held_out:.4f}", "{1.05 * held_out:.4f}", "the script prints"),
     "a schedule that is not stepped": ("            schedule.step()\n", "", "StepLR has other settings or counters"),

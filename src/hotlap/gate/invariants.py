@@ -165,7 +165,8 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
 def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
     fields = (field.differing for field in (*FIELDS, STALE, FORGETFUL))
-    others = (_other_samples, draws.other_places, draws.other_dropouts, _other_end, _other_skips, _fewer_backwards)
+    of_draws = (draws.other_places, draws.other_dropouts)
+    others = (_other_samples, *of_draws, _other_limits, _other_plan, _other_end, _other_skips, _fewer_backwards)
     checks: tuple[Differing, ...] = (*fields, *others)
     for differing in checks:
         yield other_than(pairs, baseline, differing)
@@ -226,6 +227,27 @@ def _other_data(a: Run, b: Run, *, nudged: bool) -> dict[str, str]:
         return {}
     found = _other_batches(a, b, same_loss=SAME_FIRST_LOSS)
     return {key: f"{why} The random numbers are the same." for key, why in found.items()}
+
+
+def _other_limits(a: Run, b: Run) -> dict[str, str]:
+    """Gradients are clipped to something else, or not at all. A script may do it by means of its own, which are not
+    seen: whether it does, losses show where gradients were beyond the limit."""
+    known = [(step, mine, other) for step, mine, other in Pair(a, b).of_both(lambda run: run.clips) if mine and other]
+    is_shown = any(mine[1] or other[1] for _, mine, other in known)
+    for step, (mine, _), (other, _) in known:
+        if mine != other and not (is_shown and "" in (mine, other)):
+            limits = f"{other or 'none'} instead of {mine or 'none'}"
+            return {"": f"Step {step} has other limits of gradients than the baseline: {limits}."}
+    return {}
+
+
+def _other_plan(a: Run, b: Run) -> dict[str, str]:
+    """The loops around the steps go round more often, or less, than the window has steps to show. With other batches
+    to a step the same loops are other steps."""
+    mine, other = a.planned_steps, b.planned_steps
+    if mine is None or other is None or mine == other or SAMPLES.first(a, b) is not None:
+        return {}
+    return {"": f"The loops around its steps make {other:,} steps; in the baseline {mine:,}."}
 
 
 def _other_end(a: Run, b: Run) -> dict[int, str]:

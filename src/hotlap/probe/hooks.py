@@ -11,7 +11,7 @@ from torch.compiler import is_compiling
 from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
-from hotlap.probe import collectives, device, optimizer_hooks, seeds, unseen
+from hotlap.probe import clipping, collectives, device, optimizer_hooks, seeds, unseen
 from hotlap.probe.clock import BACKWARD, DRAW, FORWARD, INPUT, LOOK, SAMPLES, TRAIN
 from hotlap.probe.digests import num_samples
 from hotlap.probe.guard import call_behind
@@ -41,6 +41,8 @@ def install(session: Session, patch: Patch) -> None:
     device.hook_when_there(
         patch, lambda: device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
     )
+    if session.plan.evidence:
+        clipping.hook(patch, thread, session.script.clipped)
     if session.plan.reseed or session.plan.evidence:
         session.script.draws.own = seeds.shift(session.plan.reseed, patch)
 

@@ -3,13 +3,16 @@
 `for epoch in range(args.epochs)` around `for batch in loader`: the iterables of the loops that are under way are worked
 out from the variables of their frames. Only what cannot do anything is worked out: names, attributes that lie in an
 object's own dictionary, whole numbers and arithmetic on them, `len` and `range` of such, and the usual wrappers of an
-iterable (enumerate, tqdm). A `while` loop, a comprehension, or anything else, is not known.
+iterable (enumerate, tqdm). A `while` loop has a counter that runs up to a limit, in its head or in an `if` that leaves
+it. Another one, a comprehension, or anything else, is not known.
 """
 
 import ast
+import linecache
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -19,16 +22,34 @@ from torch.utils.data import DataLoader
 
 from hotlap.probe.sites import is_users, outwards
 
-_WRAPPERS = frozenset({"enumerate", "tqdm", "tqdm_notebook", "track", "list", "iter", "reversed"})
+_SHOWING = frozenset({"tqdm", "tqdm_notebook", "track"})
+_WRAPPERS = _SHOWING | {"enumerate", "list", "iter", "reversed"}
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
+_Loop = ast.For | ast.While
 _NAMED_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = _NAMED_FUNCTIONS | ast.Lambda
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+# Comparison -> (True if the sides may be equal while a loop goes on, True if the first is the larger one then).
+_Kinds = Mapping[type[ast.cmpop], tuple[bool, bool]]
+_GOES_ON: _Kinds = {
+    ast.Lt: (False, False),
+    ast.NotEq: (False, False),
+    ast.LtE: (True, False),
+    ast.Gt: (False, True),
+    ast.GtE: (True, True),
+}
+_ENDS: _Kinds = {
+    ast.GtE: (False, False),
+    ast.Eq: (False, False),
+    ast.Gt: (True, False),
+    ast.LtE: (False, True),
+    ast.Lt: (True, True),
+}
 _CONTAINERS = frozenset({list, tuple, dict, range})
 
 
@@ -36,30 +57,36 @@ class _Unknown(Exception):  # noqa: N818 - no error: the answer is that it canno
     """The source does not say."""
 
 
-def planned_steps(frame: FrameType | None, *, batches_a_step: int, num_batches: int | None = None) -> int | None:
+def planned_steps(
+    frame: FrameType | None, *, made: int, batches_a_step: int, num_batches: int | None = None
+) -> int | None:
     """Steps of the training whose step was made below `frame`; None where its loops do not say.
 
-    `batches_a_step`: drawn from loaders for one step; several where gradients are accumulated. `num_batches`: of the
-    loader that they were drawn from; a loader that is made in the head of its loop has no name to find it by.
+    `made`: steps so far, this one included. `batches_a_step`: drawn from loaders for one step; several where gradients
+    are accumulated. `num_batches`: of the loader that they were drawn from; a loader that is made in the head of its
+    loop has no name to find it by.
     """
-    iterations = 1
-    over_loader = found = False
+    iterations, num_loops = 1, 0
+    over_loader = False
     try:
         for outer in outwards(frame):
             said = _said_by_trainer(outer)
             if said is not None:
                 return said
             for loop in _loops_around(outer) if is_users(outer.f_code.co_filename) else ():
-                if not isinstance(loop, ast.For):
-                    return None
-                count, of_loader = _count(loop.iter, outer, num_batches)
-                over_loader |= of_loader
-                iterations *= count
-                found = True
+                if isinstance(loop, ast.While):
+                    counted = _Counted.of(loop, outer, num_inner=num_loops, made=made, batches_a_step=batches_a_step)
+                    over_loader &= not counted.is_steps
+                    iterations = counted.number * (1 if counted.is_steps else iterations)
+                else:
+                    count, of_loader = _count(loop.iter, outer, num_batches)
+                    over_loader |= of_loader
+                    iterations *= min((count, *_left_after(loop, outer)))
+                num_loops += 1
     except Exception:  # whatever the script's objects do: then it is not known
         return None
     each = max(1, batches_a_step) if over_loader else 1
-    return iterations // each if found else None
+    return iterations // each if num_loops else None
 
 
 def _said_by_trainer(frame: FrameType) -> int | None:
@@ -87,24 +114,32 @@ _TRAINERS: Mapping[str, Callable[[Any], int | None]] = {
 }
 
 
-def _loops_around(frame: FrameType) -> list[ast.AST]:
-    """Loops and comprehensions of the frame's own function in which it stands, the innermost loop first."""
-    found: list[ast.AST] = []
+def _loops_around(frame: FrameType) -> list[_Loop]:
+    """Loops of the frame's own function in which it stands, the innermost first.
+
+    Raises:
+        _Unknown: it is in a comprehension.
+    """
+    found: list[_Loop] = []
     statement: ast.AST = _parsed(frame.f_code.co_filename)
     for _, inner in _way_to(frame):
-        if isinstance(inner, ast.For | ast.While) and any(_holds(part, frame.f_lineno) for part in inner.body):
+        if isinstance(inner, _Loop) and any(_holds(part, frame.f_lineno) for part in inner.body):
             found.insert(0, inner)
         if isinstance(inner, ast.stmt):
             statement = inner
-    found += [one for one in ast.walk(statement) if isinstance(one, _COMPREHENSIONS) and _holds(one, frame.f_lineno)]
+    if any(isinstance(one, _COMPREHENSIONS) and _holds(one, frame.f_lineno) for one in ast.walk(statement)):
+        raise _Unknown
     return found
 
 
 def _way_to(frame: FrameType) -> list[tuple[ast.AST, ast.AST]]:
     """(node, the node within it that holds the line), from the frame's own function inwards."""
+    return _way(_parsed(frame.f_code.co_filename), frame.f_lineno)
+
+
+def _way(node: ast.AST, line: int) -> list[tuple[ast.AST, ast.AST]]:
     found: list[tuple[ast.AST, ast.AST]] = []
-    node: ast.AST = _parsed(frame.f_code.co_filename)
-    while (inner := next((one for one in ast.iter_child_nodes(node) if _holds(one, frame.f_lineno)), None)) is not None:
+    while (inner := next((one for one in ast.iter_child_nodes(node) if _holds(one, line)), None)) is not None:
         found.append((node, inner))
         if isinstance(inner, _FUNCTIONS):
             found.clear()
@@ -114,8 +149,8 @@ def _way_to(frame: FrameType) -> list[tuple[ast.AST, ast.AST]]:
 
 @cache
 def _parsed(path: str) -> ast.Module:
-    """A file of the user's."""
-    return ast.parse(Path(path).read_bytes())
+    """A file of the user's, as it is run (`hotlap.probe.edited`)."""
+    return ast.parse("".join(linecache.getlines(path)))
 
 
 def _holds(node: ast.AST, line: int) -> bool:
@@ -124,10 +159,98 @@ def _holds(node: ast.AST, line: int) -> bool:
     return first is not None and last is not None and first <= line <= last
 
 
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A `while` loop with a counter that it adds to."""
+
+    number: int
+    """Of its rounds, or of steps."""
+    is_steps: bool
+    """Of all steps that are made in it."""
+
+    @classmethod
+    def of(cls, loop: ast.While, frame: FrameType, *, num_inner: int, made: int, batches_a_step: int) -> "_Counted":
+        """`num_inner`: loops within it that the step was made in; the others as in `planned_steps`.
+
+        Raises:
+            _Unknown: it has no counter that goes with its rounds, or with steps.
+        """
+        line = frame.f_lineno
+        around = [inner for _, inner in _way(loop, line)]
+        branches = [one for one in around if isinstance(one, ast.If)]
+        for counter, limit, inclusive, asked in _limits(loop):
+            added = _addition(loop, ast.unparse(counter))
+            within = (
+                [] if added is None else [one for _, one in _way(loop, added[0]) if isinstance(one, _Loop | ast.If)]
+            )
+            num_within = sum(isinstance(one, _Loop) for one in within)
+            if added is None or not all(one in around for one in within) or num_within not in (0, num_inner):
+                continue
+            place, amount = added
+            is_steps = num_within == num_inner
+            # Beside a step that is not made in each round batches are counted, and gathered.
+            batches = 1 if all(one in within for one in branches) else max(1, batches_a_step)
+            so_far = (made * batches if is_steps else 1) - (place > line)
+            first = _number(counter, frame) - amount * so_far
+            rounds = math.ceil((_number(limit, frame) + inclusive - first) / amount)
+            rounds += (line < asked < place) - (place < asked < line)
+            return cls(rounds // batches if is_steps else rounds, is_steps)
+        raise _Unknown
+
+
+def _left_after(loop: ast.For, frame: FrameType) -> Iterator[int]:
+    """Rounds after which it is left, by the number that `enumerate` or `range` gives each."""
+    over = loop.iter
+    while isinstance(over, ast.Call) and _called(over) in _SHOWING and over.args:
+        over = over.args[0]
+    match over, loop.target:
+        case ast.Call(func=ast.Name("enumerate"), args=[_], keywords=[]), ast.Tuple(elts=[ast.Name(number), *_]):
+            pass
+        case ast.Call(func=ast.Name("range"), args=[_]), ast.Name(number):
+            pass
+        case _:
+            return
+    for smaller, larger, inclusive, asked in _limits(loop):
+        if isinstance(smaller, ast.Name) and smaller.id == number:
+            yield _number(larger, frame) + inclusive + (frame.f_lineno < asked)
+
+
+def _limits(loop: _Loop) -> Iterator[tuple[ast.expr, ast.expr, bool, int]]:
+    """(what is smaller, what is larger, True if they may be equal, line of the question) as long as it goes on."""
+    head = [loop.test] if isinstance(loop, ast.While) else []
+    asked: list[tuple[ast.expr, type[ast.boolop], _Kinds]] = [(test, ast.And, _GOES_ON) for test in head]
+    asked += [(one.test, ast.Or, _ENDS) for one in ast.walk(loop) if isinstance(one, ast.If) and _leaves(one, loop)]
+    for test, joined, kinds in asked:
+        parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined) else [test]
+        for part in parts:
+            if isinstance(part, ast.Compare) and type(part.ops[0]) in kinds:
+                inclusive, is_turned = kinds[type(part.ops[0])]
+                left, right = part.left, part.comparators[0]
+                yield (right, left, inclusive, test.lineno) if is_turned else (left, right, inclusive, test.lineno)
+
+
+def _leaves(branch: ast.If, loop: _Loop) -> bool:
+    """It ends the loop."""
+    inner = [one for _, one in _way(loop, branch.lineno) if isinstance(one, _Loop)]
+    return isinstance(branch.body[-1], ast.Return) or (isinstance(branch.body[-1], ast.Break) and not inner)
+
+
+def _addition(loop: ast.While, counter: str) -> tuple[int, int] | None:
+    """(line, amount) of the one place that adds to the counter; None where there is another number of them."""
+    found = []
+    for node in ast.walk(loop):
+        match node:
+            case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=int(amount))) if amount > 0:
+                found += [(node.lineno, amount)] if ast.unparse(target) == counter else []
+            case ast.Assign(targets=targets) if counter in map(ast.unparse, targets):
+                return None
+    return found[0] if len(found) == 1 else None
+
+
 def _count(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> tuple[int, bool]:
     """How often a loop over it goes round, and whether it goes over a loader."""
     if isinstance(iterable, ast.Call):
-        name = ast.unparse(iterable.func).rpartition(".")[2]
+        name = _called(iterable)
         if name in _WRAPPERS and iterable.args:
             return _count(iterable.args[0], frame, num_batches)
         if name in ("range", "trange"):
@@ -138,6 +261,10 @@ def _count(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> tup
         return len(iterable.elts), False
     value = _sized(iterable, frame)
     return len(value), isinstance(value, DataLoader)
+
+
+def _called(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[2]
 
 
 def _number(expression: ast.expr, frame: FrameType) -> int:

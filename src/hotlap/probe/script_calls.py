@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.probe import clock as phases
+from hotlap.probe.clipping import Clips
 from hotlap.probe.content import Content
 from hotlap.probe.digests import (
     ELSEWHERE,
@@ -40,6 +41,7 @@ _REPORTS = {
     "optimizer_constructed": "the optimizers",
     "update_begins": "the updates of optimizers",
     "backward_begins": "the gradients that backward passes find",
+    "clipped": "the limits of gradients",
     "loader_started": "the starts of epochs",
     "batch_drawn": "the batches",
 }
@@ -69,6 +71,7 @@ class ScriptCalls:
         self.memories = Memories()
         self.draws = Draws()
         self.dropouts = Dropouts()
+        self._clips = Clips()
         self._batches, self._inputs, self._samples, self._trained_on = Digest(), Digest(), Fresh(), Given()
         self._content = Content()
         self._sources = ""
@@ -116,6 +119,11 @@ class ScriptCalls:
         self._num_backwards += counts
         if not self._session.graphs.capturing:
             self._session.own(lambda: self.clearings.look(self._facts.optimizers()))
+
+    def clipped(self, what: str, limit: Any, norm: torch.Tensor | None) -> None:
+        """As `Clips.add`. Only called where evidence is wanted."""
+        if not self._session.graphs.capturing:
+            self._session.own(lambda: self._clips.add(what, limit, norm))
 
     def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer was made."""
@@ -212,6 +220,7 @@ class ScriptCalls:
             "stale_updates": self.clearings.take(),
             "forgetful_updates": self.memories.take(),
             "draws": draws,
+            "clips": self._clips.take(),
             "rng_digest": rng_digest(),
             "sources_digest": hashlib.blake2b(drawn_from.encode(), digest_size=12).hexdigest(),
             "settings_digest": settings_digest(trained),

@@ -365,6 +365,7 @@ class Session:
         if self.steps == _SECOND_STEP:
             self.facts.planned_steps = planned_steps(
                 sys._getframe(),
+                made=_SECOND_STEP,
                 batches_a_step=len(drawn_from),
                 num_batches=self.facts.num_batches(drawn_from[-1]) if drawn_from else None,
             )

@@ -206,6 +206,9 @@ class Run:
     draws: tuple[tuple[bool | None, ...], ...] | None = None
     """(S, 3) whether torch's random numbers were drawn in forward passes with gradients, in those without, and
     elsewhere; None where there was no such pass."""
+    clips: tuple[tuple[str, bool] | None, ...] | None = None
+    """(S,) to what gradients were clipped ("norm 1", "" for no limit), and whether their norm was beyond it; None where
+    that is not known, as within what torch.compile made."""
     dropouts: tuple[tuple[float | None, int, int], ...] | None = None
     """(probability to drop an element, calls, elements) of what forward passes with gradients drop at random in the
     second step, where they drew in the first one; without a probability: of what they draw otherwise. None where that

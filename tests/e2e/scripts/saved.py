@@ -42,6 +42,7 @@ def main():
             loss = torch.nn.functional.mse_loss(model(inputs), target)
             optimizer.zero_grad()
             loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1000.0)
             optimizer.step()
             schedule.step()
             average.update(model)

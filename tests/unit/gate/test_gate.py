@@ -731,6 +731,51 @@ def test_a_backward_pass_that_some_steps_leave_out_is_harm(
     )
 
 
+NEVER, REACHED, NONE = ("norm 1", False), ("norm 1", True), ("", False)
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (NEVER, ("norm 10", False), "norm 10 instead of norm 1"),
+        (REACHED, ("norm 10", False), "norm 10 instead of norm 1"),
+        (NEVER, ("value 1", False), "value 1 instead of norm 1"),
+        (NEVER, NONE, "none instead of norm 1"),
+        (NONE, NEVER, "norm 1 instead of none"),
+        (REACHED, NONE, None),  # that it is clipped by other means is what its losses, which are the same, show
+        (NONE, REACHED, None),
+        (NEVER, REACHED, None),
+        (NEVER, None, None),
+    ],
+)
+def test_another_limit_of_gradients_is_harm_though_none_reaches_it(
+    contract: str, before: tuple[str, bool], after: tuple[str, bool] | None, why: str | None
+) -> None:
+    start = everywhere({"clips": (before,) * NUM_STEPS})
+    ruling = judge(contract, with_lever_run({"clips": (after,) * NUM_STEPS}, start))
+    assert (ruling.verdict is Verdict.HARMED) == (why is not None)
+    assert why is None or why in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_limit_that_follows_the_gradients_is_no_harm(contract: str) -> None:
+    start = everywhere({"clips": (NEVER,) * NUM_STEPS})
+    followed = tuple((f"norm {k}", False) for k in range(NUM_STEPS))
+    start = replace(start, base=(start.base[0], *(replace(run, clips=followed) for run in start.base[1:])))
+    ruling = judge(contract, with_lever_run({"clips": followed[::-1]}, start))
+    assert ruling.verdict is not Verdict.HARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(("before", "after"), [(1000, 900), (1000, 1000), (1000, None), (None, 900)])
+def test_a_training_of_another_length_is_harm(contract: str, before: int | None, after: int | None) -> None:
+    start = everywhere({"planned_steps": before})
+    ruling = judge(contract, with_lever_run({"planned_steps": after}, start))
+    assert (ruling.verdict is Verdict.HARMED) == (before == 1000 and after == 900)
+    assert ruling.verdict is Verdict.UNHARMED or "make 900 steps; in the baseline 1,000" in ruling.why
+
+
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_other_data_under_the_same_random_numbers_are_harm(contract: str) -> None:
     ruling = judge(contract, with_lever_run(other_bytes(1)))

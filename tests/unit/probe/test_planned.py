@@ -2,6 +2,7 @@
 
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,15 +24,25 @@ def train(epoch):
 """
 
 
-def planned(tmp_path: Path, body: str, *, batches_a_step: int = 1, num_batches: int | None = None) -> list[int | None]:
-    """What is known at the first step of a script."""
+def planned(
+    tmp_path: Path,
+    body: str,
+    *,
+    batches_a_step: int = 1,
+    num_batches: int | None = None,
+    also: Callable[[], object] = lambda: None,
+) -> list[int | None]:
+    """What is known at the first step of a script. `also` is called at each."""
     path = tmp_path / "train.py"
     path.write_text(HEAD + textwrap.dedent(body))
     found: list[int | None] = []
 
     def step() -> None:
+        also()
         if not found:
-            found.append(planned_steps(sys._getframe(1), batches_a_step=batches_a_step, num_batches=num_batches))
+            found.append(
+                planned_steps(sys._getframe(1), made=1, batches_a_step=batches_a_step, num_batches=num_batches)
+            )
 
     exec(compile(path.read_text(), str(path), "exec"), {"step": step})  # as runpy does
     return found
@@ -99,4 +110,129 @@ def test_nothing_of_the_script_is_run_to_find_out(tmp_path: Path) -> None:
         step()
     assert not Count.calls
     """
+    assert planned(tmp_path, body) == [None]
+
+
+WHILES = {
+    "a limit in its head": "i = 0\nwhile i < args.limit:\n    step()\n    i += 1",
+    "a limit that is reached": "i = 1\nwhile i <= args.limit:\n    i += 1\n    step()",
+    "the limit first": "i = 0\nwhile args.limit > i:\n    step()\n    i += 1",
+    "another condition": "i, done = 0, False\nwhile i < args.limit and not done:\n    step()\n    i += 1",
+    "a break behind the step": """
+        i = 0
+        while True:
+            step()
+            i += 1
+            if i > args.limit:
+                break
+        """,
+    "a break before it": "i = 0\nwhile True:\n    if i >= args.limit: break\n    i += 1\n    step()",
+    "a break between": "i = 0\nwhile True:\n    step()\n    if i == args.limit: break\n    i += 1",
+    "a break behind the counter": "i = 0\nwhile 1:\n    i += 1\n    if args.limit < i: break\n    step()",
+    "steps of three": "i = 0\nwhile i < args.limit:\n    step()\n    i += 3",
+    "an attribute": """
+        class Trainer:
+            def __init__(self): self.number = 0
+            def fit(self, limit):
+                while self.number < limit:
+                    step()
+                    self.number += 1
+        Trainer().fit(args.limit)
+        """,
+    "epochs": "epoch = 0\nwhile epoch < args.epochs:\n    train(epoch)\n    epoch += 1",
+    "epochs from one": "epoch = 0\nwhile epoch < args.epochs:\n    epoch += 1\n    for b in loader:\n        step()",
+    "all steps of all epochs": """
+        i = 0
+        while i < args.limit:
+            for batch in loader:
+                step()
+                i += 1
+        """,
+    "a return from within": """
+        def fit():
+            i = 0
+            while True:
+                for batch in loader:
+                    if i >= args.limit:
+                        return
+                    step()
+                    i += 1
+        fit()
+        """,
+    "within a loop over folds": """
+        for fold in range(2):
+            i = 0
+            while i < args.limit:
+                step()
+                i += 1
+        """,
+}
+
+
+@pytest.mark.parametrize("body", WHILES.values(), ids=WHILES)
+def test_a_while_loop_goes_round_until_its_counter_comes_to_a_limit(tmp_path: Path, body: str) -> None:
+    made: list[int] = []
+    found = planned(tmp_path, "args.limit = 30\n" + textwrap.dedent(body), also=lambda: made.append(1))
+    assert found == [len(made)]
+
+
+LEFT = {
+    "before the step": """
+        for e in range(3):
+            for i, b in enumerate(loader):
+                if i >= args.limit: break
+                step()
+        """,
+    "behind it": """
+        for e in range(3):
+            for i, b in enumerate(loader):
+                step()
+                if i == args.limit: break
+        """,
+    "later than its end": "for i, b in enumerate(tqdm(loader)):\n    step()\n    if i > 1000: break",
+    "by a function": """
+        def epoch():
+            for i in range(1000):
+                if i > args.limit:
+                    return
+                step()
+        for e in range(3):
+            epoch()
+        """,
+}
+
+
+@pytest.mark.parametrize("body", LEFT.values(), ids=LEFT)
+def test_a_loop_that_is_left_at_some_round_goes_round_as_often(tmp_path: Path, body: str) -> None:
+    made: list[int] = []
+    found = planned(tmp_path, "args.limit = 4\n" + textwrap.dedent(body), also=lambda: made.append(1))
+    assert found == [len(made)]
+
+
+def test_where_batches_are_gathered_a_counter_counts_them_or_steps(tmp_path: Path) -> None:
+    of_batches = "i = 0\nwhile i < 60:\n    i += 1\n    if i % 4 == 0:\n        step()"
+    assert planned(tmp_path, of_batches, batches_a_step=4) == [15]
+    (tmp_path / "steps").mkdir()
+    of_steps = """
+    i = 0
+    while i < 60:
+        for number, batch in enumerate(loader):
+            if number % 5 == 4:
+                step()
+                i += 1
+    """
+    assert planned(tmp_path / "steps", of_steps, batches_a_step=5) == [60]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "i, found = 0, [1, 2]\nwhile found:\n    step()\n    found.pop()",
+        "loss = 8\nwhile loss > 1:\n    step()\n    loss /= 2",
+        "i = 0\nwhile i < 9:\n    step()\n    i += 1\n    if i == 5: i = 7",
+        "i = 0\nwhile i < 9:\n    step()\n    if loader.batch_size: i += 1",
+        "i = 0\nwhile i < 9:\n    step()\n    for word in 'abc': i += 1",
+    ],
+)
+def test_other_while_loops_are_not_known(tmp_path: Path, body: str) -> None:
     assert planned(tmp_path, body) == [None]
