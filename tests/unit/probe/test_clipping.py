@@ -38,7 +38,7 @@ def test_limits_are_told_with_whether_a_gradient_was_beyond_them(clips: Clips) -
     nn.utils.clip_grad_norm_(parameters=layer(3.0).parameters(), max_norm=2, norm_type=2.0)
     assert clips.take() == ("norm 2", True)
     nn.utils.clip_grad_value_(layer(3.0).parameters(), clip_value=0.5)
-    nn.utils.clip_grad_norm_(layer(3.0).parameters(), torch.tensor(5.0))
+    nn.utils.clip_grad_norm_(layer(3.0).parameters(), torch.tensor(5.0))  # type: ignore[arg-type]
     nn.utils.clip_grad_norm_(layer(3.0).parameters(), 5.0)
     assert clips.take() == ("norm 5 and value 0.5", False)
     assert clips.take() == ("", False)
