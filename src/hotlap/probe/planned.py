@@ -85,8 +85,8 @@ def planned_steps(
                 num_loops += 1
     except Exception:  # whatever the script's objects do: then it is not known
         return None
-    each = max(1, batches_a_step) if over_loader else 1
-    return iterations // each if num_loops else None
+    steps = iterations // (max(1, batches_a_step) if over_loader else 1)
+    return steps if num_loops and steps >= made else None
 
 
 def _said_by_trainer(frame: FrameType) -> int | None:
@@ -220,13 +220,16 @@ def _limits(loop: _Loop) -> Iterator[tuple[ast.expr, ast.expr, bool, int]]:
     head = [loop.test] if isinstance(loop, ast.While) else []
     asked: list[tuple[ast.expr, type[ast.boolop], _Kinds]] = [(test, ast.And, _GOES_ON) for test in head]
     asked += [(one.test, ast.Or, _ENDS) for one in ast.walk(loop) if isinstance(one, ast.If) and _leaves(one, loop)]
+    changing = {ast.unparse(one) for one in ast.walk(loop) if isinstance(getattr(one, "ctx", None), ast.Store)}
     for test, joined, kinds in asked:
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined) else [test]
         for part in parts:
             if isinstance(part, ast.Compare) and type(part.ops[0]) in kinds:
                 inclusive, is_turned = kinds[type(part.ops[0])]
-                left, right = part.left, part.comparators[0]
-                yield (right, left, inclusive, test.lineno) if is_turned else (left, right, inclusive, test.lineno)
+                smaller, larger = (part.comparators[0], part.left) if is_turned else (part.left, part.comparators[0])
+                # So many rounds without progress: where that is made, the limit moves on.
+                if changing.isdisjoint(map(ast.unparse, ast.walk(larger))):
+                    yield smaller, larger, inclusive, test.lineno
 
 
 def _leaves(branch: ast.If, loop: _Loop) -> bool:
@@ -236,15 +239,14 @@ def _leaves(branch: ast.If, loop: _Loop) -> bool:
 
 
 def _addition(loop: ast.While, counter: str) -> tuple[int, int] | None:
-    """(line, amount) of the one place that adds to the counter; None where there is another number of them."""
-    found = []
+    """(line, amount) of the one place that adds to the counter; None where there are others, or it is set otherwise."""
+    stores = (one for one in ast.walk(loop) if isinstance(getattr(one, "ctx", None), ast.Store))
+    places = [one for one in stores if ast.unparse(one) == counter]
     for node in ast.walk(loop):
         match node:
-            case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=int(amount))) if amount > 0:
-                found += [(node.lineno, amount)] if ast.unparse(target) == counter else []
-            case ast.Assign(targets=targets) if counter in map(ast.unparse, targets):
-                return None
-    return found[0] if len(found) == 1 else None
+            case ast.AugAssign(op=ast.Add(), value=ast.Constant(value=int(amount))) if [node.target] == places:
+                return (node.lineno, amount) if amount > 0 else None
+    return None
 
 
 def _count(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> tuple[int, bool]:

@@ -190,6 +190,13 @@ LEFT = {
                 if i == args.limit: break
         """,
     "later than its end": "for i, b in enumerate(tqdm(loader)):\n    step()\n    if i > 1000: break",
+    "so long after the last time": """
+        last = 0
+        for i in range(50):
+            step()
+            last = i
+            if i > last + 5: break
+        """,
     "by a function": """
         def epoch():
             for i in range(1000):
@@ -230,6 +237,10 @@ def test_where_batches_are_gathered_a_counter_counts_them_or_steps(tmp_path: Pat
         "i, found = 0, [1, 2]\nwhile found:\n    step()\n    found.pop()",
         "loss = 8\nwhile loss > 1:\n    step()\n    loss /= 2",
         "i = 0\nwhile i < 9:\n    step()\n    i += 1\n    if i == 5: i = 7",
+        "i, last = 0, 0\nwhile True:\n    step()\n    i += 1\n    if i > last + 9: break\n    last = i // 2",
+        "i, best = 0, [0]\nwhile i < best[0] + 9:\n    step()\n    i += 1\n    best[0] = i // 2",
+        "i = 0\nwhile i < 9:\n    step()\n    i += 1\n    if i == 5: i -= -2",
+        "i = 10\nwhile i != 3:\n    step()\n    i += 1\n    if i == 20: i -= 17",
         "i = 0\nwhile i < 9:\n    step()\n    if loader.batch_size: i += 1",
         "i = 0\nwhile i < 9:\n    step()\n    for word in 'abc': i += 1",
     ],
