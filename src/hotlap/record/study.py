@@ -78,7 +78,7 @@ class Finding:
     risk: str = ""
     """What its remedy may change, as a clause with its period: "none for the numbers."."""
     advice: bool = False
-    """`cost_s` is what it could bring at most, not what was measured: it stands behind all that was."""
+    """`cost_s` is what it could bring at most, not what was measured."""
 
     @property
     def is_negligible(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hotlap.record import LEAST_GAIN, Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
 from hotlap.report.clean import clean, last_lines
-from hotlap.report.findings import change_lines, cost, next_commands, other_phases, ranked, remedy
+from hotlap.report.findings import change_lines, cost, next_commands, other_phases, remedy
 from hotlap.units import duration, factor, percent
 
 VERDICTS = {Verdict.UNHARMED: "passes", Verdict.HARMED: "fails", Verdict.UNDECIDED: "inconclusive"}
@@ -105,7 +105,7 @@ def findings(study: Study) -> Section:
     """The diagnoses, costliest first, and which usual causes it is not."""
     rows = tuple(
         Row(one.code, one.evidence, cost(study, one), remedy(study, one), change_lines(study, one))
-        for one in ranked(study)
+        for one in study.findings
     )
     lead = ""
     if not rows:
@@ -247,7 +247,7 @@ def answer(study: Study) -> Answer:
         code: tuple[str, ...] = ()
         commands = (*outcome.start_commands(study), *outcome.apply_commands(study), *outcome.again_commands(study))
     else:
-        first = next(iter(ranked(study)), None)
+        first = next(iter(study.findings), None)
         lines = () if first is None else (f"Next, {first.code}: {first.evidence}",)
         code = () if first is None else tuple(line for line in change_lines(study, first) if line[0] != "$")
         commands = next_commands(study)

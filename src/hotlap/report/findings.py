@@ -9,12 +9,6 @@ from hotlap.report.story import command_under, phases, script, share_of, share_o
 from hotlap.units import duration, factor, percent
 
 
-def ranked(study: Study) -> list[Finding]:
-    """What ends the training, and the costliest; then advice, which nobody measured, and last what costs next to
-    nothing."""
-    return sorted(study.findings, key=lambda one: (one.is_negligible, one.advice, not one.urgent, -one.cost_s))
-
-
 def cost(study: Study, finding: Finding) -> str:
     """ "1.2 ms, 40% of a step, at most 1.67x": of a step; "up to" where it is a bound."""
     begin = "up to " if finding.advice else ""
@@ -98,7 +92,7 @@ def other_phases(study: Study) -> str | None:
 
 def next_commands(study: Study) -> tuple[tuple[str, str], ...]:
     """What to do after a measurement: (command, what it does)."""
-    found = ranked(study)
+    found = study.findings
     if not found:
         return ()
     first = found[0]

@@ -20,7 +20,6 @@ from hotlap.record import (
     lever_title,
     lever_titles,
 )
-from hotlap.report.findings import ranked
 from hotlap.report.story import (
     command_under,
     cost_sentence,
@@ -95,11 +94,9 @@ def conclusion(study: Study) -> Conclusion:
 
 def _measured(study: Study, run: Run) -> Conclusion:
     """What a study without trials tells."""
-    first = ranked(study)[:3]
-    costs = ", ".join(f"{one.code} ({percent(one.share)})" for one in first if not one.advice)
-    advice = ", ".join(f"{one.code} (up to {percent(one.share)})" for one in first if one.advice)
-    parts = (f"Of each step, costliest first: {costs}." if costs else "", f"Advice: {advice}." if advice else "")
-    sentence = " ".join(filter(None, parts)) or "No rule found a bottleneck."
+    first = study.findings[:3]
+    costs = ", ".join(f"{one.code} ({'up to ' if one.advice else ''}{percent(one.share)})" for one in first)
+    sentence = f"Of each step, costliest first: {costs}." if costs else "No rule found a bottleneck."
     if study.state is State.INTERRUPTED:
         sentence += " The study was stopped before its end."
     if run.status in (Status.CRASHED, Status.KILLED) and run.error:
@@ -188,8 +185,8 @@ def _what_is_left(study: Study, noise: Noise | None) -> str:
     """The costliest finding, if to be rid of it would be seen above the noise. What computes is as it should be."""
     least = 1.0 if noise is None else noise.smallest_gain
     for finding in study.findings:
-        if finding.code != "compute-bound" and not finding.advice and finding.share > 1 - 1 / least:
-            share = share_of_step(finding.share)
+        if finding.code != "compute-bound" and finding.share > 1 - 1 / least:
+            share = ("up to " if finding.advice else "") + share_of_step(finding.share)
             return f"What is left is for you to change: {finding.code}, {share} (hotlap explain {finding.code})."
     return "It can stay as it is."
 

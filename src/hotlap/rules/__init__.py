@@ -10,7 +10,7 @@ Of several processes that train together, phases are judged by what they have in
 straggler's (`straggler.in_common`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
 from importlib import import_module
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.straggler import in_common
 
-__all__ = ["ALL", "EXAMPLES", "EXPLAINS", "EXPLANATIONS", "RISKS", "Rule", "check"]
+__all__ = ["ALL", "EXAMPLES", "EXPLAINS", "EXPLANATIONS", "RISKS", "Rule", "check", "in_order"]
 
 
 class Rule(Protocol):
@@ -80,12 +80,15 @@ command begins with "$ "."""
 # A cause explains another finding when it accounts for at least so much of its cost.
 _ENOUGH = 0.5
 
+# What advice could bring at most counts half beside what was measured.
+_OF_ADVICE = 0.5
+
 # What has no fault to fix is left out beside a fault, unless that is negligible.
 _NO_FAULT = "compute-bound"
 
 
 def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
-    """All findings about a run: what ends it, the costliest, advice. What another one explains is left out."""
+    """All findings about a run, the one to look at first as the first. What another one explains is left out."""
     run = in_common(run)
     found = [finding for rule in ALL.values() if (finding := rule(run, machine)) is not None]
     advice = [finding for finding in found if finding.advice]
@@ -94,7 +97,17 @@ def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
     kept = [finding for finding in faults if not _explained(finding, faults, run)]
     if all(finding.is_negligible for finding in kept):
         kept += [finding for finding in measured if finding.code == _NO_FAULT and not _explained(finding, advice, run)]
-    return tuple(sorted([*kept, *advice], key=lambda one: (one.advice, not one.urgent, -one.cost_s)))
+    return in_order([*kept, *advice])
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The one to look at first comes first: what ends the training, the costliest, what costs next to nothing."""
+    return tuple(sorted(findings, key=_place))
+
+
+def _place(finding: Finding) -> tuple[bool, bool, float, bool]:
+    weight_s = finding.cost_s * (_OF_ADVICE if finding.advice else 1.0)
+    return finding.is_negligible, not finding.urgent, -weight_s, finding.advice
 
 
 def _explained(finding: Finding, others: list[Finding], run: Run) -> bool:

@@ -8,7 +8,7 @@ from hotlap.record import Finding, Phase, Verdict
 from hotlap.report import document, outcome
 from tests.sample_measured import study_measured
 from tests.sample_runs import run_with
-from tests.samples import study_full
+from tests.samples import study_full, study_without_gain
 
 
 @pytest.mark.parametrize(("names", "plain"), [(("cached-dataset",), False), (("cached-dataset", "threads"), True)])
@@ -50,24 +50,14 @@ def test_what_a_training_on_the_cpu_does_not_have_is_not_told_as_not_measured() 
     assert told.notes[0] == "not measured: input, transfer, backward, communication, optimizer, sync, other"
 
 
-def test_advice_stands_behind_what_was_measured_however_much_it_may_bring() -> None:
+def test_of_advice_it_is_told_what_it_brings_at_most() -> None:
     study = study_measured()
     advice = Finding(code="denormal-numbers", cost_s=0.009, share=0.85, evidence="So it is.", advice=True)
     told = outcome.conclusion(replace(study, findings=(advice, *study.findings))).sentence
-    assert told == (
-        "Of each step, costliest first: sync-bound (28%), input-bound (19%). Advice: denormal-numbers (up to 85%)."
-    )
-    assert outcome.conclusion(replace(study, findings=(advice,))).sentence == "Advice: denormal-numbers (up to 85%)."
+    assert told == "Of each step, costliest first: denormal-numbers (up to 85%), sync-bound (28%), input-bound (19%)."
 
 
-def test_what_was_too_short_to_tell_ends_with_the_command_that_asks_again() -> None:
-    study = study_full()
-    assert study.result is not None
-    result = replace(study.result, verdict=Verdict.UNDECIDED, levers=(), why="It did not show its gain again.")
-    unproven = replace(study, result=result, patch=None, budget_s=540.0)
-    assert document.answer(unproven).commands == (
-        ("hotlap tune --budget 18m examples/digits.py --epochs 3", "asks again, in more time"),
-    )
-    told = replace(unproven, result=replace(result, needs_s=1860.0))
-    assert document.answer(told).commands[0][0] == "hotlap tune --budget 31m examples/digits.py --epochs 3"
-    assert outcome.again_commands(study) == ()
+def test_a_study_without_a_gain_names_advice_as_what_is_left() -> None:
+    advice = Finding(code="frozen-features", cost_s=0.1, share=0.7, evidence=".", advice=True)
+    told = outcome.conclusion(replace(study_without_gain(), findings=(advice,))).sentence
+    assert "What is left is for you to change: frozen-features, up to 70% of a step" in told

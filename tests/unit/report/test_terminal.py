@@ -6,7 +6,7 @@ from io import BytesIO, StringIO, TextIOWrapper
 import pytest
 from rich.console import Console
 
-from hotlap.record import Failure, Finding, Interval, Phase, Study, Trial
+from hotlap.record import Failure, Interval, Phase, Study, Trial
 from hotlap.report import terminal
 from tests import sample_measured, samples
 
@@ -38,19 +38,6 @@ def test_tells_everything_in_its_order() -> None:
     place = 0
     for part in wanted:
         place = text.index(part, place)
-
-
-def test_findings_come_costliest_first_even_if_the_file_says_otherwise() -> None:
-    full = samples.study_full()
-    text = terminal.render(dataclasses.replace(full, findings=full.findings[::-1]))
-    assert text.index("input-bound") < text.index("host-bound") < text.index("optimizer-bound")
-
-
-def test_what_ends_the_training_comes_before_what_costs_more() -> None:
-    full = samples.study_full()
-    leak = Finding(code="memory-growth", cost_s=1e-6, share=0.001, evidence="Full in 20 minutes.", urgent=True)
-    text = terminal.render(dataclasses.replace(full, findings=(*full.findings, leak)))
-    assert text.index("memory-growth") < text.index(full.findings[0].code)
 
 
 def test_shows_the_tail_of_what_a_crashed_script_printed() -> None:

@@ -9,6 +9,7 @@ from hotlap import rules
 from hotlap.record import (
     CallSite,
     CpuUse,
+    Finding,
     HotLine,
     InputPart,
     LoaderFacts,
@@ -520,6 +521,16 @@ def test_memory_growth_that_ends_the_run_soon_comes_before_what_costs_more() -> 
     first = rules.check(run, replace(machine(), available_bytes=1 << 30))[0]
     assert (first.code, first.urgent) == ("memory-growth", True)
     assert "All of it would be full in" in first.evidence
+
+
+def test_advice_counts_half_of_what_it_may_bring() -> None:
+    def made(code: str, share: float, *, advice: bool = False, urgent: bool = False) -> Finding:
+        return Finding(code=code, cost_s=share, share=share, evidence=".", advice=advice, urgent=urgent)
+
+    slight, waits = made("debug-left-on", 0.002), made("input-bound", 0.2)
+    leak = made("memory-growth", 0.001, urgent=True)
+    large, small = made("frozen-features", 0.5, advice=True), made("preallocation", 0.3, advice=True)
+    assert rules.in_order([slight, small, waits, large, leak]) == (leak, large, waits, small, slight)
 
 
 def test_a_fault_that_costs_next_to_nothing_does_not_hide_what_bounds_the_step() -> None:
