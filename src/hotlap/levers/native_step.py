@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports
+from hotlap.levers.models import forward_sites
 from hotlap.record import Ceiling, Machine, OptimizerFacts, Phase, Run
 from hotlap.source import Edit
 
@@ -27,7 +28,7 @@ class NativeStep(Lever):
     What: the forward and backward of a model made of linear layers, activations and sums become one node
     of autograd, the usual loss modules another, and `optimizer.step()` of SGD, Adam and AdamW one call on the
     `.grad` tensors. Other losses, hooks, clipping, accumulation, schedulers and `state_dict` stay torch's; what is not
-    known runs as before.
+    known runs as before. Of a model with other layers (convolutions, norms, a dropout) only the optimizer is tried.
     Why: a small network's arithmetic takes a few microseconds, torch's operators around it hundreds.
     When it hurts: where layers are wide and batches large the products are torch's own and the work, and torch updates
     many parameters with several threads, so `native_steps("model")` and `native_steps("optimizer")` are compared as
@@ -43,6 +44,8 @@ class NativeStep(Lever):
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
         """All of a step; where torch may do a part of it faster, the other part alone as well."""
+        if not _serves_a_model(run):
+            return [cls("optimizer")]
         weights = sum(o.num_elements for o in run.optimizers)
         rows = max((n for n in run.num_samples if n), default=1)
         found = [cls()]
@@ -80,6 +83,12 @@ class NativeStep(Lever):
         """One line behind the imports."""
         parts = "" if self.parts == "all" else f'"{self.parts}"'
         return behind_imports(run, f"native_steps({parts})", imports="from hotlap.small import native_steps")
+
+
+def _serves_a_model(run: Run) -> bool:
+    """One of those that are called may be made of linear layers alone: one that has others is left to torch whole."""
+    sites = forward_sites(run)
+    return not sites or any(not site.detail.get("beyond_linear") for site in sites)
 
 
 def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:

@@ -145,6 +145,7 @@ class Facts:
             "grouped": sum(part.groups > 1 for part in convolutions),
             "channels_last": any(_is_channels_last(part.weight) for part in convolutions),
             "torch_forward": has_torch_forward(module),
+            "beyond_linear": next((type(part).__name__ for part in module.modules() if _is_beyond_linear(part)), ""),
         }
         if type(module).__name__ == "DistributedDataParallel":
             detail |= {"data_parallel": True, **wrapped_with(module)}
@@ -341,6 +342,16 @@ def _denormals(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> 
         return None
     found = sum(int(((t != 0) & (t.abs() < torch.finfo(t.dtype).smallest_normal)).sum()) for t in tensors)
     return found / total
+
+
+def _is_beyond_linear(layer: torch.nn.Module) -> bool:
+    """A layer of torch's that has weights, or draws random numbers, and is no `Linear`."""
+    draws = isinstance(layer, torch.nn.Dropout) and layer.p > 0
+    return (
+        type(layer).__module__.startswith("torch.nn.")
+        and type(layer) is not torch.nn.Linear
+        and (draws or bool(layer._parameters or layer._buffers))
+    )
 
 
 def _is_channels_last(tensor: torch.Tensor) -> bool:

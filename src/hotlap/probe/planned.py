@@ -43,13 +43,8 @@ _GOES_ON: _Kinds = {
     ast.Gt: (False, True),
     ast.GtE: (True, True),
 }
-_ENDS: _Kinds = {
-    ast.GtE: (False, False),
-    ast.Eq: (False, False),
-    ast.Gt: (True, False),
-    ast.LtE: (False, True),
-    ast.Lt: (True, True),
-}
+# What ends a loop that goes on while the opposite holds, in the same order.
+_ENDS: _Kinds = dict(zip((ast.GtE, ast.Eq, ast.Gt, ast.LtE, ast.Lt), _GOES_ON.values(), strict=True))
 _CONTAINERS = frozenset({list, tuple, dict, range})
 
 

@@ -4,13 +4,17 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from hotlap import at_work
 from hotlap.levers import Patch
 from hotlap.levers.native_step import NativeStep
 from hotlap.native import core
-from hotlap.record import OptimizerFacts, Phase, Run
+from hotlap.probe.facts import Facts
+from hotlap.record import CallSite, OptimizerFacts, Phase, Run
 from hotlap.small import script_steps
+from hotlap.small.program import Unsupported
+from hotlap.small.trace import trace_model
 from tests.conformance.recorded import awkward_runs
 from tests.sample_runs import machine, optimizer
 
@@ -50,6 +54,41 @@ def test_what_torch_may_do_faster_is_tried_without() -> None:
     assert parts(replace(run, optimizers=(small,))) == ["all"]
     assert parts(replace(run, optimizers=(wide,))) == ["all", "optimizer"]
     assert parts(replace(run, optimizers=(wide, wide))) == ["all", "optimizer", "model"]
+
+
+def test_of_a_model_that_is_not_all_linear_only_the_optimizer_is_served() -> None:
+    wide = replace(optimizer(), num_elements=20_000)
+    run = replace(awkward_runs()["plain"], num_samples=(32, None, 32), optimizers=(wide, wide))
+    linear = CallSite(
+        calls="forward", path="train.py", line=1, end_line=1, col=0, end_col=9, sha256="", detail={"parameters": True}
+    )
+    picture = replace(linear, line=2, detail={"parameters": True, "beyond_linear": "Conv2d"})
+    assert parts(replace(run, call_sites=(picture,))) == ["optimizer"]
+    assert parts(replace(run, call_sites=(picture, linear))) == ["all", "optimizer", "model"]
+
+
+@pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 2, 3, padding=1), nn.Flatten()),
+        nn.LayerNorm(4),
+        nn.BatchNorm1d(4),
+        nn.BatchNorm1d(4, affine=False),
+        nn.Dropout(0.5),
+        nn.Bilinear(4, 4, 4),
+        nn.PReLU(),
+    ],
+)
+def test_layers_that_the_native_core_does_not_know_are_told_by_the_probe(layer: nn.Module) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), layer, nn.Linear(4, 4))
+    with pytest.raises(Unsupported):
+        trace_model(model)
+    facts = Facts()
+    facts.saw_forward(model, torch.ones(1))
+    facts.saw_forward(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Dropout(0.0), nn.Linear(4, 4)), torch.ones(1))
+    beyond, linear = (site.detail["beyond_linear"] for site in facts.all_call_sites())
+    assert beyond and not linear
 
 
 def parts(run: Run) -> list[str]:

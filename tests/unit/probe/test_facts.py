@@ -53,6 +53,7 @@ def test_a_models_convolutions_are_told_with_its_call() -> None:
             "grouped": 1,
             "channels_last": turned,
             "torch_forward": True,
+            "beyond_linear": "Conv2d",
         }
 
 
