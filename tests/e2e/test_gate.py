@@ -89,6 +89,11 @@ UNSEEN_IN_THE_LOSS = {
         "",
         "none instead of norm 1000",
     ),
+    "a checkpoint that is not written": (
+        '        torch.save(model.state_dict(), "last.pt")\n',
+        "",
+        "does not write last.pt; in the baseline it does",
+    ),
     "half the epochs": ("range(100)", "range(50)", "make 1,600 steps; in the baseline 3,200"),
     "a dropout that is left on": ("        model.eval()\n", "", "without gradients draw random numbers at step 32"),
     "a validation that is wrong": ("{held_out:.4f}", "{1.05 * held_out:.4f}", "the script prints"),

@@ -7,9 +7,9 @@ NaN, no loss, too little evidence: never UNHARMED. What was compared, and what w
 from collections.abc import Sequence
 from itertools import combinations
 
-from hotlap.gate import invariants, prints, ranks, rounding, statistical
+from hotlap.gate import invariants, prints, ranks, rounding, saved, statistical
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, saw_epoch_end, undecided, unharmed
-from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField, other_content
+from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField
 from hotlap.record import Run
 
 __all__ = ["Evidence", "Ruling", "judge", "saw_epoch_end"]
@@ -119,4 +119,4 @@ def _other_steps(a: Run, b: Run) -> dict[str, str]:
     return {f"the {name} (step {step})": why}
 
 
-_ALL = (_other_steps, other_content, prints.other_text)
+_ALL = (_other_steps, saved.other_content, prints.other_text)

@@ -9,7 +9,7 @@ from statistics import median_low
 
 import numpy as np
 
-from hotlap.gate import content, draws, gradients, updates
+from hotlap.gate import content, draws, gradients, saved, updates
 from hotlap.gate.evidence import (
     MIN_STEPS,
     Differing,
@@ -23,7 +23,7 @@ from hotlap.gate.evidence import (
     undecided,
 )
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
-from hotlap.record import Number, Run, StateDigest, Status
+from hotlap.record import Number, Run, Status
 from hotlap.units import plural
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
@@ -167,7 +167,7 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     fields = (field.differing for field in (*FIELDS, STALE, FORGETFUL))
     of_draws = (draws.other_places, draws.other_dropouts)
     others = (_other_samples, *of_draws, _other_limits, _other_plan, _other_end, _other_skips, _fewer_backwards)
-    checks: tuple[Differing, ...] = (*fields, *others)
+    checks: tuple[Differing, ...] = (*fields, *others, saved.unwritten)
     for differing in checks:
         yield other_than(pairs, baseline, differing)
     if len(same_seed) > 1:
@@ -176,7 +176,7 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
         yield other_than(pairs, same_seed, batches)
     yield _coming_again(evidence, pairs)
     yield updates.harm(evidence, pairs)
-    yield other_than(pairs, baseline, other_counts)
+    yield other_than(pairs, baseline, saved.other_counts)
     if numerics == "statistical":  # the others hold it to its bytes
         known = (*evidence.base[:1], *(run for run in evidence.base_seeds if run.seed != evidence.base[0].seed))
         yield content.harm(pairs, [Pair(a, b) for a, b in combinations(known, 2)])
@@ -363,36 +363,3 @@ def _short(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(f"{x:g}" for x in value)
     return value[:12] if isinstance(value, str) else str(value)
-
-
-# What could be saved with the training: modules and their settings, optimizers, schedulers, averages.
-
-StateKey = tuple[int, str]
-"""(step, name of the class)."""
-
-
-def other_content(a: Run, b: Run) -> dict[StateKey, str]:
-    """Where anything differs."""
-    return _told(other_states(a, b, lambda state: state.digest), "content")
-
-
-def other_counts(a: Run, b: Run) -> dict[StateKey, str]:
-    """Where integers, truth values or texts differ, which no rounding changes."""
-    return _told(other_states(a, b, lambda state: state.counts), "settings or counters")
-
-
-def _told(keys: list[StateKey], what: str) -> dict[StateKey, str]:
-    return {(step, name): f"{name} has other {what} than the baseline after step {step}." for step, name in keys}
-
-
-def other_states(a: Run, b: Run, value: Callable[[StateDigest], str]) -> list[StateKey]:
-    """Objects of one class are compared as a set, and only where there are as many: a lever may add some of its own."""
-    mine, other = _by_key(a, value), _by_key(b, value)
-    return [key for key in mine if len(mine[key]) == len(other.get(key, ())) and mine[key] != other[key]]
-
-
-def _by_key(run: Run, value: Callable[[StateDigest], str]) -> dict[StateKey, list[str]]:
-    found: dict[StateKey, list[str]] = defaultdict(list)
-    for state in run.states or ():
-        found[state.step, state.name].append(value(state))
-    return {key: sorted(values) for key, values in found.items()}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from hotlap.gate.evidence import Evidence, Ruling, harmed, undecided
-from hotlap.gate.invariants import StateKey, other_states
+from hotlap.gate.saved import StateKey, other_states
 from hotlap.record import Run, Verdict
 
 

@@ -4,8 +4,9 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import hotlap
@@ -27,6 +28,9 @@ _NO_TRACKERS = {
     "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",
 }
 
+# Of more than these no name is told: who writes so many writes some for each sample.
+_MOST_FILES = 1000
+
 
 class Workplace:
     """Made for one process of one plan, outside of the user's folders; `remove` takes everything away."""
@@ -35,6 +39,8 @@ class Workplace:
         # As long as any other: a template writes the name of its fork over its own (`hotlap.probe.template`).
         self.out = Path(tempfile.mkdtemp(prefix=f"{number:06d}-", dir=base))
         self._folders = folders
+        self.written: tuple[str, ...] | None = None
+        """As `Run.written`; known once the layers are cleared."""
         turn = None
         if plan.turn is not None:
             turn = replace(plan.turn, ready=str(self.out / "ready"), go=str(self.out / "go"))
@@ -109,7 +115,18 @@ class Workplace:
 
     def clear(self) -> None:
         """Delete what the command wrote into the covered folders; its processes have ended."""
+        if self.plan.evidence and self.encloses and self._layers.is_dir():
+            names = sorted(islice(self._files(), _MOST_FILES + 1))
+            self.written = tuple(names) if len(names) <= _MOST_FILES else None
         delete(self._layers)
+
+    def _files(self) -> Iterator[str]:
+        """Without caches, which are hidden or compiled code, and what was deleted again."""
+        for layer in self._layers.glob("*/upper"):
+            for folder, folders, files in os.walk(layer):
+                folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
+                found = (Path(folder, name) for name in files if not name.startswith("."))
+                yield from (str(path.relative_to(layer)) for path in found if path.is_file())
 
     def remove(self) -> None:
         """Close and delete all."""

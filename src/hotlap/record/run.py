@@ -230,6 +230,9 @@ class Run:
     printed: tuple[tuple[int, str], ...] = ()
     """(steps made before, line) of what the script wrote to stdout after its first step, in runs for the gate; among
     them what it gave to a scheduler that goes by a metric, behind `GIVEN`."""
+    written: tuple[str, ...] | None = None
+    """Names of the files that the script had written to its folders at the end of a run for the gate, but for hidden
+    ones; None where the folders could not be covered, or where they are thousands."""
     skipped_updates: int = 0
     """Steps that a GradScaler left out."""
     loaders: tuple[LoaderFacts, ...] = ()

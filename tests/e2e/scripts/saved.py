@@ -54,6 +54,7 @@ def main():
             held_out = torch.nn.functional.mse_loss(model(x[512:]), y[512:])
         model.train()
         plateau.step(held_out)
+        torch.save(model.state_dict(), "last.pt")
         print(f"epoch {epoch}: validation loss {held_out:.4f}")
 
 

@@ -777,6 +777,34 @@ def test_a_training_of_another_length_is_harm(contract: str, before: int | None,
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        (("last.pt", "log.csv"), ("log.csv",), True),
+        (("last.pt",), (), True),
+        (("last.pt",), ("last.pt", "train.py"), False),
+        (("last.pt",), None, False),
+        (None, (), False),
+    ],
+)
+def test_a_file_that_is_not_written_any_more_is_harm(
+    contract: str, before: tuple[str, ...] | None, after: tuple[str, ...] | None, lost: bool
+) -> None:
+    start = everywhere({"written": before})
+    ruling = judge(contract, with_lever_run({"written": after}, start))
+    assert (ruling.verdict is Verdict.HARMED) == lost
+    assert not lost or "does not write last.pt" in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_files_of_another_name_in_each_run_are_not_compared(contract: str) -> None:
+    start = everywhere({"written": ("run-1/last.pt",)})
+    start = replace(start, base=(start.base[0], *(replace(run, written=("run-2/last.pt",)) for run in start.base[1:])))
+    ruling = judge(contract, with_lever_run({"written": ("run-3/last.pt",)}, start))
+    assert ruling.verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
 def test_other_data_under_the_same_random_numbers_are_harm(contract: str) -> None:
     ruling = judge(contract, with_lever_run(other_bytes(1)))
     assert ruling.verdict is Verdict.HARMED

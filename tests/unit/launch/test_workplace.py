@@ -1,6 +1,7 @@
 """The folders and the environment of one execution."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,4 +66,28 @@ def test_a_turn_gets_its_two_pipes(tmp_path: Path) -> None:
     place = Workplace(plan_in(tmp_path, turn=Turn(steps=5, ready="", go="")), base=tmp_path, number=1, folders=())
     assert place.plan.turn is not None
     assert all(Path(name).is_fifo() for name in (place.plan.turn.ready, place.plan.turn.go))
+    place.remove()
+
+
+@pytest.mark.parametrize(("number", "known"), [(1, True), (1001, False)])
+def test_files_that_a_run_for_the_gate_has_written_are_known_by_name(tmp_path: Path, number: int, known: bool) -> None:
+    plan = replace(plan_in(tmp_path), evidence=True)
+    place = Workplace(plan, base=tmp_path, number=1, folders=("/home/me/project",))
+    upper = place.out / "scratch" / "0" / "upper"
+    for name in (".cache/x", "__pycache__/a.pyc", "out/.lock", *(f"out/{k}.pt" for k in range(number))):
+        (upper / name).parent.mkdir(parents=True, exist_ok=True)
+        (upper / name).touch()
+    (upper / "out" / "deleted").symlink_to(upper / "nowhere")
+    place.clear()
+    assert place.written == (("out/0.pt",) if known else None)
+    assert not upper.exists()
+    place.remove()
+
+
+def test_nothing_is_known_of_what_a_run_has_written_where_its_folders_were_not_covered(tmp_path: Path) -> None:
+    plan = replace(plan_in(tmp_path), evidence=True)
+    place = Workplace(plan, base=tmp_path, number=1, folders=("/home/me/project",))
+    (place.out / "not-enclosed").write_text("Operation not permitted")
+    place.clear()
+    assert place.written is None
     place.remove()

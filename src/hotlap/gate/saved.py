@@ -1,0 +1,45 @@
+"""What is saved of a training, and what could be: files; states of modules, optimizers, schedulers and averages."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from hotlap.record import Run, StateDigest
+
+StateKey = tuple[int, str]
+"""(step, name of the class)."""
+
+
+def other_content(a: Run, b: Run) -> dict[StateKey, str]:
+    """Where anything differs."""
+    return _told(other_states(a, b, lambda state: state.digest), "content")
+
+
+def other_counts(a: Run, b: Run) -> dict[StateKey, str]:
+    """Where integers, truth values or texts differ, which no rounding changes."""
+    return _told(other_states(a, b, lambda state: state.counts), "settings or counters")
+
+
+def _told(keys: list[StateKey], what: str) -> dict[StateKey, str]:
+    return {(step, name): f"{name} has other {what} than the baseline after step {step}." for step, name in keys}
+
+
+def other_states(a: Run, b: Run, value: Callable[[StateDigest], str]) -> list[StateKey]:
+    """Objects of one class are compared as a set, and only where there are as many: a lever may add some of its own."""
+    mine, other = _by_key(a, value), _by_key(b, value)
+    return [key for key in mine if len(mine[key]) == len(other.get(key, ())) and mine[key] != other[key]]
+
+
+def _by_key(run: Run, value: Callable[[StateDigest], str]) -> dict[StateKey, list[str]]:
+    found: dict[StateKey, list[str]] = defaultdict(list)
+    for state in run.states or ():
+        found[state.step, state.name].append(value(state))
+    return {key: sorted(values) for key, values in found.items()}
+
+
+def unwritten(a: Run, b: Run) -> dict[str, str]:
+    """Files that `a` has written, and `b` has not, although it came as far. (Names with the time or a number of the
+    process in them differ between runs of the baseline.)"""
+    if a.written is None or b.written is None or len(b.step_index) < len(a.step_index):
+        return {}
+    lost = sorted(set(a.written) - set(b.written))
+    return {name: f"The script does not write {name}; in the baseline it does." for name in lost}
