@@ -17,39 +17,23 @@ from itertools import islice
 from typing import Any
 
 from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
-from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
+from hotlap.experiment.statistics import FEWEST_SHOWN, Progress
 from hotlap.experiment.total import Pairs, never_shorter
 from hotlap.record import Trial, Verdict
 from hotlap.search import reasons
-from hotlap.search.candidates import CLEAR, MOST_SWITCHED, Candidate, Candidates, compatible, excludes, grouped, stacked
-from hotlap.search.confirmation import Confirmation, fewest_heats, whole_trainings_s
+from hotlap.search.candidates import Candidate, compatible, excludes, stacked
+from hotlap.search.confirmation import Confirmation
+from hotlap.search.costs import Costs, Group
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog, facts
-
-# A study goes on, where the budget is ours to choose, for what could take this part off a step: less is hardly shown on
-# a machine on which the usual budget was not enough.
-_WORTH_MORE = 0.10
-
-# Heats at most for what is compared again, to show what was too small for the usual number, where there is time.
-_PLANNED_LAST, _MOST_LAST = 8, 16
 
 # From such a gain of other numbers (bf16) on the time of the gate's ten runs is kept while others are tried, and they
 # are worth it though nothing is shown yet.
 _WORTH_TEN_RUNS = 1.1
 
-# Part of the budget by which a study may end late where a gain would be lost else.
-_MOST_LATE = 0.15
-
-# What compiling a model adds to heats that decide a clear case, about: three beside two modes of `compile` took 10 s
-# longer on an H200.
-_COMPILING_S = 10.0
-
 # Of each lever that is left out, heats until it is clear whether the step is faster without it; by chance it seems so
 # as rarely as the truth lies below a 95% interval.
 _LEFT_OUT = Rule(line=1.0, planned=FEWEST_SHOWN, false_gain=0.025)
-
-Group = Sequence[Candidate]
-"""What is compared in the same processes."""
 
 
 class Search:
@@ -60,7 +44,8 @@ class Search:
         self._log = log
         self._executor = executor
         self._gate = gate
-        self._candidates = Candidates(log, lambda one: self._heats_s([one]))
+        self._costs = Costs(log, executor, gate)
+        self._candidates = self._costs.candidates
         self._needs_s = 0.0  # the budget that the gate of what gained would have taken
 
     @property
@@ -68,29 +53,11 @@ class Search:
         """What is accepted, in order."""
         return self._candidates.stack
 
-    @property
-    def _end_s(self) -> float:
-        """What the end of the study takes; 0 once it was."""
-        return self._confirmation_s() if self._log.study.result is None else 0.0
-
-    def _confirmation_s(self) -> float:
-        """Heats of the baseline and its patched copy, and the gate."""
-        heats_s = fewest_heats(self._log, self._executor) * self._executor.estimate_s(afresh=True)
-        return heats_s + self._gate.estimate_s(self.stack) + 5.0
-
-    @property
-    def _kept_s(self) -> float:
-        """The end, and whole trainings where they are short and something gained: until then the time is for finding
-        it, and what gained is judged first. (Of four minutes 80 s were kept for them, 75 s told the noise, and what was
-        1.3x in two heats got no third.)"""
-        gained = self._log.study.result is None and (self.stack or self._candidates.shown())
-        return self._end_s + (whole_trainings_s(self._log, self._gate) if gained else 0.0)
-
     def run(self) -> None:
         """The study's result: what is accepted, confirmed. What is left of the budget times what was not tried."""
         if self._log.study.result is None:
             self._make_rounds()
-            if self._is_worth_more_time() and self._log.extend():
+            if self._costs.is_worth_more_time() and self._log.extend():
                 self._make_rounds()
             for trial in self._candidates.rejected():
                 self._log.add(trial)
@@ -99,7 +66,7 @@ class Search:
                 Confirmation(self._log, self._executor, self._gate, self.stack).run()
             else:
                 self._use_the_rest()
-                needs_s = self._needs_s or self._one_lever_s()
+                needs_s = self._needs_s or self._costs.one_lever_s()
                 self._log.change("result", result=reasons.without_levers(self._log, self._candidates, needs_s=needs_s))
         self._use_the_rest()
 
@@ -122,20 +89,20 @@ class Search:
 
         def affords(group: Group) -> bool:
             waiting = (one for one in self._stacks(self._candidates.unjudged(), late=True) if one.other_numbers)
-            return self._affords(group, keep_s=self._kept_s + math.fsum(map(self._proof_s, waiting)))
+            return self._costs.affords(group, keep_s=self._costs.kept_s + math.fsum(map(self._costs.proof_s, waiting)))
 
         found = False
         for groups in self._open(affords):
-            self._time(groups, keep_s=self._kept_s)
+            self._time(groups, keep_s=self._costs.kept_s)
             found = True
         return found
 
     def _time_more(self) -> bool:
         """Times alone, where what they may call for does not fit into the budget any more."""
-        keep_s = self._kept_s if self.stack else 0.0
+        keep_s = self._costs.kept_s if self.stack else 0.0
         unshown = self._stacks(self._candidates.unshown(), late=True)
-        again = [one for one in unshown if self._affords([one], keep_s=keep_s, times_only=True)]
-        groups = next(self._open(partial(self._affords, keep_s=keep_s, times_only=True)), None)
+        again = [one for one in unshown if self._costs.affords([one], keep_s=keep_s, times_only=True)]
+        groups = next(self._open(partial(self._costs.affords, keep_s=keep_s, times_only=True)), None)
         groups = groups or [[one] for one in again[: self._executor.nodes]]
         if groups:
             self._time(groups, keep_s=keep_s)
@@ -143,7 +110,7 @@ class Search:
 
     def _open(self, affords: Callable[[Group], bool]) -> Iterator[list[Group]]:
         """The groups of a round, as many at once as there are nodes; of each as many as the budget affords by then."""
-        groups = iter(self._groups([one for one in self._candidates.open() if affords([one])]))
+        groups = iter(self._costs.groups([one for one in self._candidates.open() if affords([one])]))
         while at_once := list(islice(groups, self._executor.nodes)):
             afforded = [next((g[:n] for n in range(len(g), 0, -1) if affords(g[:n])), g[:0]) for g in at_once]
             if any(afforded):
@@ -159,16 +126,16 @@ class Search:
             if not (stacks or self._candidates.open()):
                 stacks = self._candidates.beside_each_other()
         # Where there is no time for a stack, there may be for one lever that needs no more heats.
-        compared = filter(self._is_compared, compatible(shown))
+        compared = filter(self._costs.is_compared, compatible(shown))
         alone = [stack for one in compared for stack in self._stacks([one], late=late)]
-        affordable = (list(filter(self._affords_proof, wanted)) for wanted in (stacks, alone))
+        affordable = (list(filter(self._costs.affords_proof, wanted)) for wanted in (stacks, alone))
         # Halves of a stack in their order: what clashes with a better lever comes after it.
         first = {one.other_numbers: one for one in reversed(next(filter(None, affordable), []))}
-        best = max(first.values(), key=lambda one: one.log_gain / self._proof_s(one), default=None)
-        if best is not None and self._is_compared(best):
+        best = max(first.values(), key=lambda one: one.log_gain / self._costs.proof_s(one), default=None)
+        if best is not None and self._costs.is_compared(best):
             self._judge(best)
         elif best is not None:
-            self._time([[best]], keep_s=self._end_s)
+            self._time([[best]], keep_s=self._costs.end_s)
         return best is not None
 
     def _stacks(self, found: Group, *, late: bool) -> Iterator[Candidate]:
@@ -192,9 +159,9 @@ class Search:
 
     def _leave_each_out(self) -> None:
         """Of those in doubt each once, side by side; the study goes on without those that cost."""
-        while groups := self._groups(self._candidates.doubtful()):
-            has_time = self._affords(groups[0], keep_s=self._kept_s, times_only=True)
-            if not has_time and not self._log.extend(self._kept_s + PLANNED * self._heat_s(groups[0])):
+        while groups := self._costs.groups(self._candidates.doubtful()):
+            has_time = self._costs.affords(groups[0], keep_s=self._costs.kept_s, times_only=True)
+            if not has_time and not self._log.extend(self._costs.kept_s + PLANNED * self._costs.heat_s(groups[0])):
                 self._leave_out_unshown()
                 return
             self._leave_out(groups[0])
@@ -217,71 +184,6 @@ class Search:
         if len(self.stack) > 1:
             self._log.warn(reasons.NOT_LEFT_OUT)
 
-    def _groups(self, found: Group) -> list[list[Candidate]]:
-        sizes, num_steps = self._executor.sizes, self._log.study.total_steps
-        fits = [num for num in range(2, MOST_SWITCHED + 1) if sizes.fits_within(num + 1, num_steps)]
-        return grouped(found, together=sizes.together, nodes=self._executor.nodes, most_switched=max(fits, default=1))
-
-    # What it takes
-
-    def _affords(self, group: Group, *, keep_s: float, times_only: bool = False) -> bool:
-        """The heats that decide a clear case, and the gate; or one heat. `keep_s`: for what comes after that."""
-        if times_only:
-            return self._log.budget.affords(self._heat_s(group), keep_s=keep_s)
-        return self._log.budget.affords(self._heats_s(group), max(map(self._gate_s, group)), keep_s=keep_s)
-
-    def _affords_proof(self, one: Candidate) -> bool:
-        """What gained was afforded before its heats, and they may have taken longer."""
-        late_s = _MOST_LATE * self._log.budget.total_s if self._is_compared(one) else 0.0
-        return self._affords([one], keep_s=self._end_s - late_s)
-
-    def _heat_s(self, group: Group) -> float:
-        """One heat that compares the group."""
-        return self._executor.estimate_s(len(group) + 1, switched=group[0].switched)
-
-    def _heats_s(self, group: Group) -> float:
-        if all(map(self._is_compared, group)):
-            return 0.0
-        compiles = any(lever.compiles for one in group for lever in one.levers)
-        return CLEAR * self._heat_s(group) + _COMPILING_S * compiles
-
-    def _gate_s(self, one: Candidate) -> float:
-        return self._gate.estimate_s((*self.stack, *one.specs))
-
-    def _proof_s(self, one: Candidate) -> float:
-        return self._executor.estimate_s() + self._heats_s([one]) + self._gate_s(one)
-
-    def _one_lever_s(self) -> float:
-        """The budget that takes the next one to its end."""
-        proofs_s = map(self._proof_s, self._candidates.open())
-        return self._log.budget.spent_s + min(proofs_s, default=0.0) + self._confirmation_s()
-
-    def _is_compared(self, one: Candidate) -> bool:
-        """It was shown to gain on top of what is accepted now."""
-        return one.trial is not None and bool(one.trial.runs) and one.trial.on_top_of == self.stack
-
-    def _is_worth_more_time(self) -> bool:
-        """What is left could make a step much shorter: by what was measured; by bounds if nothing was found."""
-        step_s = self._candidates.profile().median_step_s()
-        measured = [*self._candidates.unjudged(), stacked(compatible(self._candidates.unshown()))]
-        saves = [1 - math.exp(-one.log_gain) for one in measured]
-        bounds = [] if self.stack else [one.bound_s / step_s for one in self._candidates.open()]
-        return max([*saves, *bounds]) >= _WORTH_MORE
-
-    def _planned(self, group: Group) -> int:
-        """Heats at most. Said before the first, as looks are counted. As few as show an interval where more would leave
-        others untried, as on a busy machine: what seems to gain is timed again."""
-        if group[0].log_gain > 0.0 and not group[0].shown:  # it seemed to gain
-            left_s = self._log.budget.left_s - self._end_s - self._gate_s(group[0])
-            return max(_PLANNED_LAST, min(_MOST_LAST, int(left_s / self._executor.estimate_s())))
-        tried_now = {one.key for one in group}
-        others = [one for one in self._candidates.open() if one.key not in tried_now]
-        # All heats of the group, and those that decide clear cases among what is tried after it.
-        needs_s = PLANNED * self._heat_s(group) + CLEAR * math.fsum(map(self._heat_s, self._groups(others)))
-        if not others or self._log.budget.affords(needs_s, keep_s=self._kept_s):
-            return PLANNED
-        return max(FEWEST_SHOWN, fewest_for_a_gain(self._log.pooled(group[0].scope)))
-
     # Doing it
 
     def _time(self, groups: Sequence[Group], *, keep_s: float) -> None:
@@ -291,8 +193,8 @@ class Search:
             Comparison(
                 effects=[Effect(Arm(levers=one.specs), self._log.pooled(one.scope)) for one in group],
                 design=Design(stack=self.stack, switched=group[0].switched),
-                rule=Rule(planned=self._planned(group)),
-                time_left=partial(self._affords, group[:1], keep_s=keep_s, times_only=True),
+                rule=Rule(planned=self._costs.planned(group)),
+                time_left=partial(self._costs.affords, group[:1], keep_s=keep_s, times_only=True),
             )
             for group in groups
         ]
@@ -318,7 +220,7 @@ class Search:
                 self._add(one, effect)
         taken: list[str] = []
         for one, effect in sorted(doubtful, key=lambda found: -found[1].mean):
-            if excludes(one, taken) or not self._affords([one], keep_s=keep_s, times_only=True):
+            if excludes(one, taken) or not self._costs.affords([one], keep_s=keep_s, times_only=True):
                 self._add(one, effect)
                 continue
             self._time([[one]], keep_s=keep_s)
@@ -346,7 +248,7 @@ class Search:
 
     def _judge(self, one: Candidate) -> None:
         """Hold a gain to the gate."""
-        if not self._log.budget.affords(self._gate_s(one), keep_s=self._end_s):
+        if not self._log.budget.affords(self._costs.gate_s(one), keep_s=self._costs.end_s):
             self._log.extend()
         self._log.doing(f"checking that {one.title} leaves training unharmed")
         ruling = self._gate.judge((*self.stack, *one.specs))
@@ -360,7 +262,7 @@ class Search:
 
     def _leave_out(self, group: Group) -> None:
         """Levers that are there from the start of a process stay where others are switched."""
-        switched, keep_s = group[0].switched, self._kept_s
+        switched, keep_s = group[0].switched, self._costs.kept_s
         always = tuple(spec for spec in self.stack if switched and not self._candidates.alone(spec).switched)
         taken = tuple(spec for spec in self.stack if spec not in always)
         pooled = self._log.pooled(group[0].scope)
@@ -408,7 +310,9 @@ class Search:
         waiting = [one for one in gains if one.trial is not None and one.trial.why == reasons.GAINED]
         # A study that goes on may have told of all before it came to its result.
         if waiting or (gains and not self._needs_s):
-            self._needs_s = self._log.budget.spent_s + max(map(self._gate_s, gains)) + self._confirmation_s()
+            self._needs_s = (
+                self._log.budget.spent_s + max(map(self._costs.gate_s, gains)) + self._costs.confirmation_s()
+            )
         if waiting:
             self._log.warn(reasons.in_vain(waiting, self._log.study.total_steps, needs_s=self._needs_s))
         for one in waiting:
