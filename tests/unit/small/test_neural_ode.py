@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -66,6 +67,49 @@ def test_fit_in_parts_with_a_scheduler_goes_on_where_it_was() -> None:
     )
     assert one == two
     assert optimizer.state[next(parts.parameters())]["step"].item() == 12
+
+
+def rate(optimizer: optim.Optimizer) -> None:
+    optimizer.param_groups[0]["lr"] *= 10
+
+
+def flag(optimizer: optim.Optimizer) -> None:
+    optimizer.param_groups[0]["maximize"] = True
+
+
+def load(optimizer: optim.Optimizer) -> None:
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+
+def forget(optimizer: optim.Optimizer) -> None:
+    optimizer.state.clear()
+
+
+def move(optimizer: optim.Optimizer) -> None:
+    for state in optimizer.state.values():
+        for value in filter(torch.is_tensor, state.values()):
+            value.data = value.data.clone()
+
+
+@needs_core
+@pytest.mark.parametrize("kind", ["adam", "sgd"])
+@pytest.mark.parametrize("change", [rate, flag, load, forget, move])
+def test_what_changes_of_an_optimizer_between_two_calls_counts_in_the_next(
+    kind: str, change: Callable[[optim.Optimizer], None]
+) -> None:
+    trained = []
+    for anew in (True, False):
+        field = Field().double()
+        sgd = optim.SGD(field.parameters(), lr=1e-3, momentum=0.9)
+        optimizer = optim.Adam(field.parameters(), lr=0.01) if kind == "adam" else sgd
+        ode = NeuralODE(field)
+        losses = []
+        for k in range(9):
+            if k == 4:
+                change(optimizer)
+            losses += (NeuralODE(field) if anew else ode).fit(Y0, T, TARGET, optimizer=optimizer)
+        trained.append(losses)
+    assert trained[0] == trained[1]
 
 
 @needs_core
