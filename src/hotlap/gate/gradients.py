@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from hotlap.gate.evidence import Pair, Ruling, harmed
-from hotlap.gate.residues import GRADIENT_FLOOR
+from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
+from hotlap.gate.residues import GRADIENT_FLOOR, unsteady
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
 from hotlap.gate.standing_out import Trait, common_updates, log_ratios, of_both, trained, untrained, without
 from hotlap.record import Run, Update, as_float
@@ -104,6 +104,13 @@ def _whole(update: Update, beside: Update) -> float:
     """Size of the gradient of all parameters that have one in both."""
     both = zip(update.gradients or (), beside.gradients or (), strict=False)
     return math.hypot(*(as_float(a) or 0.0 for a, b in both if None not in (a, b)))
+
+
+def of_rounding(evidence: Evidence) -> frozenset[int]:
+    """Parameters whose gradient is nothing but rounding, by its size or its direction: of hundreds of elements that are
+    drawn anew the size stays within a twentieth. (And what is not trained that turns as they do.)"""
+    by_size = unsteady(evidence, lambda mine, other: log_ratios(mine.gradients, other.gradients))
+    return by_size | unsteady(evidence, _angles, floor=ANGLE_FLOOR)
 
 
 def sizes(pairs: Sequence[Pair], rounding: frozenset[int]) -> Trait:

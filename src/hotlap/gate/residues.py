@@ -16,8 +16,8 @@ GRADIENT_FLOOR = 0.05
 FILLED_FLOOR = 0.01
 
 
-def unsteady(evidence: Evidence, ratios: Measure) -> frozenset[int]:
-    """What a nudge changes by a twentieth at once: it is 0 but for rounding, so its size means nothing.
+def unsteady(evidence: Evidence, measure: Measure, floor: float = GRADIENT_FLOOR) -> frozenset[int]:
+    """What a nudge changes at once by more than `floor`: it is 0 but for rounding, so it means nothing.
 
     The gradient of the bias of a convolution in front of a batch normalisation is such: whatever it is, the mean takes
     it out again.
@@ -27,8 +27,8 @@ def unsteady(evidence: Evidence, ratios: Measure) -> frozenset[int]:
         for run in evidence.perturbed
         for mine, other in common_updates(Pair(evidence.base[0], run))
         if mine.step <= AT_ONCE
-        for k, ratio in enumerate(ratios(mine, other))
-        if abs(ratio) > GRADIENT_FLOOR
+        for k, change in enumerate(measure(mine, other))
+        if abs(change) > floor
     )
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from hotlap.gate import buffers, gradients
 from hotlap.gate.evidence import Evidence, Pair, Ruling, first_certain, harmed
-from hotlap.gate.residues import FILLED_FLOOR, Rooms, rooms_of_residues, unsteady, without_room
+from hotlap.gate.residues import FILLED_FLOOR, Rooms, rooms_of_residues, without_room
 from hotlap.gate.rounding import AT_ONCE
 from hotlap.gate.standing_out import (
     Of,
@@ -49,7 +49,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
 def _looks(evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     first_alike = gradients.alike_at_first(pairs)
     sides, alike = Sides(pairs, evidence.references(pairs)), Sides(first_alike)
-    rounding = unsteady(evidence, lambda mine, other: log_ratios(mine.gradients, other.gradients))
+    rounding = gradients.of_rounding(evidence)
     copies = buffers.copies(evidence.base[0], rounding)
     rounding |= {len(evidence.base[0].trained) + k for k in copies}  # as directions have them
     rooms = rooms_of_residues(evidence)

@@ -138,3 +138,45 @@ def test_how_far_residues_may_carry_is_said_by_baseline_runs_alone_with_their_er
 
     spread = replace(found, base=(uneven(found.base[0], 0.8), uneven(found.base[1], 1.2)))
     assert all(room > rooms[key] for key, room in rooms_of_residues(spread).items())
+
+
+WIDE = 16_384
+
+
+@cache
+def normalised(*, bf16: bool = False, flipped: bool = False, seed: int = 0, nudge: int = 0) -> Run:
+    """A bias in front of a batch normalisation, which takes it out again: so wide that the size of what rounding makes
+    of its gradient is the same to a few hundredths. `flipped`: the last layer's gradient has the wrong sign."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(8, WIDE), nn.BatchNorm1d(WIDE), nn.Tanh(), nn.Linear(WIDE, 1))
+    params: list[torch.Tensor] = list(model.parameters())
+
+    def loss_of() -> torch.Tensor:
+        x = torch.randn(32, 8)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            found = model(x)
+        loss: torch.Tensor = (found.float() - x.sum(1, keepdim=True).tanh()).square().mean()
+        return loss
+
+    def flip(step: int) -> None:
+        if flipped:
+            assert params[-2].grad is not None
+            params[-2].grad.neg_()
+
+    optimizer = torch.optim.SGD(params, lr=1e-3)
+    return recorded(loss_of, params, optimizer, num_steps=24, num_samples=32, seed=seed, nudge=nudge, on_gradients=flip)
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_a_wide_bias_in_front_of_a_normalisation_may_have_any_gradient(flipped: bool) -> None:
+    written = [normalised(seed=seed) for seed in range(5)]
+    faster = [normalised(seed=seed, bf16=True, flipped=flipped) for seed in range(5)]
+    found = Evidence(
+        base=(written[0], written[0]),
+        lever=(faster[0],),
+        perturbed=tuple(normalised(nudge=k) for k in (1, 2, 3)),
+        base_seeds=tuple(written),
+        lever_seeds=tuple(faster),
+    )
+    ruling = judge("statistical", found)
+    assert (ruling.verdict is Verdict.HARMED) == flipped, ruling.why
