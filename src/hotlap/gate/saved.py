@@ -1,9 +1,12 @@
 """What is saved of a training, and what could be: files; states of modules, optimizers, schedulers and averages."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable
 
 from hotlap.record import Run, StateDigest
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 StateKey = tuple[int, str]
 """(step, name of the class)."""
@@ -37,9 +40,19 @@ def _by_key(run: Run, value: Callable[[StateDigest], str]) -> dict[StateKey, lis
 
 
 def unwritten(a: Run, b: Run) -> dict[str, str]:
-    """Files that `a` has written, and `b` has not, although it came as far. (Names with the time or a number of the
-    process in them differ between runs of the baseline.)"""
+    """Files that `a` has written, and `b` has not, although it came as far. Numbers in names do not count: a time, a
+    process, a loss that is rounded otherwise. (Names that are others by more than that differ in the baseline too.)"""
     if a.written is None or b.written is None or len(b.step_index) < len(a.step_index):
         return {}
-    lost = sorted(set(a.written) - set(b.written))
-    return {name: f"The script does not write {name}; in the baseline it does." for name in lost}
+    others = set(map(_without_numbers, b.written))
+    lost = {_without_numbers(name): name for name in a.written}
+    return {
+        words: f"The script does not write {name}; in the baseline it does."
+        for words, name in lost.items()
+        if words not in others
+    }
+
+
+def _without_numbers(name: str) -> str:
+    """ "epoch=3-loss=1.5e-05.ckpt" -> "epoch=#-loss=#.ckpt"."""
+    return _NUMBER.sub("#", name)

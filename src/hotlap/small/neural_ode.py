@@ -7,7 +7,6 @@ import torch
 from torch import optim
 
 from hotlap.errors import UserError
-from hotlap.small import guards, optimizers
 from hotlap.small.arguments import takes_time, with_time
 from hotlap.small.fields import Field, compiled_for, prepare
 from hotlap.small.program import Unsupported
@@ -16,30 +15,6 @@ from hotlap.small.solve_settings import read_settings
 
 Data = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """The state at the start, times, and the solution that is wanted there."""
-
-
-class _Told:
-    """What the native core is told of an optimizer. To read it anew would take most of a call of one iteration."""
-
-    def __init__(self, optimizer: optim.Optimizer, parameters: list[torch.Tensor]) -> None:
-        optimizers.check_known(optimizer)
-        self.described = optimizers.description(optimizer, parameters)
-        self._about = optimizer, parameters
-        _, _, slots = self.described
-        self._is_lasting = not any(is_fresh for *_, is_fresh in slots)
-        self._guard = guards.new()
-        guards.watch_optimizer(self._guard, optimizer)
-        for group in optimizer.param_groups:
-            for key, value in group.items():
-                self._guard.entry(group, key, value)
-        for state in optimizer.state.values():
-            for value in filter(torch.is_tensor, state.values()):
-                self._guard.tensor(value)
-
-    def holds(self, optimizer: optim.Optimizer, parameters: list[torch.Tensor]) -> bool:
-        """Whether all of it is as it was, and nothing is done once."""
-        known, program = self._about
-        return known is optimizer and program is parameters and self._is_lasting and bool(self._guard.holds())
 
 
 class NeuralODE:
@@ -71,7 +46,6 @@ class NeuralODE:
         self._options = options
         self.why_torch = ""
         """Why the last fit ran in torch; "" where it ran natively."""
-        self._told: _Told | None = None
 
     def __call__(self, y0: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """y at the times `t`, inside autograd."""
@@ -134,15 +108,14 @@ class NeuralODE:
         if y0.requires_grad or t.requires_grad:
             raise Unsupported("fit trains the parameters of the field; y0 and t are to be constants.")
         compiled = compiled_for(self._field, y0, self.settings.method)
+        described = compiled.described(optimizer)
         y0, target = y0.detach().contiguous(), target.detach().contiguous()
         lease = compiled.lease()
         solver = lease.native
         try:
             prepare(solver, t, compiled.rows, self.settings)
-            if self._told is None or not self._told.holds(optimizer, compiled.program.parameters):
-                self._told = _Told(optimizer, compiled.program.parameters)
             losses = torch.zeros(iterations, dtype=torch.float64, device=y0.device)
-            solver.fit(self._told.described, y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
+            solver.fit(described, y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None
         finally:

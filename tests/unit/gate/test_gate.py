@@ -783,6 +783,7 @@ def test_a_training_of_another_length_is_harm(contract: str, before: int | None,
         (("last.pt", "log.csv"), ("log.csv",), True),
         (("last.pt",), (), True),
         (("last.pt",), ("last.pt", "train.py"), False),
+        (("e=1-loss=0.5.ckpt",), ("e=1-loss=5.1e-05.ckpt",), False),
         (("last.pt",), None, False),
         (None, (), False),
     ],
@@ -798,9 +799,9 @@ def test_a_file_that_is_not_written_any_more_is_harm(
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_files_of_another_name_in_each_run_are_not_compared(contract: str) -> None:
-    start = everywhere({"written": ("run-1/last.pt",)})
-    start = replace(start, base=(start.base[0], *(replace(run, written=("run-2/last.pt",)) for run in start.base[1:])))
-    ruling = judge(contract, with_lever_run({"written": ("run-3/last.pt",)}, start))
+    start = everywhere({"written": ("run-ab/last.pt",)})
+    start = replace(start, base=(start.base[0], *(replace(run, written=("run-cd/last.pt",)) for run in start.base[1:])))
+    ruling = judge(contract, with_lever_run({"written": ("run-ef/last.pt",)}, start))
     assert ruling.verdict is Verdict.UNHARMED
 
 

@@ -1,7 +1,9 @@
 """NeuralODE.fit against the same training through autograd."""
 
 import copy
+import gc
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +112,29 @@ def test_what_changes_of_an_optimizer_between_two_calls_counts_in_the_next(
             losses += (NeuralODE(field) if anew else ode).fit(Y0, T, TARGET, optimizer=optimizer)
         trained.append(losses)
     assert trained[0] == trained[1]
+
+
+@needs_core
+def test_what_was_trained_is_copied_and_goes_on_by_itself() -> None:
+    ode = NeuralODE(Field().double())
+    ode.fit(Y0, T, TARGET, optimizer=optim.Adam(ode.func.parameters()))  # type: ignore[attr-defined]
+    other = copy.deepcopy(ode)
+    first, second = (
+        one.fit(Y0, T, TARGET, optimizer=optim.Adam(one.func.parameters()), iterations=3)  # type: ignore[attr-defined]
+        for one in (ode, other)
+    )
+    assert first == second
+
+
+@needs_core
+def test_an_optimizer_is_let_go_with_its_field() -> None:
+    field = Field().double()
+    optimizer = optim.Adam(field.parameters())
+    NeuralODE(field).fit(Y0, T, TARGET, optimizer=optimizer, iterations=2)
+    left = weakref.ref(optimizer)
+    del field, optimizer
+    gc.collect()
+    assert left() is None
 
 
 @needs_core
