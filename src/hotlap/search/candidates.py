@@ -8,16 +8,16 @@ from typing import Any
 from hotlap import levers
 from hotlap.experiment import Stack
 from hotlap.levers import Lever, Numerics, Scope
-from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial
+from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial, lever_title
 from hotlap.search.study_log import Key, StudyLog, facts, key
 from hotlap.units import percent
 
 # A lever whose bound is below this part of the step cannot reach the line.
 _LEAST_SHARE = 1 - 1 / LEAST_GAIN
 
-# A lever of the loaders that brought nothing is tried again once the step is so many times shorter: what it saves is
-# that much more of it. (`late` hardly shows beside decoding, which a cached prefix takes away.)
-_MUCH_SHORTER = 1.5
+MUCH_SHORTER = 1.5
+"""Once a step is so many times shorter, what was tried in vain before is tried again: what it saves is that much more
+of it. (`late` hardly shows beside decoding, which a cached prefix takes away.)"""
 
 CLEAR = 2
 """Heats that decide whether something is faster, where that is clear."""
@@ -66,9 +66,14 @@ class Candidate:
         return [lever.name for lever in self.levers]
 
     @property
+    def titles(self) -> list[str]:
+        """Of the levers, with their settings: "threads count=1"."""
+        return [lever.title() for lever in self.levers]
+
+    @property
     def title(self) -> str:
         """For people: "threads count=1", "compile + channels-last"."""
-        return " + ".join(lever.title() for lever in self.levers)
+        return " + ".join(self.titles)
 
     @property
     def switched(self) -> bool:
@@ -97,14 +102,14 @@ def compatible(found: Iterable[Candidate]) -> list[Candidate]:
     taken: list[Candidate] = []
     for one in sorted(found, key=lambda one: -one.log_gain):
         beside = one.of_loaders and any(other.of_loaders for other in taken)
-        if not beside and excludes(one, [name for other in taken for name in other.names]) is None:
+        if not beside and excludes(one, [title for other in taken for title in other.titles]) is None:
             taken.append(one)
     return taken
 
 
-def excludes(one: Candidate, names: Sequence[str]) -> str | None:
+def excludes(one: Candidate, titles: Sequence[str]) -> str | None:
     """Of these levers the one beside which this one is not accepted; None where there is none."""
-    return next(filter(None, (alternative(name, names) for name in one.names)), None)
+    return next(filter(None, (alternative(title, titles) for title in one.titles)), None)
 
 
 def stacked(members: Sequence[Candidate]) -> Candidate:
@@ -135,14 +140,26 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
     # What a first step did not exchange is not known afterwards; and a search is turned off, or done once.
     ("no-sync", "static-graph"),
     ("static-graph", "unused-parameters"),
+    # Either does the whole update of the optimizer.
+    ("fused-optimizer", "native-step parts=all"),
+    ("fused-optimizer", "native-step parts=optimizer"),
 )
-"""Levers of which one excludes the others: they are never accepted together."""
+"""Levers, some by one of their settings, of which one excludes the others: they are never accepted together."""
 
 
-def alternative(name: str, taken: Iterable[str]) -> str | None:
-    """Of the levers taken the first that excludes the one of this name, be it itself; None where none does."""
-    groups = ((name,), *ALTERNATIVES)
-    return next((other for other in taken if any({name, other} <= set(group) for group in groups)), None)
+def alternative(title: str, taken: Iterable[str]) -> str | None:
+    """Of the levers taken the first that excludes this one, be it another setting of it; None where none does.
+    Each by its title."""
+    groups = ((_name(title),), *ALTERNATIVES)
+    return next((other for other in taken if any(_is_in(title, one) and _is_in(other, one) for one in groups)), None)
+
+
+def _is_in(title: str, group: Sequence[str]) -> bool:
+    return title in group or _name(title) in group
+
+
+def _name(title: str) -> str:
+    return title.partition(" ")[0]
 
 
 def grouped(
@@ -293,7 +310,7 @@ class Candidates:
             if kind.name in known or not self._wanted(kind.name):
                 continue
             lever = next(iter(kind.candidates(profile, self._machine)), None) or kind()
-            other = alternative(kind.name, _names(self.stack))
+            other = alternative(lever.title(), map(lever_title, self.stack))
             share = self._bound_s(lever, profile) / profile.median_step_s()
             reason = (
                 rejects(lever, profile, self._machine)
@@ -316,21 +333,21 @@ class Candidates:
         return self._was_accepted(lever.spec()) or any(settled)
 
     def _is_outdated(self, trial: Trial) -> bool:
-        """It brought nothing, on top of less, and the step is much shorter now."""
+        """It brought nothing if it is of the loaders, else too little to be shown, on top of less, and the step is much
+        shorter now."""
         in_vain = trial.kind == "lever" and not (trial.accepted or trial.runs or trial.failure or trial.one_time_s)
         since = [one for one in self._trials() if one.accepted and not set(_names(one.levers)) <= _seen_by(trial)]
-        shorter = math.fsum(map(_log_seen, since)) >= math.log(_MUCH_SHORTER)
+        shorter = math.fsum(map(_log_seen, since)) >= math.log(MUCH_SHORTER)
         of_loaders = all(levers.by_name(name).scope is Scope.LOADER for name in _names(trial.levers))
-        return in_vain and of_loaders and not _may_gain(trial) and shorter
+        return in_vain and shorter and of_loaders is not _may_gain(trial)
 
     def _not_rejected(self) -> Iterator[Lever]:
         """What fits the script and the levers accepted so far."""
-        profile, taken = self.profile(), _names(self.stack)
-        for kind in levers.ALL:
-            if alternative(kind.name, taken) is not None or not self._wanted(kind.name):
-                continue
+        profile, taken = self.profile(), list(map(lever_title, self.stack))
+        for kind in filter(lambda kind: self._wanted(kind.name), levers.ALL):
             for lever in kind.candidates(profile, self._machine):
-                if rejects(lever, profile, self._machine) is None:
+                excluded = alternative(lever.title(), taken) is not None
+                if not excluded and rejects(lever, profile, self._machine) is None:
                     yield lever
 
     def _bound_s(self, lever: Lever, profile: Run) -> float:

@@ -58,7 +58,8 @@ GAINED = "Faster; the gate judges it as one with what else gained."
 
 def excluded(names: Sequence[str], other: str) -> str:
     """It gained, and `other` was accepted."""
-    what = f"another setting of {other}" if other in names else f"{other}, to which it is an alternative,"
+    name = other.partition(" ")[0]
+    what = f"another setting of {name}" if name in names else f"{other}, to which it is an alternative,"
     return f"Faster, but {what} was accepted; so training was not compared."
 
 

@@ -19,9 +19,9 @@ from typing import Any
 from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FEWEST_SHOWN, Progress
 from hotlap.experiment.total import Pairs, never_shorter
-from hotlap.record import Trial, Verdict
+from hotlap.record import Trial, Verdict, lever_title
 from hotlap.search import reasons
-from hotlap.search.candidates import Candidate, compatible, excludes, stacked
+from hotlap.search.candidates import MUCH_SHORTER, Candidate, compatible, excludes, stacked
 from hotlap.search.confirmation import Confirmation
 from hotlap.search.costs import Costs, Group
 from hotlap.search.gate_runs import GateRuns
@@ -30,6 +30,8 @@ from hotlap.search.study_log import StudyLog, facts
 # From such a gain of other numbers (bf16) on the time of the gate's ten runs is kept while others are tried, and they
 # are worth it though nothing is shown yet.
 _WORTH_TEN_RUNS = 1.1
+
+_MUCH = math.log(MUCH_SHORTER)
 
 # Of each lever that is left out, heats until it is clear whether the step is faster without it; by chance it seems so
 # as rarely as the truth lies below a 95% interval.
@@ -93,8 +95,12 @@ class Search:
 
         found = False
         for groups in self._open(affords):
-            self._time(groups, keep_s=self._costs.kept_s)
-            found = True
+            # What is switched shows more in a step that is much shorter already: that is judged first.
+            waits = found and max((one.log_gain for one in self._candidates.unjudged()), default=0.0) >= _MUCH
+            now = [group for group in groups if not (waits and group[0].switched)]
+            if now:
+                self._time(now, keep_s=self._costs.kept_s)
+                found = True
         return found
 
     def _time_more(self) -> bool:
@@ -225,7 +231,7 @@ class Search:
                 continue
             self._time([[one]], keep_s=keep_s)
             if one.key in (other.key for other in self._candidates.shown()):
-                taken += one.names
+                taken += one.titles
 
     def _never_shorter(self, pairs: Pairs, num_arms: int = 2) -> bool:
         """A step may be shorter where a training as long as the user's is not. `num_arms`: of the heats."""
@@ -298,7 +304,7 @@ class Search:
 
     def _drop_excluded(self) -> None:
         """What gained, and is excluded by what was accepted since."""
-        taken = [str(spec["name"]) for spec in self.stack]
+        taken = list(map(lever_title, self.stack))
         for one in self._candidates.shown():
             other = excludes(one, taken)
             if other is not None:

@@ -5,13 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import ClassVar, final
+from typing import ClassVar, final, get_args, get_type_hints
 
 import pytest
 
 from hotlap import levers
 from hotlap.levers import Lever, Numerics, Scope
 from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.fused_optimizer import FusedOptimizer
+from hotlap.levers.native_step import NativeStep
 from hotlap.record import (
     Ceiling,
     Failure,
@@ -26,7 +28,7 @@ from hotlap.record import (
     Verdict,
 )
 from hotlap.search import Candidate, Candidates, StudyLog
-from hotlap.search.candidates import ALTERNATIVES, compatible, grouped, stacked
+from hotlap.search.candidates import ALTERNATIVES, compatible, excludes, grouped, stacked
 from hotlap.source import Edit
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
@@ -182,8 +184,34 @@ def test_what_showed_no_gain_is_tried_again_once_the_step_is_much_shorter(known:
     assert names(candidates(trial("b", failure=Failure.CRASHED), other, shorter).open()) == []
 
 
+def test_what_seemed_to_gain_in_a_long_step_is_tried_again_in_one_that_is_much_shorter(
+    known: list[type[Lever]],
+) -> None:
+    known += [lever("a", saves=0.4), lever("b", saves=0.3)]
+    seemed, shorter = trial("b", speedup=1.1), trial("a", speedup=2.0, accepted=True)
+    assert names(candidates(seemed, trial("a", speedup=1.2, accepted=True)).open()) == []
+    assert names(candidates(seemed, shorter).open()) == [["b"]]
+    assert names(candidates(trial("b", speedup=1.01), shorter).open()) == []
+    assert names(candidates(seemed, shorter, trial("b", on_top_of=("a",), speedup=1.1)).open()) == []
+
+
 def test_alternatives_are_levers_that_there_are() -> None:
-    assert {name for group in ALTERNATIVES for name in group} <= {kind.name for kind in levers.ALL}
+    settings = {NativeStep(parts).title() for parts in get_args(get_type_hints(NativeStep)["parts"])}
+    assert {one for group in ALTERNATIVES for one in group} <= {kind.name for kind in levers.ALL} | settings
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(NativeStep(), FusedOptimizer()), (FusedOptimizer(), NativeStep("optimizer"))]
+)
+def test_what_updates_the_parameters_is_taken_once(first: Lever, second: Lever) -> None:
+    faster, fast = (Candidate(levers=(one,), log_gain=gain) for one, gain in ((first, 0.5), (second, 0.4)))
+    assert compatible([fast, faster]) == [faster]
+    assert excludes(fast, faster.titles) == first.title()
+
+
+def test_a_model_that_runs_natively_may_have_a_fused_optimizer() -> None:
+    both = [Candidate(levers=(one,), log_gain=0.1) for one in (NativeStep("model"), FusedOptimizer())]
+    assert compatible(both) == both
 
 
 @pytest.mark.parametrize("taken", [0, 1])
