@@ -30,7 +30,9 @@ class Content:
             return
         if first.layout != torch.strided or not first.dim() or not first.numel() or first.is_complex():
             return
-        rows = sampled_rows(first).to("cpu", torch.float64)
+        rows = sampled_rows(first)
+        # Numbers of a token or of a pixel count have more digits than their cosine could tell in single precision.
+        rows = rows.to("cpu", torch.float32 if rows.is_floating_point() and rows.element_size() <= 4 else torch.float64)
         found = torch.stack([torch.as_tensor(part, dtype=torch.float64) for part in _features(rows)]) * len(first)
         self._sum = found if self._sum is None else self._sum + found
         self._num_rows += len(first)
@@ -46,23 +48,24 @@ def _features(rows: torch.Tensor) -> Sequence[torch.Tensor]:
     """Means over rows."""
     real = ~_padding(rows)
     rows = torch.where(real, rows, 0.0)
-    sums = rows @ _signs()[: rows.shape[1]]
-    filled = rows != 0
-    num_filled = filled.sum().clamp(min=1)
-    waves = [wave / num_filled for wave in _wave_sums(rows[filled])]
+    sums = (rows @ _signs()[: rows.shape[1]].to(rows.dtype)).double()
+    num_zero = (rows == 0).sum()
+    num_filled = (rows.numel() - num_zero).clamp(min=1)
+    # Of a zero the cosine is 1, the sine 0.
+    waves = [(cos - num_zero, sin) for cos, sin in _wave_sums(rows)]
     squares = (sums[:, :_NUM_SQUARES] ** 2).mean(0)
-    return [real.sum(1, dtype=torch.float64).mean(), *sums.mean(0), *squares, *waves]
+    length = real.sum(1, dtype=torch.float64).mean()
+    return [length, *sums.mean(0), *squares, *(wave / num_filled for both in waves for wave in both)]
 
 
-def _wave_sums(values: torch.Tensor) -> Iterator[torch.Tensor]:
+def _wave_sums(values: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Of cosine and sine at each scale. Only the first are computed as such, the others by doubling the angle twice."""
     values = values * _FIRST_SCALE
     cos, sin = values.cos(), values.sin_()
     for scale in range(_NUM_SCALES):
         for _ in range(2 if scale else 0):
             sin, cos = cos.mul_(sin).mul_(2), sin.square_().mul_(-2).add_(1)
-        yield cos.sum()
-        yield sin.sum()
+        yield cos.sum(dtype=torch.float64), sin.sum(dtype=torch.float64)
 
 
 def _padding(rows: torch.Tensor) -> torch.Tensor:

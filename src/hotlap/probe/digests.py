@@ -182,8 +182,9 @@ class Fresh:
         """Part of what was drawn since the last call that had never come before; None if nothing was."""
         if not self._drawn:
             return None
-        share = len(self._drawn.keys() - self._known) / self._drawn.total()
-        self._known |= self._drawn.keys()
+        # (Operators of sets and keys would look at all that is known.)
+        share = sum(digest not in self._known for digest in self._drawn) / self._drawn.total()
+        self._known.update(self._drawn)
         self._drawn.clear()
         return share
 
