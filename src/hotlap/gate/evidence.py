@@ -171,7 +171,10 @@ def saw_epoch_end(runs: Iterable[Run]) -> bool:
 
 def extent(num_steps: int, runs: Iterable[Run]) -> str:
     """How much was compared: "200 steps, an epoch's end among them"."""
+    runs = list(runs)
     end = "an epoch's end among them" if saw_epoch_end(runs) else "no epoch's end among them"
+    if not any(run.epoch_starts for run in runs):
+        end = "no loader to know an epoch's end by"
     return f"{num_steps} steps, {end}"
 
 

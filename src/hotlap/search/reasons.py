@@ -117,7 +117,10 @@ def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
 def time_over(needs_s: float) -> Result:
     """Nothing was tried. `needs_s`: the budget that takes one lever to its end, as far as is known."""
     minutes = math.ceil(needs_s / 60)
-    why = f"There was too little time to try any lever, so nothing is known of a gain; raise --budget to {minutes}m."
+    why = (
+        "No lever was tried, so nothing is known of a gain: with starts and steps as long as here, what is left of the "
+        f"budget could not show one; raise --budget to {minutes}m."
+    )
     return replace(unchanged(why), needs_s=60.0 * minutes)
 
 

@@ -169,7 +169,7 @@ class Operators(Watch):
         """What could be seen without a profiler; the trace, where there is one, tells the rest."""
         counting = self._counting if self._count_s > 0 else None
         if counting is None and not self._looked_at:
-            return {"notes": (f"{NO_OPERATORS}: {self._refused or 'the script ended too early'}.",)}
+            return {"notes": (f"{NO_OPERATORS}: {self._refused or 'the run was over before'}.",)}
         # A compiled graph is one call here: what is in it was not counted.
         counts = counting is not None and not self.session.facts.compiled
         return {
