@@ -20,6 +20,7 @@ pytestmark = pytest.mark.e2e
 SIZES = Sizes(step_s=0.001, setup_s=5.0, block=11, steps=60, warmup=5, evidence_steps=24, together=4, cores=2.0)
 SCRIPT = SCRIPTS / "refused.py"
 SAVED = SCRIPTS / "saved.py"
+IN_PARTS = SCRIPTS / "in_parts.py"
 
 
 @pytest.fixture
@@ -121,3 +122,46 @@ def test_what_no_training_loss_shows_is_refused_and_another_text_is_not(launcher
         assert ruling.verdict is Verdict.HARMED and said in ruling.why, ruling.why
     same = saving.judge((), replaced={str(SAVED): f"{text}# nothing changed\n"})
     assert same.verdict is Verdict.UNHARMED
+
+
+HARMLESS_IN_PARTS = {
+    "no graph of what is frozen": (
+        "            features = torch.relu(trunk(x))\n",
+        "            with torch.no_grad():\n                features = torch.relu(trunk(x))\n",
+    ),
+    "a critic that needs no gradients while the head is trained": (
+        "            loss = nn.functional.mse_loss(made, y) - 0.1 * critic(made).mean()\n",
+        "            critic.requires_grad_(False)\n"
+        "            loss = nn.functional.mse_loss(made, y) - 0.1 * critic(made).mean()\n"
+        "            critic.requires_grad_(True)\n",
+    ),
+    "a critic that needs none at the end of a step": (
+        "            loss = critic(made.detach()).mean() - critic(y).mean()\n",
+        "            critic.requires_grad_(True)\n            loss = critic(made.detach()).mean() - critic(y).mean()\n",
+        "            loss = nn.functional.mse_loss",
+        "            critic.requires_grad_(False)\n            loss = nn.functional.mse_loss",
+    ),
+}
+HARMFUL_IN_PARTS = {
+    "half of the samples": ("trunk(x)", "trunk(x[:8])", "made, y)", "made, y[:8])", "critic(y)", "critic(y[:8])"),
+    "a critic that is never trained": ("            of_critic.step()\n", ""),
+}
+
+
+def edited(text: str, edits: tuple[str, ...]) -> str:
+    for old, new in zip(edits[::2], edits[1::2], strict=True):
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def test_models_that_are_called_in_a_row_may_be_edited(launcher: Launcher) -> None:
+    """A frozen part that builds no graph is given no samples to train on, and what is frozen for a while is trained."""
+    options = Options(command=(sys.executable, str(IN_PARTS)), cwd=str(SCRIPTS), title=IN_PARTS.name)
+    gate, text = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=24)), IN_PARTS.read_text()
+    for name, edits in HARMLESS_IN_PARTS.items():
+        ruling = gate.judge((), replaced={str(IN_PARTS): edited(text, edits)})
+        assert ruling.verdict is Verdict.UNHARMED, f"{name}: {ruling.why}"
+    for name, edits in HARMFUL_IN_PARTS.items():
+        ruling = gate.judge((), replaced={str(IN_PARTS): edited(text, edits)})
+        assert ruling.verdict is Verdict.HARMED, f"{name}: {ruling.why}"

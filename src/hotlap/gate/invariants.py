@@ -184,11 +184,12 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
 
 def _other_samples(a: Run, b: Run) -> dict[str, str]:
     """Models are given more, or fewer, to train on. Samples may be padded otherwise (as many rows), or given in other
-    parts (as many numbers). Where that is not known, it is what loaders gave: a batch that is drawn ahead of its step
-    is in another one then."""
+    parts (as many numbers), and what one model makes of them to another one (as many rows at once; fewer of such calls
+    are fewer backward passes). Where that is not known, it is what loaders gave: a batch that is drawn ahead of its
+    step is in another one then."""
     known = [(step, mine, other) for step, mine, other in Pair(a, b).of_both(lambda run: run.given) if mine and other]
     for step, mine, other in known:
-        if mine[0] != other[0] and mine[1] != other[1]:
+        if all(mine[k] != other[k] for k in range(3)):
             return {"": f"Step {step} has other samples than the baseline: {other[0]} instead of {mine[0]}."}
     return {} if known else SAMPLES.differing(a, b)
 

@@ -1,5 +1,6 @@
 """What steps draw: batches, samples and random numbers -> digests, equal where these are."""
 
+import contextlib
 import hashlib
 import random
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator
 
@@ -151,16 +153,38 @@ class Given:
 
     def __init__(self) -> None:
         self._sizes: dict[bytes, tuple[int, int]] = {}
+        self._made: set[StorageWeakRef] = set()
+
+    def made(self, result: Any) -> None:
+        """`result` of a model, which another one may be given: that is no data. (A reference keeps the address from
+        being that of another tensor later in the step.)"""
+        self._made.update(map(StorageWeakRef, _storages(result)))
+
+    def is_made(self, inputs: Any) -> bool:
+        """The first tensor of these is what a model of this step has made, or lies in it."""
+        return any(StorageWeakRef(storage) in self._made for storage in _storages(tensors(inputs)[:1]))
 
     def add(self, inputs: Any, rows: Sequence[bytes]) -> None:
         """`rows`: digests of those of the first tensor in `inputs`. Who is given the same again has no more of it."""
         if rows:
             self._sizes[b"".join(rows)] = len(rows), tensors(inputs)[0].numel()
 
-    def take(self) -> tuple[int, int] | None:
-        """(rows, numbers in them) since the last call; None if nothing was given."""
-        sizes, self._sizes = self._sizes.values(), {}
-        return (sum(rows for rows, _ in sizes), sum(numbers for _, numbers in sizes)) if sizes else None
+    def take(self) -> tuple[int, int, int] | None:
+        """(rows, numbers in them, most rows at once) since the last call; None if nothing was given."""
+        sizes = self._sizes.values()
+        self._sizes, self._made = {}, set()
+        if not sizes:
+            return None
+        rows, numbers = zip(*sizes, strict=True)
+        return sum(rows), sum(numbers), max(rows)
+
+
+def _storages(value: Any) -> Iterator[Any]:
+    """Of the plain tensors among the leaves, those of subclasses of torch's own included."""
+    plain = (leaf for leaf in tensors(value) if leaf.layout == torch.strided and not leaf.is_nested)
+    for leaf in plain:
+        with contextlib.suppress(NotImplementedError, RuntimeError):  # a wrapper may have no storage
+            yield leaf.untyped_storage()
 
 
 class Fresh:

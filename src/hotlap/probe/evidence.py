@@ -157,6 +157,7 @@ class Updates:
         self._formula: Formula | None = None
         self._departures: dict[int, float] = {}
         self._untrained: list[tuple[Place, torch.Tensor]] | None = None
+        self._trained_now: set[int] = set()
 
     @staticmethod
     def wanted(step: int) -> bool:
@@ -177,11 +178,17 @@ class Updates:
         """(P,) what `Update.norms` tells of."""
         return tuple(self._labels.get(id(p), f"parameter {k}") for k, p in enumerate(self._params))
 
+    def begin(self, optimizer: torch.optim.Optimizer) -> None:
+        """It is about to step. What it trains may require no gradient again before the step of the training is over: a
+        discriminator, while its generator is trained."""
+        params = (param for group in optimizer.param_groups for param in group["params"])
+        self._trained_now.update(id(param) for param in params if param.requires_grad)
+
     def in_order(self, optimizers: Iterable[torch.optim.Optimizer]) -> list[Trained]:
         """(P,) by shape, and then as models hold them, once an update was seen; what came later is last."""
         ranks = {address: rank for rank, address in enumerate(self._labels)}
         found = (Trained(p, one, group) for one in optimizers for group in one.param_groups for p in group["params"])
-        training = (each for each in found if each.param.requires_grad)
+        training = (each for each in found if each.param.requires_grad or id(each.param) in self._trained_now)
         return sorted(training, key=lambda each: (tuple(each.param.shape), ranks.get(id(each.param), len(ranks))))
 
     def before(self, optimizers: list[torch.optim.Optimizer], optimizer: torch.optim.Optimizer | None) -> None:
@@ -217,6 +224,7 @@ class Updates:
 
     def after(self, step: int) -> None:
         """The step is over."""
+        self._trained_now = set()
         if self._before is None:
             return
         norms, changed = [], []

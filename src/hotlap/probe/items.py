@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from hotlap.data.checks.random_state import num_system_draws
 from hotlap.probe.digests import Digest, leaves, rng_digest
 
 # So many items, for so long at most.
@@ -41,11 +42,11 @@ def sample_items(dataset: Any, num_items: int) -> dict[str, Any]:
 
 
 def _compare_item(dataset: Any, index: int, seconds: list[float], sizes: list[int]) -> str | None:
-    before = rng_digest()
+    before = rng_digest(), num_system_draws()
     start = time.perf_counter()
     first = dataset[index]
     seconds.append(time.perf_counter() - start)
-    if rng_digest() != before:
+    if (rng_digest(), num_system_draws()) != before:
         return f"item {index} draws from a random generator"
     second = dataset[index]
     digests = []

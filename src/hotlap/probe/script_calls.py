@@ -109,7 +109,7 @@ class ScriptCalls:
         if session.collectives.active and module.training and torch.is_grad_enabled():
             self._gave(args, kwargs)
         if self._evidence and not session.graphs.capturing:
-            session.own(lambda: self._given(module, (args, kwargs)))
+            session.own(lambda: self._given(module, (args, kwargs), result))
         for told in self.on_forward:
             told(module, args, kwargs, result)
 
@@ -138,6 +138,7 @@ class ScriptCalls:
         if not self._evidence or session.graphs.capturing:
             return
         self.memories.update(optimizer)
+        self.updates.begin(optimizer)
         if Updates.wanted(session.steps):
             session.own(lambda: self.updates.before(self._facts.optimizers(), None if closure else optimizer))
 
@@ -168,13 +169,14 @@ class ScriptCalls:
         """In place of `draw(iterator)`: a batch that was drawn before."""
         return lambda iterator: self.replay.next(iterator, draw)
 
-    def _given(self, module: torch.nn.Module, inputs: Any) -> None:
+    def _given(self, module: torch.nn.Module, inputs: Any, result: Any) -> None:
         trains = torch.is_grad_enabled()
         self.draws.look(WITH_GRADIENTS if trains else WITHOUT)
         if trains:
             # A teacher is given them too, with gradients or without.
             self._inputs.add(inputs, once=True)
-        if trains and module.training:
+        # What a part of a model hands on to the next part is no sample.
+        if trains and module.training and not self._trained_on.is_made(inputs):
             rows = list(samples(inputs))
             self._samples.add(rows)
             # A loss is given labels, a transform what a model is given next.
@@ -182,6 +184,8 @@ class ScriptCalls:
                 self._trained_on.add(inputs, rows)
                 if rows:
                     self._content.add(tensors(inputs)[0])
+        if next(module.parameters(), None) is not None:
+            self._trained_on.made(result)
 
     def _take_in(self, batch: Any) -> None:
         self._batches.add(batch)

@@ -95,4 +95,5 @@ def _state(value: Any) -> str | None:
         return hashlib.blake2b(value.get_state().numpy().tobytes()).hexdigest()
     if type(value).__module__.startswith("numpy.random"):
         return repr(getattr(value, "bit_generator", getattr(value, "_bit_generator", value)).state)
-    return repr(value.getstate()) if isinstance(value, random.Random) else None
+    has_state = isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)
+    return repr(value.getstate()) if has_state else None

@@ -191,9 +191,9 @@ class Run:
     """(S,) of `num_updates`, those by gradients that were never cleared since the update before."""
     forgetful_updates: tuple[int, ...] | None = None
     """(S,) of `num_updates`, those by an optimizer that had lost what it kept (averages, momentum)."""
-    given: tuple[tuple[int, int] | None, ...] | None = None
-    """(S,) rows, and numbers in them, that models were given to train on, equal ones of a step once; None where they
-    were given none."""
+    given: tuple[tuple[int, int, int] | None, ...] | None = None
+    """(S,) rows, numbers in them, and the most rows at once, that models were given to train on, equal ones of a step
+    once; None where they were given none."""
     content: tuple[tuple[float, ...] | None, ...] | None = None
     """(S,) how what models were given to train on is distributed: means over the samples of their length, of sums of
     their elements with fixed signs, of squares of these, and of waves of the elements. Draws from one distribution

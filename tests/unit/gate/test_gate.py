@@ -146,20 +146,21 @@ def test_a_training_in_which_no_batch_is_seen_is_judged_by_the_rest(contract: st
     )
 
 
-WHOLE, LAST = (32, 640), (22, 440)
+WHOLE, LAST = (32, 640, 32), (22, 440, 22)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (((64, 1280),) * NUM_STEPS, "Step 0 has other samples than the baseline: 64 instead of 32."),
+        (((64, 1280, 64),) * NUM_STEPS, "Step 0 has other samples than the baseline: 64 instead of 32."),
         ((WHOLE,) * NUM_STEPS, "Step 99 has other samples than the baseline: 32 instead of 22."),
-        ((*((32, 704),) * 99, (22, 440), *((32, 640),) * 20), None),
-        ((*((640, 640),) * 99, (440, 440), *((640, 640),) * 20), None),
+        ((*((32, 704, 32),) * 99, LAST, *(WHOLE,) * 20), None),
+        ((*((640, 640, 640),) * 99, (440, 440, 440), *((640, 640, 640),) * 20), None),
+        ((*((64, 1000, 32),) * 99, (44, 800, 22), *((64, 1000, 32),) * 20), None),
         ((None,) * NUM_STEPS, None),
     ],
-    ids=["twice", "no last batch", "padded", "by places of a sequence", "not seen"],
+    ids=["twice", "no last batch", "padded", "by places of a sequence", "by two models in a row", "not seen"],
 )
 def test_models_must_be_given_as_many_samples_whoever_draws_them(
     contract: str, given: tuple[object, ...], said: str | None

@@ -127,8 +127,17 @@ def test_what_a_model_is_given_twice_in_a_step_counts_once() -> None:
         given.add((inputs,), list(samples((inputs,))))
     parts = given.take()
     given.add((torch.cat([real, fake]),), list(samples(torch.cat([real, fake]))))
-    assert parts == given.take() == (8, 24)
+    assert (parts, given.take()) == ((8, 24, 4), (8, 24, 8))
     assert given.take() is None
+
+
+def test_what_a_model_has_made_is_no_sample_of_the_next_model_until_the_step_is_over() -> None:
+    given, made = Given(), torch.rand(4, 2, 3)
+    given.made({"features": made, "others": [torch.rand(4, 3)]})
+    assert given.is_made((made,)) and given.is_made(((made.flatten(1),), {}))
+    assert not given.is_made((torch.rand(4, 3), made)) and not given.is_made((made.relu(),))
+    given.take()
+    assert not given.is_made((made,))
 
 
 def test_tensors_that_came_before_are_known_one_by_one() -> None:

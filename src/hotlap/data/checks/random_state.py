@@ -1,10 +1,16 @@
 """The random generators that an item could draw from: their states, and whether one has moved."""
 
+import dis
+import functools
+import os
 import pickle
 import random
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -31,15 +37,64 @@ class Stream:
 States = list[tuple[Stream, Any]]
 """Generators, and where they were."""
 
+
+class _SystemDraws(threading.local):
+    """How often this thread has drawn from the operating system."""
+
+    number = 0
+
+
+_DRAWS = _SystemDraws()
+_LISTENING: list[bool] = []
+
+
+def num_system_draws() -> int:
+    """How often this thread has drawn from the operating system since the first call: by `os.urandom`, or by a
+    generator that it made without a seed (`np.random.default_rng()`), which has no state to look at before."""
+    if not _LISTENING:
+        _LISTENING.append(True)
+        bit_generator: Any = np.random.bit_generator
+        for owner, name, counts in (
+            (os, "urandom", lambda *_: True),
+            (random, "_urandom", lambda *_: True),
+            (random.Random, "seed", lambda self, a=None, *_: a is None),
+            # `RandomState(seed)` asks for it, and is seeded then.
+            (bit_generator, "randbits", lambda *_: _calls_without_arguments(sys._getframe(2))),
+        ):
+            setattr(owner, name, _counted(getattr(owner, name), counts))
+    return _DRAWS.number
+
+
+def _counted(function: Callable[..., Any], counts: Callable[..., bool]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        number = _DRAWS.number + counts(*args, **kwargs)
+        result = function(*args, **kwargs)
+        _DRAWS.number = number  # whatever it has called
+        return result
+
+    return wrapper
+
+
+def _calls_without_arguments(frame: FrameType) -> bool:
+    """What it calls now, which may be a class written in C, is given nothing."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return dis.opname[code[at]] in ("PRECALL", "CALL") and not code[at + 1]
+
+
 _GLOBAL_STREAMS = (
     Stream("random", random.getstate, random.setstate),
     Stream("numpy.random", np.random.get_state, np.random.set_state),
     Stream("torch", torch.default_generator.get_state, torch.default_generator.set_state),
+    # What was drawn cannot be put back.
+    Stream("the operating system", num_system_draws, lambda state: None),
 )
 
 
-def own_stream(name: str, generator: Any) -> Stream:
-    """One of `GENERATORS` as a stream."""
+def own_stream(name: str, generator: Any) -> Stream | None:
+    """One of `GENERATORS` as a stream; None for one without a state, which draws from the operating system."""
+    if isinstance(generator, random.SystemRandom):
+        return None
     if isinstance(generator, random.Random):
         return Stream(name, generator.getstate, generator.setstate)
     if isinstance(generator, np.random.Generator):
@@ -50,7 +105,7 @@ def own_stream(name: str, generator: Any) -> Stream:
 
 @dataclass(slots=True)
 class Streams:
-    """The three global generators and those found in the data set."""
+    """The global generators, what the operating system gives, and those found in the data set."""
 
     own: Sequence[Stream] = ()
 

@@ -199,7 +199,8 @@ class Watch:
             if not value.is_inference():  # those count no versions
                 self._tensors.append((f"the tensor {name}", value, value._version))
         elif isinstance(value, GENERATORS):
-            self.streams.append(own_stream(name, value))
+            stream = own_stream(name, value)
+            self.streams += [] if stream is None else [stream]
         elif value.ndim == 1 and not value.dtype.hasobject:
             self._note_entries(f"the array {name}", value)
 

@@ -5,6 +5,7 @@ import os
 import random
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from torch.utils.data import (
 from hotlap.data import cached
 from hotlap.data.item_cache.again import RECHECK_EVERY
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
+
+SYSTEM = random.SystemRandom()
 
 
 def draw_from_random() -> float:
@@ -118,11 +121,36 @@ def test_items_that_read_the_clock_are_found_at_once() -> None:
     assert kept.note is not None and kept.note in str(caught[0].message)
 
 
-def test_items_of_the_systems_entropy_are_found_at_once() -> None:
-    kept = cached(Pictures(50, lambda _: os.urandom(8)))
-    with pytest.warns(RuntimeWarning, match="came out different"):
-        first, second, *_ = (list(batch) for batch, _ in epochs(kept))
-    assert first != second and kept.note is not None
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: os.urandom(1)[0] / 256,
+        lambda: np.random.default_rng().random(),
+        lambda: np.random.RandomState().rand(),
+        lambda: random.Random().random(),
+        lambda: random.SystemRandom().random(),
+        SYSTEM.random,
+        lambda: uuid.uuid4().bytes[0] / 256,
+    ],
+    ids=["os.urandom", "default_rng", "RandomState", "Random", "SystemRandom", "one SystemRandom", "uuid4"],
+)
+def test_items_that_draw_from_the_operating_system_are_not_kept_however_rarely_it_shows(
+    draw: Callable[[], float],
+) -> None:
+    kept = cached(Pictures(50, lambda number: torch.tensor(float(number)) + (draw() < 1e-6)))
+    epochs(kept)
+    assert kept.num_cached == 0
+    assert "draws random numbers (from the operating system)" in str(kept.note)
+
+
+def test_generators_with_a_seed_draw_nothing_from_the_operating_system() -> None:
+    def build(number: int) -> Any:
+        drawn = np.random.default_rng(number).random() + random.Random(number).random()
+        return torch.tensor(drawn + np.random.RandomState(number).rand())
+
+    kept = cached(Pictures(50, build))
+    epochs(kept)
+    assert kept.num_cached == 50 and kept.note is None
 
 
 class Counter(Pictures):
