@@ -47,6 +47,8 @@ class Lap(record.Step):
     """Seconds by phase; they sum to the wall time of the step without hotlap's own work, up to float rounding."""
     aside: Stretch | None = None
     """Of these, in a stretch without training; None if there was none."""
+    aside_at: tuple[float, float] | None = None
+    """Begin and end of that stretch, by the clock."""
     losses: list[Any] = field(default_factory=list)
     """Scalars that backward was called on, as `probe.losses` notes them; numbers once they are read."""
     arm: int = 0
@@ -69,7 +71,7 @@ class Clock:
     Everybody else uses `enter` and `leave`, or `own`.
     """
 
-    __slots__ = ("_open", "_reader", "callers", "kept", "last_spent", "note", "now", "tape", "where")
+    __slots__ = ("_open", "_reader", "callers", "kept", "last", "note", "now", "tape", "where")
 
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:
         self.now = now
@@ -85,8 +87,8 @@ class Clock:
             phase: set() for phase in (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD)
         }
         """Of the hooks: what calls whatever makes such a phase."""
-        self.last_spent: list[float] | None = None
-        """Seconds by phase of the step that was read last."""
+        self.last: Lap | None = None
+        """The step that was read last."""
         self._open: list[tuple[int, int, float]] = []
         self._reader = _Reader(now())
 
@@ -112,7 +114,7 @@ class Clock:
             self.kept += self.tape[:length]
         del self.tape[:length]
         if laps:
-            self.last_spent = laps[-1].spent
+            self.last = laps[-1]
         return laps
 
     def last_s(self) -> float:
@@ -122,6 +124,11 @@ class Clock:
     def phase(self) -> Phase:
         """The phase of this moment; may be asked from any thread."""
         return Phase(PHASES[_PHASE_OF[self.where]])
+
+    @property
+    def last_spent(self) -> list[float] | None:
+        """Seconds by phase of the step that was read last."""
+        return None if self.last is None else self.last.spent
 
     @property
     def entered(self) -> frozenset[int]:
@@ -195,13 +202,13 @@ class _Reader:
         lap.spent = lap.sums()[: record.OWN]
         lap.num_forwards = kinds.count(TRAIN) + kinds.count(FORWARD) + kinds.count(LOOK)
         if LOOK in kinds:
-            lap.aside = _aside(lap, tape)
+            _find_aside(lap, tape)
         self._begin = end_s
         return lap
 
 
-def _aside(lap: Lap, tape: list[Any]) -> Stretch | None:
-    """Its stretch without training."""
+def _find_aside(lap: Lap, tape: list[Any]) -> None:
+    """Its stretch without training, if there is one."""
     aside = Aside()
     told = {DRAW: aside.draws, LOOK: aside.looks, TRAIN: aside.trains}
     for what, begin, end in zip(tape[::3], tape[1::3], tape[2::3], strict=True):
@@ -210,7 +217,8 @@ def _aside(lap: Lap, tape: list[Any]) -> Stretch | None:
         elif what in told:
             told[what](max(begin, lap.begin), end)
     if aside.begin is None or aside.end is None:
-        return None
+        return
     inside = (piece for piece in lap.pieces if piece[1] >= aside.begin and piece[2] <= aside.end)
     spent = record.sums_of(inside, aside.end - aside.begin)[: record.OWN]
-    return Stretch(spent, aside.num_looks, aside.num_samples)
+    lap.aside = Stretch(spent, aside.num_looks, aside.num_samples)
+    lap.aside_at = aside.begin, aside.end

@@ -15,6 +15,9 @@ from hotlap.record.spans import columns
 if TYPE_CHECKING:
     from hotlap.probe.thinning import Thinning
 
+# Recorded steps that a later one is compared with.
+_LOOKED_BACK_AT = 256
+
 # The first steps are kept even when they are not recorded: they hold the one-time costs.
 _MAX_FIRST_STEPS = 2000
 
@@ -53,6 +56,11 @@ class Ledger:
         rows, _ = self._trained()
         return [sum(row.spent[i] for row in rows) / max(1, len(rows)) for i in range(len(PHASES))]
 
+    def is_validation(self, stretch: Stretch) -> bool:
+        """Of a step that is not recorded, compared with those that were recorded last."""
+        rows, _ = self._trained()
+        return validations([*(row.aside for row in rows[-_LOOKED_BACK_AT:]), stretch])[-1] is not None
+
     def columns(self, *, measured: frozenset[int]) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""
         rows, others = self._trained()
@@ -88,6 +96,7 @@ def without(row: Lap, stretch: Stretch) -> Lap:
     return replace(
         row,
         aside=None,
+        aside_at=None,
         # Rounding of the clock must not make a phase negative.
         spent=[max(0.0, whole - part) for whole, part in zip(row.spent, stretch.spent, strict=True)],
         num_samples=row.num_samples - stretch.num_samples if row.num_samples is not None else None,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
@@ -49,6 +49,21 @@ class _Calls:
     seconds: list[float] = field(default_factory=list)
 
 
+class _Call(NamedTuple):
+    """One call of an operator."""
+
+    func: Any
+    phase: Phase
+    graph: bool
+    double: bool
+    promotes: bool
+    """It makes float64 of float32, within the model."""
+    num_bytes: int
+    seconds: float
+    spot: Spot | None
+    """None in phases whose lines nobody asks for."""
+
+
 class Calls(Watch):
     """WINDOW: steps under a dispatch mode, which sees each operator, those of backward passes too, in turns with plain
     ones. CPU only."""
@@ -77,18 +92,26 @@ class Calls(Watch):
     def goes_on(self, num_steps: int) -> bool:
         """The step that is over was a plain one, or one that was looked at: the next is of the other kind."""
         if self._mode is not None:
-            self.take_off()
-            self._looked_at += 1
+            self._end_look()
         elif num_steps and self._prices is not None:
-            if self.session.clock.last_spent is not None:
+            if self.session.clock.last_spent is not None and self.validated() is None:
                 self._plain.append(self.session.clock.last_spent)
             self.put_on(self._prices)
         return self._mode is not None or super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:
         """Its last step was cut off in the middle, or has just been completed."""
-        self._looked_at += self._mode is not None and num_steps == self.num_steps
+        if self._mode is not None and num_steps == self.num_steps:
+            self._end_look()
         super().close(num_steps)
+
+    def _end_look(self) -> None:
+        """A step with a validation is left out: most of its operators are in no step."""
+        self.take_off()
+        if self._prices is not None:
+            counts = self.validated() is None
+            self._prices.end_step(counts=counts)
+            self._looked_at += counts
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.calls`."""
@@ -114,6 +137,8 @@ class _Prices(ObserverMode):
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
+        self._step: list[_Call] = []
+        """Those of the step in progress."""
         self._seen: dict[tuple[Phase, Any, bool, int, bool], _Calls] = {}
         self.promoted = Tally()
         self._lines: dict[tuple[Phase, Spot, Any, int], list[float]] = {}
@@ -125,10 +150,9 @@ class _Prices(ObserverMode):
         with self:
             for _ in range(_REPEATS):
                 tiny + tiny
-        (calls,) = self._seen.values()
-        self._seen.clear()
-        self._lines.clear()
-        return median(calls.seconds)
+        prices = [call.seconds for call in self._step]
+        self._step.clear()
+        return median(prices)
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         """An operator was called."""
@@ -138,20 +162,38 @@ class _Prices(ObserverMode):
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
         graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(func, result)
-        phase = self._phase()
         double = isinstance(result, torch.Tensor) and result.dtype is torch.float64
-        key = phase, func, graph, moved.bit_length(), double
-        calls = self._seen.get(key)
-        if calls is None:
-            calls = self._seen[key] = _Calls(moved)
-        calls.seconds.append(seconds)
-        if phase in (Phase.FORWARD, Phase.OTHER):
-            line = phase, here()
-            if graph or phase is Phase.FORWARD:
-                # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
-                self._lines.setdefault((*line, func, 2 if moved >= _LARGE_BYTES else 1), []).append(seconds)
-            if double and graph and any(one.dtype is torch.float32 for one in tensors):
-                self.promoted.add(SightingKind.PROMOTED, name_of(func), line[1], cost_s=seconds)
+        phase = self._phase()
+        self._step.append(
+            _Call(
+                func=func,
+                phase=phase,
+                graph=graph,
+                double=double,
+                promotes=double and graph and any(one.dtype is torch.float32 for one in tensors),
+                num_bytes=moved,
+                seconds=seconds,
+                spot=here() if phase in (Phase.FORWARD, Phase.OTHER) else None,
+            )
+        )
+
+    def end_step(self, *, counts: bool) -> None:
+        """The step is over; one that does not count is forgotten."""
+        for call in self._step if counts else ():
+            self._add(call)
+        self._step.clear()
+
+    def _add(self, call: _Call) -> None:
+        key = call.phase, call.func, call.graph, call.num_bytes.bit_length(), call.double
+        self._seen.setdefault(key, _Calls(call.num_bytes)).seconds.append(call.seconds)
+        if call.spot is None:
+            return
+        if call.graph or call.phase is Phase.FORWARD:
+            # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
+            times = 2 if call.num_bytes >= _LARGE_BYTES else 1
+            self._lines.setdefault((call.phase, call.spot, call.func, times), []).append(call.seconds)
+        if call.promotes:
+            self.promoted.add(SightingKind.PROMOTED, name_of(call.func), call.spot, cost_s=call.seconds)
 
     def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
         """What becomes float64 in a step."""

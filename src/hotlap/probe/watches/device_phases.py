@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from hotlap import accelerator
 from hotlap.probe.clock import OTHER, PHASES, Clock, read_again
+from hotlap.probe.ledger import set_aside
 from hotlap.probe.watches.watch import Watch
 
 # Events give milliseconds as float32: from one base on, 100 s later, they could tell 8 us apart. So each is measured
@@ -58,7 +59,7 @@ class DeviceClock:
         times = _times(self._events)
         first = next(iter(times), math.inf)
         laps = read_again(kept, lambda moment: times.get(moment, -math.inf if moment < first else math.nan))
-        rows = [lap.spent for lap in laps]
+        rows = [lap.spent for lap in set_aside(laps)[0]]
         if not rows:
             return {}
         return {

@@ -41,6 +41,8 @@ class Input(Watch):
         self._spent: dict[InputPart, float] = {}
         self._start_s = 0.0
         self._window_s = 0.0
+        self._whole: tuple[dict[InputPart, float], float] = ({}, 0.0)
+        """Both of the whole steps so far, without those with a validation."""
         self._workers = False
         self._seen: set[int] = set()
 
@@ -86,7 +88,20 @@ class Input(Watch):
             phase_s = self.session.ledger.phase_s()
             least_s = _MIN_SHARE * sum(phase_s) if sum(phase_s) > _LONG_STEP_S else 0.0
             return phases.INPUT in self.session.clock.entered and phase_s[phases.INPUT] >= least_s
+        self._end_step()
         return super().goes_on(num_steps)
+
+    def close(self, num_steps: int) -> None:
+        """Of its last step nobody was asked."""
+        if num_steps == self.num_steps:
+            self._end_step()
+        super().close(num_steps)
+
+    def _end_step(self) -> None:
+        if self.validated() is None:
+            self._whole = dict(self._spent), self._window_s
+        else:
+            self._spent, self._window_s = dict(self._whole[0]), self._whole[1]
 
     def _prepare(self, iterator: Any) -> None:
         fetcher = iterator._dataset_fetcher
@@ -130,9 +145,10 @@ class Input(Watch):
         start_s = min(mean_s, self._start_s / steps)
         parts: dict[InputPart, float | None] = {InputPart.START: start_s}
         rest_s = mean_s - start_s
-        if self._spent and self._window_s > 0:
-            for part, seconds in self._spent.items():
-                parts[part] = rest_s * min(1.0, seconds / self._window_s)
+        spent, window_s = self._whole
+        if spent and window_s > 0:
+            for part, seconds in spent.items():
+                parts[part] = rest_s * min(1.0, seconds / window_s)
         elif self._workers:
             parts[InputPart.WORKERS] = rest_s
         return {"input_s": parts}

@@ -62,6 +62,10 @@ class _Place(NamedTuple):
     inside: bool = True
 
 
+_Sample = tuple[float, _Place | None]
+"""(seconds, where)."""
+
+
 class Lines(Watch):
     """Fills `Run.hot_lines`: in which lines of the user's the training thread is met, and in which phase."""
 
@@ -72,9 +76,10 @@ class Lines(Watch):
 
     def __init__(self) -> None:
         super().__init__()
-        self._samples: list[tuple[float, _Place | None]] = []
-        self._whole = 0
-        """Samples in whole steps."""
+        self._new: list[tuple[float, float, _Place | None]] = []
+        """(time of the sample before, its own time, where), since the last whole step."""
+        self._samples: list[_Sample] = []
+        """Those of whole steps."""
         self._over = threading.Event()
         self._sampler: threading.Thread | None = None
         self._switch_s = 0.0
@@ -93,8 +98,10 @@ class Lines(Watch):
 
     def goes_on(self, num_steps: int) -> bool:
         """Until there are enough samples."""
-        self._whole = len(self._samples) if num_steps else 0
-        enough = self._whole >= _ENOUGH and num_steps >= self.fewest_steps
+        count = len(self._new) if num_steps else 0
+        self._samples += of_steps(self._new[:count], validation=self.validated() if count else None)
+        del self._new[:count]
+        enough = len(self._samples) >= _ENOUGH and num_steps >= self.fewest_steps
         return not enough and super().goes_on(num_steps)
 
     def forked(self) -> None:
@@ -116,7 +123,7 @@ class Lines(Watch):
     def fields(self) -> Mapping[str, Any]:
         """Costliest first."""
         recorded = dict(zip(PHASES, self.session.ledger.phase_s(), strict=True))
-        lines = hot_lines(self._samples[: self._whole], phase_s=recorded)
+        lines = hot_lines(self._samples, phase_s=recorded)
         return {"hot_lines": lines} if lines else {}
 
     def _sample(self, thread: int) -> None:
@@ -125,11 +132,11 @@ class Lines(Watch):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)  # ns, of this thread
         last = time.perf_counter()
         while not self._over.is_set():
-            mean_s = _SHORT_S if len(self._samples) < _ENOUGH else _LONG_S
+            mean_s = _SHORT_S if len(self._samples) + len(self._new) < _ENOUGH else _LONG_S
             time.sleep(draw(0.5, 1.5) * mean_s)
             where = self._look(thread)
             now = time.perf_counter()
-            self._samples.append((now - last, where))
+            self._new.append((last, now, where))
             last = now
 
     def _look(self, thread: int) -> "_Place | None":
@@ -162,7 +169,22 @@ def place(frame: FrameType, phase: Phase, callers: Container[CodeType] | None = 
     return _Place(code.co_filename, found.f_lineno, _WITHIN.sub("", code.co_qualname) or "<module>", phase, inside)
 
 
-def hot_lines(samples: list[tuple[float, _Place | None]], *, phase_s: Mapping[Phase, float]) -> tuple[HotLine, ...]:
+def of_steps(
+    samples: list[tuple[float, float, _Place | None]], *, validation: tuple[float, float] | None
+) -> list[_Sample]:
+    """(time of the sample before, its own time, where) -> (seconds, where). The time of a validation, from begin to
+    end, is in no step, and none of its samples is among them."""
+    if validation is None:
+        return [(now - before, where) for before, now, where in samples]
+    begin, end = validation
+    return [
+        (now - (max(before, end) if now > end else before), where)
+        for before, now, where in samples
+        if not begin <= now <= end
+    ]
+
+
+def hot_lines(samples: list[_Sample], *, phase_s: Mapping[Phase, float]) -> tuple[HotLine, ...]:
     """(seconds, where) of each sample -> seconds of a step by line, costliest first.
 
     The steps that were looked at are slower than others. So what is taken from them is the part of each phase that a

@@ -116,6 +116,14 @@ class Watch(ABC):
             return False
         return num_steps < self.fewest_steps or time.perf_counter() - self._opened <= self.patience_s
 
+    def validated(self) -> tuple[float, float] | None:
+        """WINDOW: begin and end, by the clock, of the validation in the step that is over; None without one. What is
+        seen in it belongs to no step."""
+        lap = self.session.clock.last
+        if lap is None or lap.aside is None or not self.session.ledger.is_validation(lap.aside):
+            return None
+        return lap.aside_at
+
     def close(self, num_steps: int) -> None:
         """WINDOW: they are over; `num_steps` were made (fewer than wanted if the script or its time ended). PASSIVE: it
         has failed, and is left out."""

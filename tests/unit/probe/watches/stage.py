@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 
 from hotlap.levers.lever import Patch
+from hotlap.probe.clock import Lap
 from hotlap.probe.session import Session
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Phase
@@ -19,6 +20,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = Phase.OTHER
         self.callers: dict[Phase, set[CodeType]] = {}
+        self.last: Lap | None = None
         self.last_spent: list[float] | None = None
 
     def phase(self) -> Phase:
@@ -50,7 +52,7 @@ class Stage:
         self.script = SimpleNamespace(on_batch=[], on_forward=[])
         self.shutdown = SimpleNamespace(is_fork=False)
         self.collectives = SimpleNamespace(rank=0, active=False)
-        self.ledger = SimpleNamespace(phase_s=lambda: [1.0] * len(Phase))
+        self.ledger = SimpleNamespace(phase_s=lambda: [1.0] * len(Phase), is_validation=lambda stretch: True)
         self.out = Path("nowhere")
 
 
