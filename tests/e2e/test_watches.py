@@ -46,6 +46,21 @@ def test_operators_and_lines_of_a_plain_loop(forks: Forks) -> None:
     assert found.sightings == ()
 
 
+def test_what_is_seen_of_a_long_validation_is_in_no_step(forks: Forks) -> None:
+    found = forks("validates_longer.py", steps=30, watches=("operators", "calls", "input", "lines"))
+    assert found.status is Status.COMPLETE
+    assert found.notes == ()
+    assert found.num_validations
+    assert found.hot_lines[0].text == "time.sleep(0.001)  # trains"
+    validating = [line for line in found.hot_lines if line.text.endswith("# validates")]
+    assert sum(line.step_s for line in validating) < found.hot_lines[0].step_s / 10
+    assert found.operators is not None
+    calls = {one.name: one.per_step for one in found.operators.operators}
+    assert calls["aten::addmm"] == 1
+    assert found.calls is not None
+    assert found.calls.phases[Phase.INPUT].calls < 20, "two items, and not those of the validation"
+
+
 def test_a_script_that_profiles_itself_is_counted_without_a_profiler(forks: Forks) -> None:
     found = forks("profiled.py", steps=20, watches=("operators",))
     assert found.status is Status.COMPLETE

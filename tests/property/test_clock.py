@@ -199,6 +199,7 @@ def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> No
     assert with_validation.aside is not None
     assert sum(with_validation.aside.spent) == 3 * 3.5
     assert sum(with_validation.spent) - sum(with_validation.aside.spent) == 12
+    assert with_validation.aside_at == (without.end, without.end + 3 * 3.5)
 
 
 def test_a_look_without_batches_ends_where_training_begins() -> None:

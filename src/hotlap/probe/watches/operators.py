@@ -116,7 +116,8 @@ class Operators(Watch):
     def _next_stage(self) -> None:
         if self._stage is _Stage.COUNT:
             self._end_count()
-            self._begin_warm()
+            if self.validated() is None or not self._begin_count():
+                self._begin_warm()
         elif self._stage is _Stage.WARM:
             # Another session follows at once, into which the end of this one would fall (pytorch/kineto#1554).
             num_events = len(self._stop(detach=False).events())
@@ -126,11 +127,25 @@ class Operators(Watch):
             self._mark_step()
         elif self._stage is _Stage.LOOK:
             self._mark.__exit__(None, None, None)
-            if self._steps >= self._wanted or time.perf_counter() - self._begun > _PATIENCE_S:
+            if self.validated() is not None:
+                self._leave_out()
+            elif self._steps >= self._wanted or time.perf_counter() - self._begun > _PATIENCE_S:
                 self._end_look()
                 self._stage = _Stage.OVER
             else:
                 self._mark_step()
+
+    def _leave_out(self) -> None:
+        """The step that is over held a validation. Behind others it is left out as one that the script does not end;
+        the first begins the look again."""
+        self._steps -= 1
+        if self._steps:
+            self._end_look()
+            self._stage = _Stage.OVER
+        else:
+            self._stop(detach=False)
+            self._start()
+            self._mark_step()
 
     def _mark_step(self) -> None:
         """As torch's own schedules mark theirs."""
@@ -231,7 +246,7 @@ class Operators(Watch):
             self._refused = self._refused or str(error)
             return False
         self._stage = _Stage.COUNT
-        self._counting = counting
+        self._counting, self._count_s = counting, 0.0
         self._begun = time.perf_counter()
         return True
 

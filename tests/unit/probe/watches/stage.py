@@ -10,6 +10,7 @@ import torch
 from hotlap.levers.lever import Patch
 from hotlap.probe.clock import Lap
 from hotlap.probe.session import Session
+from hotlap.probe.validation import Stretch
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Phase
 
@@ -54,6 +55,13 @@ class Stage:
         self.collectives = SimpleNamespace(rank=0, active=False)
         self.ledger = SimpleNamespace(phase_s=lambda: [1.0] * len(Phase), is_validation=lambda stretch: True)
         self.out = Path("nowhere")
+
+    def validated(self, at: tuple[float, float] | None) -> None:
+        """The step that is over held a validation, from begin to end; None: it held none."""
+        self.clock.last = None
+        if at is not None:
+            away = Stretch([0.0] * len(Phase), num_looks=1, num_samples=0)
+            self.clock.last = Lap(begin=at[0], end=at[1], aside=away, aside_at=at)
 
 
 def play(watch: Watch, step: Callable[[], object], *, stage: Stage | None = None, num_steps: int = 4) -> dict[str, Any]:

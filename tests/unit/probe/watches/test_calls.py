@@ -62,6 +62,23 @@ def test_every_other_step_is_a_plain_one_and_its_time_is_kept() -> None:
     assert found.plain_s[Phase.FORWARD] == 5.0, "the median of steps 1, 3, 5, 7, 9"
 
 
+def test_steps_with_a_validation_are_left_out() -> None:
+    stage = Stage()
+    made: list[None] = []
+
+    def step() -> None:
+        made.append(None)
+        validates = len(made) in (3, 4)  # a plain one, and one that is looked at
+        for _ in range(50 if validates else 1):
+            torch.ones(3)
+        stage.validated((0.0, 1.0) if validates else None)
+        stage.clock.last_spent = [9.0 if validates else 1.0] * 8
+
+    found = seen(step, stage=stage)
+    assert (found.num_steps, found.phases[Phase.OTHER].calls) == (4, 1)
+    assert found.plain_s[Phase.OTHER] == 1.0
+
+
 def test_nothing_is_told_of_compiled_code() -> None:
     stage = Stage()
     stage.facts.compiled = True

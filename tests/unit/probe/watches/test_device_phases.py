@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import pytest
 
-from hotlap.probe.clock import BACKWARD, FORWARD, LAP, PHASES, STEP, Clock
+from hotlap.probe.clock import BACKWARD, FORWARD, LAP, LOOK, PHASES, STEP, Clock
 from hotlap.probe.watches.device_phases import DeviceClock
 from hotlap.record import Phase
 
@@ -49,9 +49,13 @@ class Rig:
     def open(self) -> None:
         self.device.open(self.clock, "main")
 
-    def step(self) -> None:
+    def step(self, *, validates: bool = False) -> None:
         """The host launches for a millisecond, the device computes for many."""
         world, clock = self.world, self.clock
+        if validates:
+            clock.enter(LOOK)
+            world.passes(host_s=0.001, device_s=0.500)
+            clock.leave()
         for what, device_s in ((FORWARD, 0.010), (BACKWARD, 0.020), (STEP, 0.005)):
             clock.enter(what)
             world.passes(host_s=0.001, device_s=device_s)
@@ -87,6 +91,14 @@ def test_each_phase_has_a_length_by_each_clock() -> None:
     sums = [sum(column[i] for column in found.values() if column is not None) for i in range(2)]
     assert len(found) == len(PHASES)
     assert sums == pytest.approx([0.038] * 2), "without what is hotlap's own"
+
+
+def test_a_validation_is_in_no_step_by_either_clock() -> None:
+    rig = Rig()
+    rig.open()
+    for number in range(8):
+        rig.step(validates=number == 4)
+    assert rig.close()[Phase.FORWARD] == pytest.approx((0.010,) * 7)
 
 
 def test_far_from_its_first_event_it_is_as_fine_as_near_it() -> None:

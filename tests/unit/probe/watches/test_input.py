@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hotlap.data import cached_prefix, late
 from hotlap.levers.lever import Patch
@@ -16,7 +16,7 @@ from hotlap.probe.session import Session
 from hotlap.probe.watches.input import Input
 from hotlap.record import InputPart
 from tests.unit.data.pictures import usual
-from tests.unit.probe.watches.stage import Stage
+from tests.unit.probe.watches.stage import Stage, play
 
 
 @pytest.mark.parametrize("wrap", [lambda data: data, late, cached_prefix])
@@ -47,3 +47,39 @@ def test_starts_of_iterators_are_shared_out_over_all_recorded_steps(monkeypatch:
     finally:
         patch.undo()
     assert watch.fields() == {"input_s": {InputPart.START: 0.25}}
+
+
+def test_the_items_of_a_validation_are_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr("hotlap.probe.watches.input.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+
+    class Items(Dataset[int]):
+        def __init__(self, item_s: float) -> None:
+            self.item_s = item_s
+
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, index: int) -> int:
+            seconds[0] += self.item_s
+            return index
+
+    def collated(items: list[int]) -> list[int]:
+        seconds[0] += 3.0
+        return items
+
+    stage, made = Stage(), list[None]()
+    vars(stage)["schedule"] = SimpleNamespace(move=SimpleNamespace(recorded=False))
+    vars(stage)["num_recorded"] = 8
+    vars(stage.clock)["entered"] = {INPUT}
+
+    def step() -> None:
+        made.append(None)
+        validates = len(made) == 3
+        if validates:
+            list(DataLoader(Items(100.0)))
+        list(DataLoader(Items(1.0), collate_fn=collated))
+        stage.validated((0.0, 1.0) if validates else None)
+
+    parts = play(Input(), step, stage=stage, num_steps=8)["input_s"]
+    assert (parts[InputPart.ITEMS], parts[InputPart.COLLATE]) == (0.25, 0.75)

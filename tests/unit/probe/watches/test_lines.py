@@ -16,7 +16,7 @@ import torch
 from hotlap.probe import session
 from hotlap.probe.sites import users_frame
 from hotlap.probe.watches import lines
-from hotlap.probe.watches.lines import Lines, hot_lines, place
+from hotlap.probe.watches.lines import Lines, hot_lines, of_steps, place
 from hotlap.probe.watches.lines import _Place as Place
 from hotlap.record import HotLine, Phase
 from tests.unit.probe.watches.stage import Stage, play
@@ -37,6 +37,29 @@ def test_a_phase_is_shared_out_among_its_lines_by_weight_and_not_by_count() -> N
     found = hot_lines([*seen, (0.030, of_no_line)], phase_s={Phase.OTHER: 0.010, Phase.BACKWARD: 0.020})
     assert [(one.line, round(one.step_s, 6)) for one in found] == [(3, 0.020), (1, 0.005), (2, 0.002)]
     assert found[1].text.startswith('"""The sampling look')
+
+
+def test_samples_of_a_validation_are_in_no_step() -> None:
+    before, within, behind = (Place(__file__, line, "step", Phase.OTHER) for line in (1, 2, 3))
+    seen: list[tuple[float, float, Place | None]] = [(0, 1, before), (1, 5, within), (5, 8, within), (8, 11, behind)]
+    assert of_steps(seen, validation=None) == [(1, before), (4, within), (3, within), (3, behind)]
+    assert of_steps(seen, validation=(2, 9)) == [(1, before), (2, behind)], "one that was kept out until it was over"
+
+
+def test_a_validation_ten_times_as_long_as_its_epoch_is_in_no_line() -> None:
+    stage = Stage()
+    made: list[None] = []
+
+    def step() -> None:
+        made.append(None)
+        begun = time.perf_counter()
+        if len(made) % 5 == 0:
+            time.sleep(0.100)  # validates
+        stage.validated((begun, time.perf_counter()) if len(made) % 5 == 0 else None)
+        time.sleep(0.002)  # trains
+
+    found = play(Lines(), step, stage=stage, num_steps=30)["hot_lines"]
+    assert found[0].text.endswith("# trains")
 
 
 def test_python_sleep_and_calls_that_hold_the_interpreter_are_all_found() -> None:

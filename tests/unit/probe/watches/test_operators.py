@@ -40,6 +40,29 @@ def test_the_profiler_is_taken_off_the_driver_behind_its_last_session(
     assert "TEARDOWN_CUPTI" not in os.environ
 
 
+@pytest.mark.parametrize(("validating", "looked_at"), [(1, 5), (3, 5), (5, 2)])
+def test_a_step_with_a_validation_is_neither_counted_nor_looked_at(
+    validating: int, looked_at: int, tmp_path: Path
+) -> None:
+    """Of the counted step another one is made; the look begins again, or ends before."""
+    x, made, stage = torch.ones(4), list[None](), Stage()
+    stage.out = tmp_path
+
+    def step() -> None:
+        made.append(None)
+        validates = len(made) == validating
+        for _ in range(50 if validates else 1):
+            x * x
+        stage.validated((0.0, 1.0) if validates else None)
+
+    fields = play(Operators(), step, stage=stage, num_steps=12)
+    assert fields["operators"].num_calls == 1
+    run = completed(Run(status=Status.COMPLETE, **fields), tmp_path / "operators-0.json")
+    assert run.operators is not None
+    assert run.operators.complete, run.operators.why_not
+    assert (run.operators.num_steps, run.operators.num_calls) == (looked_at, 1)
+
+
 def test_the_price_of_an_operator_is_without_the_tracebacks_of_anomaly_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[object] = []
     monkeypatch.setattr("torch.fx.traceback.format_stack", lambda *_: written.append(None))
