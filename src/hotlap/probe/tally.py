@@ -58,6 +58,13 @@ class Tally:
         seen.num_bytes.append(num_bytes)
         seen.detail = {**seen.detail, **(detail or {})}
 
+    def forget_step(self) -> None:
+        """What was seen since the last whole step does not count."""
+        for seen in self._seen.values():
+            kept = seen.steps.index(self.step) if self.step in seen.steps else len(seen.steps)
+            for column in (seen.steps, seen.costs_s, seen.num_bytes):
+                del column[kept:]
+
     def sightings(self) -> tuple[Sighting, ...]:
         """Costliest first."""
         if not self.step:

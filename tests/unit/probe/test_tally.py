@@ -30,3 +30,15 @@ def test_calls_of_a_step_add_up_whatever_their_sizes() -> None:
 
 def test_what_few_steps_do_is_shared_out_among_all() -> None:
     assert cost_s([], [8e-3], [], []) == pytest.approx(2e-3)
+
+
+def test_a_step_that_is_forgotten_was_never_made() -> None:
+    tally = Tally()
+    for tally.step, forgotten in ((0, False), (1, True), (1, False)):
+        for spot in (AT, Spot("train.py", 9)) if forgotten else (AT,):
+            tally.add(SightingKind.SYNC, "Tensor.item", spot, cost_s=50.0 if forgotten else 1.0, num_bytes=4)
+        if forgotten:
+            tally.forget_step()
+    tally.step = 2
+    (found,) = tally.sightings()
+    assert (found.line, found.per_step, found.cost_s, found.num_bytes) == (3, 1.0, 1.0, 4)

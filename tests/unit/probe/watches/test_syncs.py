@@ -12,7 +12,7 @@ from hotlap import cuda as device
 from hotlap.levers.lever import Patch
 from hotlap.probe.watches.syncs import Syncs
 from hotlap.record import Sighting, SightingKind
-from tests.unit.probe.watches.stage import play
+from tests.unit.probe.watches.stage import Stage, play
 
 TEXT = "called a synchronizing CUDA operation (Triggered internally at CUDAFunctions.cpp:151.)"
 
@@ -61,6 +61,22 @@ def cuda(doubles: None) -> Iterator[Torch]:
 def sightings(cuda: Torch, step: Callable[[], object]) -> tuple[Sighting, ...]:
     found: tuple[Sighting, ...] = play(Syncs(), step)["sightings"]
     return found
+
+
+def test_waits_of_a_validation_are_no_waits_of_a_step(cuda: Torch) -> None:
+    loss, stage, made = torch.ones(()), Stage(), list[None]()
+
+    def step() -> None:
+        made.append(None)
+        validates = len(made) in (2, 4)
+        for _ in range(9 if validates else 0):
+            loss.double().item()  # validates
+        loss.double().item()  # trains
+        stage.validated((0.0, 1.0) if validates else None)
+
+    found: tuple[Sighting, ...] = play(Syncs(), step, stage=stage)["sightings"]
+    waits = [(one.text, one.per_step) for one in found if one.kind is SightingKind.SYNC]
+    assert waits == [("loss.double().item()  # trains", 1.0)]
 
 
 def test_each_wait_is_counted_with_its_line_and_its_cost(cuda: Torch) -> None:
