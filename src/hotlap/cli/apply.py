@@ -2,11 +2,13 @@
 
 import argparse
 import os
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from hotlap.cli import storage
 from hotlap.errors import UserError
-from hotlap.record import Purpose, State, Study, load
+from hotlap.record import Purpose, State, Study
 from hotlap.report.clean import clean
 from hotlap.report.outcome import accepted, again_commands, conclusion, patch_missing, runs_on, start_commands
 from hotlap.report.story import script
@@ -48,7 +50,7 @@ def _part(args: argparse.Namespace, path: Path, study: Study) -> Study:
 def _revert(args: argparse.Namespace) -> int:
     if args.only is not None or args.without is not None or args.diff:
         raise UserError("--revert takes back all that was applied; --only, --without and --diff do not go with it.")
-    files = _files(*(_named(args.study) if args.study else _newest_applied()))
+    files = _files(*_applied(args.study))
     changed = files.revert()
     if not changed:
         print("The patch is not applied, so there is nothing to take back.")
@@ -58,36 +60,49 @@ def _revert(args: argparse.Namespace) -> int:
 
 
 def _named(name: str) -> tuple[Path, Study]:
-    """The study that the user named."""
-    path, study = storage.named(name)
-    if study.patch is None or not study.changes:
-        raise UserError(_no_patch(path, study))
-    return path, study
+    """The study that the user named; of a script's, the newest that has a patch."""
+    return _with_patch(storage.named(name, command="tune"))
 
 
 def _newest() -> tuple[Path, Study]:
     """The newest study here that has a patch."""
     here = Path.cwd()
-    newest = None
-    for path, study in storage.known(here):
-        if study.patch is not None and study.changes:
-            return path, study
-        newest = newest or (path, study)
+    known = storage.known(here)
+    newest = next(known, None)
     if newest is not None:
-        raise UserError(_no_patch(*newest))
+        return _with_patch(chain([newest], known))
     for path in storage.studies(here):
-        load(path, Study)  # which says what is wrong with it
+        storage.read(path)  # which says what is wrong with it
     raise UserError(f"There is no study {storage.shown(here)}. Run `hotlap tune SCRIPT` first.")
 
 
-def _newest_applied() -> tuple[Path, Study]:
-    """The study here whose patch was applied last."""
-    applied = [path for path in storage.studies(Path.cwd()) if (_home(path) / "applied.json").exists()]
-    if not applied:
-        where = storage.shown(Path.cwd())
-        raise UserError(f"No patch of a study {where} is applied, so there is nothing to take back.")
-    path = max(applied, key=lambda path: (_home(path) / "applied.json").stat().st_mtime_ns)
-    return path, load(path, Study)
+def _with_patch(found: Iterable[tuple[Path, Study]]) -> tuple[Path, Study]:
+    """The first of them that has a patch; there is one study at least."""
+    newest = None
+    for path, study in found:
+        if study.patch is not None and study.changes:
+            return path, study
+        newest = newest or (path, study)
+    assert newest is not None, "whoever asks has found a study"
+    raise UserError(_no_patch(*newest))
+
+
+def _applied(name: str | None) -> tuple[Path, Study]:
+    """The study here, or of those that the user named, whose patch was applied last."""
+    paths = storage.studies(Path.cwd()) if name is None else [path for path, _ in storage.named(name, command="tune")]
+    applied = [path for path in paths if _note(path).exists()]
+    if applied:
+        path = max(applied, key=lambda path: _note(path).stat().st_mtime_ns)
+        return path, storage.read(path)
+    if name is not None:
+        return _named(name)
+    where = storage.shown(Path.cwd())
+    raise UserError(f"No patch of a study {where} is applied, so there is nothing to take back.")
+
+
+def _note(path: Path) -> Path:
+    """The file that is there while the patch of the study at `path` is applied."""
+    return _home(path) / "applied.json"
 
 
 def _files(path: Path, study: Study) -> PatchFiles:

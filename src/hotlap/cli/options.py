@@ -80,6 +80,7 @@ def _apply(subparsers: Subparsers) -> None:
         examples=(
             "hotlap apply --diff",
             "hotlap apply",
+            "hotlap apply train.py",
             "hotlap apply --revert",
             "hotlap apply --without hotlap",
         ),
@@ -225,6 +226,7 @@ def _show(subparsers: Subparsers) -> None:
         description="Shows a study that was made here: the newest, or the one that is named. Nothing is run.",
         examples=(
             "hotlap show",
+            "hotlap show train.py",
             "hotlap show train-20260504-093000 --html report.html",
             "hotlap show --perfetto trace.json",
         ),

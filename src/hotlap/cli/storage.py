@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from hotlap.errors import RecordError, UserError
 from hotlap.record import State, Status, Study, load, save
 
 _FOLDER = ".hotlap"
+_FILE = "study.json"
 _VARIABLE = "HOTLAP_STUDIES"
 
 # A study with its report takes some hundred kB; ten trials more than double it.
@@ -70,7 +72,7 @@ class StudyFolder:
                 (self._root / ".gitignore").write_text("*\n")
             if self._lock is None:
                 self._lock = _locked(self.folder)
-            save(study, self.folder / "study.json")
+            save(study, self.folder / _FILE)
         except OSError as error:
             raise UserError(f"The study cannot be saved in {self.folder}: {error.strerror}.") from None
 
@@ -120,7 +122,7 @@ def shown(cwd: Path) -> str:
 
 def studies(cwd: Path) -> list[Path]:
     """Files of the studies that were made in `cwd`, the newest first."""
-    found = [path for path in root(cwd).glob("*/study.json") if path.is_file()]
+    found = [path for path in root(cwd).glob(f"*/{_FILE}") if path.is_file()]
     return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
@@ -128,37 +130,90 @@ def known(cwd: Path) -> Iterator[tuple[Path, Study]]:
     """Those of them that can be read."""
     for path in studies(cwd):
         with suppress(RecordError):
-            yield path, load(path, Study)
+            yield path, read(path)
 
 
-def named(name: str) -> tuple[Path, Study]:
-    """A study by its name (as `hotlap list` has it), its folder or its JSON file, and that file.
+def read(path: Path) -> Study:
+    """The study in that file.
+
+    Raises:
+        RecordError: it cannot be read.
+    """
+    ours = path.name == _FILE
+    return load(path, Study, remedy="Delete it and measure again." if ours else None)
+
+
+def named(name: str, *, command: str = "measure") -> list[tuple[Path, Study]]:
+    """The study of that name (as `hotlap list` has it), in that folder or JSON file, with its file; where the name is
+    that of a script instead, all studies of it that were made here, the newest first.
+
+    Arguments:
+        command: which makes one, for the error.
 
     Raises:
         UserError: there is none. RecordError: it cannot be read.
     """
-    kept = root(Path.cwd()) / name / "study.json"
-    path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
-    path = path if path.is_file() or not kept.is_file() else kept
-    if not path.is_file():
-        raise UserError(f"There is no study at {name}. Name it as `hotlap list` does, or its JSON file.")
-    return path, load(path, Study)
+    path = _file(name)
+    if path is not None:
+        return [(path, read(path))]
+    here = Path.cwd()
+    found = [(path, study) for path, study in known(here) if _is_of(study, name)]
+    if found:
+        return found
+    if Path(name).is_file():
+        raise UserError(
+            f"There is no study of {name} {shown(here)}. `hotlap list` lists those there are; "
+            f"`hotlap {command} {shlex.quote(name)}` makes one."
+        )
+    raise UserError(f"There is no study at {name}. Name it as `hotlap list` does, or its JSON file, or its script.")
+
+
+def _file(name: str) -> Path | None:
+    """A study's, by its name, its folder or as it is; None where none has that name."""
+    path = Path(name)
+    kept = root(Path.cwd()) / name / _FILE
+    files = [path / _FILE if path.is_dir() else path, kept]
+    return next((file for file in files if file.is_file() and _may_be_study(file)), None)
+
+
+def _may_be_study(path: Path) -> bool:
+    """It looks like a study, if a damaged one; scripts do not."""
+    if path.suffix == ".json":
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(1) == b"{"
+    except OSError:
+        return True  # whoever reads it says why not
+
+
+def _is_of(study: Study, name: str) -> bool:
+    """`name` is the study's script, by its path from here or its stem, or its module."""
+    first, *others = study.command or ("",)
+    if first == "-m":
+        return others[:1] == [name]
+    if first == "--":
+        scripts = [word for number, word in enumerate(others) if not number or word.endswith(".py")]
+    else:
+        scripts = [first]
+    path = Path(name).resolve()
+    return any(name == Path(script).stem or Path(script).resolve() == path for script in scripts)
 
 
 def chosen(name: str | None) -> tuple[Path, Study]:
-    """The study of that name; without one, the newest that was made here.
+    """The study of that name, or the newest of that script; without a name, the newest that was made here.
 
     Raises:
         UserError: there is none. RecordError: it cannot be read.
     """
     if name is not None:
-        return named(name)
+        return named(name)[0]
     here = Path.cwd()
     found = next(known(here), None)
     if found is not None:
         return found
     for path in studies(here):
-        return path, load(path, Study)  # it says why it cannot be read
+        return path, read(path)  # it says why it cannot be read
     raise UserError(f"There is no study {shown(here)}. Run `hotlap measure SCRIPT` or `hotlap tune SCRIPT` first.")
 
 

@@ -87,7 +87,7 @@ def add_outputs(parser: argparse.ArgumentParser, *names: str) -> None:
 
 def add_study(parser: argparse.ArgumentParser, default: str = "the newest that was made here") -> None:
     """Which study a command is about."""
-    help_ = f"name of a study (hotlap list), or its JSON file (default: {default})"
+    help_ = f"name of a study (hotlap list), its JSON file, or a script, for its newest study (default: {default})"
     parser.add_argument("study", nargs="?", metavar="STUDY", help=help_)
 
 

@@ -20,7 +20,7 @@ from hotlap.cli import storage, words
 from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.errors import HotlapError
 from hotlap.mcp import commands
-from hotlap.record import Study, encode, load
+from hotlap.record import Study, encode
 from hotlap.report import markdown, outcome, story
 from hotlap.report.clean import clean_line
 
@@ -44,7 +44,9 @@ Command = Annotated[
 Folder = Annotated[str, Field(description="The folder that the training is started in")]
 Budget = Annotated[str, Field(description="Time for all of it, as in 90s, 5m or 1h")]
 Levers = Annotated[list[str], Field(description="Names of levers; `explain` with the name `all` lists them")]
-StudyName = Annotated[str | None, Field(description="Folder of a study, as in .hotlap/train-20260504-093000")]
+StudyName = Annotated[
+    str | None, Field(description="Name or folder of a study, as in train-20260504-093000, or a script, for its newest")
+]
 
 _LOOKS = ToolAnnotations(read_only_hint=True)
 # They run the user's training: with what that does beyond its folder, they change the world as it does.
@@ -215,7 +217,7 @@ class Server(MCPServer[Any]):
         for folder in self._folders:
             for path in storage.studies(folder):
                 if path.parent.name == name:
-                    return load(path, Study)
+                    return storage.read(path)
         raise ResourceNotFoundError(f"There is no study {name}.")
 
 

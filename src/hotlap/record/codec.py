@@ -12,6 +12,9 @@ from hotlap.record.plan import SCHEMA
 
 _T = TypeVar("_T")
 
+# A file that somebody named may be anything, a script too: nobody is told to delete it.
+_ANOTHER = "Give a file that hotlap wrote."
+
 
 def encode(value: Any) -> bytes:
     """A record type -> compact JSON in UTF-8. File names that are not UTF-8 come out with escapes."""
@@ -39,19 +42,25 @@ def escaped(value: Any) -> Any:
     return value
 
 
-def decode(data: bytes, kind: type[_T], *, name: str = "the record") -> _T:
+def decode(data: bytes, kind: type[_T], *, name: str = "the record", remedy: str | None = None) -> _T:
     """JSON -> `kind`.
 
+    Arguments:
+        name: what errors call it.
+        remedy: what to do where it is damaged; None where `data` need not come from hotlap.
+
     Raises:
-        RecordError: `data` is not valid JSON for `kind`, or of another version. `name` is used in the text.
+        RecordError: `data` is not valid JSON for `kind`, or of another version.
     """
+    damaged = f"{name} is damaged" if remedy else f"{name} is damaged, or was not written by hotlap"
+    remedy = remedy or _ANOTHER
     try:
         raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RecordError(f"{name} is damaged: it is not JSON ({error}). Delete it and measure again.") from None
+        raise RecordError(f"{damaged}: it is not JSON ({error}). {remedy}") from None
     version = raw.get("schema", SCHEMA) if isinstance(raw, dict) else None
     if not isinstance(version, int) or version < 1:
-        raise RecordError(f"{name} is not a hotlap record. Give a file that hotlap wrote.")
+        raise RecordError(f"{name} is not a hotlap record. {_ANOTHER}")
     if version != SCHEMA:
         age = "a newer" if version > SCHEMA else "an older"
         raise RecordError(
@@ -61,7 +70,7 @@ def decode(data: bytes, kind: type[_T], *, name: str = "the record") -> _T:
     try:
         return msgspec.convert(raw, kind, str_keys=True)
     except msgspec.ValidationError as error:
-        raise RecordError(f"{name} is damaged: {error}. Delete it and measure again.") from None
+        raise RecordError(f"{damaged}: {error}. {remedy}") from None
 
 
 def save(value: Any, path: Path) -> None:
@@ -79,8 +88,8 @@ def save(value: Any, path: Path) -> None:
         raise
 
 
-def load(path: Path, kind: type[_T]) -> _T:
-    """Read what `save` wrote.
+def load(path: Path, kind: type[_T], *, remedy: str | None = None) -> _T:
+    """Read what `save` wrote. `remedy`: as in `decode`.
 
     Raises:
         RecordError: the file cannot be read, is damaged, or of another version.
@@ -89,4 +98,4 @@ def load(path: Path, kind: type[_T]) -> _T:
         data = path.read_bytes()
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}.") from None
-    return decode(data, kind, name=str(path))
+    return decode(data, kind, name=str(path), remedy=remedy)

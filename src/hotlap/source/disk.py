@@ -104,7 +104,8 @@ class PatchFiles:
 
     def applied(self) -> Applied | None:
         """What `apply` noted; None if it did not, or if it was reverted."""
-        return load(self._note, Applied) if self._note.exists() else None
+        remedy = "Take the patch back with `patch -R`."  # what is left of it may be all there is of the originals
+        return load(self._note, Applied, remedy=remedy) if self._note.exists() else None
 
     def in_place(self) -> bool:
         """Something of this study's patch was applied, and is in the files."""

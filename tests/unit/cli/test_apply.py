@@ -225,6 +225,30 @@ def test_without_a_study_says_what_to_run(project: Path) -> None:
         hotlap("nowhere")
 
 
+def test_a_script_means_its_newest_study_that_has_a_patch_or_whose_patch_is_applied(
+    project: Path, files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of three of train.py the oldest has a patch, the next another, and the newest none; one of other.py is newer."""
+    folders = [written(project, files[:1], name="a"), written(project, files[1:], name="b")]
+    folders.append(written(project, files, name="c", patch=None, changes=()))
+    folders.append(written(project, files, name="d", command=("other.py",)))
+    for age, folder in enumerate(folders):
+        os.utime(folder / "study.json", (1_000_000 + age, 1_000_000 + age))
+    before = [path.read_bytes() for path in files]
+    for name in ("train.py", "train"):
+        hotlap(name)
+        assert files[0].read_bytes() == before[0]
+        assert b"import gc" in files[1].read_bytes()
+        hotlap("--revert", name)
+        assert [path.read_bytes() for path in files] == before
+    hotlap("a")
+    hotlap("--revert", "train.py")
+    assert [path.read_bytes() for path in files] == before
+    capsys.readouterr()
+    hotlap("--revert", "train.py")
+    assert capsys.readouterr().out == "The patch is not applied, so there is nothing to take back.\n"
+
+
 def test_a_study_that_only_measured_names_the_command_that_makes_a_patch(project: Path, files: list[Path]) -> None:
     written(project, files, patch=None, changes=(), purpose=Purpose.MEASURE)
     with pytest.raises(UserError, match=r"only measured, so it has no patch: `hotlap tune train\.py` tries"):

@@ -46,6 +46,74 @@ def test_a_study_is_shown_by_its_name_its_folder_or_its_file_and_as_json_alone(
     assert json.loads(capsys.readouterr().out)["purpose"] == "measure"
 
 
+@pytest.mark.parametrize("command", ["show", "levers", "apply"])
+def test_a_script_is_no_damaged_study(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "gcn.py").write_text("import torch\n")
+    assert cli.main([command, "gcn.py"]) == 2
+    makes = "tune" if command == "apply" else "measure"
+    assert capsys.readouterr().err == (
+        "hotlap: There is no study of gcn.py in .hotlap/ here. `hotlap list` lists those there are; "
+        f"`hotlap {makes} gcn.py` makes one.\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["examples/digits.py", "digits", "./examples/digits.py"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_script_s_newest_study_is_shown(
+    name: str, is_there: bool, two: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if is_there:
+        (folder / "examples").mkdir()
+        (folder / "examples" / "digits.py").write_text("import torch\n")
+    other = replace(sample_measured.study_measured(), command=("gcn.py",))
+    save(other, two / "gcn-0" / "study.json")  # the newest of all
+    assert cli.main(["show", name, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["purpose"] == "tune"
+    assert cli.main(["show", "gcn.py", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == ["gcn.py"]
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (("-m", "package.train", "a.py"), {"package.train": True, "a.py": False, "train": False}),
+        (
+            ("--", "torchrun", "--nproc-per-node", "2", "train.py", "2"),
+            {"train.py": True, "torchrun": True, "2": False},
+        ),
+        (("train.py", "other.py"), {"train.py": True, "other.py": False, "../train.py": False}),
+        ((), {"train.py": False}),
+    ],
+)
+def test_a_study_is_of_what_its_command_starts(
+    command: tuple[str, ...], names: dict[str, bool], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(replace(sample_measured.study_measured(), command=command), folder / ".hotlap" / "x" / "study.json")
+    found = {name: cli.main(["show", name]) == 0 for name in names}
+    assert found == names
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "deleted"),
+    [
+        (".hotlap/x/study.json", "", True),
+        (".hotlap/x/study.json", '{"command": 1}', True),
+        ("r.json", "", False),
+        ("notes", "{", False),
+    ],
+)
+def test_nobody_is_told_to_delete_a_file_that_is_not_a_study_s_own(
+    name: str, text: str, deleted: bool, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    assert cli.main(["show", name]) == 2
+    said = capsys.readouterr().err
+    assert "is damaged" in said
+    assert ("Delete it" in said) == deleted
+    assert ("Give a file that hotlap wrote." in said) != deleted
+
+
 def test_names_of_any_length_are_listed_in_columns(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (two / "train-0").rename(two / "a-longer-name-0")
     assert cli.main(["list"]) == 0
