@@ -60,7 +60,7 @@ class Finding:
     cost_s: float
     """Seconds of each step."""
     share: float
-    """`cost_s` as a part of the step, in [0, 1]."""
+    """`cost_s` as a part of the step, in [0, 1]; of all time where it is spent `between_steps`."""
     evidence: str
     """One sentence with numbers."""
     try_levers: tuple[str, ...] = ()
@@ -79,6 +79,8 @@ class Finding:
     """What its remedy may change, as a clause with its period: "none for the numbers."."""
     advice: bool = False
     """`cost_s` is what it could bring at most, not what was measured."""
+    between_steps: bool = False
+    """`cost_s` is spent between steps, for each of them, and is in no step: it may be longer than one."""
 
     @property
     def is_negligible(self) -> bool:

@@ -5,14 +5,15 @@ from statistics import mean
 
 from hotlap.record import Finding, Phase, Study
 from hotlap.report.clean import clean, clean_line
-from hotlap.report.story import command_under, phases, script, share_of, share_of_step, timed
+from hotlap.report.story import command_under, cost_share, phases, script, share_of, timed
 from hotlap.units import duration, factor, percent
 
 
 def cost(study: Study, finding: Finding) -> str:
-    """ "1.2 ms, 40% of a step, at most 1.67x": of a step; "up to" where it is a bound."""
-    begin = "up to " if finding.advice else ""
-    parts = (f"{begin}{duration(finding.cost_s)}", share_of_step(finding.share), _bound(study, finding))
+    """ "1.2 ms, 40% of a step, at most 1.67x"; "1.2 ms beside each step, 93% of all time" where it is spent between
+    steps; "up to" in front where it is a bound."""
+    begin, beside = "up to " if finding.advice else "", " beside each step" if finding.between_steps else ""
+    parts = (f"{begin}{duration(finding.cost_s)}{beside}", cost_share(finding), _bound(study, finding))
     return ", ".join(filter(None, parts))
 
 

@@ -23,10 +23,10 @@ from hotlap.record import (
 from hotlap.report.story import (
     command_under,
     cost_sentence,
+    cost_share,
     interval,
     least_gain,
     script,
-    share_of_step,
     timed,
 )
 from hotlap.units import duration, factor, percent, plural
@@ -95,8 +95,11 @@ def conclusion(study: Study) -> Conclusion:
 def _measured(study: Study, run: Run) -> Conclusion:
     """What a study without trials tells."""
     first = study.findings[:3]
-    costs = ", ".join(f"{one.code} ({'up to ' if one.advice else ''}{percent(one.share)})" for one in first)
-    sentence = f"Of each step, costliest first: {costs}." if costs else "No rule found a bottleneck."
+    alike = not any(one.between_steps for one in first)
+    shares = ((one, percent(one.share) if alike else cost_share(one)) for one in first)
+    costs = ", ".join(f"{one.code} ({'up to ' if one.advice else ''}{share})" for one, share in shares)
+    begin = "Of each step, costliest first" if alike else "Costliest first"
+    sentence = f"{begin}: {costs}." if costs else "No rule found a bottleneck."
     if study.state is State.INTERRUPTED:
         sentence += " The study was stopped before its end."
     if run.status in (Status.CRASHED, Status.KILLED) and run.error:
@@ -186,7 +189,7 @@ def _what_is_left(study: Study, noise: Noise | None) -> str:
     least = 1.0 if noise is None else noise.smallest_gain
     for finding in study.findings:
         if finding.code != "compute-bound" and finding.share > 1 - 1 / least:
-            share = ("up to " if finding.advice else "") + share_of_step(finding.share)
+            share = ("up to " if finding.advice else "") + cost_share(finding)
             return f"What is left is for you to change: {finding.code}, {share} (hotlap explain {finding.code})."
     return "It can stay as it is."
 

@@ -8,6 +8,7 @@ from textwrap import shorten
 
 from hotlap.record import (
     Ceiling,
+    Finding,
     Interval,
     Noise,
     Phase,
@@ -290,6 +291,6 @@ def prediction_sentence(prediction: Prediction) -> str:
     return f"{duration(step_s.mid)} a step ({between}), bound by {prediction.bound_by}{fits[prediction.fits]}"
 
 
-def share_of_step(share: float) -> str:
-    """ "62% of a step"."""
-    return f"{percent(share)} of a step"
+def cost_share(finding: Finding) -> str:
+    """ "62% of a step"; "93% of all time" where it is spent between steps."""
+    return f"{percent(finding.share)} of {'all time' if finding.between_steps else 'a step'}"

@@ -1,7 +1,8 @@
 """frequent-validation: the trained model is evaluated so often that training waits for it.
 
-What it says: the part of the time that passes in validations, and how many steps lie between two of them; or, where
-each step has one, in forward passes in evaluation mode.
+What it says: the part of all time that passes between steps in forward passes that train nothing (validation, or
+sampling), and how many steps lie between two of them; or, where each step has one, the part of a step that passes in
+forward passes in evaluation mode.
 Why it is bad: a validation trains nothing. Once an epoch, or on a part of the data, it says as much about the curve.
 Example: an accuracy over the whole validation set after every tenth batch.
 Risk: the curve of the validation has fewer points, and early stopping reacts later.
@@ -44,9 +45,11 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     where = f": {worst.what}{at_sighting(worst)}" if worst is not None else ""
     if between_s:
         each = num_steps(run) / run.num_validations
-        what = f"One in {each:.3g} steps is followed by a validation of {duration(each * cost_s)}:"
+        spent = f"forward passes that train nothing (validation, or sampling), of {duration(each * cost_s)}"
+        what, of = f"One in {each:.3g} steps is followed by {spent}:", "all time"
     else:
         what = f"Forward passes of the trained model in evaluation mode take {duration(cost_s)} a step,"
-    evidence = f"{what} {percent(share)} of all time{where}."
+        of = "it"
+    found = finding(run, cost_s, f"{what} {percent(share)} of {of}{where}.", change=of_line(worst))
     # A validation's time is in no step: its share is that of all time.
-    return replace(finding(run, cost_s, evidence, change=of_line(worst)), cost_s=cost_s, share=share)
+    return replace(found, cost_s=cost_s, share=share, between_steps=bool(between_s))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hotlap.record import Finding, Phase, Verdict
-from hotlap.report import document, outcome
+from hotlap.report import document, findings, html, markdown, outcome, terminal
 from tests.sample_measured import study_measured
 from tests.sample_runs import run_with
 from tests.samples import study_full, study_without_gain
@@ -55,6 +55,28 @@ def test_of_advice_it_is_told_what_it_brings_at_most() -> None:
     advice = Finding(code="denormal-numbers", cost_s=0.009, share=0.85, evidence="So it is.", advice=True)
     told = outcome.conclusion(replace(study, findings=(advice, *study.findings))).sentence
     assert told == "Of each step, costliest first: denormal-numbers (up to 85%), sync-bound (28%), input-bound (19%)."
+
+
+# 51.0 ms of validation for each step of 3.85 ms.
+BETWEEN = Finding(code="frequent-validation", cost_s=0.051, share=0.93, evidence="So it is.", between_steps=True)
+
+
+def test_what_is_spent_between_steps_is_told_as_a_part_of_all_time_everywhere() -> None:
+    study = study_measured()
+    both = replace(study, findings=(BETWEEN, *study.findings))
+    heading = "51.0 ms beside each step, 93% of all time, at most 14.29x"
+    for report in (terminal, html, markdown):
+        told = " ".join(report.render(both).split())
+        assert "Costliest first: frequent-validation (93% of all time), sync-bound (28% of a step)," in told
+        assert "93% of a step" not in told
+    assert findings.cost(both, BETWEEN) == heading
+    assert heading in markdown.render(both)
+    assert heading in html.render(both)
+    assert findings.cost(both, study.findings[0]) == "3.10 ms, 28% of a step, at most 1.39x"
+    advice = replace(BETWEEN, advice=True)
+    assert findings.cost(both, advice) == f"up to {heading}"
+    left = outcome.conclusion(replace(study_without_gain(), findings=(advice,))).sentence
+    assert "What is left is for you to change: frequent-validation, up to 93% of all time" in left
 
 
 def test_a_study_without_a_gain_names_advice_as_what_is_left() -> None:

@@ -866,13 +866,19 @@ def test_on_a_device_its_own_clock_says_what_the_model_and_the_optimizer_take() 
 
 def test_a_validation_is_told_by_its_part_of_all_time_and_one_alone_is_not() -> None:
     assert said("frequent-validation") == (
-        "Forward passes of the trained model in evaluation mode take 5.00 ms a step, 50% of all time: Net in line 12 "
-        "of digits.py."
+        "Forward passes of the trained model in evaluation mode take 5.00 ms a step, 50% of it: Net in line 12 of "
+        "digits.py."
     )
     often = replace(healthy(), num_validations=4, validation_s=sum(healthy().step_s))
     finding = frequent_validation.check(often)
     assert finding is not None
-    assert finding.evidence == "One in 10 steps is followed by a validation of 100 ms: 50% of all time."
+    assert finding.evidence == (
+        "One in 10 steps is followed by forward passes that train nothing (validation, or sampling), of 100 ms: 50% of "
+        "all time."
+    )
+    within = frequent_validation.check(firing("frequent-validation"))
+    assert within is not None
+    assert finding.between_steps and not within.between_steps
     assert finding.cost_s == pytest.approx(10e-3) and finding.share == pytest.approx(0.5)
     assert frequent_validation.check(replace(often, num_validations=1)) is None
 
