@@ -196,9 +196,12 @@ def _process(run: Run) -> Iterator[Section | None]:
         yield _detail("Processor", lead=lead)
     yield _memory(run)
     if run.num_validations:
-        number = plural(run.num_validations, "validation")
-        lead = f"{number} took {duration(run.validation_s)} in all; that time is in no step."
-        yield _detail("Validation", lead=lead)
+        times = "once" if run.num_validations == 1 else f"{run.num_validations:,} times"
+        lead = (
+            f"Forward passes without gradients or in evaluation mode (validation, or sampling) came between steps "
+            f"{times}, and took {duration(run.validation_s)} in all; that time is in no step."
+        )
+        yield _detail("Between steps", lead=lead)
 
 
 def _memory(run: Run) -> Section | None:

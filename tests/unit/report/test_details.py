@@ -22,7 +22,7 @@ def test_every_part_that_was_looked_at_is_told() -> None:
         "Operators of a step",
         "Processor",
         "Memory",
-        "Validation",
+        "Between steps",
         "Processes that train together",
     ]
 
