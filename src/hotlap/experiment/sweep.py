@@ -17,17 +17,25 @@ BLOCKS = 8
 """To be timed for each number of threads. Each gives one number; with 8 their median is bracketed with 99%."""
 
 
-def thread_sweep(executor: Executor, counts: Sequence[int], cores: Cores, *, default_threads: int | None) -> Sweep:
+def thread_sweep(
+    executor: Executor,
+    counts: Sequence[int],
+    cores: Cores,
+    *,
+    default_threads: int | None,
+    doubt: str | None = None,
+) -> Sweep:
     """The same step at each number of threads, switched between blocks of steps within one process.
 
     Arguments:
         counts: numbers of threads.
         cores: of this machine.
         default_threads: what the script runs with by itself (`Run.num_threads` of a baseline run).
+        doubt: what stands beside a gain by fewer threads.
     """
     arms = tuple(Arm(levers=(Threads(count=count).spec(),)) for count in counts)
     (run,) = executor.heat(Design(arms=arms, switched=True)).runs
-    found = threads.explain(times(run, counts), cores, default_threads=default_threads)
+    found = threads.explain(times(run, counts), cores, default_threads=default_threads, doubt=doubt)
     return replace(found, notes=run.not_installed)
 
 

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from hotlap.record import Cores, Sweep, ThreadTime
-from hotlap.units import duration, percent, plural
+from hotlap.record import LEAST_GAIN, Cores, Interval, Run, Sweep, ThreadTime
+from hotlap.units import duration, factor, percent, plural
 
 # A number of threads within this of the fastest is as fast (within the first always, as clocks and caches are shared;
 # up to the second where times are not known better); the smaller one leaves cores to the loader's workers.
@@ -19,10 +19,40 @@ def counts(cores: Cores) -> tuple[int, ...]:
     return tuple(sorted({count for count in (*doubling, *edges) if count <= allowed}))
 
 
-def explain(times: Sequence[ThreadTime], cores: Cores, *, default_threads: int | None = None) -> Sweep:
-    """One step at several numbers of threads, and what follows from it."""
+def explain(
+    times: Sequence[ThreadTime], cores: Cores, *, default_threads: int | None = None, doubt: str | None = None
+) -> Sweep:
+    """One step at several numbers of threads, and what follows from it.
+
+    Arguments:
+        times: of the same step.
+        cores: of this machine.
+        default_threads: what the script runs with by itself.
+        doubt: what stands beside a gain by fewer threads, as `crowded` says it.
+    """
     known = tuple(sorted(times, key=lambda one: one.threads))
-    return Sweep(times=known, cores=cores, why=_why(known, cores, default_threads) if known else "")
+    if not known:
+        return Sweep(times=(), cores=cores)
+    best, usual = best_of(known), _usual(known, cores, default_threads)
+    gain = _ratio(usual, best)
+    clear = best.threads < usual.threads and gain.low > LEAST_GAIN
+    beside = f" {doubt}" if clear and doubt else ""
+    few = plural(best.threads, "thread")
+    fewer = f"With {few} instead of {usual.threads}, a step is {_told(gain)} as fast.{beside}" if clear else ""
+    return Sweep(times=known, cores=cores, why=f"{_why(known, cores, usual)}{beside}", fewer=fewer)
+
+
+def crowded(run: Run, what: str) -> str | None:
+    """That `what`, by which fewer threads are used, may save no more than what others cost this baseline; None where
+    they cost it little."""
+    served = run.cpu.served if run.cpu is not None and run.cpu.disturbed else None
+    if served is None or run.num_threads in (None, 1):
+        return None
+    return (
+        f"Other programs used the cores: training had one for {percent(served)} of the time in which it wanted one. "
+        f"{run.num_threads} threads that wait for each other are slow then, and {what} may save that alone: run it "
+        "again on a quiet machine to know what is gained there."
+    )
 
 
 def best_of(times: Sequence[ThreadTime]) -> ThreadTime:
@@ -34,21 +64,35 @@ def best_of(times: Sequence[ThreadTime]) -> ThreadTime:
     return min((one for one in times if one.step_s.mid <= (1 + tolerance) * step.mid), key=lambda one: one.threads)
 
 
-def _why(times: Sequence[ThreadTime], cores: Cores, default_threads: int | None) -> str:
-    best, first = best_of(times), times[0]
+def _usual(times: Sequence[ThreadTime], cores: Cores, default_threads: int | None) -> ThreadTime:
+    """What the script runs with by itself, or next to it."""
     wanted = default_threads or cores.physical or times[-1].threads
-    usual = min(times, key=lambda one: (abs(one.threads - wanted), one.threads))
-    gain = usual.step_s.mid / best.step_s.mid
-    beside = f" ({gain:.2f}x as fast as {usual.threads})" if best.threads != usual.threads else ""
+    return min(times, key=lambda one: (abs(one.threads - wanted), one.threads))
+
+
+def _ratio(slow: ThreadTime, fast: ThreadTime) -> Interval:
+    """How many times as fast; from the ends of both intervals, so it is wider than 95% needs."""
+    one, other = slow.step_s, fast.step_s
+    return Interval(low=one.low / other.high, mid=one.mid / other.mid, high=one.high / other.low)
+
+
+def _told(ratio: Interval) -> str:
+    """ "1.60x (1.55-1.66x)"."""
+    return f"{factor(ratio.mid)} ({factor(ratio.low)[:-1]}-{factor(ratio.high)})"
+
+
+def _why(times: Sequence[ThreadTime], cores: Cores, usual: ThreadTime) -> str:
+    best, first = best_of(times), times[0]
+    beside = f", {_told(_ratio(usual, best))} as fast as {usual.threads}" if best.threads != usual.threads else ""
     told = (
         f"{plural(best.threads, 'thread')} {'is' if best.threads == 1 else 'are'} best, at "
         f"{duration(best.step_s.mid)} a step{beside}"
     )
     if usual.threads > first.threads:
-        faster, more = first.step_s.mid / usual.step_s.mid, usual.threads / first.threads
+        faster, more = _ratio(first, usual), usual.threads / first.threads
         told += (
-            f"; a step with {usual.threads} is {faster:.2f}x as fast as with {first.threads}, {percent(faster / more)} "
-            "of what equal cores without waiting would bring"
+            f"; a step with {usual.threads} is {_told(faster)} as fast as with {first.threads}, "
+            f"{percent(faster.mid / more)} of what equal cores without waiting would bring"
         )
     if usual.threads < cores.logical:
         told += (

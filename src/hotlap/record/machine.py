@@ -237,5 +237,8 @@ class Sweep:
     """(C,) by rising number of threads."""
     cores: Cores
     why: str = ""
-    """One sentence: what further threads bring, and which number of them is best."""
+    """What further threads bring, and which number of them is best; ranges are from the ends of `times`' intervals."""
+    fewer: str = ""
+    """That fewer threads than the script's own are clearly faster, and what speaks against it; empty where they are
+    not."""
     notes: tuple[str, ...] = ()

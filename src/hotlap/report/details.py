@@ -16,7 +16,7 @@ from hotlap.record import (
 from hotlap.report.document import Row, Section
 from hotlap.report.scale import mean
 from hotlap.report.story import share_of, timed
-from hotlap.units import count, duration, percent, plural, size
+from hotlap.units import between, count, duration, percent, plural, size
 
 # More rows than these are for the JSON; the costliest come first.
 MOST_ROWS = 8
@@ -49,7 +49,14 @@ def sweep(found: Sweep | None) -> tuple[Section, ...]:
     """The step at each number of threads, and why it is so; nothing where that was not tried."""
     if found is None or not found.times:
         return ()
-    rows = tuple(Row(plural(one.threads, "thread"), f"{duration(one.step_s.mid)} a step") for one in found.times)
+    rows = tuple(
+        Row(
+            plural(one.threads, "thread"),
+            f"{duration(one.step_s.mid)} a step (95% interval "
+            f"{between(duration(one.step_s.low), duration(one.step_s.high))})",
+        )
+        for one in found.times
+    )
     return (Section(name="detail", title="Threads", lead=" ".join((found.why, *found.notes)).strip(), rows=rows),)
 
 

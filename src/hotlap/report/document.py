@@ -248,7 +248,8 @@ def answer(study: Study) -> Answer:
         commands = (*outcome.start_commands(study), *outcome.apply_commands(study), *outcome.again_commands(study))
     else:
         first = next(iter(study.findings), None)
-        lines = () if first is None else (f"Next, {first.code}: {first.evidence}",)
+        fewer = study.sweep.fewer if study.sweep is not None else ""
+        lines = (*([fewer] if fewer else []), *([f"Next, {first.code}: {first.evidence}"] if first is not None else []))
         code = () if first is None else tuple(line for line in change_lines(study, first) if line[0] != "$")
         commands = next_commands(study)
     return Answer(

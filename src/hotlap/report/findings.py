@@ -1,5 +1,6 @@
 """A study's findings -> what each costs, what it may bring and risk, and the next command. Plain text, not cleaned."""
 
+from collections.abc import Iterator
 from difflib import unified_diff
 from statistics import mean
 
@@ -93,6 +94,18 @@ def other_phases(study: Study) -> str | None:
 
 def next_commands(study: Study) -> tuple[tuple[str, str], ...]:
     """What to do after a measurement: (command, what it does)."""
+    return (*_fewer_threads(study), *_of_findings(study))
+
+
+def _fewer_threads(study: Study) -> Iterator[tuple[str, str]]:
+    """Where they are clearly faster; not where the script sets its threads itself, for then no trial changes them."""
+    run = timed(study)
+    own = run is not None and any(site.calls == "torch.set_num_threads" for site in run.call_sites)
+    if study.sweep is not None and study.sweep.fewer and not own:
+        yield f"hotlap tune --levers threads {script(study)}", "tries fewer threads, and proves what helps"
+
+
+def _of_findings(study: Study) -> tuple[tuple[str, str], ...]:
     found = study.findings
     if not found:
         return ()

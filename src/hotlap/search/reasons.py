@@ -9,10 +9,11 @@ from hotlap.experiment import Effect, Rule, Stack
 from hotlap.experiment.statistics import FALSE_GAIN, Progress
 from hotlap.levers.native_step import NativeStep
 from hotlap.levers.threads import Threads
+from hotlap.machine import threads
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Trial, Verdict, lever_titles
 from hotlap.search.candidates import Candidate, Candidates
 from hotlap.search.study_log import Key, StudyLog, key
-from hotlap.units import factor, percent, plural
+from hotlap.units import factor, plural
 
 SEEMS_MUCH = 1.5
 """A gain of which is told though it could not be shown."""
@@ -31,16 +32,10 @@ def left_out(effect: Effect, then: str) -> str:
 
 
 def crowded(run: Run, stack: Stack) -> str | None:
-    """That fewer threads may save no more than what others cost this baseline; None where they cost it little."""
+    """That levers by which fewer threads are used may save no more than what others cost this baseline; None where
+    there is none of them, or others cost it little."""
     named = [one.name for one in map(levers.from_spec, stack) if isinstance(one, Threads | NativeStep)]
-    served = run.cpu.served if run.cpu is not None and run.cpu.disturbed else None
-    if not named or served is None or run.num_threads in (None, 1):
-        return None
-    return (
-        f"Other programs used the cores: training had one for {percent(served)} of the time in which it wanted one. "
-        f"{run.num_threads} threads that wait for each other are slow then, and {' + '.join(named)} may save that "
-        "alone: run it again on a quiet machine to know what it brings there."
-    )
+    return threads.crowded(run, " + ".join(named)) if named else None
 
 
 NOT_LEFT_OUT = (

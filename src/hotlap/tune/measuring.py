@@ -149,7 +149,8 @@ def _sweep(log: StudyLog, run: Run, executor: Executor) -> None:
     if len(counts) < 2 or executor.estimate_s(len(counts), switched=True) > _SWEEP_S:
         return
     log.doing(f"running {log.options.title} with {', '.join(map(str, counts))} threads in turns")
-    found = thread_sweep(executor, counts, here, default_threads=run.num_threads)
+    doubt = threads.crowded(run, "fewer")
+    found = thread_sweep(executor, counts, here, default_threads=run.num_threads, doubt=doubt)
     if len(found.times) > 1:
         log.change("sweep", sweep=found)
 

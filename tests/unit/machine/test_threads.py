@@ -4,7 +4,7 @@ import pytest
 
 from hotlap.machine import threads
 from hotlap.machine.figures import median_interval
-from hotlap.record import Cores, ThreadTime
+from hotlap.record import Cores, CpuUse, Run, Status, ThreadTime
 
 SIXTEEN = Cores(logical=16, allowed=16, physical=16)
 
@@ -36,14 +36,48 @@ def test_one_sentence_says_what_is_busy_what_threads_bring_and_which_number_is_b
     step_s = {1: 0.1, 2: 0.05, 6: 0.019, 8: 0.017, 10: 0.016, 16: 0.0165}
     sweep = threads.explain(times(step_s), i5, default_threads=10)
     assert sweep.why == (
-        "10 threads are best, at 16.0 ms a step; a step with 10 is 6.25x as fast as with 1, 62% of what equal cores "
-        "without waiting would bring; 10 threads can keep 62% of 16 logical processors busy at most."
+        "10 threads are best, at 16.0 ms a step; a step with 10 is 6.25x (6.25-6.25x) as fast as with 1, 62% of what "
+        "equal cores without waiting would bring; 10 threads can keep 62% of 16 logical processors busy at most."
     )
 
 
 def test_a_better_number_than_the_usual_one_is_told_with_its_gain() -> None:
     sweep = threads.explain(times({1: 0.01, 2: 0.016}), Cores(logical=2, allowed=2, physical=2))
-    assert sweep.why.startswith("1 thread is best, at 10.0 ms a step (1.60x as fast as 2)")
+    assert sweep.why.startswith("1 thread is best, at 10.0 ms a step, 1.60x (1.60-1.60x) as fast as 2")
+    assert sweep.fewer == "With 1 thread instead of 2, a step is 1.60x (1.60-1.60x) as fast."
+
+
+def test_a_ratio_is_told_with_the_range_that_both_intervals_leave() -> None:
+    two = Cores(logical=2, allowed=2, physical=2)
+    sweep = threads.explain(times({1: 0.01, 2: 0.02}, error=0.1), two)
+    assert "2.00x (1.64-2.44x) as fast as 2" in sweep.why
+    assert "2.00x (1.64-2.44x)" in sweep.fewer
+    unsure = threads.explain(times({1: 0.01, 2: 0.012}, error=0.1), two)
+    assert "1.20x (0.98-1.47x) as fast as 2" in unsure.why
+    assert unsure.fewer == "", "the two may be alike"
+    assert threads.explain(times({1: 0.02, 2: 0.01}, error=0.1), two).fewer == "", "more are faster"
+
+
+def test_doubt_stands_beside_a_gain_by_fewer_threads_only() -> None:
+    two = Cores(logical=2, allowed=2, physical=2)
+    for step_s, doubted in (({1: 0.01, 2: 0.32}, True), ({1: 0.02, 2: 0.01}, False)):
+        sweep = threads.explain(times(step_s), two, doubt="It was busy.")
+        assert sweep.why.endswith("It was busy.") == doubted
+        assert sweep.fewer.endswith("It was busy.") == doubted
+
+
+@pytest.mark.parametrize(
+    ("num_threads", "main", "says"), [(2, 0.6, True), (2, 1.9, False), (1, 0.6, False), (None, 0.6, False)]
+)
+def test_that_others_used_the_cores_is_said_of_more_than_one_thread(
+    num_threads: int | None, main: float, says: bool
+) -> None:
+    use = CpuUse(usable_cores=2.0, main=main, others=0.0, runnable=2.0)
+    told = threads.crowded(Run(status=Status.COMPLETE, num_threads=num_threads, cpu=use), "fewer")
+    assert (told is not None) == says
+    if told is not None:
+        assert told.startswith("Other programs used the cores: training had one for 30% of the time")
+        assert "2 threads that wait for each other are slow then, and fewer may save that alone" in told
 
 
 def test_one_number_of_threads_is_best_and_none_says_nothing() -> None:

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from hotlap.record import Exchange, OperatorWindow
-from hotlap.report.details import details, drift_sentence, place
+from hotlap.record import Cores, Exchange, Interval, OperatorWindow, Sweep, ThreadTime
+from hotlap.report.details import details, drift_sentence, place, sweep
 from tests.sample_measured import run_on_gpu, study_long
 from tests.samples import SCRIPT, run_with
 
@@ -74,3 +74,12 @@ def test_the_exchange_of_gradients_stands_above_the_ranks() -> None:
     assert part.lead == (
         "Gradients of a step, 1.00 MiB in 4 buckets, are on their way for 8.00 ms; backward passes hide 75% of that."
     )
+
+
+def test_each_number_of_threads_is_told_with_its_interval() -> None:
+    one = ThreadTime(threads=1, step_s=Interval(low=0.0102, mid=0.0107, high=0.0115))
+    (found,) = sweep(Sweep(times=(one,), cores=Cores(logical=2, allowed=2), why="1 thread is best."))
+    assert found.lead == "1 thread is best."
+    assert [(row.head, row.text) for row in found.rows] == [
+        ("1 thread", "10.7 ms a step (95% interval 10.2 to 11.5 ms)")
+    ]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.record import Finding, Phase, Verdict
+from hotlap.record import CallSite, Cores, Finding, Phase, Sweep, Verdict
 from hotlap.report import document, findings, html, markdown, outcome, terminal
 from tests.sample_measured import study_measured
 from tests.sample_runs import run_with
@@ -77,6 +77,28 @@ def test_what_is_spent_between_steps_is_told_as_a_part_of_all_time_everywhere() 
     assert findings.cost(both, advice) == f"up to {heading}"
     left = outcome.conclusion(replace(study_without_gain(), findings=(advice,))).sentence
     assert "What is left is for you to change: frequent-validation, up to 93% of all time" in left
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_measurement_says_that_fewer_threads_are_faster_and_how_to_prove_it(own: bool) -> None:
+    """The sweep comes behind the findings, and is not lost. A number that the script sets itself, no trial changes."""
+    study = study_measured()
+    site = CallSite(
+        calls="torch.set_num_threads", path="train.py", sha256="", line=1, end_line=1, col=0, end_col=1
+    )  # fmt: skip
+    run = replace(study.baseline[0], call_sites=(site,) if own else ())
+    swept = Sweep(
+        times=(),
+        cores=Cores(logical=2, allowed=2),
+        fewer="With 1 thread instead of 2, a step is 31.76x (20.10-35.00x) as fast. Other programs used the cores.",
+    )
+    plain = document.answer(replace(study, baseline=(run,)))
+    told = document.answer(replace(study, baseline=(run,), sweep=swept))
+    assert told.lines == (swept.fewer, *plain.lines)
+    command = ("hotlap tune --levers threads train.py --epochs 3", "tries fewer threads, and proves what helps")
+    assert told.commands == (plain.commands if own else (command, *plain.commands))
+    silent = document.answer(replace(study, sweep=replace(swept, fewer=""), findings=()))
+    assert silent.lines == () and silent.commands == ()
 
 
 def test_a_study_without_a_gain_names_advice_as_what_is_left() -> None:

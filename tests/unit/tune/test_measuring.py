@@ -1,6 +1,7 @@
 """A study without trials, in a world without processes."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ import pytest
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.record import (
     NO_OPERATORS,
+    Cores,
+    CpuUse,
     Operator,
     OperatorWindow,
     Phase,
@@ -84,6 +87,37 @@ def test_quick_runs_the_script_once_and_still_bounds_the_input() -> None:
     assert len(here.plans) == 1
     assert ceilings(study)["input"] == pytest.approx(1 / 0.4, rel=0.02)
     assert study.noise == ()
+
+
+class Threaded(World):
+    """All of a step is arithmetic, which takes three times as long on two threads; others use a core, or do not."""
+
+    served = 0.5
+
+    def run(self, plan: Plan) -> Run:
+        run = super().run(plan)
+        two = [bool(arm) and arm[0]["count"] == 2 for arm in plan.arms]
+        step_s = tuple(3 * s if two[arm] else s for s, arm in zip(run.step_s, run.arm, strict=True))
+        phase_s = dict.fromkeys(Phase, None) | {Phase.FORWARD: step_s}
+        use = CpuUse(usable_cores=2.0, main=2.0 * self.served, others=0.0, runnable=2.0)
+        return replace(run, step_s=step_s, phase_s=phase_s, cpu=use)
+
+
+@pytest.mark.parametrize(("served", "doubted"), [(0.5, True), (1.0, False)])
+def test_fewer_threads_that_are_faster_are_told_with_their_range_and_with_doubt_where_others_used_the_cores(
+    served: float, doubted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotlap.machine.cores.look", lambda: Cores(logical=2, allowed=2, physical=2))
+    here = Threaded(path="/home/ada/train.py", sha256="0" * 64)
+    here.served = served
+    sweep = measure(here).sweep
+    assert sweep is not None
+    told = re.match(r"With 1 thread instead of 2, a step is (.*)x \((.*)-(.*)x\) as fast\.", sweep.fewer)
+    assert told is not None
+    mid, low, high = map(float, told.groups())
+    assert low <= mid <= high and mid == pytest.approx(3.0, rel=0.1)
+    for text in (sweep.fewer, sweep.why):
+        assert text.endswith("run it again on a quiet machine to know what is gained there.") == doubted
 
 
 def test_knows_how_far_one_run_differs_from_the_next() -> None:
