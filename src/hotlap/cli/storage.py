@@ -160,10 +160,11 @@ def named(name: str, *, command: str = "measure") -> list[tuple[Path, Study]]:
     found = [(path, study) for path, study in known(here) if _is_of(study, name)]
     if found:
         return found
-    if Path(name).is_file():
+    script = next((one for one in (name, f"{name}.py") if Path(one).is_file()), None)
+    if script is not None:
         raise UserError(
-            f"There is no study of {name} {shown(here)}. `hotlap list` lists those there are; "
-            f"`hotlap {command} {shlex.quote(name)}` makes one."
+            f"There is no study of {script} {shown(here)}. `hotlap list` lists those there are; "
+            f"`hotlap {command} {shlex.quote(script)}` makes one."
         )
     raise UserError(f"There is no study at {name}. Name it as `hotlap list` does, or its JSON file, or its script.")
 

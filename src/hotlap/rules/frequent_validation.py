@@ -45,8 +45,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     where = f": {worst.what}{at_sighting(worst)}" if worst is not None else ""
     if between_s:
         each = num_steps(run) / run.num_validations
-        spent = f"forward passes that train nothing (validation, or sampling), of {duration(each * cost_s)}"
-        what, of = f"One in {each:.3g} steps is followed by {spent}:", "all time"
+        passes = f"forward passes that train nothing (validation, or sampling), {duration(each * cost_s)} long,"
+        what, of = f"One in {each:.3g} steps is followed by {passes}", "all time"
     else:
         what = f"Forward passes of the trained model in evaluation mode take {duration(cost_s)} a step,"
         of = "it"

@@ -47,9 +47,12 @@ def test_a_study_is_shown_by_its_name_its_folder_or_its_file_and_as_json_alone(
 
 
 @pytest.mark.parametrize("command", ["show", "levers", "apply"])
-def test_a_script_is_no_damaged_study(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["gcn.py", "gcn"])
+def test_a_script_is_no_damaged_study(
+    command: str, name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "gcn.py").write_text("import torch\n")
-    assert cli.main([command, "gcn.py"]) == 2
+    assert cli.main([command, name]) == 2
     makes = "tune" if command == "apply" else "measure"
     assert capsys.readouterr().err == (
         "hotlap: There is no study of gcn.py in .hotlap/ here. `hotlap list` lists those there are; "

@@ -873,8 +873,8 @@ def test_a_validation_is_told_by_its_part_of_all_time_and_one_alone_is_not() -> 
     finding = frequent_validation.check(often)
     assert finding is not None
     assert finding.evidence == (
-        "One in 10 steps is followed by forward passes that train nothing (validation, or sampling), of 100 ms: 50% of "
-        "all time."
+        "One in 10 steps is followed by forward passes that train nothing (validation, or sampling), 100 ms long, 50% "
+        "of all time."
     )
     within = frequent_validation.check(firing("frequent-validation"))
     assert within is not None
