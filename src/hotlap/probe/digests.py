@@ -158,11 +158,11 @@ class Given:
     def made(self, result: Any) -> None:
         """`result` of a model, which another one may be given: that is no data. (A reference keeps the address from
         being that of another tensor later in the step.)"""
-        self._made.update(map(StorageWeakRef, _storages(result)))
+        self._made.update(_storages(result))
 
     def is_made(self, inputs: Any) -> bool:
         """The first tensor of these is what a model of this step has made, or lies in it."""
-        return any(StorageWeakRef(storage) in self._made for storage in _storages(tensors(inputs)[:1]))
+        return any(ref in self._made for ref in _storages(tensors(inputs)[:1]))
 
     def add(self, inputs: Any, rows: Sequence[bytes]) -> None:
         """`rows`: digests of those of the first tensor in `inputs`. Who is given the same again has no more of it."""
@@ -179,12 +179,12 @@ class Given:
         return sum(rows), sum(numbers), max(rows)
 
 
-def _storages(value: Any) -> Iterator[Any]:
+def _storages(value: Any) -> Iterator[StorageWeakRef]:
     """Of the plain tensors among the leaves, those of subclasses of torch's own included."""
     plain = (leaf for leaf in tensors(value) if leaf.layout == torch.strided and not leaf.is_nested)
     for leaf in plain:
         with contextlib.suppress(NotImplementedError, RuntimeError):  # a wrapper may have no storage
-            yield leaf.untyped_storage()
+            yield StorageWeakRef(leaf.untyped_storage())  # type: ignore[no-untyped-call]
 
 
 class Fresh:
