@@ -119,6 +119,14 @@ def test_a_validation_is_told_apart(forks: Forks, teacher: str) -> None:
         assert min(nearest_s) < 0.200, "nor is their time"
 
 
+@pytest.mark.parametrize("made", ["for-each-model", "anew"])
+def test_a_data_set_for_each_model_is_told_from_one_for_each_epoch(forks: Forks, made: str) -> None:
+    found = forks("folds.py", made)
+    assert_followed(found, samples=4)
+    (loader,) = found.loaders  # all are made at one line
+    assert (loader.trained_on, loader.dataset_anew, loader.loader_anew) == (True, made == "anew", made == "anew")
+
+
 def test_a_teacher_in_each_step_is_training(forks: Forks) -> None:
     found = forks("validates.py", "teacher")
     assert_followed(found, samples=4)

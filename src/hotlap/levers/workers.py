@@ -208,8 +208,9 @@ def _any_may_stay(run: Run) -> bool:
 
 
 def _may_stay(run: Run, loader: LoaderFacts) -> bool:
-    """Workers of this loader end, their start is a notable part of an epoch, and the data set is not seen to change."""
-    if loader.persistent_workers or loader.dataset_anew:
+    """Workers of this loader end, and not with it; their start is a notable part of an epoch, and the data set is not
+    seen to change."""
+    if loader.persistent_workers or loader.loader_anew:
         return False
     calls = calls_of(run, loader)
     if not calls or _refuses(run, loader) is not None or any(_changes(*made) for made in calls):

@@ -5,7 +5,7 @@ import random
 import sys
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from hotlap import accelerator
 from hotlap.levers.compiling import has_torch_forward
+from hotlap.probe.epochs import Epochs
 from hotlap.probe.evidence import settings_of
 from hotlap.probe.imported import Imported
 from hotlap.probe.items import UNSEEN, sample_items
@@ -38,8 +39,11 @@ class _Loader:
     facts: LoaderFacts
     dataset: Callable[[], Any]
     """None when the script has dropped it."""
-    last_data: Callable[[], Any] | None = None
-    """What loaders made at this place went through last; gives None when the script has dropped it."""
+    datasets: Epochs = field(default_factory=Epochs)
+    """Those that loaders made at this place went through; `loaders`: these themselves."""
+    loaders: Epochs = field(default_factory=Epochs)
+    num_trained: int = 0
+    """Batches that were trained on, of all loaders made at this place."""
 
 
 class Facts:
@@ -84,9 +88,7 @@ class Facts:
         made = _Loader(facts, _reference(loader, keep=self._keeps_data))
         earlier = self._loaders.get(number)
         if earlier is not None:
-            known = earlier.facts
-            made.facts = replace(facts, trained_on=known.trained_on, dataset_anew=known.dataset_anew)
-            made.last_data = earlier.last_data
+            made.datasets, made.loaders, made.num_trained = earlier.datasets, earlier.loaders, earlier.num_trained
         self._loaders[number] = made
 
     def started_loader(self, loader: "DataLoader[Any]") -> int | None:
@@ -94,9 +96,8 @@ class Facts:
         number = self._loader_ids.get(loader)
         if number is not None:
             known = self._loaders[number]
-            if known.last_data is not None and known.last_data() is None:
-                known.facts = replace(known.facts, dataset_anew=True)
-            known.last_data = _weak_reference(loader.dataset)
+            known.datasets.begins(loader.dataset)
+            known.loaders.begins(loader)
         return number
 
     def num_batches(self, number: int | None) -> int | None:
@@ -104,10 +105,10 @@ class Facts:
         return self._loaders[number].facts.num_batches if number in self._loaders else None
 
     def drawn_for_training(self, loaders: list[int | None]) -> None:
-        """A step with a backward pass used batches of these loaders (None: of an iterator nobody knows)."""
+        """A step trained on a batch of each of these loaders (None: of an iterator nobody knows)."""
         for number in loaders:
-            if number is not None and not self._loaders[number].facts.trained_on:
-                self._loaders[number].facts = replace(self._loaders[number].facts, trained_on=True)
+            if number is not None:
+                self._loaders[number].num_trained += 1
 
     def made_optimizer(self, optimizer: torch.optim.Optimizer) -> int:
         """An optimizer was constructed, or steps for the first time; returns its number."""
@@ -253,11 +254,18 @@ def _loader_facts(number: int, loader: "DataLoader[Any]") -> LoaderFacts:
 def _sampled(loader: _Loader, *, sample: bool) -> LoaderFacts:
     """With what some items of its data set show, where that is still there."""
     dataset = loader.dataset()
+    facts = replace(
+        loader.facts,
+        trained_on=loader.num_trained > 0,
+        num_trained=loader.num_trained,
+        dataset_anew=loader.datasets.anew,
+        loader_anew=loader.loaders.anew,
+    )
     if dataset is None:
-        return loader.facts
+        return facts
     num_items = length_of(dataset)
     seen = sample_items(dataset, num_items) if sample and num_items else UNSEEN
-    return replace(loader.facts, num_items=num_items, **seen)
+    return replace(facts, num_items=num_items, **seen)
 
 
 def _through(made: object) -> dict[str, Scalar]:

@@ -39,7 +39,7 @@ class LoaderFacts:
     default_collate: bool
     pin_memory: bool
     trained_on: bool
-    """True if batches of it were drawn in steps with a backward pass."""
+    """True if steps with a backward pass used batches of it, and did more than look at them (as a validation does)."""
     deterministic: bool | None
     """Items twice computed came out equal and drew no random number; None where it was not checked."""
     why_not: str | None
@@ -55,7 +55,11 @@ class LoaderFacts:
     num_batches: int | None = None
     """Of an epoch, in this process; None where a sampler of the script's would have to be asked."""
     dataset_anew: bool = False
-    """The script made another data set for a later epoch, and dropped the first."""
+    """The script makes another data set for each epoch, and drops the one before."""
+    loader_anew: bool = False
+    """The same of the loader itself, whose workers end with it."""
+    num_trained: int = 0
+    """Batches of it that were trained on, in the first steps of the training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

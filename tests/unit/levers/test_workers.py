@@ -187,7 +187,7 @@ def test_the_scripts_own_workers_stay_where_their_start_is_waited_for(run_of: Ru
     ("facts", "gap_s"),
     [
         ({"num_workers": 2, "persistent_workers": True}, 0.4),
-        ({"num_workers": 2, "dataset_anew": True}, 0.4),
+        ({"num_workers": 2, "loader_anew": True}, 0.4),
         ({"num_workers": 2}, 0.001),
         ({"num_workers": 0, "num_items": 10**7}, 0.4),
     ],

@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from hotlap.probe.epochs import Epochs
 from hotlap.probe.facts import Facts
 from hotlap.probe.watches.known import ALL
+from hotlap.record import LoaderFacts
 from hotlap.tune import measuring
 
 
@@ -111,15 +113,20 @@ class Numbers(torch.utils.data.Dataset[int]):
         return index
 
 
-def anew(*datasets: Callable[[], Any]) -> bool:
-    """Each is made, and gone through; all loaders are made at one line, as in the head of a loop."""
+def gone_through(*datasets: Callable[[], Any], epochs: int = 1) -> LoaderFacts:
+    """Each is made, and gone through so often; all loaders are made at one line, as in the head of a loop."""
     facts = Facts(keeps_data=True)
     for make in datasets:
         loader: DataLoader[Any] = DataLoader(make())
         facts.made_loader(loader)
-        facts.started_loader(loader)
+        for _ in range(epochs):
+            facts.started_loader(loader)
     (found,) = facts.loader_facts(sample=False)
-    return found.dataset_anew
+    return found
+
+
+def anew(*datasets: Callable[[], Any], epochs: int = 1) -> bool:
+    return gone_through(*datasets, epochs=epochs).dataset_anew
 
 
 def test_a_data_set_that_is_made_anew_for_each_epoch_is_told_from_one_that_stays() -> None:
@@ -130,3 +137,57 @@ def test_a_data_set_that_is_made_anew_for_each_epoch_is_told_from_one_that_stays
     assert not anew(lambda: first, lambda: first)
     assert not anew(lambda: first, lambda: second, lambda: first), "shards of which each comes again"
     assert not anew(lambda: some, lambda: some)
+
+
+def test_a_data_set_that_serves_all_epochs_of_one_model_is_not_made_anew() -> None:
+    assert not anew(Numbers, Numbers, Numbers, epochs=2), "a k-fold, or a search over a grid"
+
+
+def test_a_held_out_set_that_is_gone_through_once_behind_each_training_is_no_sign_of_it() -> None:
+    facts = Facts()
+
+    def load() -> "DataLoader[Any]":
+        loader: DataLoader[Any] = DataLoader(Numbers())
+        facts.made_loader(loader)
+        return loader
+
+    for _ in range(3):
+        train, held_out = load(), load()
+        for _ in range(4):
+            facts.started_loader(train)
+        facts.started_loader(held_out)
+    del train, held_out
+    facts.started_loader(load())
+    (found,) = facts.loader_facts(sample=False)
+    assert not found.dataset_anew
+
+
+def test_one_look_at_a_batch_does_not_hide_that_each_epoch_has_a_data_set_of_its_own() -> None:
+    epochs = Epochs()
+    for num_begun in (2, 1, 1, 1):
+        data = Numbers()
+        for _ in range(num_begun):
+            epochs.begins(data)
+    assert not epochs.anew, "not known yet: two epochs of the first, two of others that were dropped"
+    data = Numbers()
+    epochs.begins(data)
+    assert epochs.anew
+
+
+def test_a_loader_may_be_made_anew_around_a_data_set_that_stays() -> None:
+    data = Numbers()
+    assert gone_through(lambda: data, lambda: data).loader_anew
+    assert not gone_through(lambda: data, lambda: data, epochs=2).loader_anew
+
+
+def test_the_batches_that_are_trained_on_are_counted_by_the_place_of_their_loader() -> None:
+    facts = Facts()
+    for _ in range(2):
+        loader: DataLoader[Any] = DataLoader(Numbers())
+        facts.made_loader(loader)
+        facts.drawn_for_training([facts.started_loader(loader), None])
+    held_out: DataLoader[Any] = DataLoader(Numbers())
+    facts.made_loader(held_out)
+    trained, other = facts.loader_facts(sample=False)
+    assert (trained.trained_on, trained.num_trained) == (True, 2)
+    assert (other.trained_on, other.num_trained) == (False, 0)
