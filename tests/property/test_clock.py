@@ -202,6 +202,44 @@ def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> No
     assert with_validation.aside_at == (without.end, without.end + 3 * 3.5)
 
 
+def start(clock: Clock, now: Now, *, seconds: float) -> None:
+    clock.enter(DRAW)
+    now.seconds += seconds
+    clock.leave()
+    clock.note((EPOCH, True, None))
+
+
+def test_the_start_of_the_held_out_loader_belongs_to_the_validation_and_that_of_the_other_does_not() -> None:
+    now = Now()
+    clock = Clock(now)
+    train(clock, now)
+    clock.enter(DRAW)  # the epoch is over, and its workers end
+    now.seconds += 32
+    clock.leave()
+    start(clock, now, seconds=64)
+    validation(clock, now, batches=3)
+    start(clock, now, seconds=16)
+    train(clock, now)
+    _, step = clock.read()
+    assert step.aside is not None
+    assert sum(step.aside.spent) == 64 + 3 * 3.5
+    assert sum(step.spent) - sum(step.aside.spent) == 32 + 16 + 12
+
+
+def test_a_batch_that_is_looked_at_before_it_is_trained_on_takes_no_start_of_its_loader_along() -> None:
+    now = Now()
+    clock = Clock(now)
+    start(clock, now, seconds=64)
+    validation(clock, now, batches=1)
+    clock.enter(TRAIN)
+    now.seconds += 8
+    clock.leave()
+    clock.note((LAP, clock.now(), clock.now()))
+    (step,) = clock.read()
+    assert step.aside is not None
+    assert sum(step.aside.spent) == 3.5
+
+
 def test_a_look_without_batches_ends_where_training_begins() -> None:
     now = Now()
     clock = Clock(now)

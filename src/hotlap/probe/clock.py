@@ -214,6 +214,8 @@ def _find_aside(lap: Lap, tape: list[Any]) -> None:
     for what, begin, end in zip(tape[::3], tape[1::3], tape[2::3], strict=True):
         if what == SAMPLES:
             aside.drew(begin)
+        elif what == EPOCH:
+            aside.starts()
         elif what in told:
             told[what](max(begin, lap.begin), end)
     if aside.begin is None or aside.end is None:

@@ -27,12 +27,19 @@ class Stretch(NamedTuple):
 class Aside:
     """Of one step: from the first forward pass without training to the last, batches included.
 
-    A stretch begins where the batch of the first such pass was drawn, and ends where the next thing of training begins.
-    All are told of as (begin, end), seconds of the clock, in the order of their ends.
+    A stretch begins where the loader of the first such pass was started, or where its batch was drawn if the loader was
+    started in an earlier step or that batch is trained on as well; it ends where the next thing of training begins. All
+    are told of as (begin, end), seconds of the clock, in the order of their ends.
     """
 
     def __init__(self) -> None:
         self._drawn_at: float | None = None
+        # The first loader that was started since a forward pass that trains.
+        self._started_at: float | None = None
+        # While the batch of the first look is the last one that was drawn: when that was.
+        self._first_drawn_at: float | None = None
+        # Since the last look another loader was started, for training unless a look follows: the stretch ended there.
+        self._left = False
         self.begin: float | None = None
         """None without a stretch; so is `end`."""
         self.end: float | None = None
@@ -43,13 +50,20 @@ class Aside:
 
     def draws(self, begin: float, end: float) -> None:
         """A batch was drawn, or a loader started or ended."""
-        self._drawn_at = begin
+        self._drawn_at, self._first_drawn_at = begin, None
         if self.begin is not None:
-            self.end = begin
+            if not self._left:
+                self.end = begin
             if self._looked and not self._trained:
                 self.num_samples += self._drawn
         self._drawn = 0
         self._looked = self._trained = False
+
+    def starts(self) -> None:
+        """What `draws` told last was the start of a loader."""
+        self._left = self.begin is not None
+        if self._started_at is None:
+            self._started_at = self._drawn_at
 
     def drew(self, num_samples: int) -> None:
         """The last batch had so many samples."""
@@ -60,12 +74,15 @@ class Aside:
         self.num_looks += 1
         self._looked = True
         if self.begin is None:
-            self.begin = begin if self._drawn_at is None else self._drawn_at
-        self.end, self._drawn_at = end, None
+            self._first_drawn_at = begin if self._drawn_at is None else self._drawn_at
+            self.begin = self._first_drawn_at if self._started_at is None else self._started_at
+        self.end, self._drawn_at, self._left = end, None, False
 
     def trains(self, begin: float, end: float) -> None:
         """A forward pass that trains. (Where a batch was drawn for it, the stretch ended there.)"""
-        self._trained = True
+        self._trained, self._started_at = True, None
+        if self._first_drawn_at is not None:
+            self.begin = self._first_drawn_at
         if self.begin is not None and self._drawn_at is None:
             self.end = begin
 

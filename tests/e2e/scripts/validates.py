@@ -28,8 +28,17 @@ target.looks = teacher == "teacher"
 target.requires_grad_(False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 data = TensorDataset(torch.randn(80, 8), torch.randn(80, 1))
+
+
+class Batches(list):
+    def __iter__(self):  # of the loader that starts
+        time.sleep(0.1)
+        return super().__iter__()
+
+
+batches = Batches([list(range(k, k + 4)) for k in range(0, 20, 4)])
+held_out = DataLoader(TensorDataset(torch.randn(20, 8), torch.randn(20, 1)), batch_sampler=batches)
 training = DataLoader(data, batch_size=4)
-held_out = DataLoader(TensorDataset(torch.randn(20, 8), torch.randn(20, 1)), batch_size=4)
 
 
 def validate(way):
