@@ -112,6 +112,7 @@ def test_a_validation_is_told_apart(forks: Forks, teacher: str) -> None:
     ways start a loader, which takes 100 ms."""
     found = forks("validates.py", teacher)
     assert_followed(found, samples=4)
+    assert [loader.trained_on for loader in found.loaders] == [False, True]
     assert found.num_validations == 3
     assert found.validation_s >= 3 * 0.200 + 2 * 0.100
     assert max(found.num_forwards) == (1 if teacher == "none" else 2), "their forward passes are in no step"

@@ -149,7 +149,7 @@ class Session:
         if self.graphs.capturing is not None:
             self.graphs.capturing.roots.append(tensors)
             return
-        self._went_backward = True
+        self._went_backward = self.script.batches.trained = True
         if tensors is not None:
             self.losses.went_backward(tensors)
         marker = self.marker

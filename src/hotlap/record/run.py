@@ -301,6 +301,11 @@ class Run:
         total = sum(self.step_s)
         return sum(parts) / total if parts is not None and total > 0 else None
 
+    def main_loader(self) -> LoaderFacts | None:
+        """The loader that gave most of the batches that were trained on; None where there is none."""
+        used = (one for one in self.loaders if one.trained_on)
+        return max(used, key=lambda one: one.num_trained, default=None)
+
     def epoch_steps(self) -> int | None:
         """Steps of an epoch of the loader that is trained on; None where there is none, or several, and as
         `epoch_steps_of` has it."""

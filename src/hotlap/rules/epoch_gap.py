@@ -34,7 +34,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if not gaps_s:
         return None
     gap_s = mean(gaps_s)
-    loader = next((loader for loader in run.loaders if loader.trained_on), None)
+    loader = run.main_loader()
     known = run.epoch_steps_of(loader) if loader is not None else None
     cost_s = gap_s / (known or len(run.step_s) / len(gaps_s))
     share = share_of(run, cost_s)
@@ -42,11 +42,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     who = ""
     if loader is not None and loader.num_workers and not loader.persistent_workers:
-        who = f" (its {loader.num_workers} workers are started anew)"
+        which = "its worker is" if loader.num_workers == 1 else f"its {loader.num_workers} workers are"
+        who = f" ({which} started anew)"
     return finding(
         run,
         cost_s,
         f"Each epoch begins with a wait of {duration(gap_s)}{who}: "
-        f"{duration(cost_s)} a step, {percent(min(1.0, share))} of it.",
+        f"{duration(min(cost_s, run.mean_step_s()))} a step, {percent(min(1.0, share))} of it.",
         levers=("workers",) if loader is None or loader.num_workers else ("cached-dataset", "workers"),
     )

@@ -39,7 +39,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         wait_s = min(wait_s, starved_s)
     if wait_s is None or share_of(run, wait_s) < MIN_SHARE:
         return None
-    loader = next((loader for loader in run.loaders if loader.trained_on), None)
+    loader = run.main_loader()
     return finding(
         run,
         wait_s,

@@ -154,6 +154,24 @@ def test_epoch_gap_spreads_the_wait_over_the_steps_of_an_epoch() -> None:
     )
 
 
+def test_epoch_gap_speaks_of_one_worker_and_of_no_more_than_a_step() -> None:
+    run = firing("epoch-gap")
+    short = replace(run.loaders[0], num_items=2 * 64, num_workers=1)
+    finding = epoch_gap.check(replace(run, loaders=(short,)))
+    assert finding is not None
+    assert finding.evidence == (
+        "Each epoch begins with a wait of 100 ms (its worker is started anew): 15.0 ms a step, 100% of it."
+    )
+
+
+def test_epoch_gap_speaks_of_the_loader_that_most_batches_come_from() -> None:
+    run = firing("epoch-gap")
+    main = replace(run.loaders[0], num_trained=40)
+    few = replace(main, id=1, num_items=64, num_workers=8, num_trained=2)
+    looked_at = replace(few, id=2, num_trained=0, trained_on=False)
+    assert epoch_gap.check(replace(run, loaders=(looked_at, few, main))) == epoch_gap.check(run)
+
+
 def test_epoch_gap_counts_a_long_epoch_by_its_data_set_not_by_the_steps_that_were_seen() -> None:
     run = firing("epoch-gap")
     long = replace(run.loaders[0], num_items=10_000 * 64)
