@@ -80,6 +80,7 @@ class Workbench:
             hotlap=hotlap.__version__,
             purpose=purpose,
             budget_s=budget_s,
+            asked=tuple(_asked(args)),
         )
         self.storage = StudyFolder(self.cwd, aim.title, created)
         self._args = args
@@ -320,3 +321,12 @@ def check_outputs(args: argparse.Namespace) -> None:
             raise UserError(f"{name} cannot be written: there is no folder {path.parent}.")
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise UserError(f"{name} cannot be written: it is in a place that is read-only for you.")
+
+
+def _asked(args: argparse.Namespace) -> Iterator[str]:
+    """The options that say what a study tries."""
+    for name in ("levers", "skip", "allow", "total_steps", "memory", "seed", "on"):
+        value = getattr(args, name, None)
+        if value:
+            yield f"--{name.replace('_', '-')}"
+            yield ",".join(value) if isinstance(value, list | tuple) else escaped(str(value))

@@ -302,3 +302,5 @@ class Study:
     have paid themselves back by then."""
     recipe: Recipe | None = None
     """None unless it was asked for."""
+    asked: tuple[str, ...] = ()
+    """Options that the user gave, word by word, but for the budget and what is shown: to ask the same again."""

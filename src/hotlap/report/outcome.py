@@ -1,6 +1,7 @@
 """Study -> what it comes to: a gain, none, harm, nothing yet; and what that means for its patch."""
 
 import re
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
@@ -270,7 +271,8 @@ def again_commands(study: Study) -> tuple[tuple[str, str], ...]:
         return ()
     needs_s = study.result.needs_s if study.result is not None else None
     minutes = ceil((needs_s or 2 * study.budget_s) / 60)
-    return ((f"hotlap tune --budget {minutes}m {script(study)}", "asks again, in more time"),)
+    words = shlex.join(("hotlap", "tune", "--budget", f"{minutes}m", *study.asked))
+    return ((f"{words} {script(study)}", "asks again, in more time"),)
 
 
 def result_lines(study: Study) -> tuple[str, ...]:

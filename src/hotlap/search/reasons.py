@@ -120,10 +120,11 @@ def time_over(needs_s: float) -> Result:
 
 
 def not_gated(gains: Sequence[Candidate], num_steps: int | None) -> str:
-    """They gained, and there was no time for their gate. `num_steps`: of the whole training; None: not known."""
+    """They gained, and there was no time for their gate and the end of the study. `num_steps`: of the whole training;
+    None: not known."""
     *first, last = [f"{one.title} gained {_gained(one, num_steps)}" for one in gains]
     gained, under = (f"{', '.join(first)} and {last}", "each") if first else (last, "it")
-    return f"{gained}, and the budget was over before training under {under} could be compared."
+    return f"{gained}, and what was left of the budget does not hold a comparison of training under {under}."
 
 
 def _gained(one: Candidate, num_steps: int | None) -> str:
