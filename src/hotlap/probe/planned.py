@@ -20,6 +20,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from hotlap.probe.parts import COMPREHENSIONS, FUNCTIONS, Functions, trains, trains_anew
 from hotlap.probe.sites import is_users, outwards
 
 _SHOWING = frozenset({"tqdm", "tqdm_notebook", "track"})
@@ -31,9 +32,6 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: operator.floordiv,
 }
 _Loop = ast.For | ast.While
-_NAMED_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
-_FUNCTIONS = _NAMED_FUNCTIONS | ast.Lambda
-_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 # Comparison -> (True if the sides may be equal while a loop goes on, True if the first is the larger one then).
 _Kinds = Mapping[type[ast.cmpop], tuple[bool, bool]]
 _GOES_ON: _Kinds = {
@@ -116,15 +114,20 @@ def _loops_around(frame: FrameType) -> list[_Loop]:
         _Unknown: it is in a comprehension.
     """
     found: list[_Loop] = []
-    statement: ast.AST = _parsed(frame.f_code.co_filename)
     for _, inner in _way_to(frame):
         if isinstance(inner, _Loop) and any(_holds(part, frame.f_lineno) for part in inner.body):
             found.insert(0, inner)
-        if isinstance(inner, ast.stmt):
-            statement = inner
-    if any(isinstance(one, _COMPREHENSIONS) and _holds(one, frame.f_lineno) for one in ast.walk(statement)):
+    if any(True for _ in _comprehensions_around(frame)):
         raise _Unknown
     return found
+
+
+def _comprehensions_around(frame: FrameType) -> Iterator[COMPREHENSIONS]:
+    """Those of the frame's statement that hold its line."""
+    within = [inner for _, inner in _way_to(frame) if isinstance(inner, ast.stmt)]
+    for one in ast.walk(within[-1] if within else _parsed(frame.f_code.co_filename)):
+        if isinstance(one, COMPREHENSIONS) and _holds(one, frame.f_lineno):
+            yield one
 
 
 def _way_to(frame: FrameType) -> list[tuple[ast.AST, ast.AST]]:
@@ -136,7 +139,7 @@ def _way(node: ast.AST, line: int) -> list[tuple[ast.AST, ast.AST]]:
     found: list[tuple[ast.AST, ast.AST]] = []
     while (inner := next((one for one in ast.iter_child_nodes(node) if _holds(one, line)), None)) is not None:
         found.append((node, inner))
-        if isinstance(inner, _FUNCTIONS):
+        if isinstance(inner, FUNCTIONS):
             found.clear()
         node = inner
     return found
@@ -297,47 +300,41 @@ def _sized(expression: ast.expr, frame: FrameType) -> Any:
     return value
 
 
-_TRAINING = frozenset({"backward", "step"})
-
-
 def trains_again(frame: FrameType | None) -> str | None:
-    """ "train.py:45", the statement behind those under way that begins another part of the training: a loop that goes
-    backward and lets an optimizer step, itself or by functions of the same file. `frame`: where a step was made."""
+    """ "train.py:45", where another part of the training begins: a statement behind those under way that goes backward
+    and lets an optimizer step, itself or by functions of the files under way; or a loop around them, each turn of which
+    trains another model. `frame`: where a step was made."""
     try:
-        for outer in outwards(frame):
-            path = outer.f_code.co_filename
-            for statement in _behind(outer) if is_users(path) else ():
-                bodies = {one.name: one.body for one in ast.walk(_parsed(path)) if isinstance(one, _NAMED_FUNCTIONS)}
-                if _called_in_loops(statement, bodies) >= _TRAINING:
-                    return f"{Path(path).name}:{statement.lineno}"
+        return _next_part([outer for outer in outwards(frame) if is_users(outer.f_code.co_filename)])
     except Exception:  # whatever its source is by now: then it is not known
         return None
+
+
+def _next_part(frames: list[FrameType]) -> str | None:
+    """`frames`: the user's that are under way, from the inside out."""
+    trees = {outer.f_code.co_filename: _parsed(outer.f_code.co_filename) for outer in frames}
+    behind_loop = False
+    for outer in frames:
+        path = outer.f_code.co_filename
+        known = Functions.of([*trees.values(), trees[path]])  # its own come before others of the same name
+        way = _way_to(outer)
+        within = way[0][0] if way else trees[path]
+        parts: list[ast.stmt | ast.expr] = []
+        if behind_loop:
+            parts += (one for one in _comprehensions_around(outer) if trains_anew(one, within, known))
+        for node, inner in reversed(way):
+            parts += (one for one in _behind(node, inner) if trains(one, known, behind_loop=behind_loop))
+            if isinstance(node, _Loop) and any(_holds(part, outer.f_lineno) for part in node.body):
+                parts += [node] if behind_loop and trains_anew(node, within, known) else []
+                behind_loop = True
+        if parts:
+            return f"{Path(path).name}:{parts[0].lineno}"
     return None
 
 
-def _behind(frame: FrameType) -> list[ast.stmt]:
-    """Statements of the frame's own function that come after the one that is under way, those of loops as well: they
-    come before its next turn."""
-    found: list[ast.stmt] = []
-    for node, inner in _way_to(frame):
-        for block in ("body", "orelse", "finalbody"):
-            statements = getattr(node, block, None)
-            if isinstance(statements, list) and inner in statements:
-                found += statements[statements.index(inner) + 1 :]
-    return found
-
-
-def _called_in_loops(node: ast.AST, bodies: dict[str, list[ast.stmt]], *, looped: bool = False) -> set[str]:
-    """Names of the methods; each function's body (`bodies`: those that were not looked into) counts once."""
-    if isinstance(node, _FUNCTIONS | ast.ClassDef):
-        return set()  # it is made here, not called
-    found = set()
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-        name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-        found |= {name} if looped and isinstance(node.func, ast.Attribute) else set()
-        for statement in bodies.pop(name, ()):
-            found |= _called_in_loops(statement, bodies, looped=looped)
-    looped = looped or isinstance(node, ast.For | ast.While | _COMPREHENSIONS)
-    for child in ast.iter_child_nodes(node):
-        found |= _called_in_loops(child, bodies, looped=looped)
-    return found
+def _behind(node: ast.AST, inner: ast.AST) -> list[ast.stmt]:
+    """Statements of a node that come after one of them; those of loops as well: they come before its next turn."""
+    blocks = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
+    return [
+        one for block in blocks if isinstance(block, list) and inner in block for one in block[block.index(inner) + 1 :]
+    ]

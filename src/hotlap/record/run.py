@@ -147,8 +147,9 @@ class Run:
     planned_steps: int | None = None
     """Steps that the training will make, as the loops around its steps say; None where they do not."""
     trains_again: str | None = None
-    """"train.py:45", where the script trains once more behind these loops, in others: `planned_steps`, and the steps
-    that are made first, are of its first part. None where no other is seen."""
+    """"train.py:45", where the script trains once more: behind these loops, in others, or in the next turn of a loop
+    around them, another model. `planned_steps` is that of the loops under way, and the steps that are made first are of
+    the first part. None where no other is seen."""
     step_s: tuple[float, ...] = ()
     """(S,) wall time from the end of one step to the end of the next."""
     phase_s: Mapping[Phase, tuple[float, ...] | None] = field(default_factory=dict)

@@ -32,13 +32,49 @@ class Trainer:
         loss.backward()
         optimizer.step()
 """
+MODELS = """
+class Net:
+    def parameters(self): return []
+    def to(self, device): return self
+class SGD(Optimizer):
+    def __init__(self, parameters): pass
+def fit(net):
+    sgd = SGD(list(net.parameters()))
+    for epoch in range(2):
+        for batch in loader:
+            loss.backward()
+            sgd.step()
+def fit_own(rows, width=3):
+    made = Net()
+    made = made.to("cpu")
+    fit(made)
+class Agent:
+    def __init__(self, net):
+        self.net = net
+        self.sgd = SGD(params := self.net.parameters())
+    def learn(self):
+        for batch in loader:
+            loss.backward()
+            self.sgd.step()
+class Whole(Net):
+    def __init__(self):
+        self.sgd = SGD(self.parameters())
+    learn = Agent.learn
+class Experiment:
+    def run(self):
+        for seed in range(3):
+            self.net = Net()
+            self.train()
+    def train(self):
+        fit(self.net)
+"""
 LOOP = "for batch in loader:\n    loss.backward()\n    optimizer.step()\n"
 
 
 def again(tmp_path: Path, body: str) -> str | None:
     """What is known at the first step of a script, as a line of `body` from 1."""
     path = tmp_path / "train.py"
-    path.write_text(HEAD + textwrap.dedent(body))
+    path.write_text(HEAD + MODELS + textwrap.dedent(body))
     found: list[str | None] = []
 
     def step() -> None:
@@ -73,6 +109,77 @@ def again(tmp_path: Path, body: str) -> str | None:
 )
 def test_the_next_part_is_found(tmp_path: Path, body: str, place: str) -> None:
     assert again(tmp_path, body) == place
+
+
+CLOSURE = """
+def closure():
+    loss.backward()
+    return loss
+class Lbfgs:
+    def step(self, closure): return step(), closure()
+lbfgs = Lbfgs()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (f"{LOOP}lbfgs.step(closure)", "lbfgs.step(closure)"),
+        ("train(2)\nlbfgs.step(lambda: loss.backward())", "lbfgs.step(lambda: loss.backward())"),
+        ("train(2)\nfor _ in range(3):\n    lbfgs.step(closure=closure)", "for _ in range(3):"),
+        # A step that makes none of the training, and one that others are taken beside.
+        ("class Plateau:\n    def step(self, loss): pass\ntrain(2)\nPlateau().step(loss)", None),
+        ("for batch in loader:\n    lbfgs.step(closure)\n    lbfgs.step(closure)", None),
+        ("def both():\n    lbfgs.step(closure)\n    lbfgs.step(closure)\nfor batch in loader:\n    both()", None),
+    ],
+)
+def test_one_step_by_a_closure_behind_a_loop_is_another_part(tmp_path: Path, body: str, place: str | None) -> None:
+    assert again(tmp_path, f"{CLOSURE}{body}") == place
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ("for fold in range(3):\n    fit(Net())", "for fold in range(3):"),
+        (
+            "def main():\n    for fold in range(3):\n        net = Net()\n        fit(net)\nmain()",
+            "for fold in range(3):",
+        ),
+        ("print([fit_own(rows) for rows in (1, 2)])", "print([fit_own(rows) for rows in (1, 2)])"),
+        (
+            "def main():\n    for width in (1, 2):\n        scores = [\n            fit_own(rows, width=width)\n"
+            "            for rows in (1, 2)\n        ]\nmain()",
+            "scores = [",
+        ),
+        ("for net in (Net(), Net()):\n    fit(net)", "for net in (Net(), Net()):"),
+        (
+            "for seed in range(3):\n    agent = Agent(Net())\n    for _ in range(2):\n        agent.learn()",
+            "for seed in range(3):",
+        ),
+        ("for seed in range(3):\n    Whole().learn()", "for seed in range(3):"),
+        ("Experiment().run()", "for seed in range(3):"),
+        ("seed = 0\nwhile seed < 3:\n    seed += 1\n    model: Net = Net()\n    fit(model)", "while seed < 3:"),
+    ],
+)
+def test_a_loop_that_trains_another_model_each_turn_is_found(tmp_path: Path, body: str, place: str) -> None:
+    assert again(tmp_path, body) == place
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "net = Net()\nfor epoch in range(3):\n    fit(net)",
+        "net = Net()\nfor epoch in range(3):\n    net = net.to('cpu')\n    fit(net)",
+        "net = Net()\nfor epoch in range(3):\n    agent = Agent(net)\n    agent.learn()",
+        "net = Net()\nfor epoch in range(3):\n    optimizer = SGD(net.parameters())\n    train(1)",
+        "agent = Agent(Net())\nfor epoch in range(3):\n    other = Net()\n    agent.learn()",
+        "import copy\nnet = Net()\nfor task in range(3):\n    fit(copy.deepcopy(net))",
+        # One step each: nothing is trained on.
+        "for batch in loader:\n    sgd = SGD(Net().parameters())\n    one_step(batch)",
+    ],
+)
+def test_another_optimizer_for_the_same_model_is_no_other_training(tmp_path: Path, body: str) -> None:
+    assert again(tmp_path, body) is None
 
 
 @pytest.mark.parametrize(
