@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self, final
 from hotlap.levers.compiling import cannot_compile, compile_edits
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports
-from hotlap.levers.models import NO_NAME, keep_coming
+from hotlap.levers.models import NO_NAME, called_by_functions, keep_coming, takes_second_derivatives
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
 
@@ -41,6 +41,7 @@ class Compile(Lever):
     When it hurts: compiling takes from seconds to an hour (pytorch/pytorch#97783), which is told as one-time cost with
     the step from which on it pays. Some models are slower than without (#111182, #106466). Each new shape may compile
     again, and CUDA graphs are recorded again (#174704, #188150, #128424), so it is refused where shapes keep changing.
+    Compiled backward passes have no derivative (#91469), so a script with `create_graph` is left alone.
     Losses were wrong in silence (#113180, #187715): the gate compares them.
     """
 
@@ -68,7 +69,7 @@ class Compile(Lever):
         return (cls(), cls(mode="reduce-overhead" if host_s > busy_s else "max-autotune"))
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
-        """Present state, what it needs, changing shapes, and whether it can be written."""
+        """Present state, what it needs, changing shapes, second derivatives, and whether it can be written."""
         if run.compiled:
             return "The script uses torch.compile already."
         if machine.compiler is None:
@@ -76,7 +77,9 @@ class Compile(Lever):
         shapes = run.shapes
         if shapes is not None and keep_coming(shapes):
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
-        return cannot_compile(run)
+        if takes_second_derivatives(run):
+            return "The script takes second derivatives (create_graph), which compiled backward passes do not have."
+        return called_by_functions(run) or cannot_compile(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or the arguments of Hugging Face's Trainer."""

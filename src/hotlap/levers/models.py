@@ -1,6 +1,7 @@
 """Which names the models have where their optimizers are made."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,11 @@ NO_NAME = (
     "No model was seen that has a name in the script's source both where it is called and where its optimizer is made."
 )
 
+# torch.func's functional_call, vmap and grad, and functional_call as it was called before; as modules of torch.
+_FUNCTIONAL = ("torch._functorch.", "torch.nn.utils.stateless")
+
+_SECOND_DERIVATIVES = re.compile(r"\bcreate_graph\b(?!\s*=\s*False\b)")
+
 
 def forward_sites(run: Run, detail: str = "parameters") -> list[CallSite]:
     """Where the script calls models of which this is known."""
@@ -32,6 +38,23 @@ def not_float32(run: Run) -> str | None:
     """A sentence where an optimizer has parameters of another type."""
     others = any(dtype != "float32" for optimizer in run.optimizers for dtype in optimizer.dtypes)
     return "The parameters are not all float32." if others else None
+
+
+def called_by_functions(run: Run) -> str | None:
+    """A sentence where no model is called by its own name, because torch.func's functions call it."""
+    by = [str(site.detail.get("through", "")) for site in forward_sites(run)]
+    if not by or not all(name.startswith(_FUNCTIONAL) for name in by):
+        return None
+    return "The model is called by torch.func's functions (functional_call, vmap), in no line by its own name."
+
+
+def takes_second_derivatives(run: Run) -> bool:
+    """Somewhere in the script's source stands `create_graph`, and not that it is off.
+
+    Raises:
+        UserError: a file is missing or changed since.
+    """
+    return any(_SECOND_DERIVATIVES.search(script.text) for script in scripts(run))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports
+from hotlap.levers.models import takes_second_derivatives
 from hotlap.record import Machine, Phase, Run
-from hotlap.source import Edit, Script, scripts
+from hotlap.source import Edit, scripts
 
 _PACKING = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence")
 
@@ -38,7 +39,7 @@ class PaddedRecurrent(Lever):
             return "The model runs on a GPU, where cuDNN computes packed sequences by itself."
         if run.compiled or run.autocast:
             return "The script compiles its model, or runs it under autocast, where layers are left as they are."
-        return _cannot_do(scripts(run))
+        return _cannot_do(run)
 
     def install(self, patch: Patch) -> None:
         """From the next packed batch on."""
@@ -62,10 +63,10 @@ class PaddedRecurrent(Lever):
         return behind_imports(run, "padded_recurrent()", imports="from hotlap.recurrent import padded_recurrent")
 
 
-def _cannot_do(known: Sequence[Script]) -> str | None:
+def _cannot_do(run: Run) -> str | None:
     """What of the script's the changed layers could not do."""
-    if any("create_graph" in script.text for script in known):
+    if takes_second_derivatives(run):
         return "The script takes second derivatives (create_graph), which oneDNN's LSTM does not have."
-    if any("jit.script" in script.text for script in known):
+    if any("jit.script" in script.text for script in scripts(run)):
         return "The script compiles with torch.jit.script, which would read the changed layers."
     return None

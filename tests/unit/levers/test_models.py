@@ -96,6 +96,18 @@ def test_a_method_that_calls_the_model_itself_is_no_model(tmp_path: Path) -> Non
     assert not named_models(run_calling(path, "encode", through="timm.models.vit"))
 
 
+@pytest.mark.parametrize("through", ["torch._functorch.functional_call", "torch.nn.utils.stateless"])
+def test_a_model_that_functions_call_has_no_name_for_another_reason(tmp_path: Path, through: str) -> None:
+    path = script(tmp_path, "model(x)\nfunctional_call(model, p, x)\nAdam(model.parameters())")
+    run = run_calling(path, "functional_call", convolutions=1, through=through)
+    for lever in (Compile(), ChannelsLast()):
+        reason = lever.rejects(run, machine())
+        assert reason is not None and "functional_call" in reason
+    by_name = run_calling(path, "model", convolutions=1).call_sites
+    both = replace(run, call_sites=(*run.call_sites, *by_name))
+    assert Compile().rejects(both, machine()) is None
+
+
 # channels-last
 
 
@@ -119,6 +131,20 @@ def test_compile_needs_a_compiler() -> None:
     assert Compile().rejects(run_of(SCRIPTS[0]), machine()) is None
     reason = Compile().rejects(run_of(SCRIPTS[0]), replace(machine(), compiler=None))
     assert reason is not None and "compiler" in reason
+
+
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("torch.autograd.grad(loss, [], create_graph=True)", True),
+        ("options = {'create_graph': True}", True),
+        ("loss.backward(create_graph = False)", False),
+        ("create_graphs = True", False),
+    ],
+)
+def test_compile_is_refused_where_gradients_have_gradients(tmp_path: Path, line: str, is_refused: bool) -> None:
+    reason = Compile().rejects(run_of(script(tmp_path, f"model(x)\nAdam(model.parameters())\n{line}\n")), machine())
+    assert ("create_graph" in str(reason)) is is_refused
 
 
 def test_compile_is_refused_where_new_shapes_keep_coming() -> None:
