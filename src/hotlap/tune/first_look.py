@@ -6,10 +6,10 @@ from dataclasses import replace
 from math import ceil
 from statistics import median
 
-from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.record import Plan, Purpose, Run, Status
 from hotlap.search import Options, StudyLog
+from hotlap.tune.diagnosis import findings_of
 from hotlap.units import duration, plural
 
 # Fewer steps than this cannot be told from chance.
@@ -51,7 +51,7 @@ def first_look(log: StudyLog, plan: Plan) -> Run:
     except (ScriptFailed, NoSteps):
         if run.step_s and run.status is not Status.ENDED and log.study.purpose is Purpose.MEASURE:
             log.change("baseline", baseline=(run,))
-            log.change("findings", findings=rules.check(run, log.machine))
+            log.change("findings", findings=findings_of(run, log.machine))
         raise
     if run.trains_again is not None and run.status is not Status.ENDED:
         log.warn(

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import Arm, Design, Executor, Heat, Sizes
 from hotlap.experiment.statistics import FEWEST_SHOWN
@@ -14,6 +13,7 @@ from hotlap.machine import cores, threads
 from hotlap.record import NO_OPERATORS, Phase, Plan, Run, State, Status, Study
 from hotlap.search import StudyLog
 from hotlap.tune.ceilings import ceilings, input_matters
+from hotlap.tune.diagnosis import findings_of
 from hotlap.tune.first_look import FEWEST_STEPS, first_look
 from hotlap.tune.noise import noise_of
 from hotlap.tune.side_by_side import trainers, with_fewer_threads
@@ -83,7 +83,7 @@ def measured(log: StudyLog, plan: Plan, *, sweep: bool = True, repeat: bool = Tr
         run = _with_windows(log, plan, run)
     run = with_fewer_threads(log, run)
     log.change("baseline", baseline=(run,), machine=log.machine)
-    log.change("findings", findings=rules.check(run, log.machine))
+    log.change("findings", findings=findings_of(run, log.machine))
     alone = trainers(run) == 1
     sizes = Sizes.of(run, log.machine)
     free = _repeat(log, run, log.executor(sizes)) if repeat and alone else []

@@ -6,12 +6,12 @@ stopped.
 
 from dataclasses import replace
 
-from hotlap import rules
 from hotlap.experiment import Executor, Sizes
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
 from hotlap.search import Foresight, GateRuns, Search, StudyLog, time_over, unchanged
 from hotlap.tune.ceilings import ceilings
+from hotlap.tune.diagnosis import findings_of
 from hotlap.tune.first_look import ENOUGH_S, first_look
 from hotlap.tune.measuring import WATCHES
 from hotlap.tune.noise import EQUAL, calibrate
@@ -95,7 +95,7 @@ def _look(log: StudyLog) -> Sizes:
             baseline=(run,),
             machine=log.machine,
             total_steps=total_steps,
-            findings=rules.check(run, log.machine),
+            findings=findings_of(run, log.machine),
             ceilings=ceilings(run),
         )
         log.change("findings")
