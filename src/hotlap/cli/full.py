@@ -7,7 +7,7 @@ import time
 import traceback
 from dataclasses import replace
 
-from hotlap import machine, rules
+from hotlap import machine
 from hotlap.cli import streams
 from hotlap.cli.live import whole_seconds
 from hotlap.cli.workbench import Workbench
@@ -16,6 +16,7 @@ from hotlap.launch import WholeRun, end_like
 from hotlap.record import Plan, Run, State
 from hotlap.tune import FULL, LOOKING
 from hotlap.tune.ceilings import ceilings
+from hotlap.tune.diagnosis import findings_of
 from hotlap.units import duration
 
 # Steps are looked at closely once, after so long: a training that is over by then is better measured without --full,
@@ -85,7 +86,7 @@ class _Watching:
             self._bench.study = replace(
                 self._bench.study,
                 machine=here,
-                findings=rules.check(run, here),
+                findings=findings_of(run, here),
                 ceilings=ceilings(run),
                 state=State.COMPLETE,
             )
