@@ -121,12 +121,17 @@ def _given(site: CallSite, known: list[Script]) -> Iterator[_Mention]:
 
 
 def _values_of(value: ast.expr, script: Script, call: ast.Call) -> Iterator[ast.expr]:
-    """What the function around a call assigns to a variable that the call is given."""
-    if isinstance(value, ast.Name):
-        for node in ast.walk(script.scope(call)):
-            names = node.targets if isinstance(node, ast.Assign) and script.scope(node) is script.scope(call) else []
-            if isinstance(node, ast.Assign) and any(ast.unparse(name) == value.id for name in names):
-                yield node.value
+    """What the function around a call assigns to the variables that the call is given, in a list of groups or by
+    themselves, and to those that these are made of."""
+    scope = script.scope(call)
+    assigned = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and script.scope(node) is scope]
+    waiting, known = [value], set[str]()
+    while waiting:
+        read = {node.id for node in ast.walk(waiting.pop()) if isinstance(node, ast.Name)} - known
+        known |= read
+        found = [node.value for node in assigned if read & {ast.unparse(name) for name in node.targets}]
+        waiting += found
+        yield from found
 
 
 def _owners(value: ast.expr) -> Iterator[ast.expr]:

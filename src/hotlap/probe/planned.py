@@ -73,13 +73,38 @@ def planned_steps(
                     iterations = counted.number * (1 if counted.is_steps else iterations)
                 else:
                     count, of_loader = _count(loop.iter, outer, num_batches)
-                    over_loader |= of_loader
-                    iterations *= min((count, *_left_after(loop, outer)))
+                    count = min((count, *_left_after(loop, outer)))
+                    updates = _updates_in_a_pass(loop, count, batches_a_step) if of_loader else None
+                    over_loader |= of_loader and updates is None
+                    iterations *= count if updates is None else updates
                 num_loops += 1
     except Exception:  # whatever the script's objects do: then it is not known
         return None
     steps = iterations // (max(1, batches_a_step) if over_loader else 1)
     return steps if num_loops and steps >= made else None
+
+
+def _updates_in_a_pass(loop: ast.For, num_batches: int, batches_a_step: int) -> int | None:
+    """Where the loop's own counter says when an update is due: `if (i + 1) % 4 == 0`. Batches that are left at the end
+    of a pass make no update then, or one where an `or` says so. None where nothing says it like that."""
+    enumerates = any(isinstance(part, ast.Name) and part.id == "enumerate" for part in ast.walk(loop.iter))
+    if not enumerates or not isinstance(loop.target, ast.Tuple) or batches_a_step < 2:
+        return None
+    counter = ast.unparse(loop.target.elts[0])
+    for node in ast.walk(loop):
+        if isinstance(node, ast.If) and _is_divided(counter, node.test) and _calls_step(node.body):
+            whole, rest = divmod(num_batches, batches_a_step)
+            return whole + (rest > 0 and any(isinstance(part, ast.Or) for part in ast.walk(node.test)))
+    return None
+
+
+def _is_divided(name: str, test: ast.expr) -> bool:
+    remainders = (part.left for part in ast.walk(test) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod))
+    return any(isinstance(part, ast.Name) and part.id == name for left in remainders for part in ast.walk(left))
+
+
+def _calls_step(body: list[ast.stmt]) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr == "step" for one in body for part in ast.walk(one))
 
 
 def _said_by_trainer(frame: FrameType) -> int | None:

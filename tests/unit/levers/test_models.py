@@ -40,6 +40,11 @@ def script(folder: Path, text: str) -> Path:
         ("model(x)\nAdam([p for _, p in model.named_parameters()], lr=1)", ["model"]),
         ("model(x)\ngroups = [{'params': model.parameters()}]\nAdam(groups)", ["model"]),
         ("model(x)\ndef make():\n    groups = model.parameters()\nAdam(groups)", []),
+        (
+            "model(x)\ndecay = [p for p in model.parameters() if p.dim() > 1]\n"
+            "groups = [{'params': decay, 'weight_decay': 0.1}]\nAdam(groups)",
+            ["model"],
+        ),
         ("model(x)\nAdam([p for model in models for p in model.parameters()])", []),
         ("model(x)\nAdam([{'params': model.a.parameters()}, {'params': model.b.parameters()}])", ["model"]),
         ("model(x)\nAdam(model.parameters(False))", []),

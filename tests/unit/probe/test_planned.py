@@ -84,6 +84,35 @@ def test_accumulated_batches_are_one_step(tmp_path: Path) -> None:
     assert planned(tmp_path, "for e in range(4):\n    train(e)", batches_a_step=5) == [8]
 
 
+@pytest.mark.parametrize(
+    ("test", "steps"),
+    [
+        ("(i + 1) % 4 == 0", 6),
+        ("not (i + 1) % 4 or i + 1 == len(loader)", 9),
+        ("total % 4 == 0", 7),
+    ],
+    ids=["what is left makes none", "what is left makes one", "a counter that goes on"],
+)
+def test_batches_that_are_left_at_the_end_of_a_pass_make_the_updates_that_the_source_says(
+    tmp_path: Path, test: str, steps: int
+) -> None:
+    body = f"""
+    class optimizer:
+        step = staticmethod(step)
+    total = made = 0
+    for epoch in range(3):
+        for i, batch in enumerate(tqdm(loader)):
+            total += 1
+            if i % 2 == 0:
+                made += 0
+            if {test}:
+                optimizer.step()
+                made += 1
+    assert made == {steps}
+    """
+    assert planned(tmp_path, body, batches_a_step=4) == [steps]
+
+
 def test_a_loader_that_is_made_in_the_head_of_its_loop_is_known_by_its_batches(tmp_path: Path) -> None:
     anew = "for e in range(4):\n    for i, b in enumerate(DataLoader([1, 2, 3])):\n        step()"
     assert planned(tmp_path, anew, num_batches=3) == [12]
