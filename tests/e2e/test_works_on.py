@@ -58,6 +58,13 @@ def test_gradients_of_a_function_mark_the_steps(forks: Forks) -> None:
     assert median_ms(found, Phase.BACKWARD) > 0
 
 
+def test_an_ensemble_by_vmap_is_followed_and_gives_evidence(forks: Forks) -> None:
+    found = forks("ensemble.py", evidence=True, warmup=0)
+    assert_followed(found)
+    assert not found.notes
+    assert found.settings_digest is not None and all(found.loss)
+
+
 def test_optimizers_that_step_within_the_backward_pass_are_one_step(forks: Forks) -> None:
     found = forks("in_backward.py")
     assert_followed(found, updates=20)

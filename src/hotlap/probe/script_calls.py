@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 LOADERS_SEEN_BY = 50
 
 # What the hooks call, and what a record lacks where that has failed.
+_VMAP = torch._C._functorch.TransformType.Vmap
+
 _REPORTS = {
     "forward_begins": "where random numbers are drawn",
     "forward_left": "what is dropped at random",
@@ -85,11 +87,16 @@ class ScriptCalls:
         for name, what in _REPORTS.items():
             setattr(self, name, session.guard(getattr(self, name), what, off=session.must_be_there))
 
+    def _hidden(self) -> bool:
+        """Nothing can be read now: a graph is captured, or tensors stand for many (`torch.func.vmap`)."""
+        transforms = torch._C._functorch.get_interpreter_stack() or ()
+        return self._session.graphs.capturing is not None or any(one.key() == _VMAP for one in transforms)
+
     # Reports of the hooks
 
     def forward_begins(self) -> None:
         """An outermost module call begins. Only called where evidence is wanted."""
-        if not self._session.graphs.capturing:
+        if not self._hidden():
             self._session.own(lambda: self.draws.look(ELSEWHERE))
             # What compiled code drops is not seen, so what is dropped beside it would say nothing.
             if self._drew and self._session.steps == 1 and torch.is_grad_enabled() and not self._facts.compiled:
@@ -112,7 +119,7 @@ class ScriptCalls:
             facts.compiled |= type(module).__name__ == "OptimizedModule"
         if session.collectives.active and module.training and torch.is_grad_enabled():
             self._gave(args, kwargs)
-        if self._evidence and not session.graphs.capturing:
+        if self._evidence and not self._hidden():
             session.own(lambda: self._given(module, (args, kwargs), result))
         for told in self.on_forward:
             told(module, args, kwargs, result)
@@ -121,12 +128,12 @@ class ScriptCalls:
         """Only called where evidence is wanted. `counts`: from a loss, not `torch.autograd.grad`, which solvers call as
         often as rounding has it."""
         self._num_backwards += counts
-        if not self._session.graphs.capturing:
+        if not self._hidden():
             self._session.own(lambda: self.clearings.look(self._facts.optimizers()))
 
     def clipped(self, what: str, limit: Any, norm: torch.Tensor | None) -> None:
         """As `Clips.add`. Only called where evidence is wanted."""
-        if not self._session.graphs.capturing:
+        if not self._hidden():
             self._session.own(lambda: self._clips.add(what, limit, norm))
 
     def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
@@ -139,7 +146,7 @@ class ScriptCalls:
         session = self._session
         if closure:
             self._facts.used_closure(optimizer)
-        if not self._evidence or session.graphs.capturing:
+        if not self._evidence or self._hidden():
             return
         self.memories.update(optimizer)
         self.updates.begin(optimizer)
