@@ -177,6 +177,7 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     yield _coming_again(evidence, pairs)
     yield updates.harm(evidence, pairs)
     yield other_than(pairs, baseline, saved.other_counts)
+    yield other_than([pair for pair in pairs if pair.is_equal()], evidence.base, saved.other_numbers)
     if numerics == "statistical":  # the others hold it to its bytes
         known = (*evidence.base[:1], *(run for run in evidence.base_seeds if run.seed != evidence.base[0].seed))
         yield content.harm(pairs, [Pair(a, b) for a, b in combinations(known, 2)])

@@ -1,5 +1,6 @@
 """What is saved of a training, and what could be: files; states of modules, optimizers, schedulers and averages."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -8,8 +9,12 @@ from hotlap.record import Run, StateDigest
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
+# Part of its size: of equal weights an average that is rounded otherwise is the same to many digits.
+_APART = 0.01
+
 StateKey = tuple[int, str]
 """(step, name of the class)."""
+Sketch = tuple[float, ...]
 
 
 def other_content(a: Run, b: Run) -> dict[StateKey, str]:
@@ -20,6 +25,27 @@ def other_content(a: Run, b: Run) -> dict[StateKey, str]:
 def other_counts(a: Run, b: Run) -> dict[StateKey, str]:
     """Where integers, truth values or texts differ, which no rounding changes."""
     return _told(other_states(a, b, lambda state: state.counts), "settings or counters")
+
+
+def other_numbers(a: Run, b: Run) -> dict[StateKey, str]:
+    """Where numbers lie apart by more than rounding takes those of the same weights: a kept state that follows the
+    weights (no copy was made), an average with another rate."""
+    mine, other = _sketches(a), _sketches(b)
+    far = (key for key in mine if len(mine[key]) == len(other.get(key, ())) and _is_apart(mine[key], other[key]))
+    return {(step, name): f"{name} is another one than in the baseline after step {step}." for step, name in far}
+
+
+def _is_apart(mine: list[Sketch], other: list[Sketch]) -> bool:
+    """One of a class is not near any of the others."""
+    return any(min(math.dist(one, near) for near in other) > _APART * math.hypot(*one) for one in mine)
+
+
+def _sketches(run: Run) -> dict[StateKey, list[Sketch]]:
+    found: dict[StateKey, list[Sketch]] = defaultdict(list)
+    for state in run.states or ():
+        if state.sketch:
+            found[state.step, state.name].append(state.sketch)
+    return found
 
 
 def _told(keys: list[StateKey], what: str) -> dict[StateKey, str]:

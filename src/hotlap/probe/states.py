@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from hotlap.probe.digests import bytes_of, is_plain
-from hotlap.probe.sampling import sampled
+from hotlap.probe.sampling import projections, sampled
 from hotlap.record import StateDigest
 
 # Integers up to this size count something; a larger tensor of them holds data.
@@ -252,6 +252,7 @@ def _paths(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 def _digest(step: int, name: str, content: Any) -> StateDigest:
     whole, counts = hashlib.blake2b(digest_size=12), hashlib.blake2b(digest_size=12)
+    sketches = []
     for keys, leaf in _paths(content):
         if isinstance(leaf, torch.Tensor):
             if _is_lazy(leaf):
@@ -259,6 +260,7 @@ def _digest(step: int, name: str, content: Any) -> StateDigest:
             told = f"{keys}{tuple(leaf.shape)}".encode()
             if leaf.layout == torch.strided and not leaf.is_nested:
                 told += bytes(bytes_of(sampled(leaf)))
+                sketches += [projections(leaf)] if leaf.is_floating_point() else []
             whole.update(told)
             if not leaf.is_floating_point() and leaf.numel() <= _MAX_COUNTERS:
                 counts.update(told)
@@ -266,7 +268,8 @@ def _digest(step: int, name: str, content: Any) -> StateDigest:
             whole.update(f"{keys}{leaf!r}".encode())
             if not isinstance(leaf, float | complex):
                 counts.update(f"{keys}{leaf!r}".encode())
-    return StateDigest(step=step, name=name, digest=whole.hexdigest(), counts=counts.hexdigest())
+    sketch = tuple(map(sum, zip(*filter(None, sketches), strict=True)))
+    return StateDigest(step=step, name=name, digest=whole.hexdigest(), counts=counts.hexdigest(), sketch=sketch)
 
 
 def _is_comparable(leaf: Any) -> bool:

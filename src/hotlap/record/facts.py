@@ -139,6 +139,8 @@ class StateDigest:
     """Of its integers, truth values and texts alone: no rounding changes them."""
     parameters: str = ""
     """Of its parameters alone, which ranks of data-parallel training share; empty for what has none."""
+    sketch: tuple[float, ...] = ()
+    """(16,) random projections of its floating-point numbers, which tell how far two are apart; empty without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

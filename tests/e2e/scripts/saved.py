@@ -54,8 +54,10 @@ def main():
             held_out = torch.nn.functional.mse_loss(model(x[512:]), y[512:])
         model.train()
         plateau.step(held_out)
+        state = model.state_dict().items()
+        best = {name: value.clone() for name, value in state if value.is_floating_point()}
         torch.save(model.state_dict(), "last.pt")
-        print(f"epoch {epoch}: validation loss {held_out:.4f}")
+        print(f"epoch {epoch}: validation loss {held_out:.4f} ({len(best)} tensors)")
 
 
 main()

@@ -934,6 +934,20 @@ def test_other_content_of_what_is_saved_is_harm_where_bits_are_promised() -> Non
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
+def test_numbers_of_what_is_saved_that_lie_far_apart_beside_equal_losses_are_harm(contract: str) -> None:
+    def kept(*sketch: float) -> tuple[StateDigest, ...]:
+        return (replace(saved("same")[0], digest=str(sketch), sketch=sketch),)
+
+    far = judge(contract, with_states(kept(1.0, 2.1), kept(1.0, 2.0)))
+    assert far.verdict is Verdict.HARMED
+    if contract != "exact":  # which sees that bits differ
+        assert "Average is another one than in the baseline" in far.why
+        assert judge(contract, with_states(kept(1.0, 2.001), kept(1.0, 2.0))).verdict is Verdict.UNHARMED
+    differing = with_states(kept(1.0, 2.1), kept(1.0, 2.0), kept(1.0, 3.0))
+    assert judge(contract, differing).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
 def test_other_counters_in_what_is_saved_are_harm_under_every_contract(contract: str) -> None:
     ruling = judge(contract, with_states(saved("same", "2"), saved("same")))
     assert ruling.verdict is Verdict.HARMED
