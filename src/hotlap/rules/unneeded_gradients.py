@@ -73,13 +73,17 @@ def _pass_s(run: Run, site: CallSite) -> float:
 
 
 def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
-    """Of some of its gradients; nobody knows what part of its time they are, so it is advice."""
+    """Of some of its gradients; nobody knows what part of its time they are, so it is advice. What lies behind the
+    layers of another optimizer is reached through them: the product that passes a gradient on, as large as that of a
+    layer's own weights, stays."""
     call = script.at(site)
     if call is None or call.args or any(word.arg != "retain_graph" for word in call.keywords):
         return None
-    whose = "of parameters that another optimizer has, and clears unread"
+    whose, cost_s = "of parameters that another optimizer has, and clears unread", _pass_s(run, site) / 2
     if not site.detail.get("owned"):
-        whose = "of parameters that no optimizer has"
+        whose, cost_s = "of parameters that no optimizer has", _pass_s(run, site)
+    if share_of(run, cost_s) < MIN_SHARE:
+        return None
     unneeded, elements = (int(site.detail.get(name) or 0) for name in ("unneeded", "elements"))
     evidence = f"{_place(script, site)} computes {elements:,} gradients, {unneeded:,} of them {whose}"
     names = _optimizers(run, script, site) or ("optimizer",)
@@ -89,7 +93,7 @@ def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
     trained = f'[p {groups} for p in group["params"] if p.requires_grad]'
     given = [f"{word.arg}={script.code(word.value)}" for word in call.keywords]
     change = replaced(script, call, f"{script.code(call.func)}({', '.join([*given, f'inputs={trained}'])})")
-    return advice(run, _pass_s(run, site), evidence, change=change)
+    return advice(run, cost_s, evidence, change=change)
 
 
 def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:

@@ -111,4 +111,4 @@ def _of_launches(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
     if gaps_s is not None:
         yield "launches", "the device never waits for a launch", (gaps_s,) * len(run.step_s)
     elif cost_s:
-        yield "launches", "the model's operators are called for nothing", (cost_s,) * len(run.step_s)
+        yield "launches", "no time for calling the model's operators", (cost_s,) * len(run.step_s)

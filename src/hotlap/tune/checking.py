@@ -97,11 +97,11 @@ def _held(
 ) -> tuple[Ruling, Numerics]:
     """The first of the contracts that holds; else the last one that there was time for, `late_s` after the budget's end
     included. Of what is harm whatever was promised no later one thinks better."""
-    why = ""
+    why, before = "", contracts[0]
     for contract in contracts:
         if why and not log.budget.affords(gate.estimate_s((), contract), keep_s=-late_s):
-            why = f"The budget was over before it could be held to less ({contract}): raise --budget. {why}"
-            return Ruling(verdict=Verdict.UNDECIDED, why=why), contract
+            why = f"{why} There was no time to hold it to less ({contract}), which may pass it: raise --budget."
+            return Ruling(verdict=Verdict.UNDECIDED, why=why), before
         log.doing(f"checking that both train the same ({contract})")
         is_last = contract is contracts[-1]
         # What a later contract may see otherwise need not be certain.
@@ -111,7 +111,7 @@ def _held(
             break
         if ruling.verdict is Verdict.HARMED and (harm := gate.harm_by_any()) is not None:
             return harm, contracts[-1]
-        why = ruling.why
+        why, before = ruling.why, contract
     return ruling, contract
 
 
