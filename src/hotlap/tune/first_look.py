@@ -122,6 +122,6 @@ def _no_step_sentence(run: Run, options: Options) -> str:
         )
     return (
         f"{title} ended without a training step: no optimizer stepped and nothing was propagated backward. "
-        "Give hotlap the script (and arguments) that trains; one that goes on from the checkpoint of a training that is "
-        "over makes no step."
+        "Give hotlap the script (and arguments) that trains; one that goes on from the checkpoint of a training that "
+        "is over makes no step."
     )
