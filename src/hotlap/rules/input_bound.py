@@ -18,7 +18,7 @@ After:
 
 from hotlap.record import Finding, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
 from hotlap.rules.step import at_line, chosen, device_s, finding, hottest, share_of, spent
-from hotlap.units import percent
+from hotlap.units import percent, plural
 
 # XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
 # (input_pipeline_analysis.cc). Ours: a tenth, because fetching plain tensors in the training process costs 3-8% in
@@ -53,7 +53,7 @@ def _made(run: Run, loader: LoaderFacts | None) -> str:
     """By whom: as the loader has it; of a trace by the marks of torch's, and lines of the user's where stacks were
     recorded."""
     if loader is not None:
-        return f" of {loader.num_workers} workers" if loader.num_workers else _BY_ITSELF
+        return f" of {plural(loader.num_workers, 'worker')}" if loader.num_workers else _BY_ITSELF
     names = list(run.operators.held_up.get(IdleReason.INPUT, {})) if run.operators is not None else []
     lines = [name for name in names if not name.startswith("enumerate(DataLoader)")]
     how = _BY_ITSELF if any("_SingleProcess" in name for name in names) else ""

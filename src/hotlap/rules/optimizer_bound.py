@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import chosen, finding, on_cpu, phase_s, share_of, spent
+from hotlap.rules.step import at_line, chosen, finding, on_cpu, phase_s, share_of, spent
 
 # An update of N parameters moves about 7 N numbers, forward and backward of a batch of 32 do 6 N x 32 operations; with
 # 10 or more operations a byte moved that makes less than a tenth. But default Adam makes about ten operators a tensor,
@@ -36,6 +36,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} in the optimizer{size}.",
+        f"Each step spends {spent(run, cost_s, ' of it')} in the optimizer{size}{_where(run, cost_s)}.",
         levers=chosen({"fused-optimizer": may_fuse, "threads": on_cpu(run), "huge-pages": on_cpu(run)}),
     )
+
+
+def _where(run: Run, cost_s: float) -> str:
+    """Of several optimizers the line whose step takes longest."""
+    lines = [line for line in run.hot_lines if line.phase is Phase.OPTIMIZER] if len(run.optimizers) > 1 else []
+    return at_line(max(lines, key=lambda line: line.step_s, default=None), cost_s)

@@ -18,6 +18,8 @@ After:
             right += (model(x).argmax(1) == y).sum()
 """
 
+from dataclasses import replace
+
 from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import of_line
 from hotlap.rules.step import at_sighting, cost_of, finding, sightings, validation_s
@@ -40,10 +42,11 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     worst = seen[0]
     validating = bool(worst.detail.get("evaluation"))
     what = "in validation, with gradients on" if validating else "whose result no gradient ever reaches"
-    return finding(
+    share = min(1.0, cost_s / whole_s)
+    found = finding(
         run,
         cost_s,
-        f"Forward passes {what}, take {duration(cost_s)} a step ({percent(min(1.0, cost_s / whole_s))}): "
-        f"{worst.what}{at_sighting(worst)}.",
+        f"Forward passes {what}, take {duration(cost_s)} a step ({percent(share)}): {worst.what}{at_sighting(worst)}.",
         change=of_line(worst, f"with torch.no_grad():\n    {worst.text}"),
     )
+    return replace(found, cost_s=cost_s, share=share, between_steps=True) if validating else found

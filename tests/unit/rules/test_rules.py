@@ -190,6 +190,12 @@ def test_optimizer_bound_counts_what_is_updated() -> None:
     assert finding.evidence == (
         "Each step spends 3.00 ms (30% of it) in the optimizer, for 407,060 parameters in 8 tensors."
     )
+    steps = [
+        HotLine(path=SCRIPT, line=line, function="main", text=text, phase=Phase.OPTIMIZER, step_s=step_s)
+        for line, text, step_s in ((30, "dense.step()", 0.0005), (31, "sparse.step()", 0.0025))
+    ]
+    of_two = optimizer_bound.check(replace(run, hot_lines=tuple(steps)))
+    assert of_two is not None and "; 2.50 ms of that in line 31 of" in of_two.evidence
 
 
 def test_optimizer_bound_does_not_advise_what_is_on_already() -> None:
@@ -748,6 +754,7 @@ def test_wasted_forward_tells_a_validation_from_a_result_that_is_not_used() -> N
     assert finding is not None
     assert "in validation" in finding.evidence
     assert "in validation, with gradients on" in finding.evidence
+    assert finding.between_steps and not wasted_forward.check(firing("wasted-forward")).between_steps  # type: ignore[union-attr]
 
 
 def test_sync_bound_counts_waiting_only_as_far_as_the_device_idles() -> None:
