@@ -226,18 +226,23 @@ def test_the_start_of_the_held_out_loader_belongs_to_the_validation_and_that_of_
     assert sum(step.spent) - sum(step.aside.spent) == 32 + 16 + 12
 
 
-def test_a_batch_that_is_looked_at_before_it_is_trained_on_takes_no_start_of_its_loader_along() -> None:
-    now = Now()
-    clock = Clock(now)
-    start(clock, now, seconds=64)
-    validation(clock, now, batches=1)
+def aside_s_of_trained(clock: Clock, now: Now) -> float:
+    """Of the step that a forward pass of training ends: what is set aside."""
     clock.enter(TRAIN)
     now.seconds += 8
     clock.leave()
     clock.note((LAP, clock.now(), clock.now()))
     (step,) = clock.read()
     assert step.aside is not None
-    assert sum(step.aside.spent) == 3.5
+    return sum(step.aside.spent)
+
+
+def test_a_batch_that_is_looked_at_before_it_is_trained_on_takes_no_start_of_its_loader_along() -> None:
+    now = Now()
+    clock = Clock(now)
+    start(clock, now, seconds=64)
+    validation(clock, now, batches=1)
+    assert aside_s_of_trained(clock, now) == 3.5
 
 
 def test_a_look_without_batches_ends_where_training_begins() -> None:
@@ -247,10 +252,4 @@ def test_a_look_without_batches_ends_where_training_begins() -> None:
     now.seconds += 1
     clock.leave()
     now.seconds += 0.25  # prints what it saw
-    clock.enter(TRAIN)
-    now.seconds += 8
-    clock.leave()
-    clock.note((LAP, clock.now(), clock.now()))
-    (step,) = clock.read()
-    assert step.aside is not None
-    assert sum(step.aside.spent) == 1.25
+    assert aside_s_of_trained(clock, now) == 1.25

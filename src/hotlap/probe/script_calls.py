@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 # Which loaders serve training, and what the forward passes are, is known after so many steps.
 LOADERS_SEEN_BY = 50
 
-# What the hooks call, and what a record lacks where that has failed.
 _VMAP = torch._C._functorch.TransformType.Vmap
 
+# What the hooks call, and what a record lacks where that has failed.
 _REPORTS = {
     "forward_begins": "where random numbers are drawn",
     "forward_left": "what is dropped at random",
