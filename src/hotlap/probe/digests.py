@@ -1,10 +1,8 @@
 """What steps draw: batches, samples and random numbers -> digests, equal where these are."""
 
 import contextlib
-import hashlib
 import random
 import sys
-import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 from numpy.typing import NDArray
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -54,7 +53,7 @@ class Digest:
         self._begin()
 
     def _begin(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=12)
+        self._hash = xxhash.xxh3_128()
         self._added: set[bytes] = set()
 
     def add(self, batch: Any, *, once: bool = False) -> None:
@@ -122,7 +121,7 @@ class Rows:
         told = f"{self._sum % 2**64:016x}{sorted(self._whole)}"
         known = self._sum and (alone or not self._any_alone)
         self._begin()
-        return hashlib.blake2b(told.encode(), digest_size=12).hexdigest() if known else None
+        return xxhash.xxh3_128_hexdigest(told.encode()) if known else None
 
 
 def _numbers(leaf: Any, num_rows: int) -> NDArray[np.uint64] | None:
@@ -136,7 +135,7 @@ def _numbers(leaf: Any, num_rows: int) -> NDArray[np.uint64] | None:
     words = np.zeros((num_rows, -(-rows.shape[1] // 8)), np.uint64)
     words.view(np.uint8)[:, : rows.shape[1]] = rows
     factors = _mixed(np.arange(1, words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
-    found: NDArray[np.uint64] = words @ factors + np.uint64(zlib.crc32(str(leaf.dtype).encode()))
+    found: NDArray[np.uint64] = words @ factors + np.uint64(xxhash.xxh3_64_intdigest(str(leaf.dtype).encode()))
     return found
 
 
@@ -254,7 +253,7 @@ def samples(inputs: Any) -> Iterator[bytes]:
     if first.dim() and first.numel():
         for row in bytes_of(_peeked(first)).reshape(len(first), -1):
             # Padding is as long as the longest sample of a batch asks for.
-            yield hashlib.blake2b(bytes(row).rstrip(b"\0"), digest_size=12).digest()
+            yield xxhash.xxh3_128_digest(bytes(row).rstrip(b"\0"))
 
 
 def _told(leaf: Any) -> bytes:
@@ -264,7 +263,7 @@ def _told(leaf: Any) -> bytes:
     tensor = _peeked(leaf)
     if tensor.is_nested:
         return b"".join(_told(part) for part in tensor.unbind())
-    told = hashlib.blake2b(f"{tensor.dtype}{tuple(tensor.shape)}".encode(), digest_size=12)
+    told = xxhash.xxh3_128(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
     told.update(bytes_of(tensor))
     return told.digest()
 
@@ -290,8 +289,7 @@ def is_plain(value: Any) -> bool:
 
 def rng_digest() -> str:
     """Digest of the states of the three global generators, and of the devices' where they are in use."""
-    state = hashlib.blake2b(digest_size=12)
-    state.update(_generators())
+    state = xxhash.xxh3_128(_generators())
     _, words, gauss = random.getstate()
     state.update(array("Q", words).tobytes() + repr(gauss).encode())
     if "numpy" in sys.modules:

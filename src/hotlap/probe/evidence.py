@@ -1,6 +1,5 @@
 """What the gate compares of optimizers, step by step: their settings, what they keep, and what updates do."""
 
-import hashlib
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 import torch
+import xxhash
 
 from hotlap.probe.formula import Formula
 from hotlap.probe.sampling import direction, projections, sampled
@@ -132,7 +132,7 @@ def _told_setting(value: Any) -> str:
 def settings_digest(trained: Iterable[Trained]) -> str:
     """Digest of all settings of all parameters except learning rates, which are recorded as numbers."""
     rows = [(settings, len(list(those))) for settings, those in groupby(trained, Trained.settings)]
-    return hashlib.blake2b(repr(rows).encode(), digest_size=12).hexdigest()
+    return xxhash.xxh3_128_hexdigest(repr(rows).encode())
 
 
 def learning_rates(trained: Iterable[Trained]) -> tuple[float, ...]:

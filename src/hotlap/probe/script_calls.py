@@ -1,10 +1,10 @@
 """What the script calls beside its steps, as the hooks report it: modules, loaders, batches, optimizers, groups."""
 
-import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+import xxhash
 
 from hotlap.probe import clock as phases
 from hotlap.probe.clipping import Clips
@@ -237,7 +237,7 @@ class ScriptCalls:
             "draws": draws,
             "clips": self._clips.take(),
             "rng_digest": rng_digest(),
-            "sources_digest": hashlib.blake2b(drawn_from.encode(), digest_size=12).hexdigest(),
+            "sources_digest": xxhash.xxh3_128_hexdigest(drawn_from.encode()),
             "settings_digest": settings_digest(trained),
             "learning_rates": learning_rates(trained),
         }

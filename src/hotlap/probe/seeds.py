@@ -1,7 +1,6 @@
 """Other seeds for a script that sets its own, and the states of the generators that it makes for itself."""
 
 import functools
-import hashlib
 import itertools
 import random
 import sys
@@ -11,6 +10,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import torch
+import xxhash
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.digests import rng_digest
@@ -92,7 +92,7 @@ def _look(values: Iterable[Any], depth: int, known: set[int], found: dict[int, A
 def _state(value: Any) -> str | None:
     """Of a generator, of another thing None."""
     if isinstance(value, torch.Generator):
-        return hashlib.blake2b(value.get_state().numpy().tobytes()).hexdigest()
+        return xxhash.xxh3_128_hexdigest(bytes(value.get_state().numpy()))
     if type(value).__module__.startswith("numpy.random"):
         return repr(getattr(value, "bit_generator", getattr(value, "_bit_generator", value)).state)
     has_state = isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)

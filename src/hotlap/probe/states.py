@@ -4,7 +4,6 @@ A broken average of the weights, or a schedule that stands still, shows in no lo
 """
 
 import gc
-import hashlib
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
 import torch
+import xxhash
 from torch import nn
 
 from hotlap.probe.digests import bytes_of, is_plain
@@ -251,7 +251,7 @@ def _paths(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 
 def _digest(step: int, name: str, content: Any) -> StateDigest:
-    whole, counts = hashlib.blake2b(digest_size=12), hashlib.blake2b(digest_size=12)
+    whole, counts = xxhash.xxh3_128(), xxhash.xxh3_128()
     sketches = []
     for keys, leaf in _paths(content):
         if isinstance(leaf, torch.Tensor):

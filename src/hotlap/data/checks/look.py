@@ -5,14 +5,12 @@ comes to everything that an object consists of, or says that it cannot.
 """
 
 import functools
-import hashlib
 import io
 import mmap
 import os
 import pickle
 import types
 import warnings
-import zlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import PurePath
@@ -20,6 +18,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
+import xxhash
 
 from hotlap.data.checks.checksums import Unseen, of_array, of_bytes, of_tensor
 from hotlap.data.checks.code_names import attribute_names, cell_contents, global_names, is_library, text_of
@@ -29,11 +28,12 @@ from hotlap.data.item.compare import is_kind_of_picture
 from hotlap.data.wrapper import DatasetWrapper
 
 # What it takes is counted, not timed: beside other programs processor time is longer too, and a cache that pays was
-# refused for 0.97 s. Seconds of processor time (two cores, Python 3.11): of an array 0.42 s a GB, if it is not
-# contiguous 2.1 s; of a list of 1,000,000 numbers 0.15 s, which are 5 MB pickled; of 1,000,000 texts 0.5 s (17 MB), and
-# 1.8 s more to ask whether there are files of these names; of 20,000 dicts that hold an array and a number 0.18 s; of
-# 60,000 pairs of a picture of 28 x 28 bytes and a number 0.6 s.
-_BYTE_S, _SCATTERED_BYTE_S, _PICKLED_BYTE_S, _HASHED_BYTE_S = 0.42e-9, 2.1e-9, 30e-9, 1e-9
+# refused for 0.97 s. Seconds of processor time (two cores, Python 3.11): of an array or of bytes 0.03 to 0.04 s a GB,
+# and 0.4 s where it is not contiguous (0.06 and 0.7 here: other machines are slower); of a list of 1,000,000 numbers
+# 0.15 s, which are 5 MB pickled; of 1,000,000 texts 0.5 s (17 MB), and 1.8 s more to ask whether there are files of
+# these names; of 20,000 dicts that hold an array and a number 0.18 s; of 60,000 pairs of a picture of 28 x 28 bytes and
+# a number 0.6 s.
+_BYTE_S, _SCATTERED_BYTE_S, _PICKLED_BYTE_S = 0.06e-9, 0.7e-9, 30e-9
 _OBJECT_S, _PICTURE_S = 5e-6, 6e-6
 NAME_S = 1.8e-6
 
@@ -76,7 +76,7 @@ class Look(pickle.Pickler):
         super().__init__(self, protocol=5)
         self._held = held
         self._spend = spend
-        self._hash = hashlib.blake2b(digest_size=20)
+        self._hash = xxhash.xxh3_128()
         self._waiting = deque(as_held([root], held))
         self.shared: list[tuple[Any, object]] = []
         """Tensors and arrays that copies of this process have as well, and their numbers."""
@@ -97,7 +97,7 @@ class Look(pickle.Pickler):
 
     def write(self, data: Any) -> None:
         """As a file that pickle writes to."""
-        self._spend(len(data) * (_PICKLED_BYTE_S if len(data) < _FRAME_BYTES else _HASHED_BYTE_S))
+        self._spend(len(data) * (_PICKLED_BYTE_S if len(data) < _FRAME_BYTES else _BYTE_S))
         self._hash.update(data)
 
     def reducer_override(self, value: Any) -> Any:
@@ -205,7 +205,7 @@ class Look(pickle.Pickler):
         data = value.tobytes()
         self._spend(_PICTURE_S + _BYTE_S * len(data))
         about = (value.getpalette(), value.info) if value.palette is not None or value.info else None
-        return _told, (f"{value.mode} {value.size} {zlib.crc32(data)}".encode(), about)
+        return _told, (f"{value.mode} {value.size} {of_bytes(data)}".encode(), about)
 
     def _file(self, value: Any) -> Any:
         if isinstance(value, io.BytesIO | io.StringIO):
