@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hotlap import levers, source
 from hotlap.errors import UserError
-from hotlap.experiment.table import mean_step_s
+from hotlap.experiment.table import MIN_ROUNDS, mean_step_s
 from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, LeverSpec, Machine, Plan, Run
 from hotlap.record.order import whole_rounds
 
@@ -78,6 +78,12 @@ class Sizes:
             epoch_steps=run.epoch_steps() if run.world_size == 1 else None,
             num_ranks=run.world_size,
         )
+
+    def fewest(self) -> "Sizes":
+        """As few steps as a ratio is told from: 12 to 44 of each arm, in blocks, behind a warm-up of 3. The rest of a
+        budget may hold no more."""
+        steps = min(self.steps, MIN_ROUNDS * self.block)
+        return replace(self, steps=steps, warmup=min(self.warmup, _MIN_WARM))
 
     def sees_end_of(self, epoch_steps: int | None) -> bool:
         """A heat of processes that start afresh can be followed to the end of an epoch of so many steps (None: their

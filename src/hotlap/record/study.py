@@ -137,7 +137,8 @@ class Trial:
     "leave-one-out" (is what `levers` name still worth its place?), or "patch" (the patched copy)."""
     scope: str = "step"
     """How it was compared: as `Noise.scope`, or "fresh": by processes started as the user's are, where those of
-    "process" are forks; what the two vary by is kept apart. "none": not at all."""
+    "process" are forks, or "short step" and "short process", with the fewest steps: what each varies by is kept
+    apart. "none": not at all."""
     speedup: Interval | None = None
     """None where fewer than three processes were timed: what they saw (`log_ratios`) is no claim."""
     verdict: Verdict = Verdict.UNDECIDED
@@ -221,7 +222,7 @@ class Result:
     """Variables that the script is to be started with, beside the patch: they are read before Python runs, so that no
     line of source can set them."""
     needs_s: float | None = None
-    """Budget that a first trial takes on this machine, or the gate of what gained, where the study's was too short."""
+    """Budget that takes what was not tried, or could not be shown or judged, to its end on this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

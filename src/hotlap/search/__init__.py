@@ -3,7 +3,7 @@
 from hotlap.search.candidates import Candidate, Candidates
 from hotlap.search.foresight import Foresight
 from hotlap.search.gate_runs import GateRuns
-from hotlap.search.reasons import time_over, unchanged
+from hotlap.search.reasons import unchanged
 from hotlap.search.search import Search
 from hotlap.search.study_log import Options, StudyLog, facts
 
@@ -16,6 +16,5 @@ __all__ = [
     "Search",
     "StudyLog",
     "facts",
-    "time_over",
     "unchanged",
 ]

@@ -17,8 +17,8 @@ _WORTH_MORE = 0.10
 # Heats at most for what is compared again, to show what was too small for the usual number, where there is time.
 _PLANNED_LAST, _MOST_LAST = 8, 16
 
-# Part of the budget by which a study may end late where a gain would be lost else.
-_MOST_LATE = 0.15
+MOST_LATE = 0.15
+"""Part of the budget by which a study may end late where a gain would be lost else."""
 
 # What compiling a model adds to heats that decide a clear case, about: three beside two modes of `compile` took 10 s
 # longer on an H200.
@@ -61,6 +61,16 @@ class Costs:
         fits = [num for num in range(2, MOST_SWITCHED + 1) if sizes.fits_within(num + 1, num_steps)]
         return grouped(found, together=sizes.together, nodes=self._executor.nodes, most_switched=max(fits, default=1))
 
+    def scope(self, one: Candidate) -> str:
+        """As `Trial.scope`."""
+        return f"short {one.scope}" if self._executor.sizes == self._executor.sizes.fewest() else one.scope
+
+    def shorten(self) -> bool:
+        """From now on heats have the fewest steps; False where they have."""
+        before = self._executor.sizes
+        self._executor.sizes = before.fewest()
+        return self._executor.sizes != before
+
     def affords(self, group: Group, *, keep_s: float, times_only: bool = False) -> bool:
         """The heats that decide a clear case, and the gate; or one heat. `keep_s`: for what comes after that."""
         if times_only:
@@ -69,7 +79,7 @@ class Costs:
 
     def affords_proof(self, one: Candidate) -> bool:
         """What gained was afforded before its heats, and they may have taken longer."""
-        late_s = _MOST_LATE * self._log.budget.total_s if self.is_compared(one) else 0.0
+        late_s = MOST_LATE * self._log.budget.total_s if self.is_compared(one) else 0.0
         return self.affords([one], keep_s=self.end_s - late_s)
 
     def heat_s(self, group: Group) -> float:
@@ -85,16 +95,17 @@ class Costs:
 
     def gate_s(self, one: Candidate) -> float:
         """Its gate, on top of what is accepted."""
-        return self._gate.estimate_s((*self.candidates.stack, *one.specs))
+        return self._gate.look_s() + self._gate.estimate_s((*self.candidates.stack, *one.specs))
 
     def proof_s(self, one: Candidate) -> float:
         """All that it takes until it is accepted or refused."""
         return self._executor.estimate_s() + self.heats_s([one]) + self.gate_s(one)
 
-    def one_lever_s(self) -> float:
-        """The budget that takes the next one to its end."""
-        proofs_s = map(self.proof_s, self.candidates.open())
-        return self._log.budget.spent_s + min(proofs_s, default=0.0) + self.confirmation_s()
+    def needs_s(self, wanted: Group) -> float:
+        """The budget that takes one group of these to its end; with the noise, where that was left out."""
+        noise_s = 0.0 if self._log.study.noise else CLEAR * self._executor.estimate_s(3)
+        proof_s = max(self.heats_s(group) + max(map(self.gate_s, group)) for group in self.groups(wanted))
+        return self._log.budget.spent_s + noise_s + self._executor.estimate_s() + proof_s + self.confirmation_s()
 
     def is_compared(self, one: Candidate) -> bool:
         """It was shown to gain on top of what is accepted now."""
@@ -120,4 +131,4 @@ class Costs:
         needs_s = PLANNED * self.heat_s(group) + CLEAR * math.fsum(map(self.heat_s, self.groups(others)))
         if not others or self._log.budget.affords(needs_s, keep_s=self.kept_s):
             return PLANNED
-        return max(FEWEST_SHOWN, fewest_for_a_gain(self._log.pooled(group[0].scope)))
+        return max(FEWEST_SHOWN, fewest_for_a_gain(self._log.pooled(self.scope(group[0]))))

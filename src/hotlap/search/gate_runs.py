@@ -202,6 +202,10 @@ class GateRuns:
         numerics = numerics or numerics_of(stack)
         return self._expect_s(numerics, _seeds(numerics))
 
+    def look_s(self) -> float:
+        """What `look` will take; 0 once it was made."""
+        return 0.0 if self._baseline() else self._pace.factor * self._sizes.evidence_s()
+
     def _expect_s(self, numerics: levers.Numerics, seeds: Sequence[int]) -> float:
         missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)
         starts = [*((seed, 0) for seed in seeds), *missing]

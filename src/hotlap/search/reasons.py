@@ -1,22 +1,22 @@
 """Why a trial, or a study without a lever, came to what it did: in words for people."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hotlap import levers
 from hotlap.experiment import Effect, Rule, Stack
-from hotlap.experiment.statistics import FALSE_GAIN, Progress
+from hotlap.experiment.statistics import FALSE_GAIN, FEWEST_SHOWN, Progress
 from hotlap.levers.native_step import NativeStep
 from hotlap.levers.threads import Threads
 from hotlap.machine import threads
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Trial, Verdict, lever_titles
-from hotlap.search.candidates import Candidate, Candidates
+from hotlap.search.candidates import Candidate, Candidates, stacked
 from hotlap.search.study_log import Key, StudyLog, key
 from hotlap.units import factor, plural
 
-SEEMS_MUCH = 1.5
-"""A gain of which is told though it could not be shown."""
+SEEMS_MUCH = 1.25
+"""A gain of which is told though it could not be shown: most levers bring less (as in `tune.noise`)."""
 
 _NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
 _NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
@@ -109,14 +109,18 @@ def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
     return Result(levers=(), speedup=Interval(low=1.0, mid=1.0, high=1.0), verdict=verdict, why=why)
 
 
-def time_over(needs_s: float) -> Result:
+def _time_over(needs_s: float) -> Result:
     """Nothing was tried. `needs_s`: the budget that takes one lever to its end, as far as is known."""
-    minutes = math.ceil(needs_s / 60)
     why = (
         "No lever was tried, so nothing is known of a gain: with starts and steps as long as here, what is left of the "
-        f"budget could not show one; raise --budget to {minutes}m."
+        f"budget holds no comparison; raise --budget to {_minutes(needs_s)}."
     )
-    return replace(unchanged(why), needs_s=60.0 * minutes)
+    return replace(unchanged(why), needs_s=needs_s)
+
+
+def _minutes(needs_s: float) -> str:
+    """As `--budget` takes it."""
+    return f"{math.ceil(needs_s / 60)}m"
 
 
 def not_gated(gains: Sequence[Candidate], num_steps: int | None) -> str:
@@ -138,25 +142,28 @@ def _gained(one: Candidate, num_steps: int | None) -> str:
 
 def in_vain(gains: Sequence[Candidate], num_steps: int | None, *, needs_s: float) -> str:
     """What gained and was not judged, with the budget that this takes."""
-    return f"{not_gated(gains, num_steps)} That takes --budget {math.ceil(needs_s / 60)}m or more."
+    return f"{not_gated(gains, num_steps)} That takes --budget {_minutes(needs_s)} or more."
 
 
-def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: float) -> Result:
-    """What a search without an accepted lever comes to. `needs_s`: the budget that judges what gained in vain or, where
-    nothing was tried, takes one lever to its end."""
+def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: Callable[[Sequence[Candidate]], float]) -> Result:
+    """What a search without an accepted lever comes to. `needs_s`: the budget that takes one of these to its end."""
     trials = [trial for trial in log.study.trials if trial.scope != "none"]
     gains = candidates.unjudged()
     if gains:
-        return replace(unchanged(in_vain(gains, log.study.total_steps, needs_s=needs_s)), needs_s=needs_s)
-    seen = sighting(log, trials)
-    if seen is not None:
-        return unchanged(seen)
+        gate_s = needs_s(gains)
+        return replace(unchanged(in_vain(gains, log.study.total_steps, needs_s=gate_s)), needs_s=gate_s)
+    best = sighting(log, trials)
+    if best is not None:
+        # What four processes could not show takes many more of them.
+        least_s = 2 * log.budget.total_s if len(best.log_ratios) > FEWEST_SHOWN else 0.0
+        proof_s = max(least_s, needs_s([stacked(list(map(candidates.alone, best.levers)))]))
+        return replace(unchanged(seemed(best, needs_s=proof_s)), needs_s=proof_s)
     if trials:
         decided = {key(trial.levers) for trial in trials if is_decided(log, trial)}
         if not candidates.open() and all(key(trial.levers) in decided for trial in trials):
             return unchanged(_NONE_HELD, Verdict.UNHARMED)
         return unchanged(_NOT_ALL)
-    return time_over(needs_s) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
+    return _time_over(needs_s(candidates.open())) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
 
 
 def is_decided(log: StudyLog, trial: Trial) -> bool:
@@ -168,8 +175,8 @@ def _progress(log: StudyLog, trial: Trial) -> Progress:
     return Rule().progress(trial.log_ratios, log.pooled(trial.scope, without=trial))
 
 
-def sighting(log: StudyLog, trials: list[Trial]) -> str | None:
-    """What seemed to gain much, and could not be shown to, as a sentence; None where nothing did."""
+def sighting(log: StudyLog, trials: list[Trial]) -> Trial | None:
+    """What seemed to gain much, and could not be shown to, with all that its trials saw; None where nothing did."""
     settled = [trial for trial in trials if trial.failure is not None or trial.runs]
     settled += [trial for trial in trials if _progress(log, trial) is Progress.NO_GAIN]
     doubtful: dict[Key, Trial] = {}
@@ -179,9 +186,13 @@ def sighting(log: StudyLog, trials: list[Trial]) -> str | None:
             earlier = doubtful[levers].log_ratios if levers in doubtful else ()
             doubtful[levers] = replace(trial, log_ratios=(*earlier, *trial.log_ratios))
     best = max(doubtful.values(), key=lambda trial: trial.seen or 0.0, default=None)
-    if best is None or best.seen is None or best.seen < SEEMS_MUCH:
-        return None
+    return best if best is not None and (best.seen or 0.0) >= SEEMS_MUCH else None
+
+
+def seemed(best: Trial, *, needs_s: float) -> str:
+    """A sighting, with the budget that may tell what it is."""
     return (
-        f"{lever_titles(best.levers)} seemed to make a step {factor(best.seen)} as fast, but too "
-        "few processes were timed to show that on this machine; raise --budget."
+        f"{lever_titles(best.levers)} seemed to make a step {factor(best.seen or 0.0)} as fast in "
+        f"{plural(len(best.log_ratios), 'process')}: too few to show it on this machine, and training was not "
+        f"compared; --budget {_minutes(needs_s)} may show it."
     )

@@ -6,13 +6,12 @@ to the gate once; where either refuses it, it is halved until what is to blame s
 stacked as well once nothing else is left, and must be shown together; and so, once, is all that is switched and helped
 nothing alone, for some levers help only together. In the end each accepted lever of which it is in doubt whether it
 earns its place is left out once, and what never was shown to gain goes unless that shows it. Where there is no time for
-the gate's runs any more, levers are timed all the same, so that the user knows what more time would bring.
+the gate's runs (any more), levers are timed all the same, so that the user knows what more time would bring.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -56,7 +55,7 @@ class Search:
         return self._candidates.stack
 
     def run(self) -> None:
-        """The study's result: what is accepted, confirmed. What is left of the budget times what was not tried."""
+        """What is accepted, and confirmed: the study's result, where that is anything."""
         if self._log.study.result is None:
             self._make_rounds()
             if self._costs.is_worth_more_time() and self._log.extend():
@@ -66,18 +65,24 @@ class Search:
             self._leave_each_out()
             if self.stack:
                 Confirmation(self._log, self._executor, self._gate, self.stack).run()
-            else:
-                self._use_the_rest()
-                needs_s = self._needs_s or self._costs.one_lever_s()
-                self._log.change("result", result=reasons.without_levers(self._log, self._candidates, needs_s=needs_s))
-        self._use_the_rest()
 
-    def _use_the_rest(self) -> None:
-        while self._time_more():
+    def end(self) -> None:
+        """What is left of the budget times what was not tried, in the shortest heats where others do not fit any more;
+        and what it all comes to is told."""
+        planned = self._executor.sizes
+        while self._time_more() or self._costs.shorten():
             pass
+        # What a longer study takes is told of heats as planned.
+        self._executor.sizes = replace(self._executor.sizes, steps=planned.steps, warmup=planned.warmup)
         self._tell_gains_in_vain()
+        if self._log.study.result is None:
+            result = reasons.without_levers(
+                self._log, self._candidates, needs_s=lambda wanted: self._needs_s or self._costs.needs_s(wanted)
+            )
+            self._log.change("result", result=result)
         told = reasons.not_reached(self._candidates)
-        if told is not None:
+        # That nothing was tried is the result itself.
+        if told is not None and any(trial.scope != "none" for trial in self._log.study.trials):
             self._log.warn(told)
 
     # What to do: each of these does one thing, or says that there is none that the budget affords
@@ -106,10 +111,14 @@ class Search:
     def _time_more(self) -> bool:
         """Times alone, where what they may call for does not fit into the budget any more."""
         keep_s = self._costs.kept_s if self.stack else 0.0
-        unshown = self._stacks(self._candidates.unshown(), late=True)
-        again = [one for one in unshown if self._costs.affords([one], keep_s=keep_s, times_only=True)]
-        groups = next(self._open(partial(self._costs.affords, keep_s=keep_s, times_only=True)), None)
-        groups = groups or [[one] for one in again[: self._executor.nodes]]
+
+        def affords(group: Group) -> bool:
+            # One process says less of each of several than two of the best.
+            again_s = self._costs.heat_s(group) if len(group) > 1 else 0.0
+            return self._costs.affords(group, keep_s=keep_s + again_s, times_only=True)
+
+        again = [one for one in self._stacks(self._candidates.unshown(), late=True) if affords([one])]
+        groups = next(self._open(affords), None) or [[one] for one in again[: self._executor.nodes]]
         if groups:
             self._time(groups, keep_s=keep_s)
         return bool(groups)
@@ -195,15 +204,7 @@ class Search:
     def _time(self, groups: Sequence[Group], *, keep_s: float) -> None:
         """Compare within each group, and the groups at the same time where there are nodes for them."""
         self._log.doing(f"trying {', '.join(one.title for group in groups for one in group)}")
-        comparisons = [
-            Comparison(
-                effects=[Effect(Arm(levers=one.specs), self._log.pooled(one.scope)) for one in group],
-                design=Design(stack=self.stack, switched=group[0].switched),
-                rule=Rule(planned=self._costs.planned(group)),
-                time_left=partial(self._costs.affords, group[:1], keep_s=keep_s, times_only=True),
-            )
-            for group in groups
-        ]
+        comparisons = [self._comparison(group, keep_s=keep_s) for group in groups]
         compare(self._executor, *comparisons)
         for group, comparison in zip(groups, comparisons, strict=True):
             if len(group) > 1 and all(effect.failure for effect in comparison.effects):
@@ -212,6 +213,20 @@ class Search:
                     self._time([[one]], keep_s=keep_s)
             else:
                 self._add_all(list(zip(group, comparison.effects, strict=True)), keep_s=keep_s)
+
+    def _comparison(self, group: Group, *, keep_s: float) -> Comparison:
+        effects = [Effect(Arm(levers=one.specs), self._log.pooled(self._costs.scope(one))) for one in group]
+
+        def time_left() -> bool:
+            still = [one for one, effect in zip(group, effects, strict=True) if effect.open]
+            return self._costs.affords(still or group, keep_s=keep_s, times_only=True)
+
+        return Comparison(
+            effects=effects,
+            design=Design(stack=self.stack, switched=group[0].switched),
+            rule=Rule(planned=self._costs.planned(group)),
+            time_left=time_left,
+        )
 
     def _add_all(self, compared: Sequence[tuple[Candidate, Effect]], *, keep_s: float) -> None:
         """What a comparison came to. Several that start at the same time slow each other down: what is worth its cost
@@ -244,7 +259,8 @@ class Search:
         late = reasons.no_shorter(self._log.study.total_steps) if self._never_shorter(effect.pairs) else None
         gained = effect.gained and late is None
         kind = "screening" if gained else "lever"
-        trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
+        scope = self._costs.scope(one)
+        trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=scope)
         why = reasons.GAINED if gained else reasons.why_not_judged(effect, late)
         if one.trial is not None and not gained:
             why = reasons.with_earlier(one.trial, why, stack=self.stack)
@@ -316,9 +332,7 @@ class Search:
         waiting = [one for one in gains if one.trial is not None and one.trial.why == reasons.GAINED]
         # A study that goes on may have told of all before it came to its result.
         if waiting or (gains and not self._needs_s):
-            self._needs_s = (
-                self._log.budget.spent_s + max(map(self._costs.gate_s, gains)) + self._costs.confirmation_s()
-            )
+            self._needs_s = self._costs.needs_s(gains)
         if waiting:
             self._log.warn(reasons.in_vain(waiting, self._log.study.total_steps, needs_s=self._needs_s))
         for one in waiting:

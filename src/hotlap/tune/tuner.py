@@ -7,9 +7,12 @@ stopped.
 from dataclasses import replace
 
 from hotlap.experiment import Executor, Sizes
+from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
-from hotlap.search import Foresight, GateRuns, Search, StudyLog, time_over, unchanged
+from hotlap.search import Foresight, GateRuns, Search, StudyLog, facts, unchanged
+from hotlap.search.candidates import CLEAR
+from hotlap.search.costs import MOST_LATE
 from hotlap.tune.ceilings import ceilings
 from hotlap.tune.diagnosis import findings_of
 from hotlap.tune.first_look import ENOUGH_S, first_look
@@ -18,12 +21,10 @@ from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
 from hotlap.tune.side_by_side import why_not, with_fewer_threads
 
-# No lever can be shown to help in less: a heat that tells the noise, two of one trial, two of the confirmation, each of
-# two processes, and runs for the gate: of the baseline, under the lever, patched.
-_FEWEST_HEATS = 5
+# No lever can be shown to help in less: two heats of one trial, three of the confirmation, each of two processes, and
+# runs for the gate: of the baseline, under the lever, patched.
+_FEWEST_HEATS = CLEAR + FEWEST_SHOWN
 _FEWEST_EVIDENCE = 3
-# What it usually takes: the confirmation wants four, and the noise two.
-_USUAL_HEATS = 8
 # A heat of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).
 _LONG_HEAT_S = 15.0
 # Part of the first start that later ones take at best: the first imports torch, and forks need not. (9.0 s, then 0.9 s
@@ -42,11 +43,14 @@ def tuned(log: StudyLog) -> Study:
     """
     executor = log.executor(_look(log))
     recipes = _wants_recipes(log)
-    log.budget.later_s = _FOR_RECIPES * log.options.budget_s if recipes else 0.0
-    _find_levers(log, executor)
+    fits = recipes and BatchSize().rejects(facts(log.study), log.machine) is None
+    log.budget.later_s = _FOR_RECIPES * log.options.budget_s if fits else 0.0
+    search = _find_levers(log, executor)
+    log.budget.later_s = 0.0
     if recipes:
-        log.budget.later_s = 0.0
         Recipes(log, executor.sizes).study()
+    if search is not None:
+        search.end()
     log.change("end", state=State.COMPLETE)
     return log.study
 
@@ -60,25 +64,31 @@ def _wants_recipes(log: StudyLog) -> bool:
     return True
 
 
-def _find_levers(log: StudyLog, executor: Executor) -> None:
-    """Levers that leave training as it is."""
-    several, least_s = _why_not_several(log.study.baseline[0]), _least_s(executor.sizes)
-    if several is not None:
-        log.warn(several)
-        if log.study.result is None:
-            log.change("result", result=unchanged(several))
-    elif log.study.noise or log.study.trials or log.budget.affords(least_s):
-        executor.likely = Foresight(log, _try_levers)
-        _try_levers(log, executor, GateRuns(log, executor))
-    else:
-        log.change("result", result=time_over(log.budget.spent_s + _usual_s(executor.sizes)))
+def _find_levers(log: StudyLog, executor: Executor) -> Search | None:
+    """Levers that leave training as it is: a search that has come to its result; None where none can be tried."""
+    several = _why_not_several(log.study.baseline[0])
+    if several is None:
+        executor.likely = Foresight(log, lambda *stages: _try_levers(*stages).end())
+        return _try_levers(log, executor, GateRuns(log, executor))
+    log.warn(several)
+    if log.study.result is None:
+        log.change("result", result=unchanged(several))
+    return None
 
 
-def _try_levers(log: StudyLog, executor: Executor, gate: GateRuns) -> None:
-    calibrate(log, executor)
-    log.doing("recording what the script trains on, and with which numbers")
-    gate.look()
-    Search(log, executor, gate).run()
+def _try_levers(log: StudyLog, executor: Executor, gate: GateRuns) -> Search:
+    """What only a proof needs is left out where there is no time for one: the search then times what it can."""
+    heat_s = _at_best(executor.sizes).heat_s(2)
+    if log.study.noise or log.budget.affords(heat_s + _proof_s(_at_best(executor.sizes))):
+        calibrate(log, executor)
+        # How long things take is known now; a proof may end late.
+        proof_s = executor.pace.factor * _proof_s(executor.sizes)
+        if log.budget.affords(proof_s, keep_s=-MOST_LATE * log.budget.total_s):
+            log.doing("recording what the script trains on, and with which numbers")
+            gate.look()
+    search = Search(log, executor, gate)
+    search.run()
+    return search
 
 
 def _look(log: StudyLog) -> Sizes:
@@ -105,15 +115,9 @@ def _look(log: StudyLog) -> Sizes:
     return sizes
 
 
-def _least_s(sizes: Sizes) -> float:
+def _proof_s(sizes: Sizes) -> float:
     """Without so much time nothing can be shown, even if all goes well."""
-    at_best = _at_best(sizes)
-    return _FEWEST_HEATS * at_best.heat_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s()
-
-
-def _usual_s(sizes: Sizes) -> float:
-    """What one lever that helps takes to its end, with starts as long as the first one."""
-    return _USUAL_HEATS * sizes.heat_s(2) + _FEWEST_EVIDENCE * sizes.evidence_s()
+    return _FEWEST_HEATS * sizes.heat_s(2) + _FEWEST_EVIDENCE * sizes.evidence_s()
 
 
 def _at_best(sizes: Sizes) -> Sizes:
