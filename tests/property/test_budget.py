@@ -15,7 +15,7 @@ from hotlap.report.outcome import conclusion
 from hotlap.tune import StudyLog, tuned
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
 
-SHORT: dict[str, Any] = {"status": Status.LAPSED, "error": "its time was over", "step_s": (), "arm": (), "block": (), "phase_s": {}}
+NO_STEPS: dict[str, Any] = {"step_s": (), "arm": (), "block": (), "phase_s": {}}
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Crowded(World):
         if self.clock - begun <= limit_s:
             return runs
         self.clock = begun + limit_s
-        return [replace(run, **SHORT) for run in runs]
+        return [replace(run, status=Status.LAPSED, error="its time was over", **NO_STEPS) for run in runs]
 
     def run(self, plan: Plan) -> Run:
         if plan.enough_s is not None:

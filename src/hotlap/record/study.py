@@ -95,10 +95,10 @@ class Noise:
     scope: str
     """Levers of this scope are compared like that: "step", or "process" (which serves loader levers too). "again": one
     run and the next, at different times."""
-    speedup: Interval
-    """Truth is 1."""
-    smallest_gain: float
-    """The smallest speed-up that could be told from none under this noise, e.g. 1.03."""
+    speedup: Interval | None
+    """Truth is 1. None where fewer than three ratios were seen: what they say (`log_ratios`) is no more than seen."""
+    smallest_gain: float | None
+    """The smallest speed-up that could be told from none under this noise, e.g. 1.03; None as well."""
     log_ratios: tuple[float, ...] = ()
     """One per process (or pair of processes): logarithm of the ratio of two equal things."""
 

@@ -10,7 +10,6 @@ from hotlap.record import (
     LEAST_GAIN,
     Interval,
     LeverSpec,
-    Noise,
     Purpose,
     Run,
     State,
@@ -26,8 +25,8 @@ from hotlap.report.story import (
     cost_sentence,
     cost_share,
     interval,
-    least_gain,
     script,
+    small,
     timed,
 )
 from hotlap.units import duration, factor, percent, plural
@@ -169,7 +168,7 @@ def _confirmation(study: Study) -> Trial | None:
 
 def _no_gain(study: Study) -> Conclusion:
     tried = plural(_tried(study), "lever")
-    widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
+    widest = max((noise.smallest_gain for noise in study.noise if noise.smallest_gain), default=None)
     if not _tried(study):
         sentence = f"No lever was worth a trial here. {_what_is_left(study, widest)}"
     elif study.result is not None and _confirmation(study) is not None:
@@ -178,16 +177,16 @@ def _no_gain(study: Study) -> Conclusion:
         sentence = f"{tried} begun with, and no trial could be timed (each says why): nothing is known of a gain."
         return Conclusion(outcome=Outcome.UNTRIED, title="Nothing timed", sentence=sentence)
     else:
-        limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""
+        limit = f" (gains below {small(widest)} cannot be seen here)" if widest is not None else ""
         sentence = (
             f"{tried} tried, and none makes this script faster without harm{limit}. {_what_is_left(study, widest)}"
         )
     return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=sentence)
 
 
-def _what_is_left(study: Study, noise: Noise | None) -> str:
+def _what_is_left(study: Study, smallest_gain: float | None) -> str:
     """The costliest finding, if to be rid of it would be seen above the noise. What computes is as it should be."""
-    least = 1.0 if noise is None else noise.smallest_gain
+    least = smallest_gain or 1.0
     for finding in study.findings:
         if finding.code != "compute-bound" and finding.share > 1 - 1 / least:
             share = ("up to " if finding.advice else "") + cost_share(finding)

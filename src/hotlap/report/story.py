@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import expm1, isfinite, sqrt
 from textwrap import shorten
 
 from hotlap.record import (
@@ -167,24 +167,24 @@ _IDEALS = {
 
 def noise_sentence(noise: Noise) -> str:
     """What the A/A test came out as, and what follows."""
+    least = noise.smallest_gain
     if noise.scope == "again":
         spread = sqrt(mean([ratio * ratio for ratio in noise.log_ratios])) if noise.log_ratios else 0.0
-        return (
-            f"from one run of this script to the next its step differs by about {percent(spread)}; a change of less "
-            f"than {least_gain(noise)} between two runs says nothing here"
-        )
-    return (
-        f"A/A test {_COMPARED.get(noise.scope, noise.scope)}: {interval(noise.speedup)}; "
-        f"gains below {least_gain(noise)} cannot be told from noise here"
-    )
+        told = f"; a change of less than {small(least)} between two runs says nothing here" if least else ""
+        return f"from one run of this script to the next its step differs by about {percent(spread)}{told}"
+    compared = f"A/A test {_COMPARED.get(noise.scope, noise.scope)}"
+    if noise.speedup is None or least is None:
+        seen = " and ".join(percent(expm1(min(abs(ratio), 700.0))) for ratio in noise.log_ratios)
+        return f"{compared}: two equal things differed by {seen}; that is too little to say which gains are noise here"
+    return f"{compared}: {interval(noise.speedup)}; gains below {small(least)} cannot be told from noise here"
 
 
 _COMPARED = {"step": "inside one process, step by step", "process": "between processes"}
 
 
-def least_gain(noise: Noise) -> str:
+def small(gain: float) -> str:
     """ "1.034x"; a digit more than speed-ups have where it is close to 1."""
-    return f"{noise.smallest_gain:.3f}x" if noise.smallest_gain < 1.1 else factor(noise.smallest_gain)
+    return f"{gain:.3f}x" if gain < 1.1 else factor(gain)
 
 
 def begun(study: Study) -> tuple[Trial, ...]:

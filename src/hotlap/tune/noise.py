@@ -29,13 +29,14 @@ def calibrate(log: StudyLog, executor: Executor) -> None:
     if not log.study.noise:
         _compare_equal(log, executor)
     noise = next((one for one in log.study.noise if one.scope == "process"), None)
-    if noise is not None and noise.smallest_gain > _MUCH_NOISE:
-        log.extend()
-        log.warn(
-            "Runs of the unchanged script differ so much here that gains below "
-            f"{factor(noise.smallest_gain)} between processes are hard to show. Most often other programs use the "
-            "machine: run it again when they have ended, or raise --budget."
-        )
+    if noise is None or not noise.log_ratios or _smallest_gain(noise.log_ratios) <= _MUCH_NOISE:
+        return
+    log.extend()
+    hidden = "most gains" if noise.smallest_gain is None else f"gains below {factor(noise.smallest_gain)}"
+    log.warn(
+        f"Runs of the unchanged script differ so much here that {hidden} between processes are hard to show. Most "
+        "often other programs use the machine: run it again when they have ended, or raise --budget."
+    )
 
 
 def _compare_equal(log: StudyLog, executor: Executor) -> None:
@@ -73,13 +74,17 @@ def _compare_equal(log: StudyLog, executor: Executor) -> None:
 
 
 def noise_of(scope: str, log_ratios: Sequence[float]) -> Noise | None:
-    """What comparing equal things came to; None where it says nothing."""
-    interval = statistics.interval(log_ratios, pooled_variance=None)
-    if interval is None:
+    """What comparing equal things came to; None where nothing was compared."""
+    if not log_ratios:
         return None
+    shown = len(log_ratios) >= FEWEST_SHOWN
     return Noise(
         scope=scope,
-        speedup=interval,
-        smallest_gain=statistics.smallest_gain(log_ratios, num_processes=4),
+        speedup=statistics.interval(log_ratios) if shown else None,
+        smallest_gain=_smallest_gain(log_ratios) if shown else None,
         log_ratios=tuple(log_ratios),
     )
+
+
+def _smallest_gain(log_ratios: Sequence[float]) -> float:
+    return statistics.smallest_gain(log_ratios, num_processes=4)

@@ -128,10 +128,12 @@ def test_knows_how_far_one_run_differs_from_the_next() -> None:
     assert 0.005 < spread < 0.3
 
 
-def test_a_slow_start_limits_the_number_of_runs() -> None:
+def test_a_slow_start_limits_the_number_of_runs_and_what_is_said_of_them() -> None:
     here = world(start_s=40.0)
-    measure(here)
+    (noise,) = measure(here).noise
     assert len(here.plans) == 1 + 3 * 2
+    assert len(noise.log_ratios) == 2
+    assert noise.speedup is None and noise.smallest_gain is None
     here = world(start_s=500.0)
     study = measure(here)
     assert len(here.plans) == 1

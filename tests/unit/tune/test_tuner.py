@@ -865,6 +865,18 @@ def test_noise_that_hides_most_gains_is_said_with_what_to_do(script: Path) -> No
     assert not quiet.warnings
 
 
+def test_no_interval_of_the_noise_rests_on_fewer_than_three_ratios(script: Path) -> None:
+    few = 0
+    for process_sd in (0.01, 0.9):
+        study = tune(world_of(script, process_sd=process_sd, start_s=6.0), levers=("cached-dataset",), budget_s=60.0)
+        shown = [noise for noise in study.noise if noise.speedup is not None or noise.smallest_gain is not None]
+        few += len(shown) < len(study.noise)
+        assert all(len(noise.log_ratios) >= statistics.FEWEST_SHOWN for noise in shown)
+        hard = [one for one in study.warnings if "that most gains between processes are hard to show" in one]
+        assert bool(hard) is (process_sd > 0.1)
+    assert few
+
+
 def test_a_first_start_that_read_torch_from_the_disk_does_not_end_the_study(script: Path) -> None:
     class Cold(World):
         def run(self, plan: Plan) -> Run:
