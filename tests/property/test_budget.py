@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,3 +99,23 @@ def test_a_budget_is_spent_where_something_is_untried(script: Path) -> None:
         early += untried(study)
         assert world.clock >= 0.9 * budget_s or not untried(study) or left_s < smallest_heat_s(world), seed
     assert early > 30
+
+
+def test_the_budget_that_a_study_asks_for_is_enough(script: Path) -> None:
+    """On a machine that stays as it is, where equal processes differ little."""
+    asked = 0
+    for seed in range(100):
+        world, budget_s = drawn(script, seed)
+        gains = min(world.costs.values()) < 0.9
+        if not gains or len(set(world.slow)) > 1:
+            continue
+        world.process_sd = 0.01
+        study = tune(world, budget_s)
+        needs = re.search(r"--budget (?:to )?(\d+)m", study.result.why) if study is not None and study.result else None
+        if needs:
+            asked += 1
+            again, _ = drawn(script, seed)
+            again.process_sd = 0.01
+            enough = tune(again, 60.0 * int(needs[1]))
+            assert enough is not None and enough.result is not None and enough.result.levers, seed
+    assert asked > 10

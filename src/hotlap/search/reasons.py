@@ -20,7 +20,7 @@ SEEMS_MUCH = 1.25
 
 _NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
 _NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
-_NOT_ALL = "The time was over before all levers were compared for long enough, and none showed a gain; raise --budget."
+_NOT_ALL = "Not all levers were compared for long enough to tell, and none showed a gain; raise --budget."
 
 
 def left_out(effect: Effect, then: str) -> str:
@@ -101,7 +101,7 @@ def not_reached(candidates: Candidates) -> str | None:
     again = [name for name in unshown if name not in untried]
     told = [f"{', '.join(untried)} could be tried"] if untried else []
     told += [f"{', '.join(again)} could be tried again, by more processes"] if again else []
-    return f"The budget was over before {', and '.join(told)}; raise --budget to try more." if told else None
+    return f"The budget was too short for all: {', and '.join(told)}; raise --budget to try more." if told else None
 
 
 def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
@@ -128,7 +128,10 @@ def not_gated(gains: Sequence[Candidate], num_steps: int | None) -> str:
     None: not known."""
     *first, last = [f"{one.title} gained {_gained(one, num_steps)}" for one in gains]
     gained, under = (f"{', '.join(first)} and {last}", "each") if first else (last, "it")
-    return f"{gained}, and what was left of the budget does not hold a comparison of training under {under}."
+    return (
+        f"{gained}, and what was left of the budget does not hold a comparison of training under {under} and the last "
+        "one, of the patched script."
+    )
 
 
 def _gained(one: Candidate, num_steps: int | None) -> str:

@@ -82,5 +82,6 @@ def test_a_gain_that_was_not_judged_is_told_of_a_step_and_of_the_whole_training(
     costly.study = replace(costly.study, total_steps=1000)
     assert not_gated(Candidates(costly).unjudged(), 1000) == (
         "cached-dataset gained 6.18x a step (2.48x for a whole training of 1,000 steps, one-time cost included), "
-        "and what was left of the budget does not hold a comparison of training under it."
+        "and what was left of the budget does not hold a comparison of training under it and the last one, of the "
+        "patched script."
     )
