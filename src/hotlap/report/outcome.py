@@ -26,7 +26,7 @@ from hotlap.report.story import (
     cost_share,
     interval,
     script,
-    small,
+    small_gain,
     timed,
 )
 from hotlap.units import duration, factor, percent, plural
@@ -177,7 +177,7 @@ def _no_gain(study: Study) -> Conclusion:
         sentence = f"{tried} begun with, and no trial could be timed (each says why): nothing is known of a gain."
         return Conclusion(outcome=Outcome.UNTRIED, title="Nothing timed", sentence=sentence)
     else:
-        limit = f" (gains below {small(widest)} cannot be seen here)" if widest is not None else ""
+        limit = f" (gains below {small_gain(widest)} cannot be seen here)" if widest is not None else ""
         sentence = (
             f"{tried} tried, and none makes this script faster without harm{limit}. {_what_is_left(study, widest)}"
         )

@@ -170,19 +170,19 @@ def noise_sentence(noise: Noise) -> str:
     least = noise.smallest_gain
     if noise.scope == "again":
         spread = sqrt(mean([ratio * ratio for ratio in noise.log_ratios])) if noise.log_ratios else 0.0
-        told = f"; a change of less than {small(least)} between two runs says nothing here" if least else ""
+        told = f"; a change of less than {small_gain(least)} between two runs says nothing here" if least else ""
         return f"from one run of this script to the next its step differs by about {percent(spread)}{told}"
     compared = f"A/A test {_COMPARED.get(noise.scope, noise.scope)}"
     if noise.speedup is None or least is None:
         seen = " and ".join(percent(expm1(min(abs(ratio), 700.0))) for ratio in noise.log_ratios)
         return f"{compared}: two equal things differed by {seen}; that is too little to say which gains are noise here"
-    return f"{compared}: {interval(noise.speedup)}; gains below {small(least)} cannot be told from noise here"
+    return f"{compared}: {interval(noise.speedup)}; gains below {small_gain(least)} cannot be told from noise here"
 
 
 _COMPARED = {"step": "inside one process, step by step", "process": "between processes"}
 
 
-def small(gain: float) -> str:
+def small_gain(gain: float) -> str:
     """ "1.034x"; a digit more than speed-ups have where it is close to 1."""
     return f"{gain:.3f}x" if gain < 1.1 else factor(gain)
 

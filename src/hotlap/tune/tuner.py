@@ -43,8 +43,8 @@ def tuned(log: StudyLog) -> Study:
     """
     executor = log.executor(_look(log))
     recipes = _wants_recipes(log)
-    fits = recipes and BatchSize().rejects(facts(log.study), log.machine) is None
-    log.budget.later_s = _FOR_RECIPES * log.options.budget_s if fits else 0.0
+    keeps = recipes and BatchSize().rejects(facts(log.study), log.machine) is None
+    log.budget.later_s = _FOR_RECIPES * log.options.budget_s if keeps else 0.0
     search = _find_levers(log, executor)
     log.budget.later_s = 0.0
     if recipes:
