@@ -1,6 +1,7 @@
 """What can go wrong, by whose fault it is: the user's input, the user's script, or (all else) hotlap."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -44,3 +45,11 @@ class NoSteps(HotlapError):  # noqa: N818 - reads as the sentence "no steps"
     """The script ran, but made no training step that could be measured; exit code 4."""
 
     exit_code = 4
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user has ended hotlap while the script ran; `runs` (`record.Run`): what was measured until then."""
+
+    def __init__(self, runs: Sequence[Any]) -> None:
+        super().__init__()
+        self.runs = runs

@@ -1,5 +1,6 @@
 """How the end-to-end tests run a script under the probe, and what they ask of every run."""
 
+import os
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 import pytest
 
 from hotlap import record
@@ -152,3 +154,15 @@ def place(name: str, folder: Path) -> Path:
 def names(folder: Path) -> set[str]:
     """What lies in `folder`."""
     return {path.name for path in folder.iterdir()}
+
+
+def left_over(folder: Path) -> list[str]:
+    """Command lines of processes that still run in `folder`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.cwd() == str(folder):
+                found.append(" ".join(process.cmdline()))
+        except (psutil.Error, OSError):
+            continue
+    return found

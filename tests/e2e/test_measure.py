@@ -1,6 +1,8 @@
 """`hotlap measure` as a user types it, on scripts that train, fail, and misbehave."""
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.record import Phase, Purpose, State, Status, Study, load
-from tests.e2e.running import SCRIPTS, hotlap, names, place, wait_for
+from tests.e2e.running import SCRIPTS, hotlap, left_over, names, place, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -164,18 +166,62 @@ def test_words_that_name_no_training_start_none(
     assert not names(tmp_path)
 
 
-def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
-    place("by_hand.py", tmp_path)
-    with started("measure", "by_hand.py", "100000", cwd=tmp_path) as process:
-        wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")), what="study.json")
-        process.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_in_the_first_run_ends_with_what_was_measured(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    scratch = tmp_path_factory.mktemp("scratch")
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    with started("measure", "--steps", "100000", "endless.py", str(scratch / "made"), cwd=tmp_path) as process:
+        wait_for((scratch / "made").exists, what="step")
+        process.send_signal(number)
+        if number == signal.SIGTERM:
+            process.send_signal(number)  # `timeout` tells the command, and then its group
         out, err = process.communicate(timeout=400)
     # A shell shows 130 for both: Python ends itself by the signal where that met it inside of an exec (an import of a
     # module that defines a dataclass, say), though the exception was caught.
-    assert process.returncode in (130, -signal.SIGINT), err
+    assert process.returncode in (128 + number, -number), err
     assert "Traceback" not in err
-    assert "Report:" in out
+    assert "Time per step" in out
+    by = "" if number == signal.SIGINT else f" by {number.name}"
+    assert out.endswith(f"Interrupted{by}. The report has what was measured until then.\n")
+    study = study_in(tmp_path)
+    assert study.state is State.INTERRUPTED
+    assert len(study.baseline[0].step_s) > 30
+    assert not list(scratch.glob("hotlap-*"))
+    wait_for(lambda: not left_over(tmp_path), what="end of all processes")
+
+
+ENDLESS = """
+import sys, time
+from pathlib import Path
+import torch
+weights = torch.zeros(3, requires_grad=True)
+optimizer = torch.optim.SGD([weights], lr=0.1)
+for step in range(1_000_000):
+    time.sleep(0.005)
+    optimizer.zero_grad()
+    weights.square().sum().backward()
+    optimizer.step()
+    if step == 100:
+        Path(sys.argv[1]).touch()
+"""
+
+
+def test_a_closed_terminal_ends_it_and_the_study_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(tmp_path)
+        made = str(tmp_path.parent / "made")
+        os.execv(sys.executable, [sys.executable, "-m", "hotlap", "measure", "--steps", "100000", "endless.py", made])
+    wait_for((tmp_path.parent / "made").exists, what="step")
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGHUP
     assert study_in(tmp_path).state is State.INTERRUPTED
+    assert list(tmp_path.glob(".hotlap/*/report.html"))
+    wait_for(lambda: not left_over(tmp_path), what="end of all processes")
 
 
 # To the end, for real

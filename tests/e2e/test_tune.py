@@ -9,12 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from hotlap.cli import main
 from hotlap.record import State, Study, Verdict, load
-from tests.e2e.running import OURS, hotlap, names, place, wait_for
+from tests.e2e.running import OURS, hotlap, left_over, names, place, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -45,7 +44,7 @@ def test_what_cannot_be_tuned_gets_a_sentence_and_a_code(
         assert OURS not in done.stderr
         assert re.search(r'File ".*crash\.py", line 8', done.stderr)
     assert names(tmp_path) == before
-    wait_for(lambda: not _left_over(tmp_path), what="end of all processes")
+    wait_for(lambda: not left_over(tmp_path), what="end of all processes")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
     output, _ = process.communicate(timeout=400)
     assert process.returncode == 130, output
     assert "Traceback" not in output
-    wait_for(lambda: not _left_over(tmp_path), what="end of all processes")
+    wait_for(lambda: not left_over(tmp_path), what="end of all processes")
     assert not list(scratch.glob("hotlap-*"))
     (path,) = tmp_path.glob(".hotlap/*/study.json")
     interrupted = load(path, Study)
@@ -121,15 +120,3 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
     accepted = [one for trial in finished.trials if trial.kind == "lever" and trial.accepted for one in trial.levers]
     assert all(one in accepted for one in finished.result.levers)
     assert not finished.result.levers or finished.result.verdict is Verdict.UNHARMED
-
-
-def _left_over(folder: Path) -> list[str]:
-    """Command lines of processes that still run in `folder`."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.pid != os.getpid() and process.cwd() == str(folder):
-                found.append(" ".join(process.cmdline()))
-        except (psutil.Error, OSError):
-            continue
-    return found

@@ -30,6 +30,7 @@ exit codes:
   11   check: inconclusive
   12   check: the same training, and slower
   130  interrupted; what was known is saved (the same `hotlap tune` goes on from there)
+       (143 by SIGTERM, 129 by SIGHUP)
   141  nobody reads the output any more, as behind `| head`
 `hotlap measure --full` leaves with the training's own exit code.
 """
@@ -105,8 +106,8 @@ def _main(words: list[str]) -> int:
     except HotlapError as error:
         _tell(error, behind)
         return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as interrupt:
+        return 128 + next(iter(interrupt.args), signal.SIGINT)
 
 
 def parsed(words: Sequence[str], parser: argparse.ArgumentParser | None = None) -> argparse.Namespace:

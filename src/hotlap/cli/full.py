@@ -90,8 +90,10 @@ class _Watching:
                 ceilings=ceilings(run),
                 state=State.COMPLETE,
             )
-            self._bench.show_all()
-            self._bench.finish()
+            try:
+                self._bench.show_all()
+            finally:  # also where the terminal was closed
+                self._bench.finish()
         except UserError as error:
             if not quiet:
                 _say(str(error))

@@ -8,7 +8,7 @@ from pathlib import Path
 from hotlap import cli
 from hotlap.cli import measure as measuring
 from hotlap.cli import tune as tuning
-from hotlap.record import State, Study
+from hotlap.record import Study
 from hotlap.report import html, terminal
 
 Command = str | Path | Sequence[str]
@@ -90,10 +90,7 @@ def _study(name: str, words: Sequence[str]) -> ShownStudy:
     """That of `hotlap NAME WORDS`, whose sections are not shown: the study shows itself."""
     args = cli.parsed([name, *words])
     args.sections = False
-    study = _STUDIED[name](args)
-    if study.state is State.INTERRUPTED:
-        raise KeyboardInterrupt
-    return shown_study(study)
+    return shown_study(_STUDIED[name](args))
 
 
 def shown_study(study: Study) -> ShownStudy:

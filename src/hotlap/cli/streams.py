@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import sys
 from io import TextIOWrapper
 from typing import TextIO
@@ -34,9 +35,23 @@ def settle() -> None:
             stream.flush()
         except OSError:
             with contextlib.suppress(OSError):  # not a file of the system's
-                devnull = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(devnull, stream.fileno())
-                os.close(devnull)
+                _drop(stream)
+
+
+def hung_up() -> None:
+    """What goes to a terminal that was closed is dropped: each line would be an error."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # not a file of the system's
+            ends = select.poll()
+            ends.register(stream, 0)
+            if ends.poll(0):
+                _drop(stream)
+
+
+def _drop(stream: TextIO) -> None:
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, stream.fileno())
+    os.close(devnull)
 
 
 def _is_open(number: int) -> bool:

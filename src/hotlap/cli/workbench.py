@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import hotlap
 from hotlap import levers
-from hotlap.cli import console
+from hotlap.cli import console, streams
 from hotlap.cli.live import Live
 from hotlap.cli.storage import StudyFolder, now, study_key
 from hotlap.cli.target import Target
@@ -27,23 +27,36 @@ _RENDERS: dict[str, Callable[[Study], str]] = {"html": html.render, "markdown": 
 
 
 class Interrupt:
-    """Ctrl-C, or a polite request to end, within the context: remembered, and raised."""
+    """Ctrl-C, a polite request to end, or a closed terminal, within the context: remembered, and raised.
+
+    Raises:
+        KeyboardInterrupt: with the number of the signal, where the context ends by one.
+    """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked: signal.Signals | None = None
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self) for number in (signal.SIGTERM, signal.SIGINT)}
+        # `nohup` has hotlap go on without its terminal.
+        stays = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+        numbers = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} - stays
+        self._before = {number: signal.signal(number, self) for number in numbers}
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self.asked is not None and kind is not None and issubclass(kind, KeyboardInterrupt):
+            raise KeyboardInterrupt(self.asked)
 
-    def __call__(self, *_: object) -> None:
-        """The signal has come."""
-        self.asked = True
-        raise KeyboardInterrupt
+    def __call__(self, number: int, _: object) -> None:
+        """The signal has come. `timeout` sends it twice, and the second must not disturb what ends; a user who presses
+        Ctrl-C again does not want to wait for that."""
+        again, self.asked = self.asked is not None, self.asked or signal.Signals(number)
+        if number == signal.SIGHUP:
+            streams.hung_up()
+        if not again or number == signal.SIGINT:
+            raise KeyboardInterrupt
 
 
 class Workbench:
@@ -91,14 +104,31 @@ class Workbench:
 
     @contextmanager
     def making(self, *, budget_s: float | None) -> Iterator[None]:
-        """The study is made in this context, shown as it comes and kept at its end; one that Ctrl-C ends as well."""
-        with closing(self.storage):
-            with self.interrupt, self.showing(budget_s=budget_s):
+        """The study is made in this context, shown as it comes and kept at its end; one that is interrupted as well.
+
+        Raises:
+            KeyboardInterrupt: it was.
+        """
+        with closing(self.storage), self.interrupt:
+            with self.showing(budget_s=budget_s):
                 try:
                     yield
                 except KeyboardInterrupt:
                     self.study = replace(self.study, state=State.INTERRUPTED)
             self.finish()
+            if self.study.state is State.INTERRUPTED:
+                self.tell(self._interrupted())
+                raise KeyboardInterrupt
+
+    def _interrupted(self) -> str:
+        asked = self.interrupt.asked
+        by = "" if asked in (None, signal.SIGINT) else f" by {asked.name}"
+        what = "Nothing was measured yet."
+        if self.study.baseline and self.study.purpose is Purpose.TUNE:
+            what = "The same command goes on from here."
+        elif self.study.baseline:
+            what = "The report has what was measured until then."
+        return f"Interrupted{by}. {what}"
 
     @contextmanager
     def showing(self, *, budget_s: float | None) -> Iterator[Live]:
@@ -201,7 +231,7 @@ class Workbench:
             self.storage.folder / "jobs",
             nodes=nodes,
             order=Order(folders=folders, timeout_s=timeout_s, memory_bytes=memory_bytes),
-            interrupted=lambda: self.interrupt.asked,
+            interrupted=lambda: self.interrupt.asked is not None,
         ) as placed:
             yield placed
             self._warn_not_enclosed(placed.not_enclosed)
@@ -231,7 +261,7 @@ def launching(
         environment=lambda plan: environment(plan, memory_bytes),
         folders=aim.folders(),
         timeout_s=timeout_s,
-        interrupted=lambda: interrupt is not None and interrupt.asked,
+        interrupted=lambda: interrupt is not None and interrupt.asked is not None,
         templates=True,
     )
 

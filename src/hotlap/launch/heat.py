@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hotlap.errors import Interrupted
 from hotlap.launch.outcome import outcome
 from hotlap.launch.reaper import Reaper, end_all, signal_group
 from hotlap.launch.scratch import Scratch
@@ -97,15 +98,19 @@ class Launcher:
         (`Plan.only_levers`) are not begun where what they write at their end would be written for real.
 
         Raises:
-            UserError: what they wrote leaves no room.
+            UserError: what they wrote leaves no room. Interrupted: by the user; with what each has measured.
         """
         if self.not_enclosed and any(plan.only_levers for plan in plans):
             return [Run(status=Status.SILENT, error="the user's folder cannot be covered") for _ in plans]
         children = self._start(plans)
         try:
             _Heat(children, self._scratch, timeout_s=self._timeout_s, limit_s=limit_s).run(self._interrupted)
+        except KeyboardInterrupt:
+            for child in children:
+                child.status = child.status or Status.LAPSED
+                child.end()
+            raise Interrupted([child.outcome() for child in children]) from None
         finally:
-            # On the way out after Ctrl-C as well.
             for child in children:
                 child.end()
         runs = [child.outcome() for child in children]

@@ -8,8 +8,15 @@ from dataclasses import replace
 from hotlap import levers, rules
 from hotlap.errors import UserError
 from hotlap.record import Finding, Machine, Run
+from hotlap.search import StudyLog
 from hotlap.search.candidates import rejects
 from hotlap.source import scripts
+
+
+def diagnosed(log: StudyLog, run: Run) -> None:
+    """Into the study: the run as its baseline, and what is found in it."""
+    log.change("baseline", baseline=(run,), machine=log.machine)
+    log.change("findings", findings=findings_of(run, log.machine))
 
 
 def findings_of(run: Run, machine: Machine) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from statistics import median
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.record import Plan, Purpose, Run, Status
 from hotlap.search import Options, StudyLog
-from hotlap.tune.diagnosis import findings_of
+from hotlap.tune.diagnosis import diagnosed
 from hotlap.units import duration, plural
 
 # Fewer steps than this cannot be told from chance.
@@ -50,8 +50,7 @@ def first_look(log: StudyLog, plan: Plan) -> Run:
         run = _usable(run, options)
     except (ScriptFailed, NoSteps):
         if run.step_s and run.status is not Status.ENDED and log.study.purpose is Purpose.MEASURE:
-            log.change("baseline", baseline=(run,))
-            log.change("findings", findings=findings_of(run, log.machine))
+            diagnosed(log, run)
         raise
     if run.trains_again is not None and run.status is not Status.ENDED:
         log.warn(

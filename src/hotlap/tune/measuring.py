@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.errors import Interrupted, NoSteps, ScriptFailed
 from hotlap.experiment import Arm, Design, Executor, Heat, Sizes
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
@@ -13,7 +13,7 @@ from hotlap.machine import cores, threads
 from hotlap.record import NO_OPERATORS, Phase, Plan, Run, State, Status, Study
 from hotlap.search import StudyLog
 from hotlap.tune.ceilings import ceilings, input_matters
-from hotlap.tune.diagnosis import findings_of
+from hotlap.tune.diagnosis import diagnosed
 from hotlap.tune.first_look import FEWEST_STEPS, first_look
 from hotlap.tune.noise import noise_of
 from hotlap.tune.side_by_side import trainers, with_fewer_threads
@@ -78,12 +78,7 @@ def measured(log: StudyLog, plan: Plan, *, sweep: bool = True, repeat: bool = Tr
         ScriptFailed: the baseline fails. NoSteps: it makes no, or too few, training steps.
     """
     log.doing(f"running {log.options.title} as it is")
-    run = first_look(log, plan)
-    if run.status is not Status.COMPLETE:
-        run = _with_windows(log, plan, run)
-    run = with_fewer_threads(log, run)
-    log.change("baseline", baseline=(run,), machine=log.machine)
-    log.change("findings", findings=findings_of(run, log.machine))
+    run = _baseline(log, plan)
     alone = trainers(run) == 1
     sizes = Sizes.of(run, log.machine)
     free = _repeat(log, run, log.executor(sizes)) if repeat and alone else []
@@ -92,6 +87,23 @@ def measured(log: StudyLog, plan: Plan, *, sweep: bool = True, repeat: bool = Tr
         _sweep(log, run, log.executor(replace(sizes, steps=BLOCKS * sizes.block)))
     log.change("end", state=State.COMPLETE)
     return log.study
+
+
+def _baseline(log: StudyLog, plan: Plan) -> Run:
+    """Looked at as closely as it can be; of one that the user interrupts, what was measured until then is kept."""
+    run = None
+    try:
+        run = first_look(log, plan)
+        if run.status is not Status.COMPLETE:
+            run = _with_windows(log, plan, run)
+        run = with_fewer_threads(log, run)
+    except Interrupted as interrupted:
+        run = run or interrupted.runs[0]
+        if run.step_s:
+            diagnosed(log, run)
+        raise
+    diagnosed(log, run)
+    return run
 
 
 def _with_windows(log: StudyLog, plan: Plan, run: Run) -> Run:

@@ -3,11 +3,11 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.errors import Interrupted, NoSteps, ScriptFailed
 from hotlap.record import (
     NO_OPERATORS,
     Cores,
@@ -243,3 +243,39 @@ def test_what_cannot_be_measured_is_refused_with_a_reason(run: Run, error: type[
     here.answer = run
     with pytest.raises(error, match=says):
         measure(here)
+
+
+@pytest.mark.parametrize("num_runs", [1, 2])
+def test_what_was_measured_until_an_interruption_is_kept(num_runs: int) -> None:
+    """In the first run, or in the one that looks closer."""
+    here = world(length=60)
+    stopped = Stopped(here, num_runs)
+    seen = Silent()
+    with pytest.raises(Interrupted):
+        measure(stopped, observer=seen)  # type: ignore[arg-type]
+    assert seen.parts == ["baseline", "findings"]
+    assert seen.studies[-1].baseline == (stopped.runs[0],)
+    assert seen.studies[-1].findings
+
+
+@dataclass
+class Stopped:
+    """A world that the user ends in its run of that number."""
+
+    world: World
+    at: int
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        return self.world.path
+
+    def now(self) -> float:
+        return self.world.now()
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        made = self.world(plans, limit_s=limit_s)
+        self.runs += made
+        if len(self.runs) == self.at:
+            raise Interrupted(made)
+        return made
