@@ -19,7 +19,7 @@ After:
 
 from hotlap.record import Finding, Machine, Phase, Run, WhatIf
 from hotlap.rules.step import finding, share_of, spent
-from hotlap.units import duration
+from hotlap.units import duration, percent
 
 # Ours: on a noisy machine, two equal halves of such a window differ by less than this in nine cases out of ten.
 MIN_SHARE = 0.10
@@ -85,21 +85,22 @@ def _of_processes(run: Run) -> Finding | None:
     if timed is None and not all(one.ours for one in cpu.neighbours):
         return None
     wanted = run.num_threads + sum(one.threads for one in cpu.neighbours)
-    share, gain = 1 - cpu.usable_cores / wanted, ""
+    cost_s = (1 - cpu.usable_cores / wanted) * run.mean_step_s()
+    gain = f"With {fair} each, a step would be up to {spent(run, cost_s)} shorter."
     if timed is not None:
-        share = saved(timed)
-        if int(timed.other or 0) >= run.num_threads or not share:
+        share, fair = saved(timed), int(timed.other or 0)
+        if fair >= run.num_threads or not share:
             return None
-        how = "in whole runs" if timed.whole_runs else "in turns"
-        gain = f": {duration(timed.other_s)} in place of {duration(timed.now_s)}, timed {how}"
-    cost_s = share * run.mean_step_s()
+        cost_s = share * run.mean_step_s()
+        # The steps that were timed: others may have used the machine less, or more, while they were recorded.
+        times = f"{duration(timed.other_s)} in place of {duration(timed.now_s)} ({percent(share)} shorter)"
+        gain = f"With {fair} each, a step took {times}, timed {'in whole runs' if timed.whole_runs else 'in turns'}."
     others = ", ".join(dict.fromkeys(one.name or f"process {one.pid}" for one in cpu.neighbours))
     return finding(
         run,
         cost_s,
         f"{1 + len(cpu.neighbours)} processes compute on {cpu.usable_cores:g} cores with {wanted:.3g} threads in all, "
-        f"this one with {run.num_threads} (beside it: {others}). With {fair} each, a step would be "
-        f"{'' if timed else 'up to '}{spent(run, cost_s)} shorter{gain}.",
+        f"this one with {run.num_threads} (beside it: {others}). {gain}",
         levers=() if any(one.ours for one in cpu.neighbours) else ("threads",),
         environment={"OMP_NUM_THREADS": str(fair)},
     )

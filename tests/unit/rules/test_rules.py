@@ -843,7 +843,12 @@ def test_oversubscription_by_other_programs_is_said_only_where_fewer_threads_wer
     timed = WhatIf(setting="threads", now=2, other=1, now_s=0.01, other_s=0.006, agree=1.0)
     finding = thread_oversubscription.check(replace(other, what_ifs=(timed,)))
     assert finding is not None
-    assert finding.evidence.endswith("4.00 ms (40%) shorter: 6.00 ms in place of 10.0 ms, timed in turns.")
+    sentence = "With 1 each, a step took 6.00 ms in place of 10.0 ms (40% shorter), timed in turns."
+    assert finding.evidence.endswith(sentence)
+    busier = thread_oversubscription.check(replace(other, what_ifs=(timed,), step_s=tuple(3 * s for s in other.step_s)))
+    assert busier is not None
+    assert busier.evidence.endswith(sentence), "of one window, not of the steps that were recorded in another one"
+    assert busier.share == pytest.approx(0.4)
     assert finding.try_levers == ("threads",)
     quiet = replace(side_by_side(neighbour(threads=0.6, ours=False)), what_ifs=(timed,))
     assert thread_oversubscription.check(quiet) is None, "one busy half of the time leaves room"
@@ -866,7 +871,7 @@ def test_oversubscription_of_processes_says_what_was_timed_in_whole_runs() -> No
     run = replace(side_by_side(neighbour()), what_ifs=(timed,))
     finding = rules.check(run)[0]
     assert finding.share == pytest.approx(0.9)
-    assert finding.evidence.endswith("shorter: 90.0 ms in place of 900 ms, timed in whole runs.")
+    assert finding.evidence.endswith("90.0 ms in place of 900 ms (90% shorter), timed in whole runs.")
     for other in (replace(timed, other_s=0.88), replace(timed, agree=0.5)):
         assert thread_oversubscription.check(replace(run, what_ifs=(other,))) is None, "it was tried and did not help"
 
