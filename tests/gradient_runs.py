@@ -11,9 +11,12 @@ from threading import get_ident
 from types import ModuleType, SimpleNamespace
 from typing import cast
 
+from torch.nn.modules.module import register_module_forward_hook
+
 from hotlap.levers.lever import Patch
 from hotlap.probe.facts import Facts
 from hotlap.probe.session import Session
+from hotlap.probe.watches import gradients
 from hotlap.probe.watches.gradients import Gradients
 from hotlap.record import Phase, Run
 from tests.sample_runs import optimizer, run_with
@@ -28,6 +31,7 @@ class Stage:
         self.in_backward = False
         self.thread = SimpleNamespace(id=get_ident())
         self.collectives = SimpleNamespace(active=False)
+        self.script = SimpleNamespace(on_forward=[])
 
     def own(self, work: Callable[[], None]) -> None:
         work()
@@ -38,6 +42,9 @@ def observed(path: Path, *, stage: Stage | None = None) -> Run:
     stage = stage or Stage()
     watch, patch = Gradients(), Patch()
     watch.install(cast(Session, stage), patch)
+    (told,) = stage.script.on_forward
+    patch.on_undo(register_module_forward_hook(told, with_kwargs=True).remove)
+    patch.set(gradients, "called_through", lambda: "")  # torch calls the hook, in a training the probe does
     try:
         played(path)
         watch.fields()

@@ -1,7 +1,8 @@
 """unneeded-gradients: a backward pass computes gradients that no optimizer reads.
 
 What it says: the line that goes backward, how many of its gradients are for nothing, and the time of that pass: the
-most that can be saved. Where it is all of them, nothing is learnt from that loss.
+most that can be saved. Where it is all of them, nothing is learnt from that loss. A model that is called for itself and
+whose results no trained parameter goes into (a teacher) is named by the line that calls it.
 Why it is bad: up to two thirds of a training's arithmetic is in its backward passes; and where no step uses any of it,
 that part of the script learns nothing.
 Example: a head is trained on layers that are left out of the optimizer, but still require gradients; a teacher without
@@ -10,21 +11,26 @@ Risk: what does not require gradients is not trained: `hotlap check` sees that.
 
 Before:
 
-    optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
     for x, y in loader:
-        loss = criterion(model(x), y)
+        wanted = teacher(x)
+        loss = distance(student(x), wanted)
         loss.backward()
 
 After:
 
-    optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
-    model.body.requires_grad_(False)
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
     for x, y in loader:
-        loss = criterion(model(x), y)
+        with torch.no_grad():
+            wanted = teacher(x)
+        loss = distance(student(x), wanted)
         loss.backward()
 """
 
 import ast
+import textwrap
+from collections.abc import Sequence
+from itertools import takewhile
 
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, readable, replaced, where
@@ -39,6 +45,9 @@ MIN_SHARE = 0.05
 _READERS = ("get_total_norm", "GradScaler", "DistributedDataParallel", "fully_shard", "register_hook", "retain_grad",
             "register_full_backward_hook", "register_post_accumulate_grad_hook")  # fmt: skip
 
+# What computes its parts once, one after the other: one of them can be computed in front of it.
+_ONCE = (ast.Attribute, ast.Call, ast.Subscript, ast.keyword, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List)
+
 EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
 
@@ -51,7 +60,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     script = next((one for one in files if one.path == worst.path), None)
     if script is None or any(_reads_gradients(one) for one in files):
         return None
-    return _in_part(run, script, worst) if worst.detail.get("needs") else _in_vain(run, script, worst)
+    return _in_part(run, files, script, worst) if worst.detail.get("needs") else _in_vain(run, script, worst)
 
 
 def explains(run: Run) -> frozenset[str]:
@@ -72,13 +81,10 @@ def _pass_s(run: Run, site: CallSite) -> float:
     return min(all_s, float(seconds)) if on_cpu(run) and isinstance(seconds, int | float) else all_s
 
 
-def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
+def _in_part(run: Run, files: Sequence[Script], script: Script, site: CallSite) -> Finding | None:
     """Of some of its gradients; nobody knows what part of its time they are, so it is advice. What lies behind the
     layers of another optimizer is reached through them: the product that passes a gradient on, as large as that of a
     layer's own weights, stays."""
-    call = script.at(site)
-    if call is None or call.args or any(word.arg != "retain_graph" for word in call.keywords):
-        return None
     whose, cost_s = "of parameters that another optimizer has, and clears unread", _pass_s(run, site) / 2
     if not site.detail.get("owned"):
         whose, cost_s = "of parameters that no optimizer has", _pass_s(run, site)
@@ -86,14 +92,59 @@ def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
         return None
     unneeded, elements = (int(site.detail.get(name) or 0) for name in ("unneeded", "elements"))
     evidence = f"{_place(script, site)} computes {elements:,} gradients, {unneeded:,} of them {whose}"
+    change = _without_graph(run, files)
+    if change is not None:
+        evidence += f": nothing that is trained goes into the call at {change.where}"
+    change = change or _of_inputs(run, script, site)
+    return None if change is None else advice(run, cost_s, evidence, change=change)
+
+
+def _without_graph(run: Run, files: Sequence[Script]) -> Change | None:
+    """`with torch.no_grad():` around the call of a model, the largest, whose results nothing that is trained goes into;
+    None where there is none, or it stands where nothing can be put in front of it."""
+    sites = [one for one in run.call_sites if one.calls == "no_grad"]
+    largest = max(sites, key=lambda one: int(one.detail.get("unneeded") or 0), default=None)
+    script = next((one for one in files if largest is not None and one.path == largest.path), None)
+    call = script.at(largest) if script is not None and largest is not None else None
+    if script is None or call is None:
+        return None
+    around = list(takewhile(lambda outer: not isinstance(outer, ast.stmt), script.around(call)))
+    statement = next(outer for outer in script.around(call) if isinstance(outer, ast.stmt))
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return):
+        return None
+    alone = all(_only_passes_on(outer, inner) for outer, inner in zip(around, [call, *around], strict=False))
+    if alone:
+        whole = replaced(script, call, script.code(call))
+        return Change(whole.where, whole.before, f"with torch.no_grad():\n{textwrap.indent(whole.before, '    ')}")
+    if not all(isinstance(outer, _ONCE) for outer in around):
+        return None
+    name = f"{script.code(call.func).rpartition('.')[2]}_out".lstrip("_")
+    if not name.isidentifier() or name in script.names:
+        return None
+    whole = replaced(script, call, name)
+    return Change(whole.where, whole.before, f"with torch.no_grad():\n    {name} = {script.code(call)}\n{whole.after}")
+
+
+def _only_passes_on(outer: ast.AST, inner: ast.AST) -> bool:
+    """Nothing but `inner` that may have gradients goes into it: `.logits` of it, `[0]`."""
+    parts = [part for part in ast.iter_child_nodes(outer) if part is not inner]
+    return isinstance(outer, ast.Attribute | ast.Call | ast.Subscript) and all(
+        isinstance(part, ast.Constant | ast.expr_context) for part in parts
+    )
+
+
+def _of_inputs(run: Run, script: Script, site: CallSite) -> Change | None:
+    """`inputs=` of the backward pass, where it has no arguments of its own but `retain_graph`."""
+    call = script.at(site)
+    if call is None or call.args or any(word.arg != "retain_graph" for word in call.keywords):
+        return None
     names = _optimizers(run, script, site) or ("optimizer",)
     groups = f"for group in {names[0]}.param_groups"
     if len(names) > 1:
         groups = f"for optimizer in ({', '.join(names)}) for group in optimizer.param_groups"
     trained = f'[p {groups} for p in group["params"] if p.requires_grad]'
     given = [f"{word.arg}={script.code(word.value)}" for word in call.keywords]
-    change = replaced(script, call, f"{script.code(call.func)}({', '.join([*given, f'inputs={trained}'])})")
-    return advice(run, cost_s, evidence, change=change)
+    return replaced(script, call, f"{script.code(call.func)}({', '.join([*given, f'inputs={trained}'])})")
 
 
 def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:

@@ -51,16 +51,6 @@ for _ in range(8):
     loss.backward()  # wasteful
     optimizer.step()
 """
-TEACHER = """
-optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
-body.requires_grad_(False)
-teacher = nn.Linear(64, 8)
-for _ in range(8):
-    loss = F.mse_loss(net(x), teacher(x))
-    optimizer.zero_grad()
-    loss.backward()  # wasteful
-    optimizer.step()
-"""
 GAN = """
 optimizer_g = torch.optim.SGD(body.parameters(), lr=0.1)
 optimizer_d = torch.optim.SGD(head.parameters(), lr=0.1)
@@ -76,7 +66,6 @@ KEPT = GAN.replace("backward()  # wasteful", "backward(retain_graph=True)  # was
 IN_PART = {
     "a graph that is kept": (KEPT, "520 of them", "another optimizer has", "optimizer_g"),
     "a body that no optimizer has": (FROZEN, "4,680 gradients, 4,160 of them", "no optimizer has", "optimizer"),
-    "a teacher that requires gradients": (TEACHER, "1,040 gradients, 520 of them", "no optimizer has", "optimizer"),
     "through another optimizer's network": (GAN, "520 of them", "another optimizer has", "optimizer_g"),
 }
 

@@ -1,5 +1,6 @@
 """Gradients that are cleared unread: the code that is advised trains the same; where one may be wanted nothing is."""
 
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,9 +178,83 @@ def test_the_code_that_is_advised_trains_the_same_to_the_last_bit(name: str, tmp
     plain, text = played(path), path.read_text()
     finding = found(path)
     assert finding is not None and finding.advice and finding.before.endswith("# wasteful")
-    assert text.count(finding.before) == 1 and "inputs=[" in finding.after
-    path.write_text(text.replace(finding.before, finding.after))
+    assert text.count(finding.before) == 1 and ("inputs=[" in finding.after or name in NO_GRADIENTS_AT_ALL)
+    path.write_text(changed(text, finding))
     assert played(path) == plain
+
+
+NO_GRADIENTS_AT_ALL = ("frozen by omission", "cleared by the module")
+
+
+def changed(text: str, finding: Finding) -> str:
+    """With the advice taken, wherever its place is indented to."""
+    indent = next(line for line in text.splitlines() if finding.before.splitlines()[0] in line).partition(
+        finding.before.splitlines()[0]
+    )[0]
+    assert textwrap.indent(finding.before, indent) in text
+    return text.replace(textwrap.indent(finding.before, indent), textwrap.indent(finding.after, indent))
+
+
+# Distillation as it is written, without `no_grad`: {} is where the teacher is called.
+DISTILLED = """
+student = nn.Linear(3, 4)
+optimizer = torch.optim.Adam(student.parameters())
+teacher = generator
+for _ in range(8):
+    x = torch.randn(6, 3)
+    {}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(student.weight.tolist())
+"""
+ON_ITS_LINE = "wanted = teacher(x).mT"
+TEACHERS = {
+    "on its line": (
+        f"{ON_ITS_LINE}\n    loss = (student(x) - wanted.mT).square().mean()",
+        ON_ITS_LINE,
+        f"with torch.no_grad():\n    {ON_ITS_LINE}",
+    ),
+    "in the loss": (
+        "loss = nn.functional.mse_loss(student(x), teacher(x))",
+        "loss = nn.functional.mse_loss(student(x), teacher(x))",
+        "with torch.no_grad():\n    teacher_out = teacher(x)\nloss = nn.functional.mse_loss(student(x), teacher_out)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEACHERS)
+def test_a_teacher_is_called_without_gradients(name: str, tmp_path: Path) -> None:
+    body, before, after = TEACHERS[name]
+    path = script(tmp_path, DISTILLED.format(body))
+    plain, text = played(path), path.read_text()
+    finding = found(path)
+    assert finding is not None and finding.advice
+    assert (finding.before, finding.after) == (before, after)
+    line = next(i for i, code in enumerate(text.splitlines(), 1) if before in code)
+    assert finding.where == f"train.py:{line}"
+    assert f"nothing that is trained goes into the call at train.py:{line}; at most" in finding.evidence
+    path.write_text(changed(text, finding))
+    assert played(path) == plain
+    assert found(path) is None, "nothing is left to do"
+
+
+GOES_THROUGH = {
+    "a critic": CRITIC_FIRST,
+    "what a trained model made": DISTILLED.format("loss = teacher(student(x)[:, :3]).square().mean()"),
+    "an input that has gradients": DISTILLED.format(
+        "loss = (student(x) - teacher(x + torch.zeros(6, 3, requires_grad=True))).square().mean()"
+    ),
+    "one that is trained elsewhere": DISTILLED.format("loss = (student(x) - teacher(x)).square().mean()").replace(
+        "student.parameters()", "[*student.parameters(), *generator.parameters()]"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOES_THROUGH)
+def test_what_a_gradient_has_to_go_through_keeps_its_graph(name: str, tmp_path: Path) -> None:
+    finding = found(script(tmp_path, GOES_THROUGH[name]))
+    assert finding is None or "no_grad" not in finding.after
 
 
 def test_what_is_left_out_is_not_computed(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from torch.optim import optimizer as optimizer_module
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.guard import Function
-from hotlap.probe.sites import call_site, users_frame
+from hotlap.probe.sites import call_site, called_through, users_frame
+from hotlap.probe.watches.modules import results
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CallSite, Scalar
 
@@ -28,7 +29,8 @@ _WATCHED_STEPS = 32
 # So many times gradients must have been cleared unread. Ours: a first look at long steps has hardly more of them.
 _ENOUGH_PASSES = 3
 
-# The graph is searched for parameters that no optimizer has at the first passes of a line; later they are known.
+# The graph is searched for parameters that no optimizer has at the first passes of a line, and behind the first results
+# of a module that is called in one; later they are known.
 _SEARCHED_PASSES = 3
 _MOST_NODES = 100_000
 
@@ -107,6 +109,10 @@ class Gradients(Watch):
         self._steps: dict[_Place, int | None] = {}
         """Where optimizers step, and which; None: several."""
         self._leaves: dict[int, _Leaf] = {}
+        self._results: Counter[_Place] = Counter()
+        """Of modules that are called there, so many were searched."""
+        self._below: dict[_Place, set[_Leaf] | None] = {}
+        """Parameters that these depend on; None where they depend on something else as well."""
         self._stepping: list[int] = []
         self._going: _Place | None = None
         """Of the backward pass that is under way."""
@@ -117,6 +123,9 @@ class Gradients(Watch):
         super().install(session, patch)
         patch.on_undo(self.patch.undo)
         self.hook_backward(self.patch, self._begins, self._ends)
+        hears_results = self.guarded(self._forward_made)
+        session.script.on_forward.append(hears_results)
+        self.patch.on_undo(lambda: session.script.on_forward.remove(hears_results))
         for kind in (torch.optim.Optimizer, torch.nn.Module):
             self.hook(self.patch, kind, "zero_grad", self._following_zero_grad)
         for hook, register in (
@@ -133,6 +142,13 @@ class Gradients(Watch):
         return {}
 
     # What is heard
+
+    def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        if not self._over and torch.is_grad_enabled() and not called_through():
+            place = self._place("no_grad")
+            if place is not None and self._results[place] < _SEARCHED_PASSES:
+                self._results[place] += 1
+                self._do(lambda: self._look_below(place, results(result)))
 
     def _begins(self, root: torch.Tensor, args: Any, kwargs: Any) -> None:
         place = self._going = self._place("backward")
@@ -169,6 +185,7 @@ class Gradients(Watch):
             self._over = True
             self._lines.clear()
             self._leaves.clear()
+            self._below.clear()
             raise  # to the guard of the hook, which notes it
 
     def _steps_with(self, optimizer: torch.optim.Optimizer, place: _Place | None) -> None:
@@ -206,6 +223,14 @@ class Gradients(Watch):
         if place not in self._sites:
             self._sites[place] = call_site(calls)
         return place if self._sites[place] is not None else None
+
+    def _look_below(self, place: _Place, tensors: list[torch.Tensor]) -> None:
+        found = [below for one in tensors if one.grad_fn is not None for below in _leaves_below(one)]
+        known = self._below.setdefault(place, set())
+        if known is None or not all(isinstance(below, torch.nn.Parameter) for below in found):
+            self._below[place] = None
+        else:
+            known.update(self._leaf(below) for below in found if below is not None)
 
     def _search(self, root: torch.Tensor, line: _Line) -> None:
         """Leaves of the graph that no optimizer has."""
@@ -256,6 +281,7 @@ class Gradients(Watch):
         finally:
             self._leaves.clear()
             self._lines.clear()
+            self._below.clear()
 
     def _note(self) -> None:
         found = [site for place, line in self._lines.items() if place for site in self._judged(place, line)]
@@ -265,7 +291,15 @@ class Gradients(Watch):
             if number is not None and (site := self._sites[place]) is not None
         ]
         if found:
-            self.session.facts.call_sites += [*found, *steps]
+            self.session.facts.call_sites += [*found, *steps, *self._without_need()]
+
+    def _without_need(self) -> Iterator[CallSite]:
+        """Calls of modules whose results a gradient goes through, and depend on nothing that an optimizer has."""
+        reached = {leaf for line in self._lines.values() for leaf in line.got}
+        for place, below in self._below.items():
+            site = self._sites[place]
+            if site and below and not reached.isdisjoint(below) and not any(leaf.owners for leaf in below):
+                yield replace(site, detail={"unneeded": sum(leaf.tensor.numel() for leaf in below)})
 
     def _judged(self, place: _Place, line: _Line) -> Iterator[CallSite]:
         """The line as a call site, if gradients are computed there that nobody needs."""

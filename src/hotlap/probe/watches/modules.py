@@ -125,7 +125,7 @@ class Modules(Watch):
             seen.num += 1
 
     def _follow(self, module: torch.nn.Module, result: Any, seconds: float, *, extra: bool) -> None:
-        tensors = [leaf for leaf in _results(result) if leaf.grad_fn is not None]
+        tensors = [leaf for leaf in results(result) if leaf.grad_fn is not None]
         if not tensors:
             return
         passed = _Pass(
@@ -151,7 +151,7 @@ class Modules(Watch):
         if not pending:
             return
         # With its gradient it is on its way to a loss, maybe of a validation: its hook tells whether one is asked for.
-        given = _storages(tensor for tensor in _results(args) if tensor.grad_fn is None)
+        given = _storages(tensor for tensor in results(args) if tensor.grad_fn is None)
         for passed in pending:
             passed.used |= not given.isdisjoint(passed.storages)
 
@@ -186,18 +186,18 @@ class Modules(Watch):
 
     def _batch_drawn(self, iterator: Any, batch: Any) -> None:
         if self._step < _ATTENTION_STEPS:
-            first = next((leaf for leaf in _results(batch) if leaf.dim()), None)
+            first = next((leaf for leaf in results(batch) if leaf.dim()), None)
             if first is not None:
                 self._batch_sizes.add(first.shape[0])
 
     def _note_shapes(self, args: Any, result: Any) -> None:
-        self._first_dims |= {leaf.shape[0] for leaf in _results(args) if leaf.dim()}
-        self._out_shapes += [tuple(leaf.shape) for leaf in _results(result) if leaf.dim()]
+        self._first_dims |= {leaf.shape[0] for leaf in results(args) if leaf.dim()}
+        self._out_shapes += [tuple(leaf.shape) for leaf in results(result) if leaf.dim()]
 
     def _looking(self, forward: Function) -> Function:
         def looked_into(module: Any, *args: Any, **kwargs: Any) -> Any:
             if self._depth == 0 and torch.is_grad_enabled():
-                given = next((leaf for leaf in _results((args, kwargs)) if leaf.dim() == 3), None)
+                given = next((leaf for leaf in results((args, kwargs)) if leaf.dim() == 3), None)
                 if given is not None and not _batch_first(module):
                     self._attention.add((type(module).__name__, here(), given.shape[0], given.shape[1]))
             self._depth += 1
@@ -269,7 +269,7 @@ def _batch_first(module: Any) -> bool:
     return True
 
 
-def _results(value: Any) -> list[torch.Tensor]:
+def results(value: Any) -> list[torch.Tensor]:
     """The tensors in what a module takes or gives back (attributes of an output object as well), but for nested ones,
     which have no shape."""
     found = []
