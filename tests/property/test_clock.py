@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.probe.clock import (
+    BACKWARD,
     DRAW,
     EPOCH,
     FORWARD,
@@ -224,6 +225,34 @@ def test_the_start_of_the_held_out_loader_belongs_to_the_validation_and_that_of_
     assert step.aside is not None
     assert sum(step.aside.spent) == 64 + 3 * 3.5
     assert sum(step.spent) - sum(step.aside.spent) == 32 + 16 + 12
+
+
+@pytest.mark.parametrize(
+    ("happens", "begins"),
+    [
+        ("start draw train back", True),
+        ("start draw look draw look draw draw train back", False),  # a validation within an epoch
+        ("start draw look draw look draw start draw train back", True),
+        ("draw start draw look draw train back", False),  # it comes between a batch and its step
+        ("start draw look train draw look train draw draw train back", False),  # a loss is in training mode
+        ("start start draw draw look train back", True),  # with a teacher
+        ("start draw look back", True),  # of a network in evaluation mode
+        ("start draw train draw look train back", True),
+    ],
+)
+def test_an_epoch_begins_where_a_loader_is_started_to_be_trained_on(happens: str, begins: bool) -> None:
+    now = Now()
+    clock = Clock(now)
+    whats = {"draw": DRAW, "look": LOOK, "train": TRAIN, "back": BACKWARD}
+    for what in happens.split():
+        if what == "start":
+            start(clock, now, seconds=1)
+            continue
+        clock.enter(whats[what])
+        now.seconds += 1
+        clock.leave()
+    clock.note((LAP, clock.now(), clock.now()))
+    assert clock.read()[0].epoch_started is begins
 
 
 def aside_s_of_trained(clock: Clock, now: Now) -> float:

@@ -60,19 +60,24 @@ def long_step_s(run: Run, *, epoch_steps: int | None, end_s: float = 0.0) -> flo
     within = _within(run)
     if not within or epoch_steps is None:
         return fmean(run.step_s) + run.validation_s / len(run.step_s) if run.step_s else math.nan
-    seen_s = epoch_end_s(run)
+    seen_s = epoch_end_s(run, epoch_steps=epoch_steps)
     return fmean(within) + (end_s if seen_s is None else seen_s) / epoch_steps
 
 
-def epoch_end_s(run: Run) -> float | None:
-    """What an epoch's end takes beyond its steps: a validation, and the first step of the next one. None where the run
-    saw none; its very first step holds more than that."""
+def epoch_end_s(run: Run, *, epoch_steps: int | None) -> float | None:
+    """What an epoch takes beyond its steps: validations, and the longer first step of the next one. None where the run
+    saw neither; its very first step holds more than that.
+
+    Where there are more validations than epochs began, they come every so many steps; else at the ends of epochs.
+    """
     starts = [i for i in run.epoch_starts if run.step_index[i : i + 1] != (0,)]
     within = _within(run)
     if not within or not (starts or run.num_validations):
         return None
     start_s = fmean(run.step_s[i] for i in starts) - fmean(within) if starts else 0.0
-    return start_s + (run.validation_s / run.num_validations if run.num_validations else 0.0)
+    if epoch_steps is not None and run.num_validations > len(run.epoch_starts):
+        return start_s + run.validation_s * epoch_steps / len(run.step_s)
+    return start_s + run.validation_s / max(1, len(starts), run.num_validations)
 
 
 def step_within_s(run: Run) -> float:

@@ -202,9 +202,26 @@ class _Reader:
         lap.spent = lap.sums()[: record.OWN]
         lap.num_forwards = kinds.count(TRAIN) + kinds.count(FORWARD) + kinds.count(LOOK)
         if LOOK in kinds:
+            lap.epoch_started = lap.epoch_started and _starts_epoch(kinds)
             _find_aside(lap, tape)
         self._begin = end_s
         return lap
+
+
+def _starts_epoch(kinds: list[int]) -> bool:
+    """A loader was started for more than a validation, whose batches are only looked at: no backward pass lies between
+    one and the next. (Of what is drawn one behind the other, as by `zip`, one backward pass trains on all.)"""
+    started = passed = looked = trained = False
+    for what in kinds:
+        if what == DRAW and passed:  # the next batch
+            if started and (trained or not looked):
+                return True
+            started = passed = looked = trained = False
+        started |= what == EPOCH
+        passed |= what in (LOOK, TRAIN)
+        looked |= what == LOOK
+        trained |= what == BACKWARD
+    return started and (trained or not looked)
 
 
 def _find_aside(lap: Lap, tape: list[Any]) -> None:

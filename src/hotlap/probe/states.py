@@ -161,7 +161,7 @@ class States:
         self._epoch_seen = False
 
     def step_ended(self, step: int, trained: Iterable[torch.Tensor] = (), *, epoch_started: bool) -> None:
-        """`trained`: the parameters of all optimizers. `epoch_started`: a loader was started within the step."""
+        """`trained`: the parameters of all optimizers. `epoch_started`: an epoch began within the step."""
         epoch_over = epoch_started and step > 0 and not self._epoch_seen
         self._epoch_seen |= epoch_over
         if epoch_over or step in self._wanted:

@@ -170,7 +170,7 @@ class Run:
     step_index: tuple[int, ...] = ()
     """(S,) number of the step in the training, from 0: warm-up counts."""
     epoch_starts: tuple[int, ...] = ()
-    """Indices into (S,) of the steps in which a loader was started anew (an epoch's begin, or a validation)."""
+    """Indices into (S,) of the steps in which a loader was started anew that is trained on, and not only looked at."""
     loss: tuple[Number, ...] = ()
     """(S,) sum of the scalars that backward was called on within the step."""
     num_samples: tuple[int | None, ...] = ()

@@ -126,7 +126,10 @@ class GateRuns:
 
     def epoch_ends_s(self) -> EndsS:
         """What an epoch's end takes the baseline, and what was judged last; 0 where these runs saw none."""
-        base, found = (next(filter(None, map(epoch_end_s, runs)), 0.0) for runs in (self._baseline(), self.found))
+        ends_s = [
+            [epoch_end_s(run, epoch_steps=run.epoch_steps()) for run in runs] for runs in (self._baseline(), self.found)
+        ]
+        base, found = (next(filter(None, one), 0.0) for one in ends_s)
         return base, found
 
     def _compare(

@@ -42,12 +42,22 @@ def test_an_epochs_end_that_the_run_did_not_see_counts_as_it_came_elsewhere() ->
 
 def test_an_epochs_end_is_its_validation_and_a_longer_first_step_of_the_next_one_not_the_first_of_all() -> None:
     run = training(0.01, start_s=0.5, validation_s=0.3)
-    assert epoch_end_s(run) == pytest.approx(0.8)
-    assert epoch_end_s(training(0.01, start_s=0.5)) == pytest.approx(0.5)
+    assert epoch_end_s(run, epoch_steps=100) == pytest.approx(0.8)
+    assert epoch_end_s(training(0.01, start_s=0.5), epoch_steps=100) == pytest.approx(0.5)
     first = replace(run, epoch_starts=(0, 20), step_index=tuple(range(40)), step_s=(3.0, *run.step_s[1:]))
-    assert epoch_end_s(first) == pytest.approx(0.8), "3 s hold what comes before the first batch of all"
-    assert epoch_end_s(replace(first, epoch_starts=(0,), num_validations=0)) is None
-    assert epoch_end_s(Run(status=Status.CRASHED)) is None
+    assert epoch_end_s(first, epoch_steps=100) == pytest.approx(0.8), "3 s hold what comes before the first batch"
+    assert epoch_end_s(replace(first, epoch_starts=(0,), num_validations=0), epoch_steps=100) is None
+    assert epoch_end_s(Run(status=Status.CRASHED), epoch_steps=100) is None
+
+
+def test_a_validation_every_so_many_steps_counts_as_often_as_it_comes() -> None:
+    """40 steps of epochs of 100 saw two: five an epoch. One in every other epoch counts half."""
+    run = replace(training(0.01, validation_s=0.6), num_validations=2)
+    assert long_step_s(run, epoch_steps=100) == pytest.approx(0.01 + 0.6 / 40)
+    within = replace(training(0.01, validation_s=0.3), epoch_starts=())
+    assert long_step_s(within, epoch_steps=100) == pytest.approx(0.01 + 0.3 / 40)
+    seldom = replace(training(0.01, validation_s=0.3), epoch_starts=(10, 30))
+    assert long_step_s(seldom, epoch_steps=20) == pytest.approx(0.01 + 0.15 / 20)
 
 
 def test_what_hotlap_took_to_start_is_not_in_the_total() -> None:

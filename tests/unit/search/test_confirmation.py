@@ -26,6 +26,7 @@ def run_of(*, validation_s: float = 0.0) -> Run:
         step_s=(STEP_S,) * 20,
         phase_s=dict.fromkeys(Phase, None),
         loaders=(LOADER,),
+        epoch_starts=(12,) if validation_s else (),
         validation_s=validation_s,
         num_validations=1 if validation_s else 0,
     )
