@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +21,7 @@ _OURS = str(Path(__file__).resolve().parents[1])
 
 # Also those of another environment, whose packages this one reaches through PYTHONPATH or a .pth file.
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
+_NO_LIBRARIES = ("torch", "hotlap")
 
 
 @cache
@@ -75,6 +76,21 @@ def outwards(frame: FrameType | None) -> Iterator[FrameType]:
 def users_frame(start: FrameType | None) -> FrameType | None:
     """The innermost frame, from `start` outwards, that runs the user's own source."""
     return next((frame for frame in outwards(start) if is_users(frame.f_code.co_filename)), None)
+
+
+def library_below(frame: FrameType, line: FrameType | None) -> str:
+    """The package that `line` has called on its way to `frame`, "accelerate"; "" where it is torch, or none."""
+    found = ""
+    for inner in takewhile(lambda inner: inner is not line, outwards(frame)):
+        if _is_packages(inner.f_code.co_filename):
+            name = str(inner.f_globals.get("__name__", "")).partition(".")[0]
+            found = found if name in _NO_LIBRARIES else name
+    return found
+
+
+@cache
+def _is_packages(filename: str) -> bool:
+    return not _PACKAGES.isdisjoint(filename.split(os.sep))
 
 
 def called_through(made: object = None) -> str:

@@ -158,6 +158,8 @@ class HotLine:
     """Seconds of a step spent in it, what it calls included."""
     inside: bool = True
     """False: the line only drew the batch or called the pass, and none of the user's code ran within."""
+    library: str = ""
+    """The package that the line calls, where most of that time passes in it ("accelerate"); torch is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from hotlap.record import (
     CopyWork,
     HotLine,
     OperatorWindow,
+    Phase,
     Run,
     ShapedOperator,
     Sighting,
@@ -87,7 +88,10 @@ def _hot_lines(run: Run) -> Section | None:
 
 
 def _hot_line(line: HotLine, run: Run) -> str:
-    return f"{place(line.path, line.line, run)} in {line.function} ({line.phase.value}): {line.text}".rstrip(": ")
+    # The arithmetic of a pass is torch's, whoever called it.
+    within = f", in {line.library}" if line.library and line.phase is Phase.OTHER else ""
+    where = f"{place(line.path, line.line, run)} in {line.function} ({line.phase.value}{within})"
+    return f"{where}: {line.text}".rstrip(": ")
 
 
 def _sightings(run: Run) -> Section | None:

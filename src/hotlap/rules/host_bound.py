@@ -1,7 +1,8 @@
 """host-bound: the script's own Python takes a large part of the step.
 
 What it says: this part of each step passes neither in the loader, nor in operators of the model, nor in the optimizer:
-Python between the phases, or in the middle of a forward or backward pass (hooks, a loss computed in a loop). In the
+Python between the phases, or in the middle of a forward or backward pass (hooks, a loss computed in a loop). Where most
+of it passes in a library that the script's lines call (a trainer, metrics), that library is named. In the
 trace of a GPU: it idles while the host does more than launch the next kernel, in Python or in operators.
 Why it is bad: logging, metrics and bookkeeping in Python run while nothing trains.
 Example: a confusion matrix updated with Python loops after each batch.
@@ -63,9 +64,10 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     called_s = min(outside_s, without_gradients_s(run, Phase.OTHER))  # metrics, statistics of weights
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
     where += _seldom(run.phase_s.get(Phase.OTHER) or ()) if outside_s > inside_s else ""
-    told = f"Each step spends {spent(run, cost_s, ' of it')} in {_whose(run)}{where}"
+    whose = _whose(run, *phases)
+    told = f"Each step spends {spent(run, cost_s, ' of it')} in {whose}{where}"
     line = at_line(hottest(run, *phases), cost_s)
-    return finding(run, cost_s, f"{_idled(run, cost_s) or told}{line}.")
+    return finding(run, cost_s, f"{_idled(run, cost_s, whose) or told}{line}.")
 
 
 def spent_s(run: Run) -> tuple[float, float]:
@@ -73,7 +75,7 @@ def spent_s(run: Run) -> tuple[float, float]:
     return _outside(run), _inside(run)
 
 
-def _idled(run: Run, cost_s: float) -> str | None:
+def _idled(run: Run, cost_s: float, whose: str) -> str | None:
     """By a trace, which tells Python from operators on the host; None without one."""
     seen = run.operators
     if seen is None or not seen.idle_s:
@@ -82,7 +84,7 @@ def _idled(run: Run, cost_s: float) -> str | None:
     told_s = sum(seen.idle_s.get(reason, 0.0) for reason in _MEANWHILE)
     part = min(1.0, cost_s / told_s) if told_s else 1.0
     parts = (
-        f"{duration(part * seen.idle_s[reason])} {where}{named(seen, reason)}"
+        f"{duration(part * seen.idle_s[reason])} {where.format(whose)}{named(seen, reason)}"
         for reason, where in _MEANWHILE.items()
         if seen.idle_s.get(reason, 0.0) >= _LEAST_PART * cost_s
     )
@@ -92,8 +94,17 @@ def _idled(run: Run, cost_s: float) -> str | None:
     )
 
 
-def _whose(run: Run) -> str:
-    """Of a training whose every call of a model is a library's (`trainer.train()`), that library's."""
+def _whose(run: Run, *phases: Phase) -> str:
+    """A library's, where the script's lines spend that time in it; where no line was seen, of a training whose every
+    call of a model is a library's (`trainer.train()`)."""
+    spent_s: dict[str, float] = {}
+    for line in run.hot_lines:
+        if line.phase in phases and line.inside:
+            spent_s[line.library] = spent_s.get(line.library, 0.0) + python_s(run, line)
+    if any(spent_s.values()):
+        most = max(spent_s, key=lambda name: spent_s[name] if name else 0.0)
+        part = spent_s[most] / sum(spent_s.values()) if most else 0.0
+        return _OWN if part < _SOME else f"Python of {most}{' and the script' if part < _MOST else ''}"
     through = {str(site.detail.get("through", "")) for site in run.call_sites if site.calls == "forward"}
     packages = {name.partition(".")[0] for name in through}
     return f"Python of {packages.pop()} and the script" if len(packages) == 1 and all(packages) else _OWN
@@ -101,7 +112,7 @@ def _whose(run: Run) -> str:
 
 _OWN = "the script's own Python"
 _MEANWHILE = {
-    IdleReason.PYTHON: f"in {_OWN}",
+    IdleReason.PYTHON: "in {}",
     IdleReason.OPERATORS: "in operators on the host",
     IdleReason.ALLOCATION: "allocating and freeing memory",
 }
@@ -109,6 +120,8 @@ _MEANWHILE = {
 _LEAST_PART = 0.1
 # Ours: so much of it in so few steps is no matter of each step. On a busy machine steps differ by less.
 _MOST, _SELDOM = 0.75, 0.1
+# Ours: of a library that has less than this of it nobody would look into.
+_SOME = 0.25
 
 
 def _seldom(steps_s: Sequence[float]) -> str:

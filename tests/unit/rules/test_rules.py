@@ -227,6 +227,20 @@ def test_host_bound_names_the_library_that_makes_every_call_of_the_model() -> No
     assert finding.evidence.endswith("in Python of transformers and the script.")
 
 
+@pytest.mark.parametrize(
+    ("in_library_s", "whose"),
+    [(0.0018, "Python of accelerate"), (0.001, "Python of accelerate and the script"), (0.0002, "script's own Python")],
+)
+def test_host_bound_names_the_library_that_the_costly_lines_call(in_library_s: float, whose: str) -> None:
+    own = HotLine(path=SCRIPT, line=3, function="main", text="log()", phase=Phase.OTHER, step_s=0.002 - in_library_s)
+    called = replace(own, line=9, text="accelerator.backward(loss)", step_s=in_library_s, library="accelerate")
+    model = replace(called, phase=Phase.FORWARD, step_s=0.004, library="timm")
+    run = replace(run_of(forward=0.004, backward=0.004, other=0.002), hot_lines=(model, called, own))
+    assert f"of it) in {whose}" in evidence_of(run).replace("the script's own", "script's own")
+    line, text = (9, "accelerator.backward(loss)") if in_library_s >= 0.001 else (3, "log()")
+    assert evidence_of(run).endswith(f"in line {line} of digits.py, main: {text}."), "the user's line is the place"
+
+
 def test_host_bound_tells_what_is_done_once_in_a_while() -> None:
     run = run_of(forward=0.3, backward=0.4, other=0.3)
     assert "steps" not in evidence_of(run).replace("Each step", "")

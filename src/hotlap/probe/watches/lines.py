@@ -25,7 +25,7 @@ from types import CodeType, FrameType
 from typing import Any, ClassVar, NamedTuple
 
 from hotlap.probe.clock import PHASES
-from hotlap.probe.sites import outwards, users_frame
+from hotlap.probe.sites import library_below, outwards, users_frame
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import HotLine, Phase
 
@@ -60,6 +60,7 @@ class _Place(NamedTuple):
     function: str
     phase: Phase
     inside: bool = True
+    library: str = ""
 
 
 _Sample = tuple[float, _Place | None]
@@ -166,7 +167,8 @@ def place(frame: FrameType, phase: Phase, callers: Container[CodeType] | None = 
         return _Place("", 0, "", phase)
     code = found.f_code
     inside = callers is None or any(outer.f_code in callers for outer in outwards(found.f_back))
-    return _Place(code.co_filename, found.f_lineno, _WITHIN.sub("", code.co_qualname) or "<module>", phase, inside)
+    function = _WITHIN.sub("", code.co_qualname) or "<module>"
+    return _Place(code.co_filename, found.f_lineno, function, phase, inside, library_below(frame, found))
 
 
 def of_steps(
@@ -190,13 +192,17 @@ def hot_lines(samples: list[_Sample], *, phase_s: Mapping[Phase, float]) -> tupl
     The steps that were looked at are slower than others. So what is taken from them is the part of each phase that a
     line has; `phase_s` are the seconds of a step that the phases have in the recorded ones.
     """
-    seconds: dict[_Place, float] = defaultdict(float)
+    seconds: dict[_Place, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     looked_at: dict[Phase, float] = defaultdict(float)
-    for weight_s, where in samples:
-        if where is not None:
-            seconds[where] += weight_s
-            looked_at[where.phase] += weight_s
-    step_s = {where: phase_s[where.phase] * spent / looked_at[where.phase] for where, spent in seconds.items() if spent}
+    for weight_s, seen in samples:
+        if seen is not None:
+            seconds[seen._replace(library="")][seen.library] += weight_s
+            looked_at[seen.phase] += weight_s
+    step_s = {
+        where: phase_s[where.phase] * sum(spent.values()) / looked_at[where.phase]
+        for where, spent in seconds.items()
+        if any(spent.values())
+    }
     costliest = sorted((where for where in step_s if where.line), key=lambda where: -step_s[where])[:_MAX_LINES]
     return tuple(
         HotLine(
@@ -207,6 +213,7 @@ def hot_lines(samples: list[_Sample], *, phase_s: Mapping[Phase, float]) -> tupl
             phase=where.phase,
             step_s=step_s[where],
             inside=where.inside,
+            library=max(seconds[where], key=seconds[where].__getitem__),
         )
         for where in costliest
         if step_s[where]

@@ -6,7 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from itertools import count
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -37,6 +39,25 @@ def test_a_phase_is_shared_out_among_its_lines_by_weight_and_not_by_count() -> N
     found = hot_lines([*seen, (0.030, of_no_line)], phase_s={Phase.OTHER: 0.010, Phase.BACKWARD: 0.020})
     assert [(one.line, round(one.step_s, 6)) for one in found] == [(3, 0.020), (1, 0.005), (2, 0.002)]
     assert found[1].text.startswith('"""The sampling look')
+
+
+def test_a_line_that_calls_a_library_is_told_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages" / "lingering"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from lingering.inner import wait")
+    (package / "inner.py").write_text("import time\ndef wait(s):\n    time.sleep(s)")
+    monkeypatch.syspath_prepend(package.parent)
+    lingering = import_module("lingering")
+
+    def step() -> None:
+        lingering.wait(0.003)
+        time.sleep(0.002)
+
+    found = play(Lines(), step, num_steps=40)["hot_lines"]
+    assert [(one.text, one.library) for one in found[:2]] == [
+        ("lingering.wait(0.003)", "lingering"),
+        ("time.sleep(0.002)", ""),
+    ]
 
 
 def test_samples_of_a_validation_are_in_no_step() -> None:
