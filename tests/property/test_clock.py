@@ -243,12 +243,12 @@ def test_the_start_of_the_held_out_loader_belongs_to_the_validation_and_that_of_
 def test_an_epoch_begins_where_a_loader_is_started_to_be_trained_on(happens: str, begins: bool) -> None:
     now = Now()
     clock = Clock(now)
-    whats = {"draw": DRAW, "look": LOOK, "train": TRAIN, "back": BACKWARD}
+    kinds = {"draw": DRAW, "look": LOOK, "train": TRAIN, "back": BACKWARD}
     for what in happens.split():
         if what == "start":
             start(clock, now, seconds=1)
             continue
-        clock.enter(whats[what])
+        clock.enter(kinds[what])
         now.seconds += 1
         clock.leave()
     clock.note((LAP, clock.now(), clock.now()))

@@ -84,8 +84,9 @@ def _pass_s(run: Run, site: CallSite) -> float:
 def _in_part(run: Run, files: Sequence[Script], script: Script, site: CallSite) -> Finding | None:
     """Of some of its gradients; nobody knows what part of its time they are, so it is advice. What lies behind the
     layers of another optimizer is reached through them: the product that passes a gradient on, as large as that of a
-    layer's own weights, stays."""
-    whose, cost_s = "of parameters that another optimizer has, and clears unread", _pass_s(run, site) / 2
+    layer's own weights, stays. And what comes when the last of them is computed stays in any case."""
+    until = float(site.detail.get("until", 1.0) or 0.0) if on_cpu(run) else 1.0
+    whose, cost_s = "of parameters that another optimizer has, and clears unread", _pass_s(run, site) * until / 2
     if not site.detail.get("owned"):
         whose, cost_s = "of parameters that no optimizer has", _pass_s(run, site)
     if share_of(run, cost_s) < MIN_SHARE:

@@ -1,9 +1,12 @@
 """Backward passes that compute gradients which are cleared before any optimizer reads them."""
 
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
 from threading import get_ident
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -32,6 +35,8 @@ _ENOUGH_PASSES = 3
 # The graph is searched for parameters that no optimizer has at the first passes of a line, and behind the first results
 # of a module that is called in one; later they are known.
 _SEARCHED_PASSES = 3
+# Where a module is called is looked at in steps of the warm-up: a network may be called a thousand times a step.
+_CALLED_STEPS = 8
 _MOST_NODES = 100_000
 
 _Place = tuple[CodeType, int]
@@ -52,6 +57,8 @@ class _Line:
     read: "set[_Leaf]" = field(default_factory=set)
     """Something changed their gradients, and did not clear them: clipping, a scaler, an average over processes."""
     searched: int = 0
+    arrivals: "list[tuple[float, dict[_Leaf, float]]]" = field(default_factory=list)
+    """Of each searched pass its seconds, and when the gradients were computed: parts of these, in [0, 1]."""
     given: bool = False
     """It has arguments of its own, so an edit cannot give it any."""
     unclear: bool = False
@@ -116,6 +123,9 @@ class Gradients(Watch):
         self._stepping: list[int] = []
         self._going: _Place | None = None
         """Of the backward pass that is under way."""
+        self._arrived: dict[_Leaf, float] = {}
+        """When its gradients were computed, where that is looked at."""
+        self._timers: list[Any] = []
         self._over = False
 
     def install(self, session: "Session", patch: Patch) -> None:
@@ -144,7 +154,9 @@ class Gradients(Watch):
     # What is heard
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        if not self._over and torch.is_grad_enabled() and not called_through():
+        if self._over or self.session.steps >= _CALLED_STEPS:
+            return
+        if torch.is_grad_enabled() and not called_through():
             place = self._place("no_grad")
             if place is not None and self._results[place] < _SEARCHED_PASSES:
                 self._results[place] += 1
@@ -183,6 +195,7 @@ class Gradients(Watch):
         except Exception:
             # The hooks stay where they are: an optimizer may be going through them.
             self._over = True
+            self._end_timers()
             self._lines.clear()
             self._leaves.clear()
             self._below.clear()
@@ -205,6 +218,7 @@ class Gradients(Watch):
         if self.session.steps >= _WATCHED_STEPS:
             self._stop()
             return
+        self._end_timers()
         self._know_owners()
         line = self._lines[place]
         if given:
@@ -225,7 +239,8 @@ class Gradients(Watch):
         return place if self._sites[place] is not None else None
 
     def _look_below(self, place: _Place, tensors: list[torch.Tensor]) -> None:
-        found = [below for one in tensors if one.grad_fn is not None for below in _leaves_below(one)]
+        nodes = [node for one in tensors if one.grad_fn is not None for node in _leaves_below(one)]
+        found = [None if node is None else node.variable for node in nodes]
         known = self._below.setdefault(place, set())
         if known is None or not all(isinstance(below, torch.nn.Parameter) for below in found):
             self._below[place] = None
@@ -234,13 +249,32 @@ class Gradients(Watch):
 
     def _search(self, root: torch.Tensor, line: _Line) -> None:
         """Leaves of the graph that no optimizer has."""
-        for tensor in _leaves_below(root):
+        # A device computes them later than the host says so.
+        timed = self.session.facts.device().type == "cpu"
+        for node in _leaves_below(root):
+            tensor = None if node is None else node.variable
             if isinstance(tensor, torch.nn.Parameter):
-                self._leaf(tensor)
+                leaf = self._leaf(tensor)
+                if timed:
+                    self._timers.append(node.register_prehook(partial(self._arrives, leaf)))
             elif tensor is None or id(tensor) not in self._leaves:
                 line.unclear = True
 
+    def _arrives(self, leaf: _Leaf, gradients: Any) -> None:
+        self._arrived[leaf] = time.perf_counter()
+
+    def _end_timers(self) -> None:
+        for timer in self._timers:
+            timer.remove()
+        self._timers.clear()
+        self._arrived.clear()
+
     def _went_backward(self, line: _Line, seconds: float) -> None:
+        if self._arrived and seconds > 0:
+            begun = time.perf_counter() - seconds
+            parts = {leaf: min(1.0, (at - begun) / seconds) for leaf, at in self._arrived.items()}
+            line.arrivals.append((seconds, parts))
+        self._end_timers()
         line.num_passes += 1
         line.seconds += seconds
         line.used.update(self._stepping)  # a closure's gradients are the optimizer's
@@ -279,6 +313,7 @@ class Gradients(Watch):
             self._look()
             self._note()
         finally:
+            self._end_timers()
             self._leaves.clear()
             self._lines.clear()
             self._below.clear()
@@ -319,6 +354,10 @@ class Gradients(Watch):
             "seconds": line.seconds / max(1, min(self.session.steps, _WATCHED_STEPS)),
             "owned": all(leaf.owners for leaf in spare),
         }
+        if line.arrivals:
+            # Without the longer half: what was held up somewhere has other parts.
+            passes = sorted(line.arrivals, key=itemgetter(0))[: len(line.arrivals) // 2 + 1]
+            detail["until"] = max(parts.get(leaf, 0.0) for leaf in spare for _, parts in passes)
         yield replace(site, detail=detail)
 
 
@@ -339,8 +378,8 @@ def _may_be_read(leaf: _Leaf, line: _Line) -> bool:
     return leaf in line.read or others or bool(hooked)
 
 
-def _leaves_below(root: torch.Tensor) -> Iterator[torch.Tensor | None]:
-    """Leaves of a graph; None, and an end, where it is too large."""
+def _leaves_below(root: torch.Tensor) -> Iterator[Any]:
+    """Nodes of a graph's leaves, which have the `variable`; None, and an end, where it is too large."""
     seen: set[Any] = set()
     todo: list[Any] = [root.grad_fn]
     while todo:
@@ -352,7 +391,7 @@ def _leaves_below(root: torch.Tensor) -> Iterator[torch.Tensor | None]:
             return
         seen.add(node)
         if hasattr(node, "variable"):
-            yield node.variable
+            yield node
         todo += [below for below, _ in node.next_functions]
 
 
