@@ -250,7 +250,8 @@ class _Child:
         )
         if found.status is Status.ENDED and self.plan.only_levers and self._ended_at is not None:
             found = replace(found, whole_s=self._ended_at - self._begun_at)
-        return replace(found, forked=isinstance(self.process, Forked), written=self.place.written)
+        forked = isinstance(self.process, Forked)
+        return replace(found, forked=forked, written=self.place.written, marks=self.place.marks())
 
 
 class _Heat:

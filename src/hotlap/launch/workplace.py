@@ -113,6 +113,11 @@ class Workplace:
         """The user's folders were covered by scratch layers; to be asked once the command has started."""
         return bool(self._folders) and self.not_enclosed() is None
 
+    def marks(self) -> tuple[int, ...]:
+        """As `Run.marks`."""
+        path = self.out / "marks"
+        return tuple(sorted({*map(int, path.read_text(encoding="ascii").split())})) if path.exists() else ()
+
     def clear(self) -> None:
         """Delete what the command wrote into the covered folders; its processes have ended."""
         if self.plan.evidence and self.encloses and self._layers.is_dir():

@@ -282,6 +282,8 @@ class Run:
     unreached: tuple[str, ...] = ()
     """Of the plan's `replaced` files, those of which the process ran another text; of several processes, each with its
     rank. This run says nothing about the edits."""
+    marks: tuple[int, ...] = ()
+    """Of a script that has some (`hotlap.source.marks`) those that any of its processes has passed."""
     notes: tuple[str, ...] = ()
     """What the reader should know: a cache that was dropped, say."""
     workload: str | None = None
