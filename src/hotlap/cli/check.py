@@ -43,7 +43,8 @@ def _checked(args: argparse.Namespace) -> Checked:
         timeout_s=args.timeout,
         seed=args.seed,
     )
-    texts = {str(aim.script.resolve()): target.source(after)}
+    path = str(aim.script.resolve())
+    texts, before = {path: target.source(after)}, {path: target.source(aim.script)}
     study = Study(command=tuple(args.tail), cwd=options.cwd, created="", key="", budget_s=options.budget_s)
     stream = sys.stderr if args.json == "-" else sys.stdout
     with (
@@ -52,7 +53,7 @@ def _checked(args: argparse.Namespace) -> Checked:
         workbench.launching(aim, timeout_s=options.timeout_s, interrupt=interrupt) as launcher,
     ):
         log = StudyLog(study, options, machine.look(), launcher, live)
-        return checked(log, texts, weakest=Numerics(args.numerics), limit=args.max_regression)
+        return checked(log, texts, before=before, weakest=Numerics(args.numerics), limit=args.max_regression)
 
 
 def _code(found: Checked) -> int:
@@ -69,7 +70,8 @@ def _lines(args: argparse.Namespace, found: Checked) -> Iterator[str]:
     yield f"step      {_step(found)}"
     if found.total is not None:
         yield f"training time, starts of epochs included: {factor(found.total.mid)} ({interval(found.total)})"
-    yield clean_line(f"{args.before} -> {args.after}: {_SENTENCES[_code(found)]}")
+    sentence = _NOT_PROVED if found.verdict is Verdict.UNDECIDED else _SENTENCES[_code(found)]
+    yield clean_line(f"{args.before} -> {args.after}: {sentence}")
 
 
 def _step(found: Checked) -> str:
@@ -80,9 +82,10 @@ def _step(found: Checked) -> str:
     return f"{found.speed.value:13} {factor(found.step.mid)} ({interval(found.step)}), 95% interval{judged}"
 
 
+_NOT_PROVED = "inconclusive: it is not proved that it trains the same."
 _SENTENCES = {
     0: "the same training, and not slower.",
     FAILS: "the gate fails it: it does not train the same.",
-    INCONCLUSIVE: "inconclusive: raise --budget, or measure on a quieter machine.",
+    INCONCLUSIVE: "the same training; its times are inconclusive: raise --budget, or measure on a quieter machine.",
     SLOWER: "the same training, and slower.",
 }

@@ -60,7 +60,8 @@ class Bench:
 
     def checked(self, texts: Mapping[str, str], *, budget_s: float) -> Checked:
         """The script beside the same with other texts (by path), as `hotlap check` compares them."""
-        return checked(self._log(budget_s), texts)
+        before = {path: Path(path).read_text(encoding="utf-8") for path in texts}
+        return checked(self._log(budget_s), texts, before=before)
 
     def traced(self) -> Traced:
         """Some steps, and one of them operator by operator; a run of its own.

@@ -15,6 +15,7 @@ from hotlap.levers import Numerics
 from hotlap.record import Failure, Interval, Run, Verdict
 from hotlap.search import GateRuns, StudyLog
 from hotlap.tune.first_look import ENOUGH_S, first_look
+from hotlap.tune.unseen import without_unseen
 
 # Pairs of processes: with fewer no interval is shown, and more narrow it by little.
 _FEWEST_PAIRS, _MOST_PAIRS = FEWEST_SHOWN + 1, 16
@@ -58,13 +59,19 @@ class Checked:
 
 
 def checked(
-    log: StudyLog, texts: Mapping[str, str], *, weakest: Numerics = Numerics.STATISTICAL, limit: float = 0.02
+    log: StudyLog,
+    texts: Mapping[str, str],
+    *,
+    before: Mapping[str, str],
+    weakest: Numerics = Numerics.STATISTICAL,
+    limit: float = 0.02,
 ) -> Checked:
     """Look at the first version, hold the second to it, and time both in turns in what is left of the budget: another
     training is not timed. It may end late by what the fewest pairs take, for whichever answer needs that.
 
     Arguments:
         texts: path of a source file of the first version -> its text in the second.
+        before: the same path -> its text in the first.
         weakest: what the second may be held to at least.
         limit: the regression that is tolerated.
 
@@ -78,6 +85,8 @@ def checked(
     gate = GateRuns(log, executor)
     late_s = _FEWEST_PAIRS * executor.estimate_s(afresh=True)
     ruling, contract = _held(log, gate, texts, CONTRACTS[: CONTRACTS.index(weakest) + 1], late_s=late_s)
+    if ruling.verdict is Verdict.UNHARMED:
+        ruling = without_unseen(log, executor.sizes, gate, ruling, before=before, after=texts)
     effect = _timed(log, executor, texts, limit) if _is_timed(ruling, log, executor) else None
     pairs = () if effect is None else effect.pairs
     return Checked(

@@ -19,10 +19,17 @@ def world(**fields: object) -> World:
     return World(path="/train.py", sha256="0" * 64, **fields)  # type: ignore[arg-type]
 
 
-def check(of: World, *, weakest: Numerics = Numerics.STATISTICAL, budget_s: float = 300.0) -> Checked:
+def check(
+    of: World,
+    *,
+    weakest: Numerics = Numerics.STATISTICAL,
+    budget_s: float = 300.0,
+    before: str = f"{EDIT}  # a comment",
+    after: str = EDIT,
+) -> Checked:
     options = options_for(of.path, budget_s=budget_s)
     log = StudyLog(new_study(options), options, MACHINE, of, Silent(), now=of.now)
-    return checked(log, {of.path: EDIT}, weakest=weakest)
+    return checked(log, {of.path: after}, before={of.path: before}, weakest=weakest)
 
 
 def test_a_faster_step_with_the_same_losses_passes() -> None:
@@ -141,3 +148,71 @@ def test_a_version_that_fails_is_no_verdict() -> None:
 
     with pytest.raises(ScriptFailed, match=r"The second version cannot be compared: .*planted"):
         check(Crashing(path="/train.py", sha256="0" * 64))
+
+
+class Marked(World):
+    """Of the marks in a text only these are passed."""
+
+    passed: tuple[int, ...] = ()
+
+    def run(self, plan: Plan) -> Run:
+        return replace(super().run(plan), marks=self.passed)
+
+
+OTHER = f"{EDIT}\nloader.late()\n"
+
+
+def marked(*passed: int, harm: float = 0.0) -> Marked:
+    found = Marked(path="/train.py", sha256="0" * 64, harms={LEVER: harm})
+    found.passed = passed
+    return found
+
+
+def test_what_is_edited_and_did_not_run_is_inconclusive() -> None:
+    found = check(marked(), before=EDIT, after=OTHER)
+    assert (found.verdict, found.contract) == (Verdict.UNDECIDED, "exact")
+    assert "but line 2 of the second version had no part in them" in found.why
+    gone = check(marked(), before=OTHER, after=EDIT)
+    assert "line 2 of the first version" in gone.why
+
+
+def test_what_is_edited_and_ran_passes_in_as_many_steps_as_were_compared() -> None:
+    seen = marked(0)
+    found = check(seen, before=EDIT, after=OTHER)
+    assert found.verdict is Verdict.UNHARMED
+    compared = next(plan for plan in seen.plans if plan.evidence)
+    with_marks = [plan for plan in seen.plans if "__hotlap_passed__" in plan.replaced.get(seen.path, "")]
+    assert [(plan.steps, plan.warmup, plan.evidence, plan.afresh) for plan in with_marks] == [
+        (compared.steps, 0, False, True)
+    ]
+
+
+def test_harm_is_harm_whether_all_ran_or_not() -> None:
+    seen = marked(harm=0.5)
+    assert check(seen, before=EDIT, after=OTHER, weakest=Numerics.EXACT).verdict is Verdict.HARMED
+    assert not any("__hotlap_passed__" in text for plan in seen.plans for text in plan.replaced.values())
+
+
+def test_an_error_path_that_did_not_run_passes_with_a_warning() -> None:
+    text = f"try:\n    {EDIT}\nexcept OSError:\n    x = 1\n"
+    found = check(marked(), before=text, after=text.replace("x = 1", "x = 2"))
+    assert found.verdict is Verdict.UNHARMED
+    assert [warning for warning in found.warnings if "line 4 of the second version did not run" in warning]
+
+
+def test_of_many_lines_some_are_named() -> None:
+    late = "".join(f"late({k})\n" for k in range(20))
+    found = check(marked(), before=EDIT, after=f"{EDIT}\n{late}")
+    assert "lines 2, 3, 4, 5, 6, 7, 8, 9 and 12 more of the second version" in found.why
+
+
+def test_a_run_with_marks_that_fails_is_told() -> None:
+    class Failing(Marked):
+        def run(self, plan: Plan) -> Run:
+            if "__hotlap_passed__" in plan.replaced.get(self.path, ""):
+                return Run(status=Status.CRASHED, error="RuntimeError: planted", arms=plan.arms)
+            return super().run(plan)
+
+    found = check(Failing(path="/train.py", sha256="0" * 64), before=EDIT, after=OTHER)
+    assert found.verdict is Verdict.UNDECIDED
+    assert "planted" in found.why
