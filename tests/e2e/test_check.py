@@ -75,8 +75,9 @@ def test_a_harmless_edit_of_what_is_compared_passes_and_a_comment_is_none(tmp_pa
     (tmp_path / "plain.py").write_text(IN_PARTS)
     edited = IN_PARTS.replace("x[:, :3]", "x.narrow(1, 0, 3)").replace("range(500):", "range(500):  # fine-tuning")
     (tmp_path / "after.py").write_text(edited)
-    done = hotlap("check", "--max-regression", "90%", "--budget", "90s", "plain.py", "after.py", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = hotlap("check", "--budget", "30s", "--json", "c.json", "plain.py", "after.py", cwd=tmp_path)
+    assert json.loads((tmp_path / "c.json").read_text())["verdict"] == "UNHARMED", done.stdout
+    assert done.returncode in (0, 11, 12), "what becomes of the times is the machine's affair"
 
 
 IN_WORKERS = """\
