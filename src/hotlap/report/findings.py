@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from difflib import unified_diff
 from statistics import mean
 
-from hotlap.record import Finding, Phase, Study
+from hotlap.record import LEAST_GAIN, Finding, Phase, Study
 from hotlap.report.clean import clean, clean_line
 from hotlap.report.story import command_under, cost_share, phases, script, share_of, timed
 from hotlap.units import duration, factor, percent
@@ -20,13 +20,13 @@ def cost(study: Study, finding: Finding) -> str:
 
 def _bound(study: Study, finding: Finding) -> str | None:
     """ "at most 2.10x": the upper end of the measured bound where there is one, else by its share; None where it is
-    the step, or the model itself, which never is free."""
-    if finding.code == "compute-bound":
-        return None
+    the step, next to nothing of it, or the model itself, which never is free. What free batches bring is known later
+    than the finding, which names no other bound until then."""
     known = next((one for one in study.ceilings if one.name in _CEILINGS_OF.get(finding.code, ())), None)
-    if known is not None:
-        return f"at most {factor(known.speedup.high)}"
-    return f"at most {factor(1 / (1 - finding.share))}" if 0 <= finding.share < _ALL_OF_IT else None
+    if finding.code == "compute-bound" or (finding.code == "input-bound" and known is None):
+        return None
+    bound = known.speedup.high if known is not None else 1 / (1 - min(finding.share, _ALL_OF_IT))
+    return f"at most {factor(bound)}" if LEAST_GAIN <= bound < 1 / (1 - _ALL_OF_IT) else None
 
 
 # Above it the rest of the step is within what phases are measured to.

@@ -11,12 +11,15 @@ from hotlap.record import Finding, Machine, Run
 from hotlap.search import StudyLog
 from hotlap.search.candidates import rejects
 from hotlap.source import scripts
+from hotlap.tune.ceilings import ceilings
 
 
 def diagnosed(log: StudyLog, run: Run) -> None:
-    """Into the study: the run as its baseline, and what is found in it."""
+    """Into the study: the run as its baseline, and what is found in it, with the bounds that its phases give; that of
+    free batches is measured later."""
     log.change("baseline", baseline=(run,), machine=log.machine)
-    log.change("findings", findings=findings_of(run, log.machine))
+    bounds = tuple(one for one in ceilings(run) if one.name != "input")
+    log.change("findings", findings=findings_of(run, log.machine), ceilings=bounds)
 
 
 def findings_of(run: Run, machine: Machine) -> tuple[Finding, ...]:

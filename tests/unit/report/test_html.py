@@ -74,6 +74,13 @@ def test_memory_is_told_in_round_numbers_of_the_unit_that_is_shown() -> None:
     assert "1000 MiB" not in words
 
 
+def test_a_stretch_of_real_steps_says_that_validations_stand_there_too() -> None:
+    (run,) = samples.study_full().baseline
+    for number, told in ((0, False), (3, True)):
+        study = dataclasses.replace(samples.study_full(), baseline=(dataclasses.replace(run, num_validations=number),))
+        assert ("What came between them (a validation)" in html.render(dataclasses.replace(study, after=None))) is told
+
+
 def test_a_trial_of_two_processes_was_not_asked_about_training() -> None:
     seen = Trial(levers=({"name": "threads"},), log_ratios=(0.1, 0.2))
     source = html.render(dataclasses.replace(samples.study_full(), trials=(seen,)))

@@ -61,6 +61,18 @@ def test_of_advice_it_is_told_what_it_brings_at_most() -> None:
 BETWEEN = Finding(code="frequent-validation", cost_s=0.051, share=0.93, evidence="So it is.", between_steps=True)
 
 
+def test_a_bound_that_is_measured_later_than_the_finding_is_not_named_before() -> None:
+    study = study_measured()
+    waits = Finding(code="input-bound", cost_s=0.003, share=0.27, evidence="So it is.")
+    assert findings.cost(replace(study, ceilings=()), waits) == "3.00 ms, 27% of a step"
+    assert findings.cost(study, waits) == "3.00 ms, 27% of a step, at most 1.27x", "not 1 / (1 - 0.27)"
+
+
+def test_no_bound_is_named_of_next_to_nothing() -> None:
+    little = Finding(code="memory-growth", cost_s=0.00003, share=0.003, evidence="So it is.")
+    assert findings.cost(study_measured(), little) == "30.0 us, 0.3% of a step"
+
+
 def test_what_is_spent_between_steps_is_told_as_a_part_of_all_time_everywhere() -> None:
     study = study_measured()
     both = replace(study, findings=(BETWEEN, *study.findings))

@@ -81,6 +81,19 @@ def test_the_ceiling_of_free_batches_is_measured_and_the_others_are_taken_from_t
         assert ceiling.speedup.low <= ceiling.speedup.mid <= ceiling.speedup.high
 
 
+def test_a_bound_that_was_shown_with_the_findings_stays_what_it_was() -> None:
+    seen: dict[str, Study] = {}
+
+    class Notes(Silent):
+        def changed(self, study: Study, part: str) -> None:
+            seen[part] = study
+
+    measure(world(), observer=Notes())
+    then = ceilings(seen["findings"])
+    assert set(then) == {"optimizer", "host"}, "free batches are not measured yet"
+    assert then == {name: speedup for name, speedup in ceilings(seen["end"]).items() if name != "input"}
+
+
 def test_quick_runs_the_script_once_and_still_bounds_the_input() -> None:
     here = world()
     study = measure(here, repeat=False)
