@@ -64,6 +64,11 @@ class Ledger:
             rows = self._thinning.rows()
         return validations([*(row.aside for row in rows[-_LOOKED_BACK_AT:]), stretch])[-1] is not None
 
+    def validated_at(self) -> list[tuple[float, float]]:
+        """Begin and end, by the clock, of the validations in recorded steps; empty with thinning."""
+        found = zip(self._rows, validations([row.aside for row in self._rows]), strict=True)
+        return [row.aside_at for row, stretch in found if stretch is not None and row.aside_at is not None]
+
     def columns(self, *, measured: frozenset[int]) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""
         rows, others = self._trained()
@@ -83,15 +88,17 @@ class Ledger:
         if self._thinning is not None:
             self._thinning.flush()
             return self._thinning.rows(), self._thinning.fields()
-        rows, spent = set_aside(self._rows)
-        return rows, {"num_validations": len(spent), "validation_s": sum(spent)}
+        rows, found = set_aside(self._rows)
+        loading_s = sum(stretch.spent[phases.INPUT] for stretch in found)
+        whole_s = sum(sum(stretch.spent) for stretch in found)
+        return rows, {"num_validations": len(found), "validation_s": whole_s, "validation_input_s": loading_s}
 
 
-def set_aside(rows: list[Lap]) -> tuple[list[Lap], list[float]]:
-    """Rows without the time and the samples of validations, and the seconds of each of these."""
+def set_aside(rows: list[Lap]) -> tuple[list[Lap], list[Stretch]]:
+    """Rows without the time and the samples of validations, and these."""
     stretches = validations([row.aside for row in rows])
     trained = [row if stretch is None else without(row, stretch) for row, stretch in zip(rows, stretches, strict=True)]
-    return trained, [sum(stretch.spent) for stretch in stretches if stretch is not None]
+    return trained, [stretch for stretch in stretches if stretch is not None]
 
 
 def without(row: Lap, stretch: Stretch) -> Lap:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hotlap.probe import losses
-from hotlap.probe.clock import PHASES, Lap
+from hotlap.probe.clock import INPUT, PHASES, Lap
 from hotlap.probe.ledger import set_aside
 from hotlap.record import LongRun, Outlier, Stretch, as_number
 
@@ -44,7 +44,7 @@ class Thinning:
         self._length = _STRETCH
         self._longest: list[Lap] = []
         self._num_blocks = self._num_validations = 0
-        self._validation_s = 0.0
+        self._validation_s = self._validation_input_s = 0.0
 
     def add(self, row: Lap) -> None:
         """A recorded step."""
@@ -65,7 +65,12 @@ class Thinning:
 
     def fields(self) -> dict[str, Any]:
         """Of a Run: those that no sample can give, up to the last flush."""
-        return {"long": self._long(), "num_validations": self._num_validations, "validation_s": self._validation_s}
+        return {
+            "long": self._long(),
+            "num_validations": self._num_validations,
+            "validation_s": self._validation_s,
+            "validation_input_s": self._validation_input_s,
+        }
 
     def _long(self) -> LongRun:
         count, total_s = (math.fsum(getattr(one, name) for one in self._stretches) for name in ("count", "total_s"))
@@ -82,9 +87,10 @@ class Thinning:
         )
 
     def _fold(self, chunk: list[Lap]) -> None:
-        trained, spent = set_aside(chunk)
-        self._num_validations += len(spent)
-        self._validation_s += sum(spent)
+        trained, found = set_aside(chunk)
+        self._num_validations += len(found)
+        self._validation_s += sum(sum(stretch.spent) for stretch in found)
+        self._validation_input_s += sum(stretch.spent[INPUT] for stretch in found)
         self._longest = heapq.nlargest(_MOST_OUTLIERS, [*self._longest, *trained], key=lambda row: sum(row.spent))
         for row in trained:
             self._sample(row)

@@ -275,6 +275,8 @@ class Run:
     """Stretches without training between steps (a validation); their time is in no step."""
     validation_s: float = 0.0
     """Seconds of all of them."""
+    validation_input_s: float = 0.0
+    """Of these, in loaders: starting them, waiting for their batches, ending them."""
     probe_s: float | None = None
     """What the probe itself cost a recorded step: its work between steps, and what it wrote in them at its price."""
     not_installed: tuple[str, ...] = ()

@@ -208,9 +208,11 @@ def _process(run: Run) -> Iterator[Section | None]:
     yield _memory(run)
     if run.num_validations:
         times = "once" if run.num_validations == 1 else f"{run.num_validations:,} times"
+        loading = f", {duration(run.validation_input_s)} of it in loaders" if run.validation_input_s else ""
         lead = (
-            f"Forward passes without gradients or in evaluation mode (validation, or sampling) came between steps "
-            f"{times}, and took {duration(run.validation_s)} in all; that time is in no step."
+            "Stretches without training (validation, or sampling: forward passes without gradients or in evaluation "
+            f"mode) came between steps {times}, and took {duration(run.validation_s)} in all{loading}; that time is in "
+            "no step."
         )
         yield _detail("Between steps", lead=lead)
 

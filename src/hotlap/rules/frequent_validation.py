@@ -1,9 +1,10 @@
 """frequent-validation: the trained model is evaluated so often that training waits for it.
 
-What it says: the part of all time that passes between steps in forward passes that train nothing (validation, or
-sampling), and how many steps lie between two of them; or, where each step has one, the part of a step that passes in
-forward passes in evaluation mode.
+What it says: the part of all time that passes between steps in stretches without training (validation, or sampling),
+how many steps lie between two of them, and whether most of that goes to the loader; or, where each step has one, the
+part of a step that passes in forward passes in evaluation mode.
 Why it is bad: a validation trains nothing. Once an epoch, or on a part of the data, it says as much about the curve.
+Workers of its loader are started anew each time, unless that has `persistent_workers=True`.
 Example: an accuracy over the whole validation set after every tenth batch.
 Risk: the curve of the validation has fewer points, and early stopping reacts later.
 
@@ -32,6 +33,9 @@ from hotlap.units import duration, percent
 # trained on a quarter.
 MIN_SHARE = 0.30
 
+# Ours: as for a step's own causes, half of it explains it.
+_MOST = 0.5
+
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Between the steps where that was seen twice at least; else within them."""
@@ -45,11 +49,23 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     where = f": {worst.what}{at_sighting(worst)}" if worst is not None else ""
     if between_s:
         each = num_steps(run) / run.num_validations
-        passes = f"forward passes that train nothing (validation, or sampling), {duration(each * cost_s)} long,"
-        what, of = f"One in {each:.3g} steps is followed by {passes}", "all time"
+        stretch = f"a stretch without training (validation, or sampling), {duration(each * cost_s)} long,"
+        what, of = f"One in {each:.3g} steps is followed by {stretch}", "all time"
+        where += _loading(run)
     else:
         what = f"Forward passes of the trained model in evaluation mode take {duration(cost_s)} a step,"
         of = "it"
     found = finding(run, cost_s, f"{what} {percent(share)} of {of}{where}.", change=of_line(worst))
     # A validation's time is in no step: its share is that of all time.
     return replace(found, cost_s=cost_s, share=share, between_steps=bool(between_s))
+
+
+def _loading(run: Run) -> str:
+    """A clause where most of it goes to loaders: no other forward passes would make that shorter."""
+    if run.validation_input_s < _MOST * run.validation_s:
+        return ""
+    each_s = run.validation_input_s / run.num_validations
+    loaders = [one for one in run.loaders if not one.trained_on and not one.loader_anew]
+    started = loaders and all(one.num_workers and not one.persistent_workers for one in loaders)
+    why = ", whose workers are started anew each time (`persistent_workers=True` keeps them)" if started else ""
+    return f"; {duration(each_s)} of that in its loader{why}"

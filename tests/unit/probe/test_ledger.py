@@ -24,3 +24,18 @@ def test_a_validation_is_what_is_rare_among_recorded_steps(
     assert ledger.is_validation(looks(validation))
     assert not training or not ledger.is_validation(looks(training))
     assert ledger.is_validation(looks(validation)), "it was not taken up"
+
+
+def test_what_validations_spend_in_loaders_and_when_they_were_is_known() -> None:
+    ledger, thinned = Ledger(), Ledger(Thinning())
+    for one in (ledger, thinned):
+        for number in range(20):
+            validates = number % 10 == 9
+            one.add(
+                Lap(number=number, aside=looks(1) if validates else None, aside_at=(9.0, 9.5) if validates else None)
+            )
+    for one in (ledger, thinned):
+        seen = one.columns(measured=frozenset())
+        assert (seen["num_validations"], seen["validation_input_s"]) == (2, pytest.approx(0.002))
+        assert seen["validation_s"] == pytest.approx(0.002 * len(PHASES))
+    assert ledger.validated_at() == [(9.0, 9.5)] * 2

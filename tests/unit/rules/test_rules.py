@@ -917,14 +917,33 @@ def test_a_validation_is_told_by_its_part_of_all_time_and_one_alone_is_not() -> 
     finding = frequent_validation.check(often)
     assert finding is not None
     assert finding.evidence == (
-        "One in 10 steps is followed by forward passes that train nothing (validation, or sampling), 100 ms long, 50% "
-        "of all time."
+        "One in 10 steps is followed by a stretch without training (validation, or sampling), 100 ms long, 50% of all "
+        "time."
     )
     within = frequent_validation.check(firing("frequent-validation"))
     assert within is not None
     assert finding.between_steps and not within.between_steps
     assert finding.cost_s == pytest.approx(10e-3) and finding.share == pytest.approx(0.5)
     assert frequent_validation.check(replace(often, num_validations=1)) is None
+
+
+def test_a_validation_that_waits_for_its_loader_says_so_and_what_starts_its_workers_anew() -> None:
+    step_s = sum(healthy().step_s)
+    workers = replace(loader(), num_workers=4, trained_on=False)
+    often = replace(healthy(), num_validations=4, validation_s=step_s, validation_input_s=0.9 * step_s)
+    kept = "; 90.0 ms of that in its loader"
+    for loaders, told in (
+        (
+            (loader(), workers),
+            f"{kept}, whose workers are started anew each time (`persistent_workers=True` keeps them).",
+        ),
+        ((loader(), replace(workers, persistent_workers=True)), f"{kept}."),
+        ((loader(), replace(workers, num_workers=0)), f"{kept}."),
+    ):
+        found = frequent_validation.check(replace(often, loaders=loaders))
+        assert found is not None and found.evidence.endswith(told)
+    computes = frequent_validation.check(replace(often, loaders=(workers,), validation_input_s=0.2 * step_s))
+    assert computes is not None and "loader" not in computes.evidence
 
 
 def test_double_precision_costs_half_of_the_arithmetic_where_nothing_else_is_float64() -> None:

@@ -28,7 +28,8 @@ _MIN_SHARE = 0.05
 
 
 class Input(Watch):
-    """WINDOW for loaders without workers; starting an iterator is timed in the recorded steps, where it is rare.
+    """WINDOW for loaders without workers; starting an iterator is timed in the recorded steps, where it is rare. That
+    of a validation's is in no step.
 
     With workers the rest of the phase is waiting for them, so nothing more needs to be timed.
     """
@@ -39,7 +40,8 @@ class Input(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._spent: dict[InputPart, float] = {}
-        self._start_s = 0.0
+        self._starts: list[tuple[float, float]] = []
+        """Of each iterator the moment when it was there, and the seconds that it took to start."""
         self._window_s = 0.0
         self._whole: tuple[dict[InputPart, float], float] = ({}, 0.0)
         """Both of the whole steps so far, without those with a validation."""
@@ -55,7 +57,8 @@ class Input(Watch):
                 begun = time.perf_counter()
                 iterator = begin(loader)
                 if session.schedule.move.recorded:
-                    self._start_s += time.perf_counter() - begun
+                    ended = time.perf_counter()
+                    self._starts.append((ended, ended - begun))
                 self._workers |= loader.num_workers > 0
                 return iterator
 
@@ -142,7 +145,9 @@ class Input(Watch):
         if not steps or phases.INPUT not in session.clock.entered:
             return {}
         mean_s = session.ledger.phase_s()[phases.INPUT]
-        start_s = min(mean_s, self._start_s / steps)
+        aside = session.ledger.validated_at()
+        counted = (took for at, took in self._starts if not any(begin <= at <= end for begin, end in aside))
+        start_s = min(mean_s, sum(counted) / steps)
         parts: dict[InputPart, float | None] = {InputPart.START: start_s}
         rest_s = mean_s - start_s
         spent, window_s = self._whole

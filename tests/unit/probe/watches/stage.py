@@ -53,7 +53,13 @@ class Stage:
         self.script = SimpleNamespace(on_batch=[], on_forward=[])
         self.shutdown = SimpleNamespace(is_fork=False)
         self.collectives = SimpleNamespace(rank=0, active=False)
-        self.ledger = SimpleNamespace(phase_s=lambda: [1.0] * len(Phase), is_validation=lambda stretch: True)
+        self.ledger = SimpleNamespace(
+            phase_s=lambda: [1.0] * len(Phase),
+            is_validation=lambda stretch: True,
+            validated_at=lambda: self.validations,
+        )
+        self.validations: list[tuple[float, float]] = []
+        """Begin and end of those in recorded steps."""
         self.out = Path("nowhere")
 
     def validated(self, at: tuple[float, float] | None) -> None:

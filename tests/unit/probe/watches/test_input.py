@@ -47,6 +47,8 @@ def test_starts_of_iterators_are_shared_out_over_all_recorded_steps(monkeypatch:
     finally:
         patch.undo()
     assert watch.fields() == {"input_s": {InputPart.START: 0.25}}
+    stage.validations = [(1.5, 5.0)]
+    assert watch.fields() == {"input_s": {InputPart.START: 0.125}}, "that of a validation is in no step"
 
 
 def test_the_items_of_a_validation_are_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
