@@ -5,7 +5,8 @@ the run as in the first, and what that costs a step where steps grow longer too.
 than those before it (an episode that lasts longer) needs more memory and time for its work: that is no growth.
 Why it is bad: the run ends when memory does; until then the system pages, caches are evicted, and whoever walks over
 what was kept takes longer and longer.
-Where the memory that is free would be full within an hour, this comes first, however little a step pays so far.
+Where the memory that is free would be full within an hour, this comes first, however little a step pays so far; but
+what is kept for the end of an epoch (its scores, for a metric) goes then, so only where one ended meanwhile.
 Example: `losses.append(loss)` keeps each loss with the graph that made it; `losses.append(loss.detach())` does not.
 Risk: none, as long as nothing reads later what was kept.
 
@@ -77,13 +78,16 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         per_step = grown / steps
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
         left_s = room / per_step * run.mean_step_s()
-        soon = left_s < _SOON_S
+        lasts = _outlasts_epoch(run, samples)
+        soon = lasts and left_s < _SOON_S
         end = f" All of it would be full in {duration(left_s)} at the latest." if soon else ""
+        asks = " No end of an epoch was seen: does it fall there? `hotlap measure --full` tells."
         found = finding(
             run,
             cost_s,
-            f"Memory {what} grew by {size(grown)} in {steps:,} steps, {size(per_step)} each, and goes on; that costs "
-            f"{spent(run, cost_s)} of each step so far.{end}",
+            f"Memory {what} grew by {size(grown)} in {steps:,} steps, {size(per_step)} each, "
+            f"{'and goes on' if lasts else 'until now'}; that costs {spent(run, cost_s)} of each step so far."
+            f"{end if lasts else asks}",
         )
         return replace(found, urgent=soon)
     return None
@@ -102,6 +106,14 @@ def _steady_growth(values: list[int]) -> int | None:
     if grown < MIN_GROWTH or rising < _MIN_RISING or late < MIN_STEADY * early:
         return None
     return grown
+
+
+def _outlasts_epoch(run: Run, samples: list[MemorySample]) -> bool:
+    """An epoch began so long before the last sample that a fall would show; as any did of a run that was followed to
+    its end, of whose steps a part is kept."""
+    seen_until = samples[len(samples) - math.ceil(len(samples) / _EIGHTHS)].step
+    starts = (run.step_index[i] for i in run.epoch_starts)
+    return run.long is not None or any(samples[0].step < step <= seen_until for step in starts)
 
 
 def _firsts(run: Run) -> tuple[tuple[int, ...], ...]:

@@ -553,12 +553,22 @@ def test_memory_growth_says_how_much_a_step_adds() -> None:
 
 
 def test_memory_growth_that_ends_the_run_soon_comes_before_what_costs_more() -> None:
-    run = replace(firing("memory-growth"), phase_s=firing("input-bound").phase_s)
+    run = replace(firing("memory-growth"), phase_s=firing("input-bound").phase_s, epoch_starts=(20,))
     roomy = replace(machine(), available_bytes=1 << 50)
     assert [found.code for found in rules.check(run, roomy)] == ["input-bound", "memory-growth"]
     first = rules.check(run, replace(machine(), available_bytes=1 << 30))[0]
     assert (first.code, first.urgent) == ("memory-growth", True)
-    assert "All of it would be full in" in first.evidence
+    assert "each, and goes on; " in first.evidence and "All of it would be full in" in first.evidence
+
+
+def test_memory_growth_within_one_epoch_may_end_with_it_and_is_not_urgent() -> None:
+    short = replace(machine(), available_bytes=1 << 30)
+    for starts, outlasts in (((), False), ((20,), True), ((38,), False), ((0,), False)):
+        found = memory_growth.check(replace(firing("memory-growth"), epoch_starts=starts), short)
+        assert found is not None and found.urgent is outlasts
+        assert ("each, until now; " in found.evidence and "does it fall there?" in found.evidence) is not outlasts
+    little = replace(healthy(), memory=memory(per_step=919 << 10))
+    assert [found.code for found in rules.check(little, short)] == ["compute-bound", "memory-growth"]
 
 
 def test_advice_counts_half_of_what_it_may_bring() -> None:
