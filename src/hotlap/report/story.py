@@ -19,6 +19,7 @@ from hotlap.record import (
     Trial,
     Verdict,
     as_float,
+    growth,
     lever_titles,
 )
 from hotlap.report.scale import mean, percent_of
@@ -115,7 +116,21 @@ def step_sentence(run: Run) -> str:
         each_s = duration(mean(run.step_s) / number)
         sentence += f" A step makes {number:,.0f} forward passes in the mean, those of loss modules included: {each_s}"
         sentence += " for each."
-    return " ".join(filter(None, (sentence, busy_sentence(run))))
+    return " ".join(filter(None, (sentence, growth_sentence(run), busy_sentence(run))))
+
+
+def growth_sentence(run: Run) -> str | None:
+    """That steps became longer while they were recorded; None where they did not, or made more forward passes instead,
+    and for a run that was followed to its end, of whose steps a sample is kept."""
+    grown = growth(run.step_s) if run.long is None else None
+    each_s = [step_s / max(1, number) for step_s, number in zip(run.step_s, run.num_forwards, strict=False)]
+    if grown is None or (len(each_s) == len(run.step_s) and growth(each_s) is None):
+        return None
+    first, last = grown
+    return (
+        f"Steps grow longer: {duration(first)} in the first eighth of them, {duration(last)} in the last "
+        f"({factor(last / first)}), so none of them is typical."
+    )
 
 
 def busy_sentence(run: Run) -> str | None:

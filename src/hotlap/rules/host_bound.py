@@ -26,7 +26,7 @@ After:
 from collections.abc import Sequence
 from itertools import accumulate
 
-from hotlap.record import Finding, IdleReason, Machine, Phase, Run
+from hotlap.record import Finding, IdleReason, Machine, Phase, Run, growth
 from hotlap.rules.step import (
     at_line,
     at_pace,
@@ -63,7 +63,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
     called_s = min(outside_s, without_gradients_s(run, Phase.OTHER))  # metrics, statistics of weights
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
+    spent_in = Phase.OTHER if outside_s > inside_s else Phase.FORWARD
     where += _seldom(run.phase_s.get(Phase.OTHER) or ()) if outside_s > inside_s else ""
+    where += _growing(spent_in, run.phase_s.get(spent_in) or ()) if run.long is None else ""
     whose = _whose(run, *phases)
     told = f"Each step spends {spent(run, cost_s, ' of it')} in {whose}{where}"
     line = at_line(hottest(run, *phases), cost_s)
@@ -131,6 +133,12 @@ def _seldom(steps_s: Sequence[float]) -> str:
     number = 1 + sum(so_far_s < most_s for so_far_s in accumulate(sorted(steps_s, reverse=True)))
     is_seldom = most_s > 0 and number <= _SELDOM * len(steps_s)
     return f", most of it in {number} of {len(steps_s)} steps" if is_seldom else ""
+
+
+def _growing(phase: Phase, steps_s: Sequence[float]) -> str:
+    """ ", while other grows from 5.00 ms to 60.0 ms": what is done for all steps so far; nothing where it stays."""
+    grown = growth(steps_s)
+    return f", while {phase.value} grows from {duration(grown[0])} to {duration(grown[1])}" if grown is not None else ""
 
 
 def _outside(run: Run) -> float:

@@ -25,7 +25,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from statistics import median
 
-from hotlap.record import Finding, Machine, MemorySample, Run
+from hotlap.record import NUM_EIGHTHS, Finding, Machine, MemorySample, Run, eighths
 from hotlap.rules.shape_churn import MIN_SHAPES
 from hotlap.rules.step import finding, spent
 from hotlap.units import duration, size
@@ -39,7 +39,6 @@ MIN_STEADY = 0.5
 # Of the steps from one eighth of the run to the next so many must grow, each by this part of what an even growth has
 # there: an allocator's memory goes up and down, and a few KiB more are no growth. (Ours: a sound training on a busy
 # machine went 24 MiB down and 36 up again in its first half, rose by some KiB afterwards, and was said to grow.)
-_EIGHTHS = 8
 _MIN_RISING = 6
 _MIN_RISE = 0.25
 
@@ -97,11 +96,10 @@ def _steady_growth(values: list[int]) -> int | None:
     """Bytes from the first to the last eighth; None where there are too few, or where it levels off."""
     if len(values) < _FEWEST:
         return None
-    length = len(values) / _EIGHTHS
-    levels = [median(values[round(k * length) : round((k + 1) * length)]) for k in range(_EIGHTHS)]
+    levels = eighths(values)
     grown = round(levels[-1] - levels[0])
-    rising = sum(b - a >= _MIN_RISE * grown / (_EIGHTHS - 1) for a, b in pairwise(levels))
-    half = _EIGHTHS // 2
+    rising = sum(b - a >= _MIN_RISE * grown / (NUM_EIGHTHS - 1) for a, b in pairwise(levels))
+    half = NUM_EIGHTHS // 2
     early, late = levels[half] - levels[0], levels[-1] - levels[half - 1]
     if grown < MIN_GROWTH or rising < _MIN_RISING or late < MIN_STEADY * early:
         return None
@@ -111,7 +109,7 @@ def _steady_growth(values: list[int]) -> int | None:
 def _outlasts_epoch(run: Run, samples: list[MemorySample]) -> bool:
     """An epoch began so long before the last sample that a fall would show; as any did of a run that was followed to
     its end, of whose steps a part is kept."""
-    seen_until = samples[len(samples) - math.ceil(len(samples) / _EIGHTHS)].step
+    seen_until = samples[len(samples) - math.ceil(len(samples) / NUM_EIGHTHS)].step
     starts = (run.step_index[i] for i in run.epoch_starts)
     return run.long is not None or any(samples[0].step < step <= seen_until for step in starts)
 
@@ -144,7 +142,7 @@ def _grows_at(new: tuple[int, ...], samples: list[MemorySample], values: list[in
 def _longer_s(run: Run) -> float:
     """By how much the mean step is longer than the steps of the first eighth, for the same number of forward passes; 0
     where others took the cores meanwhile, which makes steps longer as well."""
-    length = len(run.step_s) // _EIGHTHS
+    length = len(run.step_s) // NUM_EIGHTHS
     if length == 0 or (run.cpu is not None and run.cpu.disturbed):
         return 0.0
     known = len(run.num_forwards) == len(run.step_s)

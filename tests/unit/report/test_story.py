@@ -23,7 +23,7 @@ from hotlap.report import html, markdown, outcome, story, terminal
 from hotlap.report.findings import change_lines
 from hotlap.report.outcome import Outcome
 from hotlap.units import duration
-from tests import samples
+from tests import sample_measured, samples
 
 
 def test_a_gain_is_told_with_its_interval() -> None:
@@ -185,7 +185,27 @@ def test_a_step_of_many_forward_passes_is_told_by_the_pass() -> None:
     few = dataclasses.replace(run, num_forwards=(2,) * len(run.step_s))
     assert "forward passes" not in story.step_sentence(few)
     alike = dataclasses.replace(run, num_forwards=(30,) * len(run.step_s))
-    assert story.step_sentence(alike).endswith("those of loss modules included: 1.98 ms for each.")
+    assert "those of loss modules included: 1.98 ms for each." in story.step_sentence(alike)
+
+
+def test_steps_that_grow_longer_are_told_and_one_odd_stretch_is_not() -> None:
+    def told(*levels_ms: float, work: int = 0, followed: bool = False) -> str:
+        step_s = tuple(level / 1000 for level in levels_ms for _ in range(5))
+        forwards = tuple(1 + work * k for k in range(len(step_s)))
+        long = sample_measured.study_long().baseline[0].long if followed else None
+        full = samples.study_full().baseline[0]
+        run = dataclasses.replace(full, step_s=step_s, num_forwards=forwards, phase_s={}, long=long)
+        return story.growth_sentence(run) or ""
+
+    grows = (34, 40, 51, 65, 72, 76, 94, 99)
+    assert told(*grows).startswith(
+        "Steps grow longer: 34.0 ms in the first eighth of them, 99.0 ms in the last (2.91x)"
+    )
+    assert told(34, 40, 51, 65, 72, 70, 94, 99), "one eighth may be odd"
+    assert not told(34, 34, 35, 90, 34, 34, 36, 38)
+    assert not told(34, 34, 34, 34, 34, 34, 34, 99)
+    assert not told(*grows, work=1), "more forward passes"
+    assert not told(*grows, followed=True)
 
 
 def test_a_machine_that_was_busy_is_named_beside_the_step() -> None:

@@ -247,6 +247,8 @@ def test_host_bound_tells_what_is_done_once_in_a_while() -> None:
     steps = len(run.step_s)
     rare = {**run.phase_s, Phase.OTHER: (0.3 * steps, *(0.0,) * (steps - 1))}
     assert f", most of it in 1 of {steps} steps" in evidence_of(replace(run, phase_s=rare))
+    grows = {**run.phase_s, Phase.OTHER: tuple(0.3 * (1 + k / steps) for k in range(steps))}
+    assert ", while other grows from " in evidence_of(replace(run, phase_s=grows))
 
 
 def test_host_bound_names_the_line() -> None:
