@@ -220,6 +220,9 @@ _ABOUT = 1.05
 # Of the time in which training wants a core; from here on nobody takes much of it.
 _SERVED = 0.9
 
+# Of a core. Ours: a thread that only looks on, as that of a progress bar, wants a hundredth.
+_MIN_THREADS = 0.1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUse:
@@ -236,6 +239,8 @@ class CpuUse:
     """Part of the time in which the cgroup's quota held the process still, in [0, 1]."""
     busiest_worker: float | None = None
     """As `runnable`, of the one child process that has the most such threads; None without children."""
+    threads: float = 0.0
+    """Cores that other Python threads of the training process had or wanted; 0 also where that cannot be seen."""
     neighbours: tuple[Neighbour, ...] = ()
     """Other processes that train, or other Python programs that compute, on the same cores."""
 
@@ -249,6 +254,11 @@ class CpuUse:
         if self.runnable is None or not 0 < self.runnable <= _ABOUT * self.usable_cores or (self.throttled or 0) > 0.01:
             return None
         return min(1.0, (self.main + self.others) / self.runnable)
+
+    @property
+    def has_threads(self) -> bool:
+        """Other Python threads of the process compute, so what the training's spends in no phase may be a wait."""
+        return self.threads >= _MIN_THREADS
 
     @property
     def disturbed(self) -> bool:

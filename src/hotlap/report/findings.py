@@ -20,13 +20,19 @@ def cost(study: Study, finding: Finding) -> str:
 
 def _bound(study: Study, finding: Finding) -> str | None:
     """ "at most 2.10x": the upper end of the measured bound where there is one, else by its share; None where it is
-    the step, next to nothing of it, or the model itself, which never is free. What free batches bring is known later
-    than the finding, which names no other bound until then."""
+    the step, next to nothing of it, or the model itself, which never is free."""
     known = next((one for one in study.ceilings if one.name in _CEILINGS_OF.get(finding.code, ())), None)
-    if finding.code == "compute-bound" or (finding.code == "input-bound" and known is None):
+    if finding.code == "compute-bound" or (known is None and _is_open(study, finding)):
         return None
     bound = known.speedup.high if known is not None else 1 / (1 - min(finding.share, _ALL_OF_IT))
     return f"at most {factor(bound)}" if LEAST_GAIN <= bound < 1 / (1 - _ALL_OF_IT) else None
+
+
+def _is_open(study: Study, finding: Finding) -> bool:
+    """What free batches bring is known later than the finding; what may be a wait for other threads has no bound."""
+    run = timed(study)
+    waits = run is not None and run.cpu is not None and run.cpu.has_threads
+    return finding.code == "input-bound" or (finding.code == "host-bound" and waits)
 
 
 # Above it the rest of the step is within what phases are measured to.

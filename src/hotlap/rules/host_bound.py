@@ -2,7 +2,8 @@
 
 What it says: this part of each step passes neither in the loader, nor in operators of the model, nor in the optimizer:
 Python between the phases, or in the middle of a forward or backward pass (hooks, a loss computed in a loop). Where most
-of it passes in a library that the script's lines call (a trainer, metrics), that library is named. In the
+of it passes in a library that the script's lines call (a trainer, metrics), that library is named. Beside other threads
+of the process it may be waiting for them (a queue that a thread fills), so no bound is told. In the
 trace of a GPU: it idles while the host does more than launch the next kernel, in Python or in operators.
 Why it is bad: logging, metrics and bookkeeping in Python run while nothing trains.
 Example: a confusion matrix updated with Python loops after each batch.
@@ -66,7 +67,10 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     spent_in = Phase.OTHER if outside_s > inside_s else Phase.FORWARD
     where += _seldom(run.phase_s.get(Phase.OTHER) or ()) if outside_s > inside_s else ""
     where += _growing(spent_in, run.phase_s.get(spent_in) or ()) if run.long is None else ""
-    whose = _whose(run, *phases)
+    waits = run.cpu is not None and run.cpu.has_threads
+    whose = _whose(run, *phases) + (
+        ", or waits for other threads of the process, which compute meanwhile" if waits else ""
+    )
     told = f"Each step spends {spent(run, cost_s, ' of it')} in {whose}{where}"
     line = at_line(hottest(run, *phases), cost_s)
     return finding(run, cost_s, f"{_idled(run, cost_s, whose) or told}{line}.")

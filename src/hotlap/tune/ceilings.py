@@ -83,8 +83,8 @@ def _of_phase(run: Run, phase: Phase) -> Sequence[float] | None:
 
 def _of_host(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
     """The script's own Python, on the CPU as the finding `host-bound` has it; with a device only as far as the device
-    was idle meanwhile."""
-    if run.phase_s.get(Phase.FORWARD) is None:
+    was idle meanwhile. Nothing where that may be waiting for other threads: those would still have to be waited for."""
+    if run.phase_s.get(Phase.FORWARD) is None or (run.cpu is not None and run.cpu.has_threads):
         return  # without modules the script's arithmetic is in there
     idle = idle_s(run)
     if idle is not None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -27,11 +28,12 @@ def look(at: float, own: float, worker: float | None, *, throttled_s: float | No
     processes = {1: procfs.Process(own, 2 * own)}
     if worker is not None:
         processes[2] = procfs.Process(worker, 3 * worker)
-    return cpu._Look(at, 1, processes, {}, throttled_s)
+    return cpu._Look(at, 1, processes, {}, throttled_s, {7: at / 4})
 
 
 def test_processor_time_is_told_per_process() -> None:
     use = cpu._use(look(0, 10, 4, throttled_s=1), look(10, 25, 9, throttled_s=3))
+    assert use.threads == 0.25, "of a core, by a thread beside the one that trains"
     assert (use.main, use.others) == (1.5, 0.5)
     assert use.runnable == pytest.approx(3.0 + 1.5)
     assert use.busiest_worker == pytest.approx(1.5)
@@ -101,3 +103,25 @@ def test_processes_of_one_command_that_train_tell_each_other_their_threads(
     assert (found.pid, found.threads, found.ours) == (os.getppid(), 2.0, True)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert cpu.neighbours(tmp_path, {}, {}, 1.0) == (), "torchrun's share the cores by count"
+
+
+def test_a_thread_that_computes_beside_the_training_is_seen() -> None:
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            sum(range(1000))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert thread.native_id is not None
+        before = cpu.threads_beside(threading.get_ident()).get(thread.native_id, 0.0)
+        time.sleep(0.2)
+        now = cpu.threads_beside(threading.get_ident())
+        assert now[thread.native_id] > before
+        assert threading.get_native_id() not in now
+        assert thread.native_id not in cpu.threads_beside(thread.ident)
+    finally:
+        over.set()
+        thread.join()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.record import CallSite, Cores, Finding, Phase, Sweep, Verdict
+from hotlap.record import CallSite, Cores, CpuUse, Finding, Phase, Sweep, Verdict
 from hotlap.report import document, findings, html, markdown, outcome, terminal
 from tests.sample_measured import study_measured
 from tests.sample_runs import run_with
@@ -65,6 +65,11 @@ def test_a_bound_that_is_measured_later_than_the_finding_is_not_named_before() -
     study = study_measured()
     waits = Finding(code="input-bound", cost_s=0.003, share=0.27, evidence="So it is.")
     assert findings.cost(replace(study, ceilings=()), waits) == "3.00 ms, 27% of a step"
+    python, early = replace(waits, code="host-bound"), replace(study, ceilings=())
+    assert findings.cost(early, python) == "3.00 ms, 27% of a step, at most 1.37x"
+    cpu = CpuUse(usable_cores=2.0, main=0.9, others=0.0, threads=0.5)
+    beside = replace(early, baseline=(replace(study.baseline[0], cpu=cpu),))
+    assert findings.cost(beside, python) == "3.00 ms, 27% of a step", "it may wait for other threads"
     assert findings.cost(study, waits) == "3.00 ms, 27% of a step, at most 1.27x", "not 1 / (1 - 0.27)"
 
 

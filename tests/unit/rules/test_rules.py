@@ -45,6 +45,7 @@ from hotlap.rules import (
     too_small_for_gpu,
     wasted_forward,
 )
+from hotlap.tune.ceilings import ceilings
 from tests.rule_runs import calls, device_window, firing, healthy, left_off, memory, run_of_shares, sighting
 from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with
 
@@ -249,6 +250,16 @@ def test_host_bound_tells_what_is_done_once_in_a_while() -> None:
     assert f", most of it in 1 of {steps} steps" in evidence_of(replace(run, phase_s=rare))
     grows = {**run.phase_s, Phase.OTHER: tuple(0.3 * (1 + k / steps) for k in range(steps))}
     assert ", while other grows from " in evidence_of(replace(run, phase_s=grows))
+
+
+def test_host_bound_says_that_it_may_wait_for_other_threads() -> None:
+    run = run_of(forward=0.004, backward=0.004, other=0.002)
+    for threads, told in ((0.0, False), (0.01, False), (0.5, True)):
+        cpu = CpuUse(usable_cores=2.0, main=0.9, others=0.0, threads=threads)
+        assert (
+            ", or waits for other threads of the process, which compute meanwhile" in evidence_of(replace(run, cpu=cpu))
+        ) is told
+        assert any(one.name == "host" for one in ceilings(replace(run, cpu=cpu))) is not told
 
 
 def test_host_bound_names_the_line() -> None:

@@ -7,6 +7,7 @@ that a run is enclosed in.
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ class _Look:
     processes: Mapping[int, Process]
     strangers: Mapping[int, Process]
     throttled_s: float | None
+    threads: Mapping[int, float]
 
 
 class Cpu(Watch):
@@ -53,13 +55,13 @@ class Cpu(Watch):
         schedule = self.session.schedule
         if self._first is None:
             if schedule.warm:
-                self._first = _look()
+                self._first = _look(self.session.thread.id)
         elif schedule.move.done:
-            self._last = _look()
+            self._last = _look(self.session.thread.id)
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.cpu`."""
-        last = self._last or (_look() if self._first is not None else None)
+        last = self._last or (_look(self.session.thread.id) if self._first is not None else None)
         if self._first is None or last is None or last.at <= self._first.at:
             return {}
         elapsed_s = last.at - self._first.at
@@ -73,10 +75,23 @@ def usable_cores() -> float:
     return min(float(len(os.sched_getaffinity(0))), cgroups.cpu_quota()) / max(1, here)
 
 
-def _look() -> _Look:
+def _look(trainer: int | None) -> _Look:
     tree = [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
     processes = {pid: seen for pid in tree if (seen := process(pid)) is not None}
-    return _Look(time.perf_counter(), os.getpid(), processes, strangers(), cgroups.throttled_s())
+    now = time.perf_counter()
+    return _Look(now, os.getpid(), processes, strangers(), cgroups.throttled_s(), threads_beside(trainer))
+
+
+def threads_beside(trainer: int | None) -> Mapping[int, float]:
+    """Seconds that each of this process's Python threads but the one that trains, and hotlap's, ran or waited for a
+    core."""
+    found = {}
+    for one in threading.enumerate():
+        if one.ident != trainer and not one.name.startswith("hotlap") and one.native_id is not None:
+            with contextlib.suppress(OSError, ValueError):  # it is gone, or the kernel does not count that
+                ran, waited, _ = Path(f"/proc/self/task/{one.native_id}/schedstat").read_text().split()
+                found[one.native_id] = (int(ran) + int(waited)) / 1e9
+    return found
 
 
 def _use(first: _Look, last: _Look) -> CpuUse:
@@ -102,6 +117,7 @@ def _use(first: _Look, last: _Look) -> CpuUse:
         runnable=sum(counted) if len(counted) == len(wanted) else None,
         throttled=throttled,
         busiest_worker=max(children, default=None),
+        threads=sum(now - first.threads.get(one, 0.0) for one, now in last.threads.items()) / elapsed_s,
     )
 
 
