@@ -33,8 +33,24 @@ _ON_DISK = 1
 _SHARED_MEMORY = Path("/dev/shm")
 
 
-class Scratch:
-    """A folder of this process; what earlier processes left behind, because they were killed, is removed first.
+class OwnFolder:
+    """A new folder of this process in `base` (None: where temporary files go); what earlier processes left behind,
+    because they were killed, is removed by `remove_abandoned`."""
+
+    def __init__(self, base: Path | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+        self._lock = _locked(self.folder)
+
+    def close(self) -> None:
+        """Nothing is left."""
+        delete(self.folder)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+class Scratch(OwnFolder):
+    """The folder in which trials leave what they write.
 
     Arguments:
         covered: the user's folders (resolved): the scratch lies outside of them, so that a layer never covers itself.
@@ -44,10 +60,8 @@ class Scratch:
     """
 
     def __init__(self, covered: tuple[str, ...]) -> None:
-        for folder, _ in _candidates():
-            _remove_abandoned(folder)
-        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_base(covered)))
-        self._lock = _locked(self.folder)
+        remove_abandoned()
+        super().__init__(_base(covered))
         self._looked_s = 0.0
 
     def check(self, *, now: bool = False) -> None:
@@ -67,13 +81,6 @@ class Scratch:
                 f"What the script wrote in its trial leaves only {size(room)} in {self.folder.parent}{where}, where it "
                 "is kept until the trial ends. Free some room there, or set TMPDIR to a folder with more."
             )
-
-    def close(self) -> None:
-        """Nothing is left."""
-        delete(self.folder)
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
 
 
 def _base(covered: tuple[str, ...]) -> Path:
@@ -145,13 +152,19 @@ def _least_bytes(folder: Path) -> int:
     return min(_LEFT_BYTES, int(_LEFT_SHARE * shutil.disk_usage(folder).total))
 
 
-def _locked(folder: Path) -> "IO[str] | None":
+def _token(folder: Path) -> bytes:
+    """What the lock of such a folder holds: nobody else's file does, and no copy of the folder."""
+    return b"scratch of hotlap in " + os.fsencode(folder.name)
+
+
+def _locked(folder: Path) -> "IO[bytes] | None":
     """Marks the folder as in use until this process ends, however it does."""
     # Locked before it has its name: a folder that has a lock which nobody holds is an abandoned one.
     draft = folder / f"{_LOCK}.draft"
-    file = draft.open("w")
+    file = draft.open("wb", buffering=0)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.write(_token(folder))
         draft.rename(folder / _LOCK)
     except OSError:  # a file system without locks
         file.close()
@@ -159,14 +172,20 @@ def _locked(folder: Path) -> "IO[str] | None":
     return file
 
 
-def _remove_abandoned(base: Path) -> None:
-    """Folders of ours whose processes were killed. (Their trials ended with them.)"""
-    for folder in base.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            facts = folder.lstat()
-            # Anybody may put anything into a folder for temporary files.
-            if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
-                continue
-            with (folder / _LOCK).open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                delete(folder)
+def remove_abandoned() -> None:
+    """Folders of ours whose processes were killed. (What these had started ended with them.)"""
+    for base, _ in _candidates():
+        for folder in base.glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                _remove_if_abandoned(folder)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    # Anybody may put anything into a folder for temporary files, and call it as we do.
+    facts = folder.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or not (folder / _LOCK).is_file():
+        return
+    with (folder / _LOCK).open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock.read(len(_token(folder)) + 1) == _token(folder):
+            delete(folder)

@@ -2,11 +2,9 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +13,7 @@ from types import FrameType
 
 from hotlap.errors import RecordError, UserError
 from hotlap.launch.outcome import killed_by, left, reached, silent
+from hotlap.launch.scratch import OwnFolder, remove_abandoned
 from hotlap.launch.streams import end_of, readable
 from hotlap.launch.workplace import probe_environment
 from hotlap.record import Plan, Run, Status, load, save
@@ -32,7 +31,9 @@ class WholeRun:
     """A context manager around one command under `Plan.whole`; leaving it removes every file of ours."""
 
     def __init__(self, plan: Plan) -> None:
-        self.out = Path(tempfile.mkdtemp(prefix="hotlap-"))
+        remove_abandoned()
+        self._own = OwnFolder()
+        self.out = self._own.folder
         self.plan = replace(plan, out=str(self.out))
         self.progress = Progress(self.out / "progress")
         save(self.plan, self.out / "plan.json")
@@ -44,7 +45,7 @@ class WholeRun:
 
     def __exit__(self, *_: object) -> None:
         self.progress.close()
-        shutil.rmtree(self.out, ignore_errors=True)
+        self._own.close()
 
     def run(self, *, asked: Callable[[], None], looked: Callable[[], None]) -> int:
         """Start the command and wait for its end: its exit code, or minus the signal that ended it.

@@ -95,6 +95,20 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_a_living_ones_is_
     living.close()
 
 
+def test_a_folder_of_the_users_stays_whatever_it_is_called_and_holds(places: list[Path]) -> None:
+    living = Scratch(())
+    locks = {"results": b"", "study": b"4711", "copy": (living.folder / "lock").read_bytes(), "binary": b"\xff" * 99}
+    for name, text in locks.items():
+        (places[0] / f"hotlap-{name}").mkdir()
+        (places[0] / f"hotlap-{name}" / "results.csv").touch()
+        (places[0] / f"hotlap-{name}" / "lock").write_bytes(text)
+    (places[0] / "hotlap-waits").mkdir()
+    os.mkfifo(places[0] / "hotlap-waits" / "lock")
+    Scratch(()).close()
+    assert len(list(places[0].glob("hotlap-*/results.csv"))) == len(locks)
+    living.close()
+
+
 def test_a_folder_goes_whatever_rights_its_parts_have_and_links_lead_nowhere(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir(mode=0o500)

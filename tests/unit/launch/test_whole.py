@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -98,6 +99,18 @@ def test_what_cannot_be_started_is_the_users_to_mend() -> None:
         place = whole.out
         assert place.exists()
     assert not place.exists()
+
+
+def test_what_a_killed_one_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    child = os.fork()
+    if child == 0:
+        WholeRun(plan(""))
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert [path.name for path in tmp_path.glob("*/plan.json")] == ["plan.json"]
+    with WholeRun(plan("")) as whole:
+        assert list(tmp_path.iterdir()) == [whole.out]
 
 
 def test_what_was_written_on_the_way_stands_in_for_a_record_that_never_came() -> None:
