@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +24,9 @@ from hotlap.record import State, Status, Study, load, save
 _FOLDER = ".hotlap"
 _FILE = "study.json"
 _VARIABLE = "HOTLAP_STUDIES"
+
+# In the folder of a study on a cluster.
+_JOBS = "jobs"
 
 # A study with its report takes some hundred kB; ten trials more than double it.
 _NEEDED_BYTES = 2 << 20
@@ -36,11 +40,12 @@ class StudyFolder:
     """
 
     def __init__(self, cwd: Path, title: str, created: datetime) -> None:
-        name = _plain(Path(title).stem) or "training"
+        name = _plain(title.removesuffix(".py")) or "training"
         self.cwd = cwd
         self._root = root(cwd)
         self.folder = self._root / f"{name}-{created.strftime('%Y%m%d-%H%M%S')}"
         self._lock: IO[str] | None = None
+        self._begun = False
 
     def check(self) -> None:
         """Before anything runs: is there a place for what will come of it?
@@ -65,16 +70,29 @@ class StudyFolder:
             UserError: it cannot be written.
         """
         try:
-            if not self.folder.is_dir():
-                if self._root.parent == self.cwd:
-                    os.stat(self.cwd)  # a script that deletes the folder that it was started in does not get it back
-                self.folder.mkdir(parents=True)
+            if not self.folder.is_dir() and self._root.parent == self.cwd:
+                os.stat(self.cwd)  # a script that deletes the folder that it was started in does not get it back
+            if not self._begun:
+                self.folder, self._lock = self._new()
+                self._begun = True
                 (self._root / ".gitignore").write_text("*\n")
-            if self._lock is None:
-                self._lock = _locked(self.folder)
+            self.folder.mkdir(parents=True, exist_ok=True)
             save(study, self.folder / _FILE)
         except OSError as error:
             raise UserError(f"The study cannot be saved in {self.folder}: {error.strerror}.") from None
+
+    def _new(self) -> tuple[Path, IO[str] | None]:
+        """A folder that no other study has, with its lock; of this second there may be several."""
+        for number in count(1):
+            folder = self.folder if number == 1 else Path(f"{self.folder}-{number}")
+            with suppress(FileExistsError):
+                folder.mkdir(parents=True)
+                break
+            if [path.name for path in folder.iterdir()] == [
+                _JOBS
+            ]:  # those of this one: they begin before there is more
+                break
+        return folder, _locked(folder)
 
     def close(self) -> None:
         """Nobody works on it any more. (The end of the process does the same.)"""
@@ -88,7 +106,7 @@ class StudyFolder:
             if study.key == key and study.state is not State.COMPLETE and _unchanged(study):
                 lock = _locked(path.parent)
                 if lock is not None:
-                    self.folder, self._lock = path.parent, lock
+                    self.folder, self._lock, self._begun = path.parent, lock, True
                     return study
         return None
 
