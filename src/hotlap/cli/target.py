@@ -5,8 +5,10 @@ import os
 import shutil
 import stat
 import sys
+import sysconfig
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,10 +28,36 @@ class Target:
     """None for a module or a command."""
 
     def folders(self) -> list[Path]:
-        """The user's, which no run may change: where the command is started, and those of its scripts."""
-        named = [self.cwd / word for word in self.command[1:] if word.endswith(".py")]
-        scripts = [self.script] if self.script else [path for path in named if path.is_file()]
-        return [self.cwd, *dict.fromkeys(path.resolve().parent for path in scripts)]
+        """The user's, which no run may change: where the command is started, and those of its scripts, by the name that
+        they are given and by that of the file that a link leads to."""
+        scripts = [self.script] if self.script else list(_scripts(self.command, self.cwd))
+        folders = (folder for path in scripts for folder in (path.parent.resolve(), path.resolve().parent))
+        return list(dict.fromkeys((self.cwd, *folders)))
+
+
+def _scripts(command: Sequence[str], cwd: Path) -> Iterator[Path]:
+    """Files among the words that are programs in text, and modules; without what is installed."""
+    installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib", "scripts")]
+    installed += [Path(folder).resolve() for folder in os.get_exec_path()]
+    for before, word in zip(("", *command), command, strict=False):
+        found = _module(word, cwd) if before in ("-m", "--module") else cwd / word
+        if found is None or not os.path.isfile(found) or any(map(found.resolve().is_relative_to, installed)):
+            continue
+        if found.suffix in (".py", ".sh") or _begins_as_script(found):
+            yield found
+
+
+def _begins_as_script(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(2) == b"#!"
+    return False
+
+
+def _module(name: str, cwd: Path) -> Path | None:
+    """The file that `python -m` would run; nothing is imported, as a search by Python itself would do."""
+    stems = (Path(place, *name.split(".")) for place in (str(cwd), *sys.path))
+    files = (path for stem in stems for path in (Path(f"{stem}.py"), stem / "__main__.py"))
+    return next((path for path in files if os.path.isfile(path)), None)
 
 
 def parse(words: Sequence[str], *, cwd: Path | None = None, command: str = "tune") -> Target:

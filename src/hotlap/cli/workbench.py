@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from rich.text import Text
+
 import hotlap
 from hotlap import levers
 from hotlap.cli import console, streams
@@ -245,6 +247,8 @@ class Workbench:
 
     def _warn(self, sentence: str) -> None:
         self.study = replace(self.study, warnings=(*self.study.warnings, sentence))
+        if self.live is not None and self._args.sections:  # the report's own warnings were shown before
+            self.live.show(Text(f"! {clean_line(sentence)}"))
 
 
 def launching(

@@ -66,7 +66,8 @@ class Launcher:
         )
         self._alive: list[_Child] = []
         self._count = 0
-        self.not_enclosed: str | None = None
+        root = any(folder.resolve() == Path(folder.anchor) for folder in folders)
+        self.not_enclosed: str | None = "/ itself never can be" if root else None
         """Why the user's folders could not be protected from what the script writes; None while they are."""
 
     @property
@@ -114,12 +115,19 @@ class Launcher:
             for child in children:
                 child.end()
         runs = [child.outcome() for child in children]
-        for child in children:
-            self.not_enclosed = self.not_enclosed or child.place.not_enclosed()
+        for child, run in zip(children, runs, strict=True):
+            self.not_enclosed = self.not_enclosed or child.place.not_enclosed() or self._not_known(run)
             self._starter.learn(child.place)
             child.place.remove()
             self._alive.remove(child)
         return runs
+
+    def _not_known(self, run: Run) -> str | None:
+        """Why the folder of the script that ran is not covered: a command may go wherever it likes."""
+        folder = next((Path(path).parent for path in run.sources), None)
+        if folder is None or not self._folders or any(map(folder.is_relative_to, self._folders)):
+            return None
+        return f"the command does not say that it is {folder}"
 
     def _start(self, plans: Sequence[Plan]) -> "list[_Child]":
         numbers = range(self._count + 1, self._count + 1 + len(plans))

@@ -214,6 +214,25 @@ def test_what_trials_could_not_share_and_could_not_be_kept_from_is_said_once_eac
     assert "imports anew" in shared and Launcher.why_afresh in shared
 
 
+def test_studies_that_begin_in_the_same_second_do_not_share_a_folder(tmp_path: Path) -> None:
+    now, study = storage.now(), samples.study_full()
+    kept = [storage.StudyFolder(tmp_path, "train.py", now) for _ in range(3)]
+    (kept[0].folder / "jobs").mkdir(parents=True)
+    for one in (*kept, *kept):
+        one.save(study)
+    assert [one.folder.name.removeprefix(kept[0].folder.name) for one in kept] == ["", "-2", "-3"]
+    assert len(storage.studies(tmp_path)) == 3
+    assert all(storage.is_at_work(one.folder) for one in kept)
+    for one in kept:
+        one.close()
+
+
+@pytest.mark.parametrize("title", ["train.py", "package.train", "run.sh", "v1.5.py"])
+def test_a_study_is_called_as_its_training(title: str, tmp_path: Path) -> None:
+    kept = storage.StudyFolder(tmp_path, title, storage.now())
+    assert kept.folder.name.startswith(f"{title.removesuffix('.py')}-2")
+
+
 def test_a_folder_that_the_training_deleted_is_not_made_again(tmp_path: Path) -> None:
     home = tmp_path / "job"
     home.mkdir()

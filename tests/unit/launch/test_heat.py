@@ -2,12 +2,14 @@
 
 import os
 from io import BytesIO
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hotlap.launch import heat
+from hotlap.record import Run, Status
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,18 @@ def test_a_child_is_given_time_to_end_its_step(
         progress.steps = steps
         child.look(now)
     assert child.grace_s == grace_s
+
+
+def test_what_is_not_covered_is_told(tmp_path: Path) -> None:
+    def launcher(*folders: Path) -> heat.Launcher:
+        return heat.Launcher(environment=lambda plan: {}, folders=folders, timeout_s=1.0)
+
+    with launcher(Path("/"), tmp_path) as of_the_root:
+        assert of_the_root.not_enclosed == "/ itself never can be"
+    with launcher(tmp_path) as known:
+        assert known.not_enclosed is None
+        assert known._not_known(Run(status=Status.ENDED, sources={str(tmp_path / "deep" / "train.py"): ""})) is None
+        told = known._not_known(
+            Run(status=Status.ENDED, sources={"/elsewhere/train.py": "", str(tmp_path / "a.py"): ""})
+        )
+        assert told == "the command does not say that it is /elsewhere"
