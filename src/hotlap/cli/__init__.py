@@ -29,7 +29,7 @@ exit codes:
   10   check: the gate fails the edit
   11   check: inconclusive
   12   check: the same training, and slower
-  130  interrupted; what was known is saved (the same `hotlap tune` goes on from there)
+  130  interrupted; what was measured is saved (once that is something, the same `hotlap tune` goes on from there)
        (143 by SIGTERM, 129 by SIGHUP)
   141  nobody reads the output any more, as behind `| head`
 `hotlap measure --full` leaves with the training's own exit code.

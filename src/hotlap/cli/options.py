@@ -216,7 +216,8 @@ def _completion(subparsers: Subparsers) -> None:
         ),
     )
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
-    parser.add_argument("typed", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    typed = parser.add_argument("typed", nargs=argparse.REMAINDER, default=[], help=argparse.SUPPRESS)
+    typed.required = False  # or it is named where the shell is missing
 
 
 def _show(subparsers: Subparsers) -> None:

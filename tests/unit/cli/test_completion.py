@@ -58,3 +58,9 @@ def test_the_script_asks_hotlap_for_what_it_offers(shell: str, tmp_path: Path) -
 
     (tmp_path / "script").write_text(done("hotlap", "completion", shell))
     assert done(shell, "-c", SHELLS[shell]).split()[:1] == ["--levers"]
+
+
+def test_without_a_shell_the_shell_alone_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["completion"])
+    assert capsys.readouterr().err.endswith("arguments are required: shell\n")

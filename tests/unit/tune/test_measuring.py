@@ -236,6 +236,12 @@ class Failing(World):
     ("run", "error", "says"),
     [
         (Run(status=Status.CRASHED, error="ValueError: no"), ScriptFailed, "before its first training step"),
+        (Run(status=Status.CRASHED, first_steps_s=(0.1,) * 3), ScriptFailed, "failed after 3 training steps: "),
+        (
+            Run(status=Status.CRASHED, first_steps_s=(0.1,) * 20, step_s=(0.1,) * 55, error="it left with exit code 7"),
+            ScriptFailed,
+            "failed after at least 75 training steps: it left with exit code 7",
+        ),
         (Run(status=Status.KILLED, error="it was ended by SIGKILL"), ScriptFailed, "before its first training step"),
         (
             Run(status=Status.KILLED, error="it was ended by SIGKILL after 220 training steps"),
