@@ -257,6 +257,19 @@ def test_what_the_script_writes_is_not_written(tmp_path: Path) -> None:
     assert (tmp_path / "keep.txt").read_text() == "precious"
 
 
+def test_a_script_in_a_folder_that_was_not_known_is_told(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    for folder in (home, elsewhere):
+        folder.mkdir()
+    (elsewhere / "writes.py").write_text((SCRIPTS / "writes.py").read_text())
+    command = ("sh", "-c", f"cd {elsewhere} && exec {sys.executable} writes.py")
+    with Launcher(environment=lambda plan: {}, folders=[home], timeout_s=400.0) as launcher:
+        launcher([Plan(command=command, cwd=str(home), out="", steps=60, warmup=5)], limit_s=400.0)
+        if launcher.not_enclosed and "command" not in launcher.not_enclosed:
+            pytest.skip(f"this system cannot cover a folder: {launcher.not_enclosed}")
+    assert launcher.not_enclosed == f"the command does not say that it is {elsewhere}"
+
+
 def test_a_training_for_real_comes_to_its_end_and_is_timed_as_a_whole(tmp_path: Path) -> None:
     script = tmp_path / "ends.py"
     script.write_text("import atexit, time, torch\natexit.register(time.sleep, 0.5)\nopen('model', 'w').close()\n")
