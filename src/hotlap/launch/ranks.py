@@ -79,7 +79,7 @@ def _facts(runs: Sequence[Run], logs: Sequence[RankLog]) -> tuple[RankFacts, ...
             RankFacts(
                 rank=run.rank,
                 host=hosts.get(run.rank, ""),
-                step_s=median(run.step_s[i] for i in rows),
+                step_s=fmean(run.step_s[i] for i in rows),
                 compute_s=max(0.0, median(compute_s[step] for step in common) - hidden_s),
                 wait_s=wait_s,
                 transfer_s=transfer_s,
@@ -123,14 +123,17 @@ _Communication = Mapping[int, tuple[float | None, float | None, float]]
 
 
 def _on_host(runs: Sequence[Run], logs: Sequence[RankLog], steps: Sequence[int]) -> _Communication:
-    """In each step the process that is held the shortest waits for nobody; what another is held longer is waiting."""
+    """In each step the process that is held the shortest waits for nobody; what another is held longer is waiting.
+
+    Means, which add up to the communication of the mean step, and stand beside those of the exchange.
+    """
     held = [_held_s(run) for run in runs]
     if len(logs) < len(runs) or any(log.of_some for log in logs) or not all(held):
         return {run.rank: (None, None, 0.0) for run in runs}
     shortest = {step: min(mine[step] for mine in held) for step in steps}
-    transfer_s = median(shortest.values())
+    transfer_s = fmean(shortest.values())
     return {
-        run.rank: (median(mine[step] - shortest[step] for step in steps), transfer_s, 0.0)
+        run.rank: (fmean(mine[step] - shortest[step] for step in steps), transfer_s, 0.0)
         for run, mine in zip(runs, held, strict=True)
     }
 

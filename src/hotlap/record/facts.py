@@ -351,7 +351,8 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFacts:
-    """One process of several that train together. Medians over the steps that all recorded."""
+    """One process of several that train together, over the steps that all recorded: means of what is held together, so
+    that waiting and transfer add up to its communication; medians of what it does alone, which no stall moves."""
 
     rank: int
     host: str

@@ -59,6 +59,7 @@ def _waits(run: Run) -> str:
 
 
 def _buckets(run: Run) -> str:
+    """Buckets are looked at in steps of their own, which may have taken another time than those that were timed."""
     seen = run.exchange
     if seen is None or seen.link_s <= 0:
         return ""
@@ -66,5 +67,5 @@ def _buckets(run: Run) -> str:
         f"; {size(round(seen.num_bytes))} in {plural(round(seen.buckets), 'bucket')} are on their way for "
         f"{duration(seen.link_s)} "
         f"({size(round(seen.num_bytes / seen.link_s))} a second), {percent(seen.hidden)} of that "
-        f"hidden behind the backward pass"
+        f"hidden behind the backward pass, in a few steps of their own"
     )

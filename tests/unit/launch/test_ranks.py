@@ -48,6 +48,14 @@ def test_who_is_slow_by_turns_is_told_step_by_step() -> None:
     assert [one.wait_s for one in merge(runs, [log(0), log(1)]).ranks] == pytest.approx([0.010] * 2)
 
 
+def test_of_an_exchange_that_is_rarely_slow_transfer_and_waiting_add_up_to_the_communication_of_the_mean_step() -> None:
+    held = {Phase.COMMUNICATION: (0.002,) * 15 + (0.082,) * 5}, {Phase.COMMUNICATION: (0.001,) * 15 + (0.081,) * 5}
+    runs = [replace(run, phase_s={**run.phase_s, **mine}) for run, mine in zip((FAST, SLOW), held, strict=True)]
+    first, second = merge(runs, [log(0), log(1)]).ranks
+    assert (first.transfer_s, first.wait_s) == pytest.approx((0.021, 0.001)), "the median exchange takes 1 ms"
+    assert (second.transfer_s, second.wait_s) == pytest.approx((0.021, 0.0))
+
+
 def test_between_some_of_the_processes_nothing_can_be_told() -> None:
     logs = [log(k, of_some=True) for k in range(2)]
     assert [(one.wait_s, one.transfer_s) for one in merge([FAST, SLOW], logs).ranks] == [(None, None)] * 2

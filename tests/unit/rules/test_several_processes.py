@@ -151,7 +151,7 @@ def test_a_slow_link_is_told_by_its_speed_what_is_hidden() -> None:
     said = found(replace(firing("communication-bound"), exchange=exchange))
     assert said["communication-bound"].endswith(
         "; 1.00 MiB in 4 buckets are on their way for 8.00 ms (125 MiB a second), 75% of that hidden behind the "
-        "backward pass."
+        "backward pass, in a few steps of their own."
     )
 
 
