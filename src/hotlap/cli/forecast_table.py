@@ -46,6 +46,8 @@ class Shown:
     """Of today's batch; None: not known."""
     precision: str | None = None
     """That the predicted step computes in; None: the script's own."""
+    filled: bool = False
+    """Each GPU has the largest batch that fits."""
 
     @property
     def holding(self) -> tuple[Row, ...]:
@@ -156,9 +158,12 @@ def why(shown: Shown) -> tuple[str, ...]:
 def _fastest(shown: Shown) -> str:
     row = min(shown.holding, key=lambda row: row.today_s)
     one = row.prediction
-    bound = f"there it is bound by {_BOUND[one.bound_by]}."
+    # No larger batch helps where this one is the largest, or too large.
+    cause = _BOUND[one.bound_by].partition(", so a larger batch" if shown.filled or one.fits is False else "\0")[0]
+    bound = f"there it is bound by {cause}."
     if one.fits is False:
-        none = "None holds this batch (--fill: one that it does); fastest would be"
+        held = "a single sample" if shown.filled else "this batch (--fill: one that it does)"
+        none = f"None holds {held}; fastest would be"
         return f"{none} {one.title}{_gain(shown, row)}; {bound}"
     alike = sum(other.today_s <= row.today_s * _ALIKE for other in shown.holding)
     if alike > 1:
@@ -191,7 +196,7 @@ def computed_in(work: Workload, asked: str | None = None) -> Precision:
 def _cheapest(shown: Shown) -> Iterator[str]:
     priced = {row: row.per_hour * row.today_s / 3600 for row in shown.holding if row.per_hour is not None}
     for row in sorted(priced, key=lambda row: priced[row])[:1]:
-        yield f"Cheapest is {row.prediction.title}: {_money(1000 * priced[row])} for a thousand steps of this batch."
+        yield f"Cheapest is {row.prediction.title}: {_money(1000 * priced[row])} for a thousand of today's batches."
 
 
 def _memory(shown: Shown) -> Iterator[Column]:
@@ -214,6 +219,8 @@ def _batch(today: int | None, times: float | None) -> str:
 def _costs(shown: Shown) -> Iterator[Column]:
     """Of an epoch, or of a thousand steps of today's batch."""
     steps, unit = shown.steps_per_epoch or 1000, "epoch" if shown.steps_per_epoch else "1000 steps"
+    if unit != "epoch" and any(row.batches != 1 for row in shown.rows):
+        unit = "1000 of today's batches"
     yield unit, [duration(row.today_s * steps) for row in shown.rows]
     yield (
         "price",

@@ -12,9 +12,11 @@ from hotlap.cli.forecast_table import Shown
 from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
 from hotlap.predict import Device, forecast, memory, own_devices, resolve, workload
-from hotlap.predict.catalogue import devices
+from hotlap.predict.catalogue import devices, variants
 from hotlap.record import Checkup, load, save
 from hotlap.report import html
+from hotlap.units import count as number
+from hotlap.units import duration
 
 # Shown when no --gpu is given: one of each class that people rent or buy.
 _USUAL = (
@@ -29,6 +31,10 @@ _USUAL = (
     "H200 SXM 141GB",
 )
 
+# A measured step that does so many times the operations of the device's highest rate has lost its unit, a thousandfold.
+# What can be true: counters overstate grouped convolutions tenfold, Winograd needs one of 2.25 that are counted.
+_OVER_PEAK = 20.0
+
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
@@ -39,14 +45,20 @@ def run(args: argparse.Namespace) -> int:
         return 0
     counts = _counts(args.count)
     # Names are checked before anything runs.
-    prices = _prices(args.price or (), extra)
-    for name in (*(args.gpu or ()), *filter(None, [args.measured_on])):
-        resolve(name, extra=extra)
+    prices = _prices(args, extra)
+    resolve(args.measured_on or _USUAL[0], extra=extra)
     workbench.check_outputs(args)
     hosts = host_of(load(Path(args.machine), Checkup)) if args.machine else {}
     known = _known(args, extra, counts=counts)
     _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices, hosts=hosts))
     return 0
+
+
+def _gpus(args: argparse.Namespace) -> Sequence[str]:
+    """Names of those that are shown."""
+    if args.gpu == []:
+        raise UserError("--gpu names nothing. Give names as in --gpu 4090,H100; --list shows them all.")
+    return args.gpu or _USUAL
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -59,19 +71,24 @@ def _counts(text: str) -> tuple[int, ...]:
     return counts
 
 
-def _prices(given: Sequence[str], extra: tuple[Device, ...]) -> dict[str | None, float]:
-    """Device -> price of one for an hour; None: of those that are not named."""
-    found: dict[str | None, float] = {}
-    for text in given:
-        name, _, number = text.rpartition("=")
+def _prices(args: argparse.Namespace, extra: tuple[Device, ...]) -> dict[str, float]:
+    """Device that is shown -> price of one for an hour: of several that fit it, the one that fits the fewest."""
+    shown = {resolve(name, extra=extra).device.name for name in _gpus(args)}
+    found = []
+    for text in args.price or ():
+        name, _, figure = text.rpartition("=")
         try:
-            price = float(number)
+            price = float(figure)
         except ValueError:
             price = math.nan
         if not 0 <= price < math.inf:
             raise UserError(f"--price {text} is no price for an hour, as in 2.5 or H100=2.5.")
-        found[resolve(name, extra=extra).device.name if name else None] = price
-    return found
+        fits = {device.name for device in variants(name, extra=extra)} if name else shown
+        if not fits & shown:
+            raise UserError(f"--price {text} is for none of the GPUs that are shown: {', '.join(sorted(shown))}.")
+        found.append((len(fits) if name else math.inf, fits & shown, price))
+    found.sort(key=lambda one: one[0], reverse=True)
+    return {device: price for _, fits, price in found for device in fits}
 
 
 def host_of(found: Checkup) -> dict[str, float]:
@@ -101,8 +118,20 @@ def _known(args: argparse.Namespace, extra: tuple[Device, ...], *, counts: tuple
         workbench.write(Path(args.save_workload), lambda path: save(found.work, path))
     if args.measured_step is None:
         return found
+    _check_unit(found, args.measured_on, args.measured_step)
     # A host that was timed beside the script is not the one of a step that was measured elsewhere.
     return replace(found, work=replace(found.work, host_s=None), device=args.measured_on, step_s=args.measured_step)
+
+
+def _check_unit(known: Traced, name: str, step_s: float) -> None:
+    """Refuse a time that no such device can reach. A processor's rates are typical ones only."""
+    device = resolve(name, extra=known.devices).device
+    times = known.work.flop / step_s / max(device.fp32, device.fp16, device.fp64, device.tf32, device.tensor)
+    if times > _OVER_PEAK and not device.is_cpu:
+        raise UserError(
+            f"--measured-step {duration(step_s)}: the {known.work.flop:.2g} operations of this step would be "
+            f"{number(times)} times what {device.name} does at its peak. Is the unit right?"
+        )
 
 
 def _check_together(args: argparse.Namespace, counts: tuple[int, ...]) -> None:
@@ -131,12 +160,15 @@ def _forecasts(
     known: Traced,
     *,
     counts: tuple[int, ...],
-    prices: dict[str | None, float],
+    prices: dict[str, float],
     hosts: dict[str, float],
 ) -> Shown:
     rows = []
-    for name, count in product(args.gpu or _USUAL, counts):
-        factor = _batch_factor(args, known, name)
+    epoch = args.steps_per_epoch or known.steps_per_epoch
+    for name, count in product(_gpus(args), counts):
+        # Data that are trained on make no larger batch than all of them.
+        most = epoch / count if epoch else math.inf
+        factor = min(_batch_factor(args, known, name), max(1.0, most)) if args.fill else 1.0
         one = forecast(
             known.work,
             target=name,
@@ -149,7 +181,7 @@ def _forecasts(
             batch_factor=factor,
             devices=known.devices,
         )
-        per_hour = prices.get(one.device, prices.get(None))
+        per_hour = prices.get(one.device)
         rows.append(
             forecast_table.Row(
                 prediction=one,
@@ -157,14 +189,11 @@ def _forecasts(
                 per_hour=None if per_hour is None else count * per_hour,
             )
         )
-    epoch = args.steps_per_epoch or known.steps_per_epoch
-    return Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch, precision=args.precision)
+    return Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch, precision=args.precision, filled=args.fill)
 
 
 def _batch_factor(args: argparse.Namespace, known: Traced, name: str) -> float:
-    """Times today's batch that a GPU of that name is given."""
-    if not args.fill:
-        return 1.0
+    """Times today's batch that fits on a GPU of that name."""
     precision = forecast_table.computed_in(known.work, args.precision)
     factor = memory.largest_batch_factor(known.work, resolve(name, extra=known.devices).device, precision=precision)
     if factor is None:

@@ -27,6 +27,7 @@ FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
 _SLICE = re.compile(r" MIG (?P<parts>\d)g\.(?P<gigabytes>\d+)gb", re.IGNORECASE)
 # Multiprocessors of one compute slice, by NVIDIA's MIG user guide.
 _SLICE_UNITS = {"ga100": 14, "hopper": 16, "gb100": 18}
+_MOST_SLICES = 7
 
 
 class Link(StrEnum):
@@ -225,20 +226,29 @@ def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
     if (cut := _SLICE.search(name)) is not None:
         match = resolve(name[: cut.start()], extra=extra)
         return replace(match, device=_slice(match.device, name, int(cut["parts"]), float(cut["gigabytes"])))
+    first, *others = variants(name, extra=extra)
+    if not others:
+        return Match(device=first)
+    names = ", ".join(device.name for device in others)
+    return Match(device=first, assumption=f'"{name}" was taken for {first.name}; write {names} for that one')
+
+
+def variants(name: str, *, extra: Iterable[Device] = ()) -> tuple[Device, ...]:
+    """All that `name` fits, the one that it is taken for first; raises as `resolve` does."""
+    if _SLICE.search(name):
+        return (resolve(name, extra=extra).device,)
     pool = (*((device, (device.name,)) for device in extra), *_shipped())
     found = _candidates(name, pool)
     if not found:
         raise UserError(_unknown(name, pool))
-    first = found[0]
-    if len(found) == 1:
-        return Match(device=first)
-    others = ", ".join(device.name for device in found[1:])
-    return Match(device=first, assumption=f'"{name}" was taken for {first.name}; write {others} for that one')
+    return tuple(found)
 
 
 def _slice(board: Device, name: str, parts: int, gigabytes: float) -> Device:
     """A part of a board (MIG): so many of its multiprocessors, and of its bandwidth what it has of the memory."""
-    units = min(board.units, parts * _SLICE_UNITS.get(board.family, board.units))
+    if board.family not in _SLICE_UNITS or not 1 <= parts <= _MOST_SLICES or not 0 < gigabytes * 2**30 <= board.memory:
+        raise UserError(f"{name}: {board.name} is not known to have such a MIG slice.")
+    units = min(board.units, parts * _SLICE_UNITS[board.family])
     computes, holds = units / board.units, gigabytes * 2**30 / board.memory
     rates = {rate: computes * getattr(board, rate) for rate in ("fp32", "fp64", "fp16", "tensor", "tf32")}
     return replace(board, name=name, units=units, bandwidth=holds * board.bandwidth, memory=gigabytes * 2**30, **rates)

@@ -24,6 +24,13 @@ def need(workload: Workload, *, precision: Precision | None = None) -> float | N
     return (model + _batch_bytes(workload, precision)) * FRAGMENTATION + CONTEXT_BYTES
 
 
+def fits(workload: Workload, device: Device, *, precision: Precision | None = None) -> bool | None:
+    """On one GPU. None: that is not known; weights and gradients alone may say no."""
+    if (whole := need(workload, precision=precision)) is not None:
+        return whole <= device.memory
+    return False if 2 * (workload.parameter_bytes or 0.0) > device.memory else None
+
+
 def _batch_bytes(workload: Workload, precision: Precision | None) -> float:
     """What grows with the batch: itself, and activations, of which norms and losses keep FP32."""
     halved = precision is not None and precision.mixed and not workload.precision.mixed

@@ -19,10 +19,12 @@ _RATES = {
     "tensor_tflops": ("tensor", TERA), "tf32_tflops": ("tf32", TERA), "fp64_tflops": ("fp64", TERA),
     "link_gbs": ("link_bytes_s", GIGA),
 }  # fmt: skip
-_Above0 = Annotated[float, msgspec.Meta(gt=0)]
+# TOML knows `inf`, of which nothing can be computed.
+_MOST = 1e9
+_Above0 = Annotated[float, msgspec.Meta(gt=0, le=_MOST)]
 _FIELDS: list[Any] = [
     *((key, _Above0) for key in _REQUIRED),
-    *((key, Annotated[float, msgspec.Meta(ge=0)], 0.0) for key in _RATES),
+    *((key, Annotated[float, msgspec.Meta(ge=0, le=_MOST)], 0.0) for key in _RATES),
     ("power_w", _Above0, 250.0), ("link", Link | None, None), ("bf16", bool, False), ("peer_access", bool, True),
 ]  # fmt: skip
 _Sheet = msgspec.defstruct("_Sheet", [("name", str), *_FIELDS], kw_only=True, forbid_unknown_fields=True)

@@ -87,11 +87,13 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     Raises:
         UserError: a name is not known, or a figure makes no sense.
     """
-    extra = tuple(devices)
+    extra, workload = tuple(devices), workload.validated()
     there = resolve(target, extra=extra)
     here = _measured(measured_on, measured_step_s, extra)
-    if count < 1:
-        raise UserError(f"count = {count}: at least one GPU is needed.")
+    if not (count >= 1 and count % 1 == 0):
+        raise UserError(f"count = {count} is not a number of GPUs.")
+    if host_s is not None and not (math.isfinite(host_s) and host_s >= 0):
+        raise UserError(f"host_s = {host_s} is not a time.")
     if not (math.isfinite(batch_factor) and batch_factor > 0):
         raise UserError(f"batch_factor = {batch_factor} is not a number above 0.")
     own = workload.precision if there.device.is_cpu else workload.autocast or workload.precision
@@ -112,14 +114,13 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     # Two causes that know nothing of each other: what is not known of the workload, and of the pair of devices.
     below, above = (math.hypot(half, HALF * spread) for half in _halves(question, math.log(all_s)))
     bound_by = "communication" if all_s > 1.5 * one_s else _bound_by(question, parts, one_s)
-    need = memory.need(question.share, precision=wanted)
     return Prediction(
         device=there.device.name,
         count=count,
         step_s=Interval(low=all_s * math.exp(-below), mid=all_s, high=all_s * math.exp(above)),
         bound_by=bound_by,
         efficiency=one_s / all_s,
-        fits=None if need is None else need <= there.device.memory,
+        fits=memory.fits(question.share, there.device, precision=wanted),
         assumptions=(
             *(match.assumption for match in (there, here) if match and match.assumption),
             *_assumed(question),

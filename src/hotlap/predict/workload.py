@@ -1,7 +1,7 @@
 """One training step as data: its operators and what travels. Portable JSON; says nothing about any device."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -127,7 +127,7 @@ class Workload:
         Raises:
             UserError: a figure is negative, not finite, or there is no work at all.
         """
-        _check((flop, memory_bytes, num_kernels, parameter_bytes or 0.0, batch_bytes or 0.0))
+        _check({"flop": flop, "memory_bytes": memory_bytes, "num_kernels": num_kernels})
         if num_kernels < 1 or flop + memory_bytes <= 0:
             raise UserError("A step needs at least one kernel, and operations or bytes.")
         fixed_bytes = min(PARAMETER_PASSES * (parameter_bytes or 0.0), memory_bytes)
@@ -146,16 +146,19 @@ class Workload:
             batch_bytes=batch_bytes,
             batch_size=batch_size,
             totals_only=True,
-        )
+        ).validated()
 
     def validated(self) -> "Workload":
         """Itself, if every figure makes sense.
 
         Raises:
-            UserError: a figure is negative or not finite.
+            UserError: a figure is negative or not finite, or there is no operator.
         """
-        for operator in self.operators:
-            _check((operator.flop, operator.moved_bytes, operator.count), f"The workload is damaged, {operator.kind}: ")
+        _check({name: getattr(self, name) for name in _FIGURES})
+        for one in self.operators:
+            _check(
+                {"flop": one.flop, "moved_bytes": one.moved_bytes, "count": one.count}, f" of {one.name or one.kind}"
+            )
         if not self.operators:
             raise UserError("The workload is empty: no operator was recorded.")
         return self
@@ -178,10 +181,16 @@ class Workload:
         return replace(self, operators=tuple(operators), **grown)
 
 
-def _check(values: Iterable[float], where: str = "") -> None:
-    for value in values:
-        if not math.isfinite(value) or value < 0:
-            raise UserError(f"{where}{value} is not a number from 0 up.")
+_FIGURES = (
+    "parameter_bytes", "optimizer_state_bytes", "activation_bytes", "batch_bytes", "batch_size", "host_s", "input_s",
+    "input_workers", "python_s",
+)  # fmt: skip
+
+
+def _check(figures: Mapping[str, float | None], of: str = "") -> None:
+    for name, value in figures.items():
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise UserError(f"The workload makes no sense: {name}{of} is {value}, not a number from 0 up.")
 
 
 def load(path: Path) -> Workload:

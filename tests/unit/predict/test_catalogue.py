@@ -176,3 +176,11 @@ def test_a_slice_of_a_board_has_its_part_of_units_and_memory() -> None:
     assert part.tensor == pytest.approx(board.tensor * 28 / 108)
     assert part.bandwidth == pytest.approx(board.bandwidth / 4)
     assert resolve(part.name).device == part
+
+
+@pytest.mark.parametrize(
+    "name", ["T4 MIG 1g.5gb", "A100 MIG 0g.5gb", "A100 MIG 1g.0gb", "A100 80GB MIG 7g.900gb", "A100 MIG 9g.40gb"]
+)
+def test_a_slice_that_no_such_board_has_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="is not known to have such a MIG slice"):
+        resolve(name)

@@ -46,6 +46,7 @@ def test_own_devices_are_of_no_architecture_that_is_known_nor_of_each_others(tmp
         (OWN + "speed = 3\n", "unknown field `speed`"),
         (OWN.replace("= 100\n", "= 'fast'\n"), "Expected `float`, got `str`"),
         (OWN.replace("= 100\n", "= -1\n"), "Expected `float` > 0"),
+        (OWN.replace("= 100\n", "= inf\n"), "Expected `float` <= "),
         (OWN.replace("nvswitch", "string"), "Invalid enum value 'string'"),
         ("[[device", "devices.toml: "),
     ],

@@ -133,6 +133,49 @@ def test_an_hour_of_a_named_gpu_has_a_price_of_its_own(tmp_path: Path, capsys: p
     assert "Cheapest is " in shown
 
 
+def test_a_time_without_its_unit_is_refused(tmp_path: Path) -> None:
+    words = ["--workload", saved(tmp_path), "--gpu", "H100", "--measured-on", "V100", "--measured-step"]
+    with pytest.raises(UserError, match="Is the unit right"):
+        call(*words, "1ms")
+    assert call(*words, "1") == 0
+
+
+def prices_shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Last cells of the table."""
+    rows = capsys.readouterr().out.splitlines()[2:]
+    return [row.split()[-1] for row in rows[: next(k for k, row in enumerate(rows) if row.startswith("Fastest"))]]
+
+
+def test_a_price_is_that_of_every_variant_which_fits_and_the_narrower_name_goes_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--workload", saved(tmp_path), "--gpu", "A100 SXM4 40GB,A100 80GB,T4"]
+    assert call(*words, "--price", "A100=1.5") == 0
+    assert [price == "-" for price in prices_shown(capsys)] == [False, False, True]
+    assert call(*words, "--price", "A100 SXM4 80GB=0", "--price", "A100=1.5", "--price", "0") == 0
+    assert [price in ("0", "0.00") for price in prices_shown(capsys)] == [False, True, True]
+
+
+def test_a_price_of_nothing_that_is_shown_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="for none of the GPUs that are shown: H100 SXM5 80GB"):
+        call("--workload", saved(tmp_path), "--gpu", "H100", "--price", "A100=1")
+
+
+@pytest.mark.parametrize("names", ["", " , "])
+def test_no_name_is_not_the_usual_nine(names: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--gpu names nothing"):
+        call("--workload", saved(tmp_path), "--gpu", names)
+
+
+def test_a_thousand_steps_of_several_gpus_are_said_to_be_batches_of_today(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--workload", saved(tmp_path), "--gpu", "H100", "--count", "8") == 0
+    assert "1000 of today's batches" in capsys.readouterr().out
+    assert call("--workload", saved(tmp_path), "--gpu", "H100") == 0
+    assert "1000 steps" in capsys.readouterr().out
+
+
 def test_the_page_escapes_and_draws_every_device(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     words = ["--workload", saved(tmp_path), "--html", str(page), "--json", str(tmp_path / "p.json")]
@@ -183,6 +226,26 @@ def test_a_batch_that_fills_a_gpu_has_whole_samples(large: list[str], capsys: py
     assert call(*large, "--gpu", "RTX 5090,T4", "--fill") == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if " GiB " in line]
     assert [row.split(" GiB ")[1].split()[0] for row in rows] == ["1", "none"]
+
+
+def test_where_a_single_sample_is_too_large_no_smaller_or_larger_batch_is_advised(
+    large: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = Workload.from_totals(flop=1e6, memory_bytes=1e6, num_kernels=500, parameter_bytes=1e5, batch_size=4)
+    save(replace(work, activation_bytes=200e9), tmp_path / "large.json")
+    assert call(*large[:2], "--gpu", "T4", "--fill") == 0
+    shown = capsys.readouterr().out
+    assert "None holds a single sample; fastest would be Tesla T4" in shown
+    assert "a larger batch" not in shown
+
+
+def test_no_batch_is_larger_than_the_data(large: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*large, "--gpu", "H200", "--fill", "--json", "-"]
+    step_s = []
+    for most in (["--steps-per-epoch", "1"], []):
+        assert call(*words, *most) == 0
+        step_s.append(json.loads(capsys.readouterr().out)[0]["step_s"]["mid"])
+    assert step_s[0] < 0.9 * step_s[1], "four samples, and not the six that fit"
 
 
 def test_half_precision_has_room_for_a_larger_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -356,7 +356,10 @@ def test_large_gradients_on_slow_links_are_bound_by_communication() -> None:
     [
         ({"measured_on": "V100"}, "belong together"),
         ({"measured_on": "V100", "measured_step_s": -1.0}, "not a step time"),
-        ({"count": 0}, "at least one GPU"),
+        ({"count": 0}, "not a number of GPUs"),
+        ({"count": 1.5}, "not a number of GPUs"),
+        ({"host_s": -1.0}, "not a time"),
+        ({"host_s": math.nan}, "not a time"),
         ({"count": 2, "interconnect": "nvlink"}, 'no "nvlink"'),
         ({"count": 2, "interconnect": "wifi"}, 'no "wifi"'),
         ({"precision": "fp7"}, "No precision"),
@@ -365,3 +368,8 @@ def test_large_gradients_on_slow_links_are_bound_by_communication() -> None:
 def test_questions_that_make_no_sense_are_refused(arguments: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
         forecast(work(), target="RTX 4090", **arguments)  # type: ignore[arg-type]
+
+
+def test_weights_and_gradients_alone_may_be_too_large() -> None:
+    fits = [forecast(replace(work(), parameter_bytes=size), target="H100").fits for size in (1e9, 50e9)]
+    assert fits == [None, False]

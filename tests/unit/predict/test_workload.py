@@ -1,5 +1,6 @@
 """A step as data."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,12 +32,28 @@ def test_work_without_operations_moves_bytes_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"flop": -1.0}, {"memory_bytes": float("nan")}, {"num_kernels": 0.0}, {"flop": float("inf")}]
+    "wrong",
+    [
+        {"flop": -1.0},
+        {"memory_bytes": float("nan")},
+        {"num_kernels": 0.0},
+        {"flop": float("inf")},
+        {"batch_size": -5},
+        {"parameter_bytes": -1.0},
+        {"batch_bytes": float("nan")},
+    ],
 )
-def test_figures_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+def test_totals_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     figures = {"flop": 1e12, "memory_bytes": 1e9, "num_kernels": 100.0, **wrong}
     with pytest.raises(UserError):
         Workload.from_totals(**figures)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["batch_bytes", "parameter_bytes", "host_s", "python_s", "input_s", "input_workers"])
+def test_a_file_with_a_negative_figure_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
+    save(replace(totals(), **{name: -1}), tmp_path / "step.json")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=f"{name} is -1"):
+        workload.load(tmp_path / "step.json")
 
 
 def test_an_unknown_precision_is_refused() -> None:
@@ -61,7 +78,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_file_with_negative_work_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "work.json"
     save(Workload(operators=(Operator(kind=Kind.MATMUL, flop=-1.0),)), path)
-    with pytest.raises(UserError, match="damaged"):
+    with pytest.raises(UserError, match="flop of matmul is -1"):
         workload.load(path)
 
 
