@@ -70,8 +70,13 @@ def _lines(args: argparse.Namespace, found: Checked) -> Iterator[str]:
     yield f"step      {_step(found)}"
     if found.total is not None:
         yield f"training time, starts of epochs included: {factor(found.total.mid)} ({interval(found.total)})"
+    yield conclusion(args.before, args.after, found)
+
+
+def conclusion(before: str, after: str, found: Checked) -> str:
+    """What came of it, in a sentence."""
     sentence = _NOT_PROVED if found.verdict is Verdict.UNDECIDED else _SENTENCES[_code(found)]
-    yield clean_line(f"{args.before} -> {args.after}: {sentence}")
+    return clean_line(f"{before} -> {after}: {sentence}")
 
 
 def _step(found: Checked) -> str:

@@ -3,6 +3,7 @@
 import argparse
 import tomllib
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +30,40 @@ def apply(parser: argparse.ArgumentParser, folder: Path) -> None:
         if not found:
             raise UserError(f"{path}: [tool.hotlap] has {key}, and no command has an option --{key}.")
         for one, action in found:
-            one.set_defaults(**{name: _value(value, action, f"{path}: {key} = {value!r}")})
+            one.set_defaults(**{name: _value(value, action, f"{path}: {key} = {value!r} in [tool.hotlap]")})
+
+
+class _Several(list[Any]):
+    """The default of an option that may be given again: argparse adds what the line says to a copy, which is empty."""
+
+    def __copy__(self) -> list[Any]:
+        return []
 
 
 def _value(value: Any, action: argparse.Action, what: str) -> Any:
+    """What the option would make of it on the line."""
     is_switch = action.nargs == 0
     if isinstance(value, bool) != is_switch:
-        raise UserError(f"{what} in [tool.hotlap] should be {'true or false' if is_switch else 'a text or a number'}.")
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return ",".join(value)
-    if isinstance(value, str | int | float):
-        return value if is_switch else str(value)
-    raise UserError(f"{what} in [tool.hotlap] is neither a text, a number, a switch, nor a list of texts.")
+        raise UserError(f"{what} should be {'true or false' if is_switch else 'a text or a number'}.")
+    if is_switch:
+        return value
+    texts = value if isinstance(value, list) else [str(value)]
+    if not isinstance(value, str | int | float | list) or not all(isinstance(one, str) for one in texts):
+        raise UserError(f"{what} is neither a text, a number, a switch, nor a list of texts.")
+    if not isinstance(action, argparse._AppendAction):
+        return _converted(",".join(texts), action, what)
+    found = [_converted(text, action, what) for text in texts]
+    return _Several(chain.from_iterable(found) if isinstance(action, argparse._ExtendAction) else found)
+
+
+def _converted(text: str, action: argparse.Action, what: str) -> Any:
+    try:
+        found = action.type(text) if callable(action.type) else text
+    except (UserError, ValueError) as error:
+        raise UserError(f"{what} cannot be used: {error}") from None
+    if action.choices is not None and found not in action.choices:
+        raise UserError(f"{what} is none of {', '.join(action.choices)}.")
+    return found
 
 
 def _table(folder: Path) -> tuple[Path, Mapping[str, Any]]:
@@ -48,11 +71,17 @@ def _table(folder: Path) -> tuple[Path, Mapping[str, Any]]:
     for place in (folder, *folder.parents):
         path = place / "pyproject.toml"
         try:
-            found = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("hotlap")
+            found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
         except (OSError, ValueError) as error:
             raise UserError(f"{path} cannot be read: {error}.") from None
-        if isinstance(found, dict):
+        for name in ("tool", "hotlap"):
+            if name not in found:
+                break
+            found = found[name]
+            if not isinstance(found, dict):
+                raise UserError(f"{path}: {name} is {found!r}, and not a table as in [tool.hotlap].")
+        else:
             return path, found
     return folder, {}

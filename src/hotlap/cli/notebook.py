@@ -8,6 +8,7 @@ from pathlib import Path
 from hotlap import cli
 from hotlap.cli import measure as measuring
 from hotlap.cli import tune as tuning
+from hotlap.errors import UserError
 from hotlap.record import Study
 from hotlap.report import html, terminal
 
@@ -61,7 +62,7 @@ def tune(
     command: Command,
     *,
     budget_s: float = 300.0,
-    levers: Sequence[str] | None = None,
+    levers: str | Sequence[str] | None = None,
     seed: int = 0,
     timeout_s: float = 120.0,
 ) -> ShownStudy:
@@ -70,7 +71,7 @@ def tune(
     Arguments:
         command: as for `measure`.
         budget_s: time for the whole study.
-        levers: names of those to try; None: all.
+        levers: names of those to try, also as "threads,tf32"; None: all.
         seed: for scripts that set none.
         timeout_s: a run that makes no step for so long is given up.
 
@@ -78,12 +79,22 @@ def tune(
         UserError: the script, or a lever, cannot be used. ScriptFailed: it failed. NoSteps: too few training steps.
     """
     options = [f"--budget={budget_s}", f"--seed={seed}", f"--timeout={timeout_s}"]
-    wanted = [] if levers is None else [f"--levers={','.join(levers)}"]
+    names = levers if isinstance(levers, str | None) else ",".join(levers)
+    wanted = [] if names is None else [f"--levers={names}"]
     return _study("tune", [*options, *wanted, *_words(command)])
 
 
 def _words(command: Command) -> list[str]:
-    return [str(command)] if isinstance(command, str | Path) else [str(word) for word in command]
+    """
+    Raises:
+        UserError: a whole line was given as one word.
+    """
+    if not isinstance(command, str | Path):
+        return [str(word) for word in command]
+    words = str(command).split()
+    if len(words) > 1 and not Path(command).exists():
+        raise UserError(f"There is no file {command}. A script with arguments is a list of words: {words}.")
+    return [str(command)]
 
 
 def _study(name: str, words: Sequence[str]) -> ShownStudy:

@@ -84,7 +84,7 @@ def _prices(args: argparse.Namespace, extra: tuple[Device, ...]) -> dict[str, fl
         if not 0 <= price < math.inf:
             raise UserError(f"--price {text} is no price for an hour, as in 2.5 or H100=2.5.")
         fits = {device.name for device in variants(name, extra=extra)} if name else shown
-        if not fits & shown:
+        if not fits & shown and "price" not in args.configured:
             raise UserError(f"--price {text} is for none of the GPUs that are shown: {', '.join(sorted(shown))}.")
         found.append((len(fits) if name else math.inf, fits & shown, price))
     found.sort(key=lambda one: one[0], reverse=True)

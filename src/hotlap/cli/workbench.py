@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any, Self
 
 from rich.text import Text
@@ -42,6 +43,9 @@ class Interrupt:
         # `nohup` has hotlap go on without its terminal.
         stays = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
         numbers = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} - stays
+        # Signals are the main thread's; in another one (of a web app, a widget) they stay the program's own.
+        if current_thread() is not main_thread():
+            numbers = set()
         self._before = {number: signal.signal(number, self) for number in numbers}
         return self
 

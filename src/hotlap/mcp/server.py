@@ -17,12 +17,14 @@ from pydantic import Field
 
 import hotlap
 from hotlap.cli import storage, words
+from hotlap.cli.check import conclusion
 from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.errors import HotlapError
 from hotlap.mcp import commands
-from hotlap.record import Study, encode
+from hotlap.record import Study, decode, encode
 from hotlap.report import markdown, outcome, story
 from hotlap.report.clean import clean_line
+from hotlap.tune.checking import Checked
 
 INSTRUCTIONS = """\
 hotlap makes PyTorch training scripts faster and checks that they train the same.
@@ -119,9 +121,11 @@ class Server(MCPServer[Any]):
         with tempfile.TemporaryDirectory() as temporary:
             path = Path(temporary) / "checked.json"
             line = ["check", f"--json={path}", *options, before, after, *arguments]
-            code, printed = await self._run(ctx, line, folder, budget_s=_seconds(budget), fine=fine, trains=True)
-            found: dict[str, Any] = json.loads(path.read_bytes())
-        return {"exit_code": code, "conclusion": printed[-1], **found}
+            code, _ = await self._run(ctx, line, folder, budget_s=_seconds(budget), fine=fine, trains=True)
+            found = path.read_bytes()
+        # Nothing was printed where pyproject.toml says `quiet`.
+        sentence = conclusion(before, after, decode(found, Checked))
+        return {"exit_code": code, "conclusion": sentence, **json.loads(found)}
 
     async def apply(
         self,

@@ -24,6 +24,17 @@ def test_an_option_has_the_default_that_the_file_says(tmp_path: Path) -> None:
     assert configured(tmp_path, text, ["tune", "--budget", "1m", "train.py"])["budget"] == 60, "the line goes first"
 
 
+def test_an_option_that_may_be_given_again_takes_one_or_a_list_and_the_line_goes_first(tmp_path: Path) -> None:
+    text = '[tool.hotlap]\ngpu = "H100, L4"\nprice = 2.5\n'
+    found = configured(tmp_path, text, ["predict", "train.py"])
+    assert (found["gpu"], found["price"]) == (["H100", "L4"], ["2.5"])
+    text = '[tool.hotlap]\ngpu = ["H100", "L4"]\nprice = ["H100=2.5", "L4=0.4"]\n'
+    found = configured(tmp_path, text, ["predict", "train.py"])
+    assert (found["gpu"], found["price"]) == (["H100", "L4"], ["H100=2.5", "L4=0.4"])
+    found = configured(tmp_path, text, ["predict", "--gpu", "T4", "--price", "3", "--price", "T4=1", "train.py"])
+    assert (found["gpu"], found["price"]) == (["T4"], ["3", "T4=1"])
+
+
 def test_the_nearest_file_with_such_a_table_counts(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.hotlap]\nbudget = "10m"\n')
     inner = tmp_path / "inner"
@@ -58,6 +69,12 @@ def test_what_only_a_full_run_knows_is_refused_without_one(
         ("[tool.hotlap]\nbudget = true\n", "a text or a number"),
         ("[tool.hotlap]\nlevers = [1]\n", "neither a text"),
         ("[tool.hotlap\n", "cannot be read"),
+        ("tool = 3\n", "tool is 3, and not a table"),
+        ("[tool]\nhotlap = 3\n", "hotlap is 3, and not a table"),
+        ('[tool.hotlap]\nnumerics = "exakt"\n', r"pyproject.toml: numerics = .* none of exact, rounding, statistical"),
+        ('[tool.hotlap]\ncolor = "blau"\n', r"pyproject.toml: color = .* none of auto, always, never"),
+        ('[tool.hotlap]\nbudget = "10 minutes"\n', r"pyproject.toml: budget = .* is not a time"),
+        ('[tool.hotlap]\nparameters = "many"\n', r"pyproject.toml: parameters = .* could not convert"),
     ],
 )
 def test_what_cannot_be_a_default_is_refused(tmp_path: Path, text: str, says: str) -> None:

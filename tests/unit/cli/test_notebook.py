@@ -1,14 +1,16 @@
 """hotlap in a notebook: what is shown, and what is refused. The real runs are in tests/e2e."""
 
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
 
 import pytest
 
 import hotlap
-from hotlap.cli import notebook
+from hotlap.cli import notebook, workbench
 from hotlap.errors import UserError
 from hotlap.record import Study, decode, encode
 from hotlap.report import html
@@ -81,3 +83,25 @@ def test_wishes_that_make_no_sense_are_refused() -> None:
         notebook.tune("train.py", levers=["warp"])
     with pytest.raises(UserError, match="is not a time"):
         notebook.tune("train.py", budget_s=0)
+
+
+def test_one_lever_or_several_may_be_one_text() -> None:
+    Path("train.py").write_text("")
+    for levers in ("warp", "threads,warp"):
+        with pytest.raises(UserError, match="There is no lever 'warp'"):
+            notebook.tune("train.py", levers=levers)
+
+
+def test_a_line_with_arguments_is_asked_for_as_words() -> None:
+    with pytest.raises(UserError, match=r"list of words: \['train.py', '--lr', '0.1'\]"):
+        notebook.measure("train.py --lr 0.1")
+
+
+def test_in_another_thread_signals_stay_the_programs_own() -> None:
+    def inside() -> object:
+        with workbench.Interrupt():
+            return signal.getsignal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(inside).result() == before

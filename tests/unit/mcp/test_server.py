@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psutil
 import pytest
 
-from hotlap.record import save
+from hotlap.record import Verdict, save
 from tests import sample_measured, samples
 
 # Imported where a test needs it: collecting, which every worker does, takes 3 s of a core less in a new environment.
@@ -141,6 +141,27 @@ def test_bad_input_is_an_error_of_one_clear_sentence(
     assert is_error
     assert said in text
     assert "Traceback" not in text
+
+
+def test_a_check_is_concluded_where_nothing_was_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command itself is replaced: it writes what came of it, and prints nothing."""
+    from hotlap.cli.check import conclusion
+    from hotlap.mcp import commands
+    from hotlap.record import encode
+    from hotlap.tune.checking import Checked, Speed
+
+    made = Checked(
+        verdict=Verdict.UNHARMED, contract="exact", why="", speed=Speed.NOT_SLOWER, step=None, total=None, limit=0.02
+    )
+
+    async def quietly(line: list[str], *_: object, **__: object) -> tuple[int, list[str]]:
+        Path(line[1].removeprefix("--json=")).write_bytes(encode(made))
+        return 0, []
+
+    monkeypatch.setattr(commands, "run", quietly)
+    text, is_error = told(folder, "check", before="a.py", after="b.py")
+    assert not is_error
+    assert json.loads(text)["conclusion"] == conclusion("a.py", "b.py", made)
 
 
 @pytest.mark.e2e
