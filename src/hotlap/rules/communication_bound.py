@@ -47,13 +47,16 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_buckets(run)}{_waits(run)}.",
+        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_waits(run)}{_buckets(run)}.",
         levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in wrapped)),
     )
 
 
 def _waits(run: Run) -> str:
-    """Of one trace nobody knows when the others came."""
+    """What else the phase holds. Of one trace nobody knows when the others came."""
+    wait_s = next((rank.wait_s for rank in run.ranks if rank.rank == run.rank), None)
+    if wait_s:
+        return f", beside {duration(wait_s)} of waiting for the slowest"
     alone = not run.ranks and run.from_trace
     return "; it holds waiting for the slowest of them, which the traces of all ranks would tell" if alone else ""
 

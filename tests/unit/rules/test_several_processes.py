@@ -155,6 +155,14 @@ def test_a_slow_link_is_told_by_its_speed_what_is_hidden() -> None:
     )
 
 
+def test_waiting_for_the_slowest_stands_beside_the_exchange_that_it_is_no_part_of() -> None:
+    run = firing("communication-bound")
+    both = tuple(replace(rank(k, phase_s={}), transfer_s=0.004, wait_s=wait_s) for k, wait_s in enumerate((0.002, 0.0)))
+    said = found(replace(run, world_size=2, ranks=both))["communication-bound"]
+    assert "Each step spends 4.00 ms" in said
+    assert "among 2 processes, beside 2.00 ms of waiting for the slowest" in said
+
+
 def test_what_was_seen_of_the_wrapped_model_says_what_to_try() -> None:
     run = firing("communication-bound")
     (site,) = sites("model(x)\n", "model", path="train.py")
