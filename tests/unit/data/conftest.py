@@ -1,5 +1,6 @@
 """What tests of data sets and loaders share."""
 
+import math
 import warnings
 from collections.abc import Iterator
 
@@ -25,8 +26,8 @@ def looking_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def any_head(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Heads are kept however little time they take: those of test items take none."""
-    monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)
+    """Heads are kept however little time they save: those of test items take none."""
+    monkeypatch.setattr(prefix, "LEAST_SHARE", -math.inf)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers
         yield

@@ -211,7 +211,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "works on it": (lambda: Worked(Compose([Slow(), Flip()])), "works on what its transforms return"),
     "asks": (lambda: Asks(Compose([Slow(), Flip()])), "comes out different"),
     "nothing to cut": (Pictures, "draws no random numbers"),
-    "cheap": (Cheap, "no time worth keeping"),
+    "cheap": (Cheap, "hardly made faster"),
     "no plain data": (lambda: Unseen(Compose([Strange(), lambda h: Flip()(h.value)])), "it holds a"),
 }
 

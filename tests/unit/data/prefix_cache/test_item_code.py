@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +18,16 @@ from torch import nn
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from hotlap.data import cached_prefix
+from hotlap.data.prefix_cache import cached_prefix as prefix
 from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit
 from tests.unit.data.pipelines import Compose, Slow
 from tests.unit.data.sets import assert_same_epochs, epochs, equal, seed, states
 
 pytestmark = [pytest.mark.usefixtures("any_head")]
+
+LEAST_SHARE = prefix.LEAST_SHARE
+"""As it is where `any_head` is not."""
 
 LOADED = [0]
 """How often."""
@@ -207,6 +212,40 @@ def test_the_head_runs_once() -> None:
     LOADED[0] = 0
     epochs(ours)
     assert LOADED[0] < 4  # but for those that are computed again
+
+
+class Pairs(Rows):
+    """Its head looks up a pair; what draws takes the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs = [(number, number + 1) for number in range(self.num_items)]
+
+    def __getitem__(self, index: Any) -> Any:
+        first, second = self.pairs[index]
+        others = [random.random() for _ in range(100)]
+        return torch.tensor(first), torch.tensor(second), torch.tensor(others)
+
+
+class Slowly(Rows):
+    def __getitem__(self, index: Any) -> Any:
+        row = self.load(time.sleep(0.001) or index)
+        return self.noisy(row)
+
+
+def test_a_head_that_takes_no_longer_than_to_take_it_up_again_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefix, "LEAST_SHARE", LEAST_SHARE)
+    ours = cached_prefix(Pairs())
+    assert_same_epochs(epochs(ours), epochs(Pairs()))
+    assert ours.note is not None and "hardly made faster" in ours.note
+
+
+def test_a_costly_head_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefix, "LEAST_SHARE", LEAST_SHARE)
+    ours = cached_prefix(Slowly())
+    epochs(ours, num_epochs=1)
+    assert ours.note is None
+    assert ours.num_cached > 20
 
 
 def test_a_setting_of_the_tail_may_change_at_any_time() -> None:
