@@ -1,6 +1,6 @@
 import torch
-from torch.nn.parallel import DistributedDataParallel
 from torch.hooks import hook
+from torch.nn.parallel import DistributedDataParallel
 
 
 def main(model, several):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch.utils.data import DataLoader  # the loader
 from hotlap.data import cached
+from torch.utils.data import DataLoader  # the loader
 
 torch.set_num_threads(1)
 

@@ -1,6 +1,6 @@
 from hotlap.data import *
-from torch.utils.data import DataLoader
 from hotlap.data import cached, resident
+from torch.utils.data import DataLoader
 
 a = DataLoader(cached(train))
 b = Test(resident(test))

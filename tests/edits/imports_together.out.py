@@ -1,13 +1,13 @@
 """Names of one module are imported by one statement."""
 import os
 from hotlap.data import late  # for pictures
+from hotlap.data import cached, resident
 from hotlap.small import (
     native_odeint,
     padded_recurrent as padded,  # a comment
 )
-from torch.utils.data import DataLoader
-from hotlap.data import cached, resident
 from hotlap.small import native_steps
+from torch.utils.data import DataLoader
 
 native_steps()
 

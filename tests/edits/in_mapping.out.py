@@ -1,5 +1,5 @@
-from torch.utils.data import DataLoader
 from hotlap.data import cached
+from torch.utils.data import DataLoader
 
 cfg = {"batch_size": 4, "shuffle": True}
 loader = DataLoader(cached(Rows()), **cfg, num_workers=2)

@@ -1,6 +1,6 @@
 from tools import *
-from torch.utils.data import DataLoader
 from hotlap.data import cached as hotlap_cached
+from torch.utils.data import DataLoader
 
 loader = DataLoader(hotlap_cached(train))
 print(cached)

@@ -1,7 +1,7 @@
 from functools import cache as cached
 
-from torch.utils.data import DataLoader
 from hotlap.data import cached as hotlap_cached
+from torch.utils.data import DataLoader
 
 
 @cached

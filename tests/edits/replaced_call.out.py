@@ -1,6 +1,6 @@
+import torch
 from torch import autograd
 from torch.autograd import set_detect_anomaly
-import torch
 
 torch.autograd.set_detect_anomaly(False)  # why?
 with torch.autograd.set_detect_anomaly(False):

@@ -13,7 +13,10 @@ The examples say themselves, in comments, what is to be done to them:
 """
 
 import hashlib
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,6 +104,25 @@ def test_becomes_what_is_shown_or_is_refused_for_the_stated_reason(path: Path) -
 @pytest.mark.parametrize("path", sorted(Path(__file__).parent.glob("*.out.py")), ids=lambda path: path.name)
 def test_what_is_there_already_is_left_as_it_is(path: Path) -> None:
     assert edited(path) == path.read_text()
+
+
+# A star import may bind what we do, so ours is behind it; and what a module gives already has a statement of its own.
+UNSORTED = {"name_from_a_star", "wrapped_within"}
+
+
+def test_imports_are_sorted_where_they_were(tmp_path: Path) -> None:
+    for path in Path(__file__).parent.glob("*.in.py"):
+        after = path.with_name(path.name.replace(".in.", ".out."))
+        if after.exists():
+            folder = tmp_path / path.name.partition(".")[0]
+            folder.mkdir()
+            (folder / "before.py").write_text(path.read_text())
+            (folder / "after.py").write_text(after.read_text())
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "I001"]
+    command += ["--output-format", "json"]
+    found = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
+    flagged = {(Path(one["filename"]).parent.name, Path(one["filename"]).stem) for one in json.loads(found.stdout)}
+    assert {name for name, when in flagged if when == "after" and (name, "before") not in flagged} == UNSORTED
 
 
 def test_there_are_examples() -> None:

@@ -1,7 +1,7 @@
 import os
 
-from torch.utils.data import DataLoader
 from hotlap.data import cached
+from torch.utils.data import DataLoader
 
 a = DataLoader(cached(train))
 b = DataLoader(batch_size=3, dataset=cached(train))

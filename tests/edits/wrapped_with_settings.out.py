@@ -1,5 +1,5 @@
-from torch.utils.data import DataLoader
 from hotlap.data import cached
+from torch.utils.data import DataLoader
 
 a = DataLoader(cached(train, disk=True), 64)
 b = DataLoader(dataset=cached(cached_elsewhere(train), disk=True), batch_size=3)

@@ -1,7 +1,7 @@
 import hotlap.data as data
 from hotlap.data import lasting
-from torch.utils.data import DataLoader
 from hotlap.data import cached, late, overlapped
+from torch.utils.data import DataLoader
 
 a = DataLoader(overlapped(lasting(late(cached(train)))))
 b = DataLoader(overlapped(lasting(late(cached(train)))))

@@ -11,6 +11,9 @@ from hotlap.source.keywords import why_unseen, written
 from hotlap.source.names import needed
 from hotlap.source.page import Page, Splice
 
+# Longer lines are broken: the most that formatters are set to.
+_MOST_COLUMNS = 120
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddArgument(Edit):
@@ -83,6 +86,13 @@ def _given(page: Page, call: ast.Call, keyword: str) -> ast.expr | None:
     return written(call, keyword)
 
 
+def _margin_of(page: Page, opened: int, first: int) -> str:
+    """The space in front of a call's arguments, where they stand below each other: as the line of the first one has it,
+    or up to the bracket."""
+    text, line = page.script.text, page.script.line_start(first)
+    return text[line:first] if line > opened else " " * (opened - page.script.line_start(opened))
+
+
 def _appended(page: Page, call: ast.Call, new: str) -> Iterator[Splice]:
     """Behind the last argument; where that has a line of its own, on one as well, below a comment on that line."""
     text, (opening, *inside, _) = page.script.text, page.brackets(call)
@@ -99,7 +109,8 @@ def _appended(page: Page, call: ast.Call, new: str) -> Iterator[Splice]:
     start = start if last is value else page.script.span(last)[0]
     line = page.script.line_start(start)
     if text[line:start].strip() or line < page.script.span(call)[0]:
-        yield end, end, f", {new}"
+        below = page.script.line_end(end) - page.script.line_start(end) + len(f", {new}") > _MOST_COLUMNS
+        yield end, end, f",\n{_margin_of(page, opening.end, inside[0].start)}{new}" if below else f", {new}"
         return
     comma = next((token.end for token in inside if token.start >= end), end)
     line_end = page.script.line_end(comma)

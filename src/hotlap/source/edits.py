@@ -65,9 +65,9 @@ class InsertBefore(Edit):
         """The line."""
         script, code = page.script, page.renamed(self.code, self.imports)
         statement = _on_own_line(script, _statement_of(script, page.call(self.site)))
-        block, recorded = script.block_of(statement), _statement_of(page.recorded, page.recorded.at(self.site))
-        in_front = [*block[: block.index(statement)][-1:], *_in_front(page.recorded, recorded)]
-        if snippet.statements(code)[0] not in map(ast.dump, in_front):
+        (wanted,) = snippet.statements(code)
+        recorded = _in_front(page.recorded, _statement_of(page.recorded, page.recorded.at(self.site)))
+        if wanted not in map(ast.dump, recorded) and not _holds(script, statement, wanted):
             start = script.span(statement)[0]
             yield start, start, f"{code}\n{_margin(script, statement)}"
 
@@ -155,11 +155,31 @@ def _behind(script: Script, statement: ast.stmt) -> list[ast.stmt]:
 
 
 def _in_front(script: Script, statement: ast.AST | None) -> Iterator[ast.stmt]:
-    """What stands in front of a statement in its block, and of the `with` statements around it in theirs."""
+    """What stands in front of a statement in its block, and of the `with` statements around it in theirs, the nearest
+    first."""
     while isinstance(statement, ast.stmt):
         block, outer = script.block_of(statement), next(script.around(statement))
-        yield from block[: block.index(statement)]
+        yield from reversed(block[: block.index(statement)])
         statement = outer if isinstance(outer, ast.With) else None
+
+
+def _holds(script: Script, statement: ast.stmt, wanted: str) -> bool:
+    """What is `wanted` (as dumped) stands in front of a statement, and nothing of what it names is assigned since."""
+    for other in _in_front(script, statement):
+        if ast.dump(other) == wanted:
+            return True
+        if any(f"Name(id={name!r}" in wanted for node in ast.walk(other) for name in _assigned(node)):
+            return False
+    return False
+
+
+def _assigned(node: ast.AST) -> Iterator[str]:
+    """The variable that is set, or a part of it: `model` in `model.head[0] = head`."""
+    if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        if isinstance(node, ast.Name):
+            yield node.id
 
 
 def _statement_now(script: Script, call: ast.Call) -> ast.stmt:

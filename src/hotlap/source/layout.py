@@ -3,14 +3,21 @@
 import ast
 import re
 import sys
+from pathlib import Path
 
 from hotlap.source import snippet
 from hotlap.source.file import NEWLINE
-from hotlap.source.names import bindings
+from hotlap.source.names import bindings, bound_behind
 from hotlap.source.script import Script
 
 # PEP 263: such a comment counts in the first two lines only, so it has to stay there.
 _CODING = re.compile(r"[ \t\f]*#.*?coding[:=]")
+
+# Sections of imports, as isort orders them: Python's own, those of others, those of the same project.
+_OTHERS, _OWN = 1, 2
+
+_Key = tuple[int, bool, str]
+"""(section, `from` import, module): the order of import statements."""
 
 # What a block that chooses between imports is made of.
 _IN_BLOCKS = (ast.Import, ast.ImportFrom, ast.Assign, ast.Pass, ast.Raise)
@@ -56,6 +63,33 @@ class Layout:
         starts, line = self._script.starts, self.last_line(place) if place >= 0 else self._behind_comments()
         return starts[line] if line < len(starts) else len(self._script.text)
 
+    def import_splice(self, place: int, statement: str, path: str) -> tuple[int, str]:
+        """Where an import goes that may stand behind `place` or, in the same run of imports, in front of it: in its
+        order among those of other packages, where they are in order. (Offset, the line with empty ones around it.)"""
+        first = place + 1
+        while first > max(self._head + 1, 0) and all(_is_plain_import(node) for node in self._lines[first - 1]):
+            first -= 1
+        keys = [_import_key(self._lines[index][0], path) for index in range(first, place + 1)]
+        new = _import_key(snippet.parse(statement).body[0], path)
+        # What is not in order may be so for a reason: then it goes no further to the front than the last of others.
+        in_order = [*keys] == sorted(keys)
+        behind = [at for at, key in enumerate(keys, first) if (key <= new if in_order else key[0] <= _OTHERS)]
+        at = max(behind, default=first - 1 if in_order else place)
+        above, below = (keys[one - first][0] if first <= one <= place else None for one in (at, at + 1))
+        if below == new[0] != above:
+            return self._above_comments(self._lines[at + 1][0].lineno - 1), f"{statement}\n"
+        offset, text = self.offset(at), self._script.text
+        parts = (in_order and above not in (None, new[0])) or (at >= 0 and isinstance(self._lines[at][-1], ast.Try))
+        ends = in_order and below not in (None, new[0]) and text[offset] not in "\r\n"
+        return offset, "\n" * parts + f"{statement}\n" + "\n" * ends
+
+    def _above_comments(self, line: int) -> int:
+        """The offset of the first of the comments right above a line (from 0), or of the line itself."""
+        starts, text = self._script.starts, self._script.text
+        while line and text[starts[line - 1] : starts[line]].startswith("#"):
+            line -= 1
+        return starts[line]
+
     def holds(self, code: str) -> bool:
         """The statements of `code` are there already, one behind the other."""
         wanted = snippet.statements(code)
@@ -70,8 +104,8 @@ class Layout:
         return len(self._lines)
 
     def _binds(self, index: int) -> set[str]:
-        """Names that are imported by the statement itself (not somewhere within a compound one)."""
-        return {binding.name for node in self._lines[index] if not _is_future(node) for binding in bindings(node)}
+        """Names that are imported by the statement itself, or a `try` that ends the script without them."""
+        return {one.name for node in self._lines[index] if not _is_future(node) for one in bound_behind(node)}
 
     def _run(self, place: int) -> int:
         """The last import that follows `place`, over nothing but imports and settings of the standard library.
@@ -109,6 +143,28 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 def _is_future(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.level == 0
+
+
+def _is_plain_import(node: ast.stmt) -> bool:
+    """It binds what it says, and nothing else."""
+    return isinstance(node, ast.Import | ast.ImportFrom) and all(alias.name != "*" for alias in node.names)
+
+
+def _import_key(node: ast.stmt, path: str) -> _Key:
+    assert isinstance(node, ast.Import | ast.ImportFrom)
+    if isinstance(node, ast.Import):
+        return _section(node.names[0].name, path), False, node.names[0].name.lower()
+    module = node.module or ""
+    return (_OWN + 1 if node.level else _section(module, path)), True, module.lower()
+
+
+def _section(module: str, path: str) -> int:
+    """Of what stands beside the script, or beside a folder that it is in: the project's own."""
+    root = module.partition(".")[0]
+    if root in sys.stdlib_module_names:
+        return 0
+    beside = (folder / name for folder in Path(path).parents[:3] for name in (root, f"{root}.py", f"src/{root}"))
+    return _OTHERS if root == "hotlap" or not any(one.exists() for one in beside) else _OWN
 
 
 def _is_set_up(node: ast.stmt, standard: set[str]) -> bool:

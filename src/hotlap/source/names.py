@@ -42,6 +42,23 @@ def bindings(node: ast.AST) -> Iterator[Binding]:
             yield Binding(alias.asname or alias.name, target, target)
 
 
+def bound_behind(node: ast.stmt) -> Iterator[Binding]:
+    """What is surely bound behind a statement that imports: also a `try` that ends the script where it fails."""
+    if isinstance(node, ast.Try) and all(map(_ends_script, node.handlers)) and not (node.orelse or node.finalbody):
+        for part in node.body:
+            yield from bindings(part)
+    yield from bindings(node)
+
+
+def _ends_script(handler: ast.ExceptHandler) -> bool:
+    match handler.body[-1]:
+        case ast.Raise():
+            return True
+        case ast.Expr(value=ast.Call(func=function)):
+            return ast.unparse(function) in ("sys.exit", "exit", "quit", "os._exit")
+    return False
+
+
 def needed(imports: str) -> tuple[Binding, ...]:
     """What the import statements in `imports` bind.
 
@@ -67,7 +84,7 @@ class Names:
         self._targets = {name: {*targets} for name, targets in targets.items()}
         nodes = ast.walk(tree)
         self._used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        self._imported = [found for node in tree.body if node.lineno <= before_line for found in bindings(node)]
+        self._imported = [found for node in tree.body if node.lineno <= before_line for found in bound_behind(node)]
 
     def spelled(self, imports: str) -> dict[str, str]:
         """Name in `imports` -> name for the same thing in this file, there or to be."""

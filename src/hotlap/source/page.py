@@ -43,7 +43,7 @@ class Page:
         self.layout = Layout(self.script)
         first = min((start for start, _ in spans.values()), default=len(source.text))
         places = self.layout.places(first_edit=first, names=behind_imports)
-        self._starts_file = places[0] < 0
+        self._place = places[0]
         self._tops = [self.layout.offset(place) for place in places]
         self.names = Names(self.script.tree, self.script.names, before_line=self.layout.last_line(places[0]))
         self.behind: dict[str, None] = {}
@@ -148,7 +148,12 @@ class Page:
     def finish(self) -> str:
         """The text with all that its top needs: imports, and what stands behind them."""
         self._put_on_top(1, [*self.behind], above=True, below=True)
-        self._put_on_top(0, self._import(), above=False, below=self._starts_file)
+        if self._place < 0 or self.script.text[self._tops[0] - 1] not in "\r\n":
+            self._put_on_top(0, self._import(), above=False, below=self._place < 0)
+            return self.script.text
+        for place, line in enumerate(self._import(), self._place):
+            offset, block = Layout(self.script).import_splice(place, line, self._source.path)
+            self.apply([(offset, offset, block)])
         return self.script.text
 
     def _import(self) -> list[str]:
@@ -158,7 +163,7 @@ class Page:
             module, _, name = statement.rpartition(" import ")
             by_module.setdefault(module, []).append(name)
         lines = by_module.pop("", [])
-        return lines + [f"{module} import {', '.join(sorted(names))}" for module, names in by_module.items()]
+        return lines + [f"{module} import {', '.join(sorted(names))}" for module, names in sorted(by_module.items())]
 
     def _put_on_top(self, place: int, lines: Sequence[str], *, above: bool, below: bool) -> None:
         """Statements with an empty line above or below them, where something is there."""

@@ -1,0 +1,7 @@
+import os
+import sys
+
+from hotlap.data import cached
+
+net = Net(cached(os.environ))
+# edit: wrap Net 0 dataset cached | from hotlap.data import cached
