@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.record import Ceiling, CpuUse, Machine, Phase, Run
 from hotlap.source import Edit
 
 
@@ -36,13 +36,15 @@ class Threads(Lever):
         return tuple(cls(count=count) for count in counts if count != run.num_threads)
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
-        """A choice of the script's own is respected."""
+        """A choice of the script's own is respected, and so are other programs."""
         if run.device != "cpu":
             return "The model runs on a GPU; the threads of CPU operators do not decide its speed."
         if any(site.calls == "torch.set_num_threads" for site in run.call_sites):
             return "The script sets its number of threads on purpose."
         if run.num_threads is None or run.num_threads == self.count:
             return f"The script runs on {run.num_threads or 'an unknown number of'} threads already."
+        if self.count > run.num_threads and _lacks_cores(run.cpu, self.count):
+            return f"Other programs use the cores: each operator would wait until all of {self.count} threads had one."
         return None
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
@@ -65,3 +67,12 @@ class Threads(Lever):
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
         return behind_imports(run, f"torch.set_num_threads({self.count})", imports="import torch")
+
+
+def _lacks_cores(cpu: CpuUse | None, num_threads: int) -> bool:
+    """Others leave fewer cores than so many threads need. (Of two cores one of which was taken, two threads took 99 to
+    136 ms a step and one took 3 to 4 ms.)"""
+    if cpu is None:
+        return False
+    theirs = sum(other.threads for other in cpu.neighbours)
+    return cpu.disturbed or (theirs > 0 and num_threads + theirs > cpu.usable_cores)

@@ -12,7 +12,7 @@ from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.threads import Threads
-from hotlap.record import CpuUse, Phase, Run
+from hotlap.record import CpuUse, Neighbour, Phase, Run
 from hotlap.source import AddArgument, InsertAfterImports, WrapStatement, top_of
 from tests.conformance.recorded import run_of as recorded
 from tests.sample_runs import SCRIPT, SHA, machine, optimizer, run_with, site
@@ -46,6 +46,18 @@ def test_threads_may_save_all_arithmetic_where_others_use_the_cores_and_fewer_wo
     assert Threads(count=1).saves_at_most_s(alone, ()) == pytest.approx(0.004)
     assert Threads(count=1).saves_at_most_s(crowded, ()) == pytest.approx(0.008)
     assert Threads(count=4).saves_at_most_s(crowded, ()) == pytest.approx(0.004)
+
+
+def test_more_threads_are_not_tried_where_others_use_the_cores() -> None:
+    use = CpuUse(usable_cores=4.0, main=1.0, others=0.0, runnable=1.0)
+    alone = replace(run_with(), num_threads=1, cpu=use)
+    beside = Neighbour(pid=7, name="main.py", threads=3.0, ours=False)
+    busy = replace(alone, cpu=replace(use, main=0.3))
+    shared = replace(alone, cpu=replace(use, neighbours=(beside,)))
+    assert Threads(count=2).refuses(alone, machine()) is None
+    for run in (busy, shared):
+        assert str(Threads(count=2).refuses(run, machine())).startswith("Other programs use the cores")
+        assert Threads(count=1).refuses(replace(run, num_threads=2), machine()) is None
 
 
 def test_threads_is_one_line_behind_the_imports() -> None:
