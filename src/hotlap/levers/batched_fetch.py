@@ -10,7 +10,7 @@ from hotlap.record import LoaderFacts, Run
 @final
 @dataclass(frozen=True, slots=True)
 class BatchedFetch(DataWrapper):
-    """Wraps each `TensorDataset` in `hotlap.data.batched`.
+    """Wraps each `TensorDataset`, or `Subset` of one, in `hotlap.data.batched`.
 
     What: a batch is one `index_select` per tensor in place of a Python loop over the items and a stack of the rows.
     Same samples, same order, same random draws.
@@ -23,7 +23,8 @@ class BatchedFetch(DataWrapper):
     function: ClassVar[str] = "batched"
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
-        """It serves rows of tensors. (A `Subset` of them as well, but the record does not say what is in one.)"""
-        if loader.dataset == "TensorDataset":
+        """It serves rows of tensors, and some of these."""
+        rows_of = loader.subset_of or loader.dataset
+        if rows_of == "TensorDataset":
             return None
-        return f"Items of {loader.dataset} are made in Python, one by one; there is nothing to gather them from."
+        return f"Items of {rows_of} are made in Python, one by one; there is nothing to gather them from."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Subset
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from hotlap import accelerator
@@ -247,8 +247,16 @@ def _loader_facts(number: int, loader: "DataLoader[Any]") -> LoaderFacts:
         start_method=_start_method(loader),
         num_batches=_num_batches(loader),
         trained_on=False,
+        subset_of=_subset_of(loader.dataset),
         **UNSEEN,
     )
+
+
+def _subset_of(dataset: Any) -> str | None:
+    below = dataset
+    while type(below) is Subset:
+        below = below.dataset
+    return None if below is dataset else type(below).__name__
 
 
 def _sampled(loader: _Loader, *, sample: bool) -> LoaderFacts:

@@ -60,6 +60,8 @@ class LoaderFacts:
     """The same of the loader itself, whose workers end with it."""
     num_trained: int = 0
     """Batches of it that were trained on, in the first steps of the training."""
+    subset_of: str | None = None
+    """Type name of what is below one `Subset` or several (`random_split`); None where the data set is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,13 @@ def test_is_worth_a_trial_where_data_lies_in_memory() -> None:
     assert isinstance(edit, WrapArgument) and edit.site.line == 11 and edit.function == "batched"
 
 
+def test_parts_of_such_data_are_served_too() -> None:
+    part = replace(loader(), dataset="Subset", subset_of="TensorDataset")
+    assert BatchedFetch().rejects(run_of(part), machine()) is None
+    other = BatchedFetch().rejects(run_of(replace(part, subset_of="Digits")), machine())
+    assert other == "Items of Digits are made in Python, one by one; there is nothing to gather them from."
+
+
 @pytest.mark.parametrize(
     ("run", "reason"),
     [

@@ -1,5 +1,6 @@
 """cached-prefix on loaders: a lever that found nothing to work on was not tried."""
 
+import math
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ class AtOnce(Photographs):
 
 
 def test_the_record_says_that_it_was_not_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)
+    monkeypatch.setattr(prefix, "LEAST_SHARE", -math.inf)
     arms = Arms(Plan(command=("x",), cwd=".", out=".", always=(CachedPrefix().spec(),)))
     arms.install()
     (told,) = arms.not_installed

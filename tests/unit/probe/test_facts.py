@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset, random_split
 
 from hotlap.probe.epochs import Epochs
 from hotlap.probe.facts import Facts
@@ -103,6 +103,15 @@ def test_of_shared_items_an_epoch_has_the_batches_of_this_process() -> None:
     sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=2, rank=1)
     facts.made_loader(DataLoader(data, batch_size=4, sampler=sampler))
     assert facts.loader_facts(sample=False)[0].num_batches == 5
+
+
+def test_knows_what_a_part_of_a_data_set_is_of() -> None:
+    facts = Facts()
+    data = TensorDataset(torch.arange(8))
+    loader = DataLoader(Subset(random_split(data, [6, 2])[0], [0, 1]))
+    facts.made_loader(loader)
+    (found,) = facts.loader_facts(sample=False)
+    assert (found.dataset, found.subset_of) == ("Subset", "TensorDataset")
 
 
 class Numbers(torch.utils.data.Dataset[int]):

@@ -229,7 +229,8 @@ class Pairs(Rows):
 
 class Slowly(Rows):
     def __getitem__(self, index: Any) -> Any:
-        row = self.load(time.sleep(0.001) or index)
+        time.sleep(0.001)
+        row = self.load(index)
         return self.noisy(row)
 
 
