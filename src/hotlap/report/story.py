@@ -191,7 +191,8 @@ def noise_sentence(noise: Noise) -> str:
     if noise.speedup is None or least is None:
         seen = " and ".join(percent(expm1(min(abs(ratio), 700.0))) for ratio in noise.log_ratios)
         return f"{compared}: two equal things differed by {seen}; that is too little to say which gains are noise here"
-    return f"{compared}: {interval(noise.speedup)}; gains below {small_gain(least)} cannot be told from noise here"
+    hidden = f"gains below {small_gain(least)} cannot be told from noise here"
+    return f"{compared}: {interval(noise.speedup)}; {hidden} by 4 processes that vary no more than these"
 
 
 _COMPARED = {"step": "inside one process, step by step", "process": "between processes"}

@@ -4,8 +4,8 @@ Meaning is never told by colour alone. Every text of the study goes through `_te
 markup from being read.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from io import StringIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -24,6 +24,9 @@ from hotlap.report.document import Row, Section
 
 WIDTH = 100
 """Columns of text that is not for a terminal."""
+
+# Columns that stand beside the longest command: the margins, and what it does in a line or some.
+_LEAST_BESIDE = 24
 
 PHASE_STYLES = {
     Phase.INPUT: "yellow",
@@ -125,11 +128,24 @@ def answer(study: Study) -> RenderableType:
     gain = found.outcome is outcome.Outcome.GAIN
     title = Text.assemble(_text(found.title, "bold reverse" if gain else "bold"), "  ", _text(story.script(study)))
     lines = [_text(line) for line in (found.sentence, *found.lines)]
-    commands = Table.grid(padding=(0, 2, 0, 0))
-    for command, what in found.commands:
-        commands.add_row(_text(command, "bold"), _text(what, "dim"))
-    parts = (*lines, *_changes(found.code), *([commands] if found.commands else []))
-    return Group(title, Padding(Group(*parts), (0, 0, 0, 2)))
+    return Group(title, Padding(Group(*lines, *_changes(found.code)), (0, 0, 0, 2)), _Commands(found.commands))
+
+
+@dataclass(frozen=True, slots=True)
+class _Commands:
+    """Beside each what it does; below it where one is too long for that: a command in pieces cannot be copied."""
+
+    commands: Sequence[tuple[str, str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        beside = Table.grid(padding=(0, 2, 0, 0))
+        parts: list[RenderableType] = []
+        for command, what in self.commands:
+            beside.add_row(_text(command, "bold"), _text(what, "dim"))
+            line = Text.assemble("  ", _text(command, "bold"), no_wrap=True, overflow="ignore")
+            parts += [line, Padding(_text(what, "dim"), (0, 0, 0, 6))]  # padding would cut the command
+        fits = max((len(command) for command, _ in self.commands), default=0) + _LEAST_BESIDE <= options.max_width
+        yield from [Padding(beside, (0, 0, 0, 2))] if fits else parts
 
 
 def patch(text: str) -> RenderableType:

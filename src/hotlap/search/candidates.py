@@ -366,6 +366,12 @@ class Candidates:
     def _wanted(self, name: str) -> bool:
         return self._log.options.levers is None or name in self._log.options.levers
 
+    @property
+    def tried_names(self) -> set[str]:
+        """Of levers that were timed, in some setting, and are not to be timed again as they were."""
+        timed = (one for one in self._trials() if one.scope != "none" and not self._is_outdated(one))
+        return {name for trial in timed for name in _names(trial.levers)}
+
     def _trials(self) -> list[Trial]:
         return [trial for trial in self._log.study.trials if trial.kind in ("lever", "screening")]
 

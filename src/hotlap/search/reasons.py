@@ -96,10 +96,13 @@ def with_earlier(trial: Trial, why: str, *, stack: Stack) -> str:
 
 def not_reached(candidates: Candidates) -> str | None:
     """What there was no time to try, or to try again; None where that is nothing."""
-    untried = dict.fromkeys(name for one in candidates.open() for name in one.names)
+    tried = candidates.tried_names
+    untried = {
+        name: f"other settings of {name}" if name in tried else name for o in candidates.open() for name in o.names
+    }
     unshown = dict.fromkeys(name for one in candidates.unshown() for name in one.names)
     again = [name for name in unshown if name not in untried]
-    told = [f"{', '.join(untried)} could be tried"] if untried else []
+    told = [f"{', '.join(untried.values())} could be tried"] if untried else []
     told += [f"{', '.join(again)} could be tried again, by more processes"] if again else []
     return f"The budget was too short for all: {', and '.join(told)}; raise --budget to try more." if told else None
 

@@ -219,7 +219,10 @@ class Search:
 
         def time_left() -> bool:
             still = [one for one, effect in zip(group, effects, strict=True) if effect.open]
-            return self._costs.affords(still or group, keep_s=keep_s, times_only=True)
+            gained = [pair for pair in zip(group, effects, strict=True) if pair[1].gained]
+            best = max(gained, key=lambda pair: pair[1].mean, default=None)
+            proof_s = self._costs.proof_kept_s(best[0]) if best else 0.0
+            return self._costs.affords(still or group, keep_s=max(keep_s, proof_s), times_only=True)
 
         return Comparison(
             effects=effects,

@@ -124,7 +124,8 @@ def test_losses_that_are_not_numbers_are_counted() -> None:
 def test_noise_says_what_cannot_be_told() -> None:
     noise = Noise(scope="step", speedup=Interval(low=0.99, mid=1.0, high=1.01), smallest_gain=1.03)
     assert story.noise_sentence(noise) == (
-        "A/A test inside one process, step by step: 0.99-1.01x; gains below 1.030x cannot be told from noise here"
+        "A/A test inside one process, step by step: 0.99-1.01x; gains below 1.030x cannot be told from noise here by 4 "
+        "processes that vary no more than these"
     )
 
 

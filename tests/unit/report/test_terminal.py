@@ -189,3 +189,11 @@ def test_what_does_not_apply_is_told_on_the_way_to_those_who_ask() -> None:
     study = dataclasses.replace(study, trials=(unfit,))
     assert list(terminal.part(study, "trial")) == []
     assert "There is no GPU." in terminal.plain(terminal.part(study, "trial", verbose=True))
+
+
+def test_a_command_is_one_piece_however_long_it_is() -> None:
+    long = "hotlap tune --budget 5m --levers cached-dataset,batched-fetch,late-transform,workers experiments/train.py"
+    beside = terminal.plain([terminal._Commands((("hotlap apply", "applies it"), ("hotlap tune", "asks again")))])
+    assert beside == "  hotlap apply  applies it\n  hotlap tune   asks again\n"
+    below = terminal.plain([terminal._Commands((("hotlap apply", "applies it"), (long, "asks again, in more time")))])
+    assert below == f"  hotlap apply\n      applies it\n  {long}\n      asks again, in more time\n"

@@ -557,6 +557,14 @@ def test_levers_that_bring_nothing_do_not_ride_on_one_that_does(script: Path) ->
         assert accepted(tune(world, budget_s=600.0)) == ["cached-dataset"]
 
 
+def test_what_is_clear_is_judged_before_the_time_for_its_gate_goes_to_what_is_not(script: Path) -> None:
+    costs, num_accepted = {"native-step": 0.6, "threads": 0.9}, 0
+    for seed in range(4):
+        world = world_of(script, costs=costs, step_s=0.02, start_s=5.0, process_sd=0.08, block_sd=0.08, seed=seed)
+        num_accepted += "native-step" in accepted(tune(world, levers=tuple(costs), budget_s=160.0))
+    assert num_accepted > 2
+
+
 def test_no_budget_ends_unspent_while_something_is_untried(script: Path) -> None:
     untried = 0
     for seed in range(16):
@@ -713,6 +721,18 @@ def test_what_the_budget_does_not_reach_is_named(script: Path) -> None:
     assert "cached-dataset" in tried
     assert "fused-optimizer" in warning and "fused-optimizer" not in tried
     assert all(warning.count(kind.name) <= 1 for kind in levers.ALL), "a lever once, whatever its settings"
+
+
+def test_of_a_lever_that_was_tried_in_some_settings_the_others_are_named(script: Path) -> None:
+    seen = 0
+    for budget_s in (50.0, 60.0, 70.0, 90.0):
+        study = tune(world_of(script), levers=("workers", "native-step"), budget_s=budget_s)
+        tried = {trial.levers[0]["name"] for trial in study.trials if trial.scope != "none"}
+        for told in re.findall("for all: (.*?) could be tried", " ".join(study.warnings)):
+            for one in told.split(", "):
+                assert one.startswith("other settings of ") == (one.rpartition(" ")[2] in tried)
+                seen += one.startswith("other settings of ")
+    assert seen
 
 
 def test_what_a_noisy_machine_left_open_is_named_once_as_well(script: Path) -> None:
