@@ -725,8 +725,8 @@ def test_what_the_budget_does_not_reach_is_named(script: Path) -> None:
 
 def test_of_a_lever_that_was_tried_in_some_settings_the_others_are_named(script: Path) -> None:
     seen = 0
-    for budget_s in (50.0, 60.0, 70.0, 90.0):
-        study = tune(world_of(script), levers=("workers", "native-step"), budget_s=budget_s)
+    for budget_s in (40.0, 50.0, 70.0):
+        study = tune(world_of(script), budget_s=budget_s)
         tried = {trial.levers[0]["name"] for trial in study.trials if trial.scope != "none"}
         for told in re.findall("for all: (.*?) could be tried", " ".join(study.warnings)):
             for one in told.split(", "):
