@@ -21,6 +21,7 @@ SIZES = Sizes(step_s=0.001, setup_s=5.0, block=11, steps=60, warmup=5, evidence_
 SCRIPT = SCRIPTS / "refused.py"
 SAVED = SCRIPTS / "saved.py"
 IN_PARTS = SCRIPTS / "in_parts.py"
+VALIDATED = SCRIPTS / "validated.py"
 
 
 @pytest.fixture
@@ -166,3 +167,34 @@ def test_models_that_are_called_in_a_row_may_be_edited(launcher: Launcher) -> No
     for name, edits in HARMFUL_IN_PARTS.items():
         ruling = gate.judge((), replaced={str(IN_PARTS): edited(text, edits)})
         assert ruling.verdict is Verdict.HARMED, f"{name}: {ruling.why}"
+
+
+HARMFUL_IN_VALIDATION = {
+    "between steps 15 and 16 has other batches": (
+        "in held_out:\n",
+        "in itertools.islice(held_out, 4):\n",
+        "import logging\n",
+        "import itertools, logging\n",
+    ),
+    "validates 1 time in 40 steps; in the baseline 2": (
+        "    with torch.no_grad():\n        for",
+        "    with torch.no_grad():\n        for inputs, target in held_out if epoch % 2 == 0 else ():\n"
+        "            total += torch.nn.functional.mse_loss(model(inputs), target).item()\n        for",
+        "in held_out:\n",
+        "in ():\n",
+    ),
+    "the script prints": ("total / 384)", "total / 380)"),
+}
+
+
+def test_another_validation_is_refused_whatever_is_promised_and_one_in_other_batches_is_not(launcher: Launcher) -> None:
+    options = Options(command=(sys.executable, str(VALIDATED)), cwd=str(SCRIPTS), title=VALIDATED.name)
+    gate, text = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=40)), VALIDATED.read_text()
+    for said, edits in HARMFUL_IN_VALIDATION.items():
+        ruling = gate.judge((), replaced={str(VALIDATED): edited(text, edits)})
+        assert ruling.verdict is Verdict.HARMED and said in ruling.why, ruling.why
+        if "prints" not in said:
+            assert gate.harm_by_any() is not None, said
+    merged = edited(text, ("batch_size=48", "batch_size=192"))
+    ruling = gate.judge((), replaced={str(VALIDATED): merged}, numerics=Numerics.ROUNDING)
+    assert ruling.verdict is Verdict.UNHARMED, ruling.why

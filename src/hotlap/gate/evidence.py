@@ -15,6 +15,8 @@ from hotlap.record import Number, Run, Update, Verdict, as_float
 # Below this nothing is said. TraceML asks as many steps before it calls a verdict sure; a window of 20 also is the
 # least in which the thirds and tenths that the contracts look at hold more than a step or two.
 MIN_STEPS = 20
+# Part of the loss that rounding leaves between equal ones.
+STILL_SAME = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

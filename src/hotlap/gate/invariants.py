@@ -23,7 +23,7 @@ from hotlap.gate.evidence import (
     undecided,
 )
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
-from hotlap.record import Number, Run, Status
+from hotlap.record import Number, Run, Status, as_float
 from hotlap.units import plural
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
@@ -166,7 +166,8 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
     fields = (field.differing for field in (*FIELDS, STALE, FORGETFUL))
     of_draws = (draws.other_places, draws.other_dropouts)
-    others = (_other_samples, *of_draws, _other_limits, _other_plan, _other_end, _other_skips, _fewer_backwards)
+    of_loops = (_other_plan, _other_end, _fewer_backwards, _fewer_validations)
+    others = (_other_samples, *of_draws, _other_limits, _other_skips, *of_loops)
     checks: tuple[Differing, ...] = (*fields, *others, saved.unwritten)
     for differing in checks:
         yield other_than(pairs, baseline, differing)
@@ -205,7 +206,20 @@ def _other_batches(a: Run, b: Run, *, same_loss: float) -> dict[str, str]:
     if first is None or _same_rows(a, b):
         return {}
     at_first = first[0] == a.step_index[0] == b.step_index[0] == 0
-    return {} if at_first and abs(Pair(a, b).first_loss_gap()) <= same_loss else {BATCH.name: first[1]}
+    if at_first and abs(Pair(a, b).first_loss_gap()) <= same_loss:
+        return {}
+    return {BATCH.name: _of_validation(a, b, first[0]) or first[1]}
+
+
+def _of_validation(a: Run, b: Run, step: int) -> str | None:
+    """The sentence, where losses show that what the step and the next one train on is the same."""
+    losses = {at: (as_float(mine), as_float(other)) for at, mine, other in Pair(a, b).of_both(lambda run: run.loss)}
+    trained = [losses.get(at, (None, None)) for at in (step, step + 1)]
+    same = all(x is not None and y is not None and abs(x - y) <= SAME_FIRST_LOSS * abs(x) for x, y in trained)
+    if not (same and a.num_validations):
+        return None
+    when = f"between steps {step - 1} and {step}" if step else "before step 0"
+    return f"The validation {when} has other batches than in the baseline."
 
 
 def _same_rows(a: Run, b: Run) -> bool:
@@ -286,6 +300,14 @@ def _fewer_backwards(a: Run, b: Run) -> dict[str, str]:
             passes = plural(number, "backward pass")
             return {"": f"Step {step} has {passes}; others that have {wanted} in the baseline have {usual}."}
     return {}
+
+
+def _fewer_validations(a: Run, b: Run) -> dict[str, str]:
+    """The script validates less often in as many steps."""
+    if a.step_index != b.step_index or a.num_validations <= b.num_validations:
+        return {}
+    times = f"{plural(b.num_validations, 'time')} in {len(b.step_index)} steps"
+    return {"": f"The script validates {times}; in the baseline {a.num_validations}."}
 
 
 def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:

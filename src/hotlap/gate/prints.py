@@ -14,7 +14,7 @@ from statistics import fmean
 
 import numpy as np
 
-from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
+from hotlap.gate.evidence import STILL_SAME, Evidence, Pair, Ruling, harmed, loss_matrix
 from hotlap.record import GIVEN, Run
 from hotlap.student import quantile
 
@@ -83,8 +83,10 @@ def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -
 
 def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
     """HARMED where numbers differ from those of the baseline, over seeds, by more than chance and a hundredth; where
-    all losses are bit-equal, as in `beyond_rounding`, by more than a thousandth."""
+    all losses are bit-equal, as in `beyond_rounding`, by more than a thousandth. Weights that are the same but for
+    rounding, and equal draws, leave nothing to chance: then two seeds by more than a hundredth, in either direction."""
     floor = EQUAL_FLOOR if all(pair.is_equal() for pair in pairs) else FLOOR
+    no_chance = all(map(_is_same_training, pairs))
     by_slot: dict[Slot, list[float]] = defaultdict(list)
     floors: dict[Slot, float] = {}
     for pair in pairs:
@@ -96,12 +98,23 @@ def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
     for slot, gaps in enough.items():
         error = gaps.std(ddof=1) / math.sqrt(len(gaps))
         half = quantile(len(gaps) - 1, 1 - FALSE_ALARM / (2 * len(enough))) * error
+        if no_chance and (gap := np.sort(np.abs(gaps))[-2]) > max(FLOOR, floors[slot]):
+            apart = f"{gap:.1%} or more from the baseline with two seeds of {len(gaps)}"
+            return harmed(f"What the script {_tells(slot)} is {apart}, by weights that are the same{_in(slot)}.")
         if not abs(gaps.mean()) - half <= floors[slot]:
             return harmed(
                 f"What the script {_tells(slot)} is {gaps.mean():+.1%} +- {half:.1%} from the baseline{_in(slot)}.",
                 by_chance=True,
             )
     return None
+
+
+def _is_same_training(pair: Pair) -> bool:
+    """But for the rounding of its losses, with the same random numbers."""
+    _, (base, lever) = loss_matrix([pair.base, pair.lever])
+    drawn = pair.of_both(lambda run: run.rng_digest)
+    same = bool(drawn) and all(mine == other for _, mine, other in drawn)
+    return same and bool((np.abs(lever - base) <= STILL_SAME * np.maximum.accumulate(np.abs(base))).all())
 
 
 def _matched(a: Run, b: Run) -> Values:

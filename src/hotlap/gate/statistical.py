@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate import prints
-from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.gate.evidence import STILL_SAME, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 from hotlap.gate.gradients import same_first_draws
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, SOURCES, StepField
 from hotlap.student import quantile
@@ -37,8 +37,8 @@ PROGRESS_MARGIN = 0.05
 TRIFLE = 0.01
 # Of a first loss, part that is nobody's concern, and chance of a false alarm: rounding to bfloat16 has either sign.
 FIRST_TRIFLE, FIRST_TAIL = 5e-4, 0.005
-# Parts of the loss: what rounding leaves of an equal one, and what no rounding makes of that in a step.
-STILL_SAME, JUMP = 1e-4, 0.01
+# Part of the loss that no rounding makes in a step of one that was the same (`STILL_SAME`).
+JUMP = 0.01
 EQUAL_TAIL, HARM_TAIL = 0.05, 0.025
 # The loss falls "beyond its noise" if the fall is twice its standard error.
 MIN_FALL = 2.0

@@ -1,6 +1,7 @@
-"""What the script prints between its steps, and by what it lowers its learning rate, kept for the gate."""
+"""What the script prints and logs between its steps, and by what it lowers its learning rate, kept for the gate."""
 
 import functools
+import logging
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,9 +16,12 @@ from hotlap.record.run import GIVEN
 # Lines kept, and characters of each: a training that prints more has said enough by then.
 _MAX_LINES, _MAX_CHARACTERS = 500, 300
 
+# Loggers, and those below them, of which a message tells of code and not of training: warnings name a line of the file.
+_OF_CODE = ("py.warnings", "torch")
+
 
 class Printed:
-    """Hears what is written to stdout; it is written as before."""
+    """Hears what is written to stdout or given to `logging`; it is written as before."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[int, str]] = []
@@ -27,6 +31,7 @@ class Printed:
     def install(self, patch: Patch, guard: Guard, steps: Callable[[], int]) -> None:
         """`steps` answers how many were made. Another stream that the script puts there mostly writes to this one."""
         self._follow_metrics(patch, guard, steps)
+        self._follow_logging(patch, guard, steps)
         stream = sys.stdout
         write = getattr(stream, "write", None)
         if write is None:
@@ -50,6 +55,23 @@ class Printed:
             return step(self, metrics, *args, **kwargs)
 
         patch.set(ReduceLROnPlateau, "step", heard_step)
+
+    def _follow_logging(self, patch: Patch, guard: Guard, steps: Callable[[], int]) -> None:
+        """Messages of any level that a logger lets through, without what a handler puts in front: times, processes."""
+        call = logging.Logger.callHandlers
+        heard = guard(lambda record: self._heard_record(record, steps()), "what the script logs")
+
+        @functools.wraps(call)
+        def heard_call(self: logging.Logger, record: logging.LogRecord) -> None:
+            heard(record)
+            call(self, record)
+
+        patch.set(logging.Logger, "callHandlers", heard_call)
+
+    def _heard_record(self, record: logging.LogRecord, steps: int) -> None:
+        if not any(f"{record.name}.".startswith(f"{name}.") for name in _OF_CODE):
+            for line in record.getMessage().splitlines():
+                self._keep(line[:_MAX_CHARACTERS], steps)
 
     def _heard(self, text: str, steps: int) -> None:
         *whole, self._begun = (self._begun + text).split("\n")

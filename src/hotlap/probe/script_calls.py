@@ -77,7 +77,8 @@ class ScriptCalls:
         self._clips = Clips()
         self._batches, self._inputs, self._samples, self._trained_on = Digest(), Digest(), Fresh(), Given()
         self._content = Content()
-        self._sources = ""
+        self._sources: dict[str, None] = {}
+        """States in which batches found the generators, each once: a batch that draws nothing adds none."""
         self._generators: list[Any] = []
         """Of the script's own, as the last step left them: looking for them takes longer than what they say."""
         self.batches = Batches()
@@ -201,7 +202,7 @@ class ScriptCalls:
     def _take_in(self, batch: Any) -> None:
         self._batches.add(batch)
         self._generators = self._generators or generators()
-        self._sources += sources(self._generators)
+        self._sources[sources(self._generators)] = None
 
     # What the session takes at the end of a step
 
@@ -223,7 +224,7 @@ class ScriptCalls:
         draws = self.draws.take()
         self._drew = draws[WITH_GRADIENTS]
         self._generators = generators()
-        drawn_from, self._sources = self._sources + sources(self._generators), ""
+        drawn_from, self._sources = "".join(self._sources | {sources(self._generators): None}), {}
         return {
             "num_backwards": num_backwards,
             "batch_digest": digest,

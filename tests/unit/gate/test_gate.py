@@ -822,6 +822,24 @@ def test_data_by_other_draws_of_the_scripts_own_are_left_to_the_seeds() -> None:
     assert judge("rounding", with_lever_run(drawn, e)).verdict is Verdict.HARMED
 
 
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_other_batches_that_are_not_trained_on_are_those_of_the_validation(contract: str) -> None:
+    e = everywhere({"num_validations": 2, "sources_digest": ("same",) * NUM_STEPS})
+    digests = train(PLAIN).batch_digest or ()
+    ruling = judge(contract, with_lever_run({"batch_digest": (*digests[:40], "other", *digests[41:])}, e))
+    assert ruling.verdict is Verdict.HARMED
+    assert ruling.why.startswith("The validation between steps 39 and 40 has other batches than in the baseline.")
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_script_that_validates_less_often_is_harm(contract: str) -> None:
+    e = everywhere({"num_validations": 4})
+    ruling = judge(contract, with_lever_run({"num_validations": 2}, e))
+    assert ruling.verdict is Verdict.HARMED
+    assert ruling.why == f"The script validates 2 times in {NUM_STEPS} steps; in the baseline 4."
+    assert judge(contract, with_lever_run({"num_validations": 5}, e)).verdict is Verdict.UNHARMED
+
+
 @pytest.mark.parametrize(("gap", "verdict"), [(3e-5, Verdict.UNHARMED), (3e-4, Verdict.HARMED)])
 def test_data_that_are_kept_in_fewer_bits_may_make_a_slightly_other_loss(gap: float, verdict: Verdict) -> None:
     e = same()

@@ -112,3 +112,11 @@ def test_where_losses_are_bit_equal_a_nudge_excuses_no_other_validation() -> Non
     ruling = judge("rounding", printing(baseline, lambda k: "validation loss 0.4200"))
     assert ruling.verdict is Verdict.HARMED
     assert "+0.02" in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_validation_of_the_same_weights_that_is_another_one_in_either_direction_is_harm(contract: str) -> None:
+    """Of half of the data: seed by seed now more and now less, so that the mean over them says nothing."""
+    ruling = judge(contract, printing(seeded, lambda k: seeded(k, 1.02 if k % 2 else 0.98)))
+    assert ruling.verdict is Verdict.HARMED
+    assert "the script prints" in ruling.why

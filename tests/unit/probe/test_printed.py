@@ -1,6 +1,7 @@
-"""What is heard of a script's stdout."""
+"""What is heard of a script's stdout and of what it logs."""
 
 import io
+import logging
 import sys
 
 import pytest
@@ -30,6 +31,20 @@ def test_lines_after_the_first_step_are_kept_and_written_as_before(monkeypatch: 
     assert printed.lines == [(3, "loss 0.5"), (3, "two"), (3, "lines")]
     stream.seek(0)
     assert stream.read().splitlines()[:2] == ["before the first step", "loss 0.5"]
+
+
+def test_what_is_logged_is_kept_without_what_a_handler_puts_in_front(caplog: pytest.LogCaptureFixture) -> None:
+    printed, patch = Printed(), Patch()
+    printed.install(patch, Guard(), lambda: 3)
+    with caplog.at_level(logging.INFO):
+        logging.getLogger("train").info("epoch %d\nloss %.2f", 1, 0.5)
+        logging.getLogger("train").debug("loss 0.25")
+        logging.getLogger("torch._dynamo").warning("compiled in 2.5 s")
+        logging.getLogger("py.warnings").warning("train.py:12: UserWarning")
+    patch.undo()
+    logging.getLogger("train").info("when it is over")
+    assert printed.lines == [(3, "epoch 1"), (3, "loss 0.50")]
+    assert "epoch 1" in caplog.text and "compiled" in caplog.text
 
 
 def test_what_a_scheduler_goes_by_is_kept_and_given_to_it() -> None:
