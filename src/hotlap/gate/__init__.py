@@ -53,6 +53,7 @@ def _bookkeeping(numerics: str, evidence: Evidence) -> Ruling | None:
         invariants.not_finite(evidence, pairs)
         or invariants.unusable(evidence, pairs)
         or invariants.missing(numerics, pairs)
+        or invariants.cut_otherwise(pairs)
         or invariants.broken(numerics, evidence, pairs)
     )
 

@@ -982,3 +982,23 @@ def test_what_differs_among_baseline_runs_is_no_harm_of_the_levers(contract: str
 def test_what_a_lever_adds_is_not_compared(contract: str) -> None:
     added = with_states((*saved("same"), *saved("new", name="GradScaler")), saved("same"))
     assert judge(contract, added).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(("num_elements", "verdict"), [(203_530, Verdict.UNDECIDED), (203_000, Verdict.HARMED)])
+def test_as_many_elements_in_fewer_tensors_are_not_called_harm(
+    contract: str, num_elements: int, verdict: Verdict
+) -> None:
+    """Three layers that are one now; fewer elements are harm."""
+
+    def trained(num_parameters: int, num_elements: int) -> dict[str, object]:
+        settings = {"parameters that require gradients": str(num_parameters)}
+        one = replace(optimizer(), num_parameters=num_parameters, num_elements=num_elements, settings=settings)
+        return {"optimizers": (one,), "settings_digest": (str(num_parameters),) * NUM_STEPS}
+
+    ruling = judge(contract, with_lever_run(trained(2, num_elements), everywhere(trained(4, 203_530))))
+    assert ruling.verdict is verdict
+    if verdict is Verdict.UNDECIDED:
+        assert "2 tensors of 203,530 elements together instead of 4" in ruling.why
+    else:
+        assert "parameters that require gradients 2 instead of 4" in ruling.why
