@@ -5,11 +5,13 @@ NaN, no loss, too little evidence: never UNHARMED. What was compared, and what w
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from hotlap.gate import invariants, prints, ranks, rounding, saved, statistical
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, saw_epoch_end, undecided, unharmed
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField
+from hotlap.gate.scale import in_one_scale
 from hotlap.record import Run
 
 __all__ = ["Evidence", "Ruling", "judge", "saw_epoch_end"]
@@ -43,7 +45,12 @@ def judge(numerics: str, evidence: Evidence) -> Ruling:
 
 def _judge(numerics: str, evidence: Evidence) -> Ruling:
     """Of one process."""
-    return _bookkeeping(numerics, evidence) or _by_contract(numerics, evidence, _pairs(numerics, evidence))
+    evidence, times = in_one_scale(evidence)
+    ruling = _bookkeeping(numerics, evidence) or _by_contract(numerics, evidence, _pairs(numerics, evidence))
+    if times == 1:
+        return ruling
+    scaled = f"What backward passes start from is {times:.6g} times that of the baseline"
+    return replace(ruling, why=f"{ruling.why} {scaled}; all compared updates are bit-equal.")
 
 
 def _bookkeeping(numerics: str, evidence: Evidence) -> Ruling | None:
