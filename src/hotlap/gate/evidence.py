@@ -35,9 +35,9 @@ def harmed(why: str, *, by_chance: bool = False) -> Ruling:
     return Ruling(verdict=Verdict.HARMED, why=why, by_chance=by_chance)
 
 
-def undecided(why: str) -> Ruling:
-    """A ruling that nothing can be said."""
-    return Ruling(verdict=Verdict.UNDECIDED, why=why)
+def undecided(why: str, *, by_chance: bool = False) -> Ruling:
+    """A ruling that nothing can be said. `by_chance`: more seeds may tell."""
+    return Ruling(verdict=Verdict.UNDECIDED, why=why, by_chance=by_chance)
 
 
 def unharmed(why: str) -> Ruling:

@@ -32,6 +32,8 @@ _EPOCH_SHARE = 0.06
 
 _NO_OTHER_SEEDS = "That may be chance, and there was no time for other seeds: raise --budget."
 
+_NO_MORE_SEEDS = "Twice as many may, and there was no time for them: raise --budget."
+
 _ORDER = (levers.Numerics.EXACT, levers.Numerics.ROUNDING, levers.Numerics.STATISTICAL)
 
 
@@ -97,7 +99,8 @@ class GateRuns:
         """The script under `stack` against the baseline.
 
         `replaced`: texts to run in place of those that the levers come to. `numerics`: what they are held to; None: to
-        what the levers promise. `again`: harm that a statistical test found is looked for a second time.
+        what the levers promise. `again`: harm that a statistical test found is looked for a second time, and what few
+        seeds do not settle is held to twice as many.
         """
         numerics = numerics or numerics_of(stack)
         self.look()
@@ -106,10 +109,10 @@ class GateRuns:
         except UserError as error:
             return Ruling(verdict=Verdict.UNDECIDED, why=str(error))
         first = self._compare(stack, replaced, numerics, _seeds(numerics))
-        if not (
-            again and first.verdict is Verdict.HARMED and first.by_chance and numerics is not levers.Numerics.EXACT
-        ):
+        if not (again and first.by_chance) or numerics is levers.Numerics.EXACT:
             return first
+        if first.verdict is Verdict.UNDECIDED:
+            return self._settled(first, stack, replaced) if numerics is levers.Numerics.STATISTICAL else first
         # Harm that a statistical test found is believed where other seeds show harm as well.
         seeds = range(_seeds(numerics).stop, 2 * _seeds(numerics).stop)
         if not self._log.budget.affords(self._expect_s(numerics, seeds)) and not self._log.extend():
@@ -118,6 +121,18 @@ class GateRuns:
         if second.verdict is Verdict.HARMED:
             return replace(first, why=f"{first.why} With other seeds: {second.why}")
         return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
+
+    def _settled(self, first: Ruling, stack: Stack, replaced: dict[str, str]) -> Ruling:
+        """By twice as many seeds, where there is time. Harm by chance that nobody has looked for again is none."""
+        numerics = levers.Numerics.STATISTICAL
+        seeds = range(_NUMBER_OF_SEEDS, 2 * _NUMBER_OF_SEEDS)
+        if not self._log.budget.affords(self._expect_s(numerics, seeds)):
+            return replace(first, why=f"{first.why} {_NO_MORE_SEEDS}")
+        found = self.found
+        self._compare(stack, replaced, numerics, seeds)
+        self.found = [*found, *self.found]
+        ruling = self._ask(numerics, range(seeds.stop))
+        return replace(ruling, verdict=Verdict.UNDECIDED) if ruling.by_chance else ruling
 
     def harm_by_any(self) -> Ruling | None:
         """What the last comparison shows to be harm whatever was promised; None where that is not certain."""

@@ -123,6 +123,30 @@ def test_losses_beyond_rounding_are_looked_for_from_another_start(unlucky: range
     assert {plan.reseed for plan in world.plans if plan.nudge} == {0, 1}
 
 
+class Scattered(World):
+    """A lever under which losses scatter about those of the baseline, evenly or not."""
+
+    steady: float = 0.0
+
+    def run(self, plan: Plan) -> Run:
+        self.harms = {"bf16-autocast": self.steady + (0.07 if plan.reseed % 2 else -0.07)}
+        return super().run(plan)
+
+
+@pytest.mark.parametrize(("steady", "verdict"), [(0.0, Verdict.UNHARMED), (0.03, Verdict.UNDECIDED)])
+def test_what_five_seeds_do_not_settle_is_held_to_ten(steady: float, verdict: Verdict) -> None:
+    world = Scattered(path="/train.py", sha256="0" * 64)
+    world.steady = steady
+    gate = gate_runs_of(world)
+    ruling = gate.judge(OTHER_NUMBERS)
+    assert ruling.verdict is verdict, ruling.why
+    assert "10 seeds" in ruling.why
+    assert sorted(plan.reseed for plan in world.plans if plan.always) == list(range(10)), "each seed once"
+    first_look_s = gate_runs_of(world).estimate_s(OTHER_NUMBERS)
+    hasty = gate_runs_in(world, SIZES, options_for(world.path, budget_s=0.5 * first_look_s, long_budget_s=None))
+    assert hasty.judge(OTHER_NUMBERS).why.endswith("Twice as many may, and there was no time for them: raise --budget.")
+
+
 def test_harm_that_is_no_matter_of_chance_is_not_looked_for_again() -> None:
     class Lost(World):
         def run(self, plan: Plan) -> Run:
