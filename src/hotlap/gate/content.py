@@ -26,6 +26,8 @@ MEAN_FLOOR, SIZE_FLOOR, VARIANCE_FLOOR = 0.1, 2e-3, 0.2
 OTHER_FORM = 1.5
 # Sums of elements, and their squares, have these places (`hotlap.probe.content`).
 SUMS, SQUARES = slice(1, 9), slice(9, 13)
+# Of one tensor; a model that is given several has as many of each.
+NUM_FEATURES = 21
 # The mean of squares of t with as many degrees of freedom as blocks less one.
 _FREEDOM = NUM_BLOCKS - 1
 _USUAL = _FREEDOM / (_FREEDOM - 2)
@@ -35,10 +37,20 @@ def harm(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None:
     """HARMED where the mean of a feature, or its variance from step to step, is another one beyond chance, and beyond
     what baseline runs differ by among themselves."""
     tables = [table for pair in pairs if (table := _both(pair.base, pair.lever)) is not None]
-    if len(tables) < len(pairs) or not tables or any(_other_form(*table) for table in tables):
+    if len(tables) < len(pairs) or not tables:
         return None
     known = [table for pair in references if (table := _both(pair.base, pair.lever)) is not None]
-    return _apart(tables, known, of_variance=False) or _apart(tables, known, of_variance=True)
+    num_tensors = min(mine.shape[1] for mine, _ in (*tables, *known)) // NUM_FEATURES
+    for at in range(num_tensors):
+        part = slice(at * NUM_FEATURES, (at + 1) * NUM_FEATURES)
+        some, others = ([(mine[:, part], other[:, part]) for mine, other in each] for each in (tables, known))
+        if any(_other_form(*table) for table in some):
+            continue
+        for of_variance in (False, True):
+            ruling = _apart(some, others, of_variance=of_variance, num_tensors=num_tensors)
+            if ruling is not None:
+                return ruling
+    return None
 
 
 def _both(base: Run, lever: Run) -> tuple[Table, Table] | None:
@@ -47,7 +59,8 @@ def _both(base: Run, lever: Run) -> tuple[Table, Table] | None:
     if len(rows) < max(MIN_STEPS, NUM_BLOCKS):
         return None
     _, mine, other = zip(*rows, strict=True)
-    return np.array(mine), np.array(other)
+    width = min(map(len, (*mine, *other)))
+    return np.array([row[:width] for row in mine]), np.array([row[:width] for row in other])
 
 
 def _other_form(mine: Table, other: Table) -> bool:
@@ -56,14 +69,18 @@ def _other_form(mine: Table, other: Table) -> bool:
 
 
 def _apart(
-    tables: Sequence[tuple[Table, Table]], known: Sequence[tuple[Table, Table]], *, of_variance: bool
+    tables: Sequence[tuple[Table, Table]],
+    known: Sequence[tuple[Table, Table]],
+    *,
+    of_variance: bool,
+    num_tensors: int,
 ) -> Ruling | None:
     gaps, scores, floors = _measured(tables, of_variance=of_variance)
     usual = np.ones(gaps.shape[1])
     if known:
         usual = np.maximum(1.0, np.sqrt((_measured(known, of_variance=of_variance)[1] ** 2).mean(axis=0) / _USUAL))
     num_pairs, num_features = scores.shape
-    tail = FALSE_ALARM / (4 * num_features)
+    tail = FALSE_ALARM / (4 * num_features * num_tensors)
     # Each seed on its own, for what is frozen is another thing with each; and all together.
     each = np.sqrt((scores**2).mean(axis=0)) / usual / math.sqrt(_f_quantile(num_pairs, tail))
     together = np.abs(scores.mean(axis=0)) * math.sqrt(num_pairs) / usual / quantile(_FREEDOM, 1 - tail / 2)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 import torch
 
@@ -24,24 +23,28 @@ class Content:
         self._sum: torch.Tensor | None = None
         self._num_rows = 0
 
-    def add(self, first: Any) -> None:
-        """`first`: what a model was given. What depends on parameters, or is no plain tensor, is left out."""
-        if not isinstance(first, torch.Tensor) or first.requires_grad or first.is_nested:
+    def add(self, data: Sequence[torch.Tensor]) -> None:
+        """`data`: plain tensors that a model was given, with as many rows each (`data_of`)."""
+        if any(one.is_complex() for one in data):
             return
-        if first.layout != torch.strided or not first.dim() or not first.numel() or first.is_complex():
-            return
-        rows = sampled_rows(first)
-        # Numbers of a token or of a pixel count have more digits than their cosine could tell in single precision.
-        rows = rows.to("cpu", torch.float32 if rows.is_floating_point() and rows.element_size() <= 4 else torch.float64)
-        found = torch.stack([torch.as_tensor(part, dtype=torch.float64) for part in _features(rows)]) * len(first)
-        self._sum = found if self._sum is None else self._sum + found
-        self._num_rows += len(first)
+        found = torch.cat([_of_rows(sampled_rows(one)) for one in data]) * len(data[0])
+        if self._sum is not None:  # what one model is given beside the first tensor another one need not be
+            width = min(len(found), len(self._sum))
+            found = self._sum[:width] + found[:width]
+        self._sum = found
+        self._num_rows += len(data[0])
 
     def take(self) -> tuple[float, ...] | None:
         """Means over the rows since the last call; None if there were none."""
         whole, num_rows = self._sum, self._num_rows
         self._sum, self._num_rows = None, 0
         return None if whole is None else tuple(float(f"{value:.9g}") for value in (whole / num_rows).tolist())
+
+
+def _of_rows(rows: torch.Tensor) -> torch.Tensor:
+    # Numbers of a token or of a pixel count have more digits than their cosine could tell in single precision.
+    rows = rows.to("cpu", torch.float32 if rows.is_floating_point() and rows.element_size() <= 4 else torch.float64)
+    return torch.stack([torch.as_tensor(part, dtype=torch.float64) for part in _features(rows)])
 
 
 def _features(rows: torch.Tensor) -> Sequence[torch.Tensor]:

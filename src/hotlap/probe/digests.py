@@ -153,6 +153,7 @@ class Given:
     def __init__(self) -> None:
         self._sizes: dict[bytes, tuple[int, int]] = {}
         self._made: set[StorageWeakRef] = set()
+        self._made_before: set[StorageWeakRef] = set()
 
     def made(self, result: Any) -> None:
         """`result` of a model, which another one may be given: that is no data. (A reference keeps the address from
@@ -163,6 +164,10 @@ class Given:
         """The first tensor of these is what a model of this step has made, or lies in it."""
         return any(ref in self._made for ref in _storages(tensors(inputs)[:1]))
 
+    def is_state(self, tensor: torch.Tensor) -> bool:
+        """A model has made it in this step or the one before: a state that is carried."""
+        return any(ref in self._made or ref in self._made_before for ref in _storages(tensor))
+
     def add(self, inputs: Any, rows: Sequence[bytes]) -> None:
         """`rows`: digests of those of the first tensor in `inputs`. Who is given the same again has no more of it."""
         if rows:
@@ -171,7 +176,7 @@ class Given:
     def take(self) -> tuple[int, int, int] | None:
         """(rows, numbers in them, most rows at once) since the last call; None if nothing was given."""
         sizes = self._sizes.values()
-        self._sizes, self._made = {}, set()
+        self._sizes, self._made, self._made_before = {}, set(), self._made
         if not sizes:
             return None
         rows, numbers = zip(*sizes, strict=True)
@@ -245,15 +250,28 @@ def _generators() -> bytes:
     return b"".join(bytes_of(state) for state in (torch.get_rng_state(), *accelerator.random_states()))
 
 
-def samples(inputs: Any) -> Iterator[bytes]:
-    """Digests of the rows of the first tensor that a model is called with, where it is data: without a gradient."""
-    first = next((leaf for leaf in leaves(inputs) if isinstance(leaf, torch.Tensor)), None)
-    if first is None or first.requires_grad or first.is_nested or first.layout != torch.strided:
-        return
-    if first.dim() and first.numel():
-        for row in bytes_of(_peeked(first)).reshape(len(first), -1):
-            # Padding is as long as the longest sample of a batch asks for.
-            yield xxhash.xxh3_128_digest(bytes(row).rstrip(b"\0"))
+def data_of(inputs: Any) -> list[torch.Tensor]:
+    """The first tensor that a model is called with, where it is data (without a gradient), and those of fractions
+    beside it that have as many rows. Integers there are masks and labels, padded as the longest sample asks for."""
+    found = tensors(inputs)
+    if not found or not _is_data(found[0]):
+        return []
+    first, *others = found
+    alike = (one for one in others if one.is_floating_point() and _is_data(one) and len(one) == len(first))
+    return [first, *alike]
+
+
+def _is_data(tensor: torch.Tensor) -> bool:
+    plain = not tensor.requires_grad and not tensor.is_nested and tensor.layout == torch.strided
+    return plain and tensor.dim() > 0 and tensor.numel() > 0
+
+
+def samples(data: Sequence[torch.Tensor]) -> Iterator[bytes]:
+    """Digests of the rows of these, side by side."""
+    parts = [bytes_of(_peeked(one)).reshape(len(one), -1) for one in data]
+    for rows in zip(*parts, strict=True):
+        # Padding is as long as the longest sample of a batch asks for.
+        yield xxhash.xxh3_128_digest(b"".join(bytes(row).rstrip(b"\0") for row in rows))
 
 
 def _told(leaf: Any) -> bytes:

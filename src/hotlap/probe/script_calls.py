@@ -17,9 +17,9 @@ from hotlap.probe.digests import (
     Draws,
     Fresh,
     Given,
+    data_of,
     rng_digest,
     samples,
-    tensors,
 )
 from hotlap.probe.dropouts import Dropouts
 from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
@@ -189,13 +189,15 @@ class ScriptCalls:
             self._inputs.add(inputs, once=True)
         # What a part of a model hands on to the next part is no sample.
         if trains and module.training and not self._trained_on.is_made(inputs):
-            rows = list(samples(inputs))
+            data = data_of(inputs)
+            data = [*data[:1], *(one for one in data[1:] if not self._trained_on.is_state(one))]
+            rows = list(samples(data))
             self._samples.add(rows)
             # A loss is given labels, a transform what a model is given next.
             if next(module.parameters(), None) is not None:
-                self._trained_on.add(inputs, rows)
+                self._trained_on.add(inputs, rows if len(data) < 2 else list(samples(data[:1])))
                 if rows:
-                    self._content.add(tensors(inputs)[0])
+                    self._content.add(data)
         if next(module.parameters(), None) is not None:
             self._trained_on.made(result)
 

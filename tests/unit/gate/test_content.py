@@ -41,8 +41,15 @@ def narrower(x: torch.Tensor, generator: torch.Generator, seed: int) -> torch.Te
     return x * (0.9 + 0.2 * torch.rand(1, generator=generator))
 
 
-def run(draw: Draw, *, seed: int, stream: int = 0, form: Callable[[torch.Tensor], torch.Tensor] = torch.clone) -> Run:
-    """Shuffled anew in each epoch. `stream`: of the random numbers."""
+def run(
+    draw: Draw,
+    *,
+    seed: int,
+    stream: int = 0,
+    form: Callable[[torch.Tensor], torch.Tensor] = torch.clone,
+    beside: Callable[[torch.Tensor], list[torch.Tensor]] = lambda at: [],
+) -> Run:
+    """Shuffled anew in each epoch. `stream`: of the random numbers. `beside`: what is given in front of the images."""
     generator = torch.Generator().manual_seed(1000 * stream + seed)
     seen, order = Content(), torch.empty(0, dtype=torch.long)
     rows = []
@@ -50,15 +57,22 @@ def run(draw: Draw, *, seed: int, stream: int = 0, form: Callable[[torch.Tensor]
         if len(order) < NUM_ROWS:
             order = torch.randperm(len(IMAGES), generator=generator)
         at, order = order[:NUM_ROWS], order[NUM_ROWS:]
-        seen.add(form(draw(IMAGES[at], generator, seed)))
+        seen.add([*beside(at), form(draw(IMAGES[at], generator, seed))])
         rows.append(seen.take())
     return Run(status=Status.COMPLETE, seed=seed, step_index=tuple(range(NUM_STEPS)), content=tuple(rows))
 
 
-def harm(base: Draw, lever: Draw, *, first_seed: int = 0, **more: Callable[[torch.Tensor], torch.Tensor]) -> str:
+def harm(
+    base: Draw,
+    lever: Draw,
+    *,
+    first_seed: int = 0,
+    beside: Callable[[torch.Tensor], list[torch.Tensor]] = lambda at: [],
+    **more: Callable[[torch.Tensor], torch.Tensor],
+) -> str:
     seeds = range(first_seed, first_seed + 5)
-    bases = [run(base, seed=seed) for seed in seeds]
-    pairs = [Pair(one, run(lever, seed=one.seed or 0, stream=1, **more)) for one in bases]
+    bases = [run(base, seed=seed, beside=beside) for seed in seeds]
+    pairs = [Pair(one, run(lever, seed=one.seed or 0, stream=1, beside=beside, **more)) for one in bases]
     references = [Pair(a, b) for a in bases for b in bases if (a.seed or 0) < (b.seed or 0)]
     found = content.harm(pairs, references)
     return "" if found is None else found.why
@@ -67,6 +81,13 @@ def harm(base: Draw, lever: Draw, *, first_seed: int = 0, **more: Callable[[torc
 @pytest.mark.parametrize("lever", [frozen_noise, one_noise_for_all, weaker_noise])
 def test_noise_that_is_frozen_shared_or_of_another_distribution_is_seen(lever: Draw) -> None:
     assert "than in the baseline" in harm(noisy, lever)
+
+
+@pytest.mark.parametrize("lever", [frozen_noise, one_noise_for_all, weaker_noise])
+def test_noise_on_what_is_given_beside_the_first_tensor_is_seen(lever: Draw) -> None:
+    ids = lambda at: [torch.stack([at % 7, at % 11], 1)]  # noqa: E731 - is one value of a parameter
+    assert "than in the baseline" in harm(noisy, lever, beside=ids)
+    assert not harm(noisy, noisy, beside=ids)
 
 
 def test_a_narrower_range_of_scales_is_seen() -> None:
@@ -87,8 +108,8 @@ def test_the_same_in_another_form_is_no_harm(form: Callable[[torch.Tensor], torc
 
 def test_parts_of_a_step_are_summed_up_as_the_whole() -> None:
     whole, parts = Content(), Content()
-    whole.add(IMAGES[:16])
+    whole.add([IMAGES[:16]])
     for begin in range(0, 16, 4):
-        parts.add(IMAGES[begin : begin + 4])
+        parts.add([IMAGES[begin : begin + 4]])
     assert whole.take() == pytest.approx(parts.take(), rel=1e-6)
     assert whole.take() is None

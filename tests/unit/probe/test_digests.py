@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Given, Rows, samples
+from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Given, Rows, data_of, samples
 from hotlap.probe.evidence import Clearings, Memories
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
@@ -114,8 +114,8 @@ def test_samples_that_came_before_are_known_however_they_come() -> None:
     given = []
     rows = torch.arange(1.0, 13.0).reshape(6, 2)
     for inputs in (rows[:4], rows[2:], rows.flip(0), torch.cat([rows[:1] / 2, rows[:1] / 2])):
-        fresh.add(samples(((inputs,), {})))
-        fresh.add(samples(((inputs,), {"again": True})))
+        fresh.add(samples(data_of(((inputs,), {}))))
+        fresh.add(samples(data_of(((inputs,), {"again": True}))))
         given.append(fresh.take())
     assert given == [1.0, 0.5, 0.0, 0.5]
     assert fresh.take() is None
@@ -124,9 +124,9 @@ def test_samples_that_came_before_are_known_however_they_come() -> None:
 def test_what_a_model_is_given_twice_in_a_step_counts_once() -> None:
     given, real, fake = Given(), torch.rand(4, 3), torch.rand(4, 3)
     for inputs in (real, fake, real, torch.rand(4, 3, requires_grad=True)):
-        given.add((inputs,), list(samples((inputs,))))
+        given.add((inputs,), list(samples(data_of((inputs,)))))
     parts = given.take()
-    given.add((torch.cat([real, fake]),), list(samples(torch.cat([real, fake]))))
+    given.add((torch.cat([real, fake]),), list(samples(data_of(torch.cat([real, fake])))))
     assert (parts, given.take()) == ((8, 24, 4), (8, 24, 8))
     assert given.take() is None
 
@@ -149,7 +149,7 @@ def test_tensors_that_came_before_are_known_one_by_one() -> None:
 
 def test_padding_makes_no_new_sample() -> None:
     longer, shorter = (pad_sequence(words, batch_first=True) for words in (WORDS, WORDS[:2]))
-    assert list(samples({"ids": shorter})) == list(samples(longer))[:2]
+    assert list(samples(data_of({"ids": shorter}))) == list(samples(data_of(longer)))[:2]
 
 
 @pytest.mark.parametrize("momentum", [0.9, 0.0])
@@ -174,7 +174,7 @@ def test_updates_by_an_optimizer_that_has_lost_its_momentum_are_counted(momentum
 
 @pytest.mark.parametrize("given", [torch.ones(3, 2, requires_grad=True), torch.tensor(1.0), torch.empty(0, 2), None])
 def test_what_is_no_data_is_no_sample(given: object) -> None:
-    assert not list(samples(((given,), {})))
+    assert not list(samples(data_of(((given,), {}))))
 
 
 def test_draws_are_told_by_their_place_and_of_each_step() -> None:
@@ -215,3 +215,16 @@ def test_updates_by_gradients_that_were_not_cleared_are_counted() -> None:
             clearings.updated(optimizer)
         found.append(clearings.take())
     assert found == [0, 0, 1, 0]
+
+
+def test_fractions_beside_the_first_tensor_are_part_of_a_sample_and_labels_and_states_are_not() -> None:
+    ids, numbers, labels = torch.arange(4)[:, None], torch.rand(4, 3), torch.arange(4)
+    assert [id(one) for one in data_of(((ids, numbers), {"labels": labels}))] == [id(ids), id(numbers)]
+    assert len(data_of((ids, torch.rand(1, 4, 3), torch.rand(4, requires_grad=True)))) == 1
+    assert not set(samples([ids, numbers])) & set(samples([ids, numbers + 1]))
+    given, state = Given(), torch.rand(4, 5)
+    given.made((numbers, state))
+    given.take()
+    assert given.is_state(state.detach()) and not given.is_state(torch.rand(4, 5))
+    given.take()
+    assert not given.is_state(state)
