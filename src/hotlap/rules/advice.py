@@ -5,14 +5,19 @@ Nobody measured what such a change brings, so it stands behind what was measured
 
 import ast
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 
-from hotlap.errors import UserError
 from hotlap.record import Finding, HotLine, Run, Sighting
-from hotlap.rules.step import Change, file_name, finding
-from hotlap.source import Script, scripts
+from hotlap.rules.change import Change, readable
+from hotlap.rules.step import finding
+from hotlap.source import Script
 from hotlap.units import duration, percent
+
+# What computes its parts once, one after the other: one of them can be computed in front of it. (A comparison does, of
+# two.)
+_ONCE = (ast.Attribute, ast.Call, ast.Subscript, ast.keyword, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List)
 
 
 def advice(
@@ -29,14 +34,6 @@ def advice(
     return replace(made, evidence=f"{evidence}; {bound}.", advice=True)
 
 
-def readable(run: Run) -> Sequence[Script]:
-    """The script's own files; none where one is missing or was changed since."""
-    try:
-        return scripts(run)
-    except UserError:
-        return ()
-
-
 def calls(run: Run, *names: str) -> Iterator[tuple[Script, ast.Call]]:
     """Calls of these functions, by full name, in the script's own files."""
     return ((script, call) for script in readable(run) for call in script.calls(*names))
@@ -49,24 +46,55 @@ def replaced(script: Script, node: ast.expr, code: str) -> Change:
     first, last = statement.lineno, statement.end_lineno or statement.lineno
     if hasattr(statement, "body"):
         first, last = node.lineno, node.end_lineno or node.lineno
-    lines = script.text.splitlines()[first - 1 : last]
-    before = textwrap.dedent("\n".join(lines))
-    return Change(where(script.path, node.lineno), before, before.replace(script.code(node), code, 1))
+    begin = script.starts[first - 1]
+    end = script.line_end(script.starts[last - 1])
+    start, stop = script.span(node)
+    before, after = (f"{script.text[begin:start]}{part}{script.text[stop:end]}" for part in (script.code(node), code))
+    return Change(script.path, first, textwrap.dedent(before), textwrap.dedent(after))
+
+
+def without_graph(script: Script, call: ast.Call) -> Change | None:
+    """`with torch.no_grad():` around a call alone; None where nothing can be put in front of its statement."""
+    around = list(takewhile(lambda outer: not isinstance(outer, ast.stmt), script.around(call)))
+    statement = next(outer for outer in script.around(call) if isinstance(outer, ast.stmt))
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Return):
+        return None
+    start, _ = script.span(statement)
+    if script.text[script.line_start(start) : start].strip():
+        return None  # behind an `if` or a semicolon
+    alone = all(_only_passes_on(outer, inner) for outer, inner in zip(around, [call, *around], strict=False))
+    if alone and not isinstance(statement, ast.AugAssign):
+        whole = replaced(script, call, script.code(call))
+        return replace(whole, after=f"with torch.no_grad():\n{textwrap.indent(whole.before, '    ')}")
+    if not all(_computes_once(outer) for outer in around):
+        return None
+    name = f"{script.code(call.func).rpartition('.')[2]}_out".lstrip("_")
+    if not name.isidentifier() or name in script.names:
+        return None
+    whole = replaced(script, call, name)
+    return replace(whole, after=f"with torch.no_grad():\n    {name} = {script.code(call)}\n{whole.after}")
+
+
+def _computes_once(node: ast.AST) -> bool:
+    return isinstance(node, _ONCE) or (isinstance(node, ast.Compare) and len(node.ops) == 1)
+
+
+def _only_passes_on(outer: ast.AST, inner: ast.AST) -> bool:
+    """Nothing but `inner` that may have gradients goes into it: `.logits` of it, `[0]`."""
+    parts = [part for part in ast.iter_child_nodes(outer) if part is not inner]
+    return isinstance(outer, ast.Attribute | ast.Call | ast.Subscript) and all(
+        isinstance(part, ast.Constant | ast.expr_context) for part in parts
+    )
 
 
 def behind_imports(run: Run, code: str) -> Change:
     """A new statement behind the imports of the main script."""
     main = next(iter(run.sources), "")
-    return Change(f"{file_name(main)}, behind its imports" if main else "", "", code)
+    return Change(path=main, after=code)
 
 
 def of_line(seen: Sighting | HotLine | None, after: str = "") -> Change | None:
     """A line that was seen becomes `after`; None where its text was not recorded. Without `after` the place alone."""
     if seen is None or not seen.text or seen.path is None or seen.line is None:
         return None
-    return Change(where(seen.path, seen.line), seen.text, after)
-
-
-def where(path: str, line: int) -> str:
-    """ "train.py:12"."""
-    return f"{file_name(path)}:{line}"
+    return Change(seen.path, seen.line, seen.text, after)

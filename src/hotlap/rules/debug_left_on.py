@@ -24,7 +24,8 @@ from collections.abc import Iterator, Mapping
 
 from hotlap.record import Finding, Machine, Run, SwitchFacts
 from hotlap.rules.advice import behind_imports, calls, replaced
-from hotlap.rules.step import Change, chosen, finding, spent
+from hotlap.rules.change import Change
+from hotlap.rules.step import chosen, finding, spent
 from hotlap.student import mean_interval
 from hotlap.units import duration
 

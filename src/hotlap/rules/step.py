@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from hotlap.record import Finding, HotLine, IdleReason, OperatorWindow, Phase, Run, Sighting, SightingKind
+from hotlap.rules.change import Change, file_name
 from hotlap.units import duration, percent
 
 # What a call costs in a training, in calls of a tiny operator in a loop: beside the call itself the module or the
@@ -47,16 +48,6 @@ def evaluation_s(run: Run) -> float:
     return 0.0 if run.num_validations > 1 else min(run.mean_step_s(), cost_of(sightings(run, SightingKind.EVALUATION)))
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A place in the script, and how it could read."""
-
-    where: str = ""
-    """"train.py:12"."""
-    before: str = ""
-    after: str = ""
-
-
 def finding(
     run: Run,
     cost_s: float,
@@ -66,8 +57,8 @@ def finding(
     change: Change | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Finding:
-    """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it. `rules.ALL`
-    gives it the code of its rule."""
+    """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it. Code that
+    cannot stand where it would have to is left out, its place is told. `rules.ALL` gives it the code of its rule."""
     step_s, change = run.mean_step_s(), change or Change()
     cost_s = min(max(cost_s, 0.0), step_s)
     return Finding(
@@ -79,7 +70,7 @@ def finding(
         environment=environment or {},
         where=change.where,
         before=change.before,
-        after=change.after,
+        after=change.after if change.can_stand(run) else "",
     )
 
 
@@ -225,6 +216,16 @@ def arithmetic_s(run: Run, *phases: Phase) -> float:
     )
 
 
+def operators_s(run: Run, *phases: Phase) -> float:
+    """As `arithmetic_s`, with what operators waited for a core and memory: all but their calls and Python."""
+    return sum(
+        (run.mean_phase_s(phase) or 0.0) - known.calls_s - known.python_s
+        if (known := parts(run, phase)) is not None
+        else phase_s(run, phase) or 0.0
+        for phase in phases
+    )
+
+
 def longer_than_seen(run: Run, phase: Phase) -> float:
     """How many times as long the phase took in the recorded steps as in those next to which its operators were seen.
 
@@ -281,8 +282,3 @@ def at_sighting(sighting: Sighting) -> str:
     if sighting.path is None or sighting.line is None:
         return ""
     return f" in line {sighting.line} of {file_name(sighting.path)}"
-
-
-def file_name(path: str) -> str:
-    """ "train.py" of its path, on any system. Beside slashes a backslash is part of a name (one that is not UTF-8)."""
-    return path.rpartition("/" if "/" in path else "\\")[2]

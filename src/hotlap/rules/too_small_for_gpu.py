@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run
-from hotlap.rules.advice import readable
+from hotlap.rules.change import readable
 from hotlap.rules.step import CALL_PRICE, finding, on_cpu, on_one_core_s
 from hotlap.units import duration, percent
 

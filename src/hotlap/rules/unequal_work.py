@@ -24,7 +24,8 @@ After:
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.advice import calls
-from hotlap.rules.step import file_name, finding, share_of, spent
+from hotlap.rules.change import file_name
+from hotlap.rules.step import finding, share_of, spent
 
 # As for a straggler, which it looks like.
 MIN_SHARE = 0.10

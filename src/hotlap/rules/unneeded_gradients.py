@@ -28,13 +28,12 @@ After:
 """
 
 import ast
-import textwrap
 from collections.abc import Sequence
-from itertools import takewhile
 
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
-from hotlap.rules.advice import advice, readable, replaced, where
-from hotlap.rules.step import Change, file_name, finding, on_cpu, phase_s, share_of, spent
+from hotlap.rules.advice import advice, replaced, without_graph
+from hotlap.rules.change import Change, file_name, readable
+from hotlap.rules.step import finding, on_cpu, phase_s, share_of, spent
 from hotlap.source import Script
 
 # Ours: of a pass that takes less, a part is not worth a change.
@@ -44,9 +43,6 @@ MIN_SHARE = 0.05
 # keeps those of tensors that are no parameters.
 _READERS = ("get_total_norm", "GradScaler", "DistributedDataParallel", "fully_shard", "register_hook", "retain_grad",
             "register_full_backward_hook", "register_post_accumulate_grad_hook")  # fmt: skip
-
-# What computes its parts once, one after the other: one of them can be computed in front of it.
-_ONCE = (ast.Attribute, ast.Call, ast.Subscript, ast.keyword, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List)
 
 EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
@@ -97,7 +93,12 @@ def _in_part(run: Run, files: Sequence[Script], script: Script, site: CallSite) 
     if change is not None:
         evidence += f": nothing that is trained goes into the call at {change.where}"
     change = change or _of_inputs(run, script, site)
-    return None if change is None else advice(run, cost_s, evidence, change=change)
+    if change is None:
+        return None
+    if not change.can_stand(run):  # its optimizer has no name there
+        remedy = "`inputs=` of what is trained" if site.detail.get("owned") else "`requires_grad_(False)` on these"
+        evidence += f": {remedy} leaves them out"
+    return advice(run, cost_s, evidence, change=change)
 
 
 def _without_graph(run: Run, files: Sequence[Script]) -> Change | None:
@@ -107,31 +108,7 @@ def _without_graph(run: Run, files: Sequence[Script]) -> Change | None:
     largest = max(sites, key=lambda one: int(one.detail.get("unneeded") or 0), default=None)
     script = next((one for one in files if largest is not None and one.path == largest.path), None)
     call = script.at(largest) if script is not None and largest is not None else None
-    if script is None or call is None:
-        return None
-    around = list(takewhile(lambda outer: not isinstance(outer, ast.stmt), script.around(call)))
-    statement = next(outer for outer in script.around(call) if isinstance(outer, ast.stmt))
-    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return):
-        return None
-    alone = all(_only_passes_on(outer, inner) for outer, inner in zip(around, [call, *around], strict=False))
-    if alone:
-        whole = replaced(script, call, script.code(call))
-        return Change(whole.where, whole.before, f"with torch.no_grad():\n{textwrap.indent(whole.before, '    ')}")
-    if not all(isinstance(outer, _ONCE) for outer in around):
-        return None
-    name = f"{script.code(call.func).rpartition('.')[2]}_out".lstrip("_")
-    if not name.isidentifier() or name in script.names:
-        return None
-    whole = replaced(script, call, name)
-    return Change(whole.where, whole.before, f"with torch.no_grad():\n    {name} = {script.code(call)}\n{whole.after}")
-
-
-def _only_passes_on(outer: ast.AST, inner: ast.AST) -> bool:
-    """Nothing but `inner` that may have gradients goes into it: `.logits` of it, `[0]`."""
-    parts = [part for part in ast.iter_child_nodes(outer) if part is not inner]
-    return isinstance(outer, ast.Attribute | ast.Call | ast.Subscript) and all(
-        isinstance(part, ast.Constant | ast.expr_context) for part in parts
-    )
+    return None if script is None or call is None else without_graph(script, call)
 
 
 def _of_inputs(run: Run, script: Script, site: CallSite) -> Change | None:
@@ -161,7 +138,7 @@ def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:
         cost_s,
         f"{_place(script, site)} takes {takes} of each step, and all gradients that it computes {why}: nothing is "
         "learnt from that loss.",
-        change=Change(where(script.path, site.line), code),
+        change=Change(script.path, site.line, code),
     )
 
 

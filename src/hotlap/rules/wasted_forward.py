@@ -1,7 +1,9 @@
 """wasted-forward: a forward pass records gradients that nobody asks for.
 
 What it says: this part of each step passes in forward passes whose result never reaches a backward pass although
-everything for one was kept: a result that is not needed, or a validation (a teacher, a target) without `no_grad`.
+everything for one was kept: a result that is not needed, or a validation (a teacher, a target) without `no_grad`. All
+of it is saved only where the pass is left out, because nobody needs its result or the training's own pass has it;
+`no_grad` saves what recording takes, which may be next to nothing, and the memory.
 Why it is bad: the pass itself may be for nothing; at any rate keeping all activations costs memory and time.
 Example: `model(x)` called a second time for a metric; a validation loop that forgot `with torch.no_grad():`.
 Risk: where gradients are needed after all, `no_grad` ends learning: `hotlap check` sees that.
@@ -20,8 +22,9 @@ After:
 
 from dataclasses import replace
 
-from hotlap.record import Finding, Machine, Run, SightingKind
-from hotlap.rules.advice import of_line
+from hotlap.record import CallSite, Finding, Machine, Run, Sighting, SightingKind
+from hotlap.rules.advice import of_line, without_graph
+from hotlap.rules.change import Change, readable
 from hotlap.rules.step import at_sighting, cost_of, finding, sightings, validation_s
 from hotlap.units import duration, percent
 
@@ -43,10 +46,27 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     validating = bool(worst.detail.get("evaluation"))
     what = "in validation, with gradients on" if validating else "whose result no gradient ever reaches"
     share = min(1.0, cost_s / whole_s)
+    # As seen on a graph network of 6.99 ms a pass: under `no_grad` its 600 steps took 5.0 s, as before.
+    needed = "validation does" if validating else "nobody needs the result, or the pass that is trained on has it"
     found = finding(
         run,
         cost_s,
-        f"Forward passes {what}, take {duration(cost_s)} a step ({percent(share)}): {worst.what}{at_sighting(worst)}.",
-        change=of_line(worst, f"with torch.no_grad():\n    {worst.text}"),
+        f"Forward passes {what}, take {duration(cost_s)} a step ({percent(share)}): {worst.what}{at_sighting(worst)}. "
+        f"Of that `no_grad` saves what recording for gradients takes; all of it goes only where {needed}.",
+        change=_without_graph(run, worst),
     )
     return replace(found, cost_s=cost_s, share=share, between_steps=True) if validating else found
+
+
+def _without_graph(run: Run, seen: Sighting) -> Change | None:
+    """The call alone under `no_grad`; the line alone where passes are made there that somebody uses as well."""
+    script = next((script for script in readable(run) if script.path == seen.path), None)
+    end_line, col, end_col = (int(seen.detail.get(name) or 0) for name in ("end_line", "col", "end_col"))
+    if script is None or not end_line:
+        return of_line(seen)
+    site = CallSite(
+        calls="no_grad", path=script.path, sha256=script.sha256, line=seen.line or 0, end_line=end_line, col=col,
+        end_col=end_col,
+    )  # fmt: skip
+    call = script.at(site)
+    return (without_graph(script, call) if call is not None else None) or of_line(seen)

@@ -19,7 +19,8 @@ After:
 import ast
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.advice import advice, readable, replaced
+from hotlap.rules.advice import advice, replaced
+from hotlap.rules.change import readable
 from hotlap.source import argument
 
 

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
 from hotlap import rules
 from hotlap.record import Finding, Phase, Run, ShapeFacts, SightingKind, SwitchFacts
+from hotlap.source import scripts
 from tests.rule_runs import HEALTHY_SHARES, calls, device_window, firing, run_of_shares, sighting
 from tests.sample_runs import machine
 
@@ -39,6 +41,11 @@ def test_says_where_and_what_and_at_most_how_much(run_of: Callable[[str], Run]) 
     )  # fmt: skip
     assert finding.advice and not finding.try_levers
     assert finding.evidence == "Gradients are filled with zeros; at most 800 us (8%) of a step is to be had."
+
+
+def test_what_stands_on_several_lines_is_shown_whole(run_of: Callable[[str], Run]) -> None:
+    finding = found("zero-grad-none", run_of("if y:\n    o.zero_grad(\n        set_to_none=False,\n    )\n"))
+    assert (finding.before, finding.after) == ("o.zero_grad(\n    set_to_none=False,\n)", "o.zero_grad()")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +92,12 @@ def test_deterministic_algorithms_stay_and_only_the_filling_goes(run_of: Callabl
 @pytest.mark.parametrize(
     ("text", "after"),
     [
-        ("x = x.double()\nmodel = Net().double().to(device)\n", "model = Net().float().to(device)"),
+        (
+            "x = x.double()\nmodel = Net().double().to(device)\nSGD(model.parameters())\n",
+            "model = Net().float().to(device)",
+        ),
+        ("net.double().train()\nfit(net.parameters())\n", "net.float().train()"),
+        ("fit(net.parameters())\nclose += ((out - y).abs() < 0.1).double().mean()\n", ""),
         ("import torch\ntorch.set_default_dtype(torch.float64)\n", "torch.set_default_dtype(torch.float32)"),
         ("import torch\nx = torch.zeros(3, dtype=torch.float64)\n", ""),
     ],
@@ -97,10 +109,37 @@ def test_double_precision_is_shown_where_the_script_asks_for_it(
     assert found("double-precision", run).after == after
 
 
-def test_a_forward_pass_in_vain_is_shown_under_no_grad() -> None:
-    finding = found("wasted-forward", firing("wasted-forward"))
-    assert (finding.where, finding.before) == ("digits.py:12", "y = model(x)")
-    assert finding.after == "with torch.no_grad():\n    y = model(x)"
+IN_VAIN = {
+    "guess = net(x).argmax(1)": "with torch.no_grad():\n    guess = net(x).argmax(1)",
+    "right += (net(x).argmax(1) == y).sum()": (
+        "with torch.no_grad():\n    net_out = net(x)\nright += (net_out.argmax(1) == y).sum()"
+    ),
+    "loss = F.mse_loss(out, y) + 0 * norm(net(x))": (
+        "with torch.no_grad():\n    net_out = net(x)\nloss = F.mse_loss(out, y) + 0 * norm(net_out)"
+    ),
+    "value = accuracy(\n    net(x),\n    y,\n)": (
+        "with torch.no_grad():\n    net_out = net(x)\nvalue = accuracy(\n    net_out,\n    y,\n)"
+    ),
+    "if late: guess = net(x)": "",
+    "guess = [net(part) for part in x]": "",
+    "for row in net(x):\n    print(row)": "",
+}
+
+
+@pytest.mark.parametrize("text", IN_VAIN)
+def test_a_forward_pass_in_vain_is_shown_under_no_grad_alone(run_of: Callable[[str], Run], text: str) -> None:
+    run = run_of(f"for x, y in z:\n{indent(text, '    ')}\n")
+    (script,) = scripts(run)
+    call = next(call for call in script.all_calls() if script.code(call.func) == "net")
+    span = {"end_line": call.end_lineno or 0, "col": call.col_offset, "end_col": call.end_col_offset or 0}
+    seen = sighting(SightingKind.WASTED_FORWARD, cost_s=0.5 * run.mean_step_s(), **span)
+    seen = replace(seen, path=script.path, line=call.lineno, text=script.text.splitlines()[call.lineno - 1].strip())
+    finding = found("wasted-forward", replace(run, sightings=(seen,)))
+    assert finding.after == IN_VAIN[text]
+    assert finding.before and finding.where.startswith("train.py:")
+    shared = replace(seen, detail={"evaluation": False})
+    finding = found("wasted-forward", replace(run, sightings=(shared,)))
+    assert finding.where and not finding.after, "other passes of that line are used"
 
 
 def test_a_sum_of_losses_is_shown_without_waiting() -> None:

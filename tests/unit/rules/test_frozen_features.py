@@ -24,7 +24,19 @@ def test_names_the_line_and_is_advice() -> None:
     finding = frozen_features.check(firing("frozen-features"))
     assert finding is not None and finding.advice
     assert "in line 10 of frozen_features.py, <module>: features = body(torch.randn(32, 64))" in finding.evidence
-    assert finding.where == "frozen_features.py:10"
+    assert finding.where == "frozen_features.py:10" and not finding.after, "its data set has no name that is known"
+    assert "a BatchNorm in training mode" in finding.evidence
+
+
+def test_the_bound_takes_calls_and_python_of_what_is_frozen_with_it() -> None:
+    """What is left is what trained layers compute, and their calls."""
+    run = firing("frozen-features")
+    assert run.calls is not None
+    forward = run.calls.phases[Phase.FORWARD]
+    finding = frozen_features.check(run)
+    assert finding is not None
+    left_s = (run.mean_phase_s(Phase.FORWARD) or 0.0) - finding.cost_s
+    assert left_s == pytest.approx(forward.graph_s + forward.graph_calls * run.calls.call_s)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from hotlap.record import (
     WhatIf,
 )
 from hotlap.rules import (
+    change,
     compute_bound,
     debug_left_on,
     double_precision,
@@ -38,7 +39,6 @@ from hotlap.rules import (
     memory_growth,
     optimizer_bound,
     shape_churn,
-    step,
     sync_bound,
     thread_oversubscription,
     thread_starvation,
@@ -412,7 +412,7 @@ def test_launch_bound_counts_calls_and_sets_them_beside_the_arithmetic() -> None
 
 @pytest.mark.parametrize("path", ["/home/me/tr\\udce4in.py", "C:\\me\\train.py", "train.py"])
 def test_a_file_is_named_whole(path: str) -> None:
-    assert step.file_name(path) == ("tr\\udce4in.py" if "udce4" in path else "train.py")
+    assert change.file_name(path) == ("tr\\udce4in.py" if "udce4" in path else "train.py")
 
 
 def test_launch_bound_prices_calls_at_the_time_that_they_take_beside_others() -> None:
@@ -784,7 +784,9 @@ def test_double_precision_tells_where_it_creeps_in() -> None:
 
 def test_wasted_forward_tells_a_validation_from_a_result_that_is_not_used() -> None:
     assert said("wasted-forward") == (
-        "Forward passes whose result no gradient ever reaches, take 2.00 ms a step (20%): Net in line 12 of digits.py."
+        "Forward passes whose result no gradient ever reaches, take 2.00 ms a step (20%): Net in line 12 of digits.py. "
+        "Of that `no_grad` saves what recording for gradients takes; all of it goes only where nobody needs the "
+        "result, or the pass that is trained on has it."
     )
     validating: tuple[Sighting, ...] = (sighting(SightingKind.WASTED_FORWARD, cost_s=0.002, evaluation=True),)
     finding = wasted_forward.check(replace(healthy(), sightings=validating))

@@ -83,6 +83,26 @@ def test_gradients_that_no_optimizer_wants_are_found_with_their_line_and_a_bound
     assert f".backward({kept}inputs=[p for group in {optimizer}.param_groups for p in" in finding.after
 
 
+IN_TWO_FUNCTIONS = """
+def backward(loss):
+    loss.backward()  # wasteful
+def update(opt):
+    opt.step()
+    opt.zero_grad()
+def fit(optimizer):
+    for _ in range(8):
+        backward(F.mse_loss(net(x), y))
+        update(optimizer)
+fit(torch.optim.SGD(head.parameters(), lr=0.1))
+"""
+
+
+def test_where_the_optimizer_has_no_name_the_remedy_is_told_in_words(tmp_path: Path) -> None:
+    finding = found(tmp_path, IN_TWO_FUNCTIONS)
+    assert finding is not None and finding.where == f"train.py:{line_of(IN_TWO_FUNCTIONS, '# wasteful')}"
+    assert not finding.after and "`requires_grad_(False)` on these leaves them out; at most" in finding.evidence
+
+
 CLEARED_BEFORE_THE_STEP = """
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(8):

@@ -1,10 +1,12 @@
 """Forward passes whose result no gradient asks for, or of a validation; and attention that runs over the batch."""
 
+import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,22 +15,30 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from hotlap.levers.lever import Patch
 from hotlap.probe.digests import leaves
 from hotlap.probe.guard import Function
+from hotlap.probe.sites import is_users, outwards
 from hotlap.probe.tally import Spot, here, sighting
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import SightingKind
+from hotlap.record import Scalar, Sighting, SightingKind
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
 # Following a forward pass takes 6 to 10 us, so it is done at a few steps only, and where a step makes more of them
-# than any step before it: there somebody may be validating.
+# than any step before it: there somebody may be validating. Not the first one: what comes between two updates is not in
+# it.
 _FOLLOWED = range(3, 12)
 _THEN_EVERY = 64
 
 # Attention is looked at in the first steps; the shapes do not change their meaning later.
 _ATTENTION_STEPS = 6
 
+# So many callers of a line are looked at for one that makes no other passes than those in vain.
+_MOST_CALLS = 8
+
 _is_grad_enabled = torch.is_grad_enabled
+
+_Calls = tuple[tuple[CodeType, int], ...]
+"""Those in the user's source that are being made, the innermost first: function, instruction in it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +47,7 @@ class _Pass:
 
     name: str
     step: int
-    place: Spot
+    calls: _Calls
     seconds: float
     evaluating: bool
     extra: bool
@@ -56,7 +66,7 @@ class _Seen:
     num: int = 0
 
 
-_Key = tuple[SightingKind, str, Spot, bool]
+_Key = tuple[SightingKind, str, _Calls, bool]
 """(kind, module, where, in evaluation mode)."""
 
 
@@ -67,6 +77,8 @@ class Modules(Watch):
         super().__init__()
         self._passes: list[_Pass] = []
         self._seen: dict[_Key, _Seen] = defaultdict(_Seen)
+        self._used: set[tuple[CodeType, int]] = set()
+        """Calls within which a pass was made that a gradient came for."""
         self._in_step = 0
         self._usual = 0
         self._followed_steps = 0
@@ -120,7 +132,7 @@ class Modules(Watch):
     def _evaluated(self, module: torch.nn.Module) -> None:
         if not module.training and not self._trained.isdisjoint(_first_parameter(module)):
             seconds = self.session.clock.last_s()
-            seen = self._seen[SightingKind.EVALUATION, type(module).__name__, here(), True]
+            seen = self._seen[SightingKind.EVALUATION, type(module).__name__, _calls(1), True]
             seen.seconds += seconds
             seen.num += 1
 
@@ -131,7 +143,7 @@ class Modules(Watch):
         passed = _Pass(
             name=type(module).__name__,
             step=self.session.steps,
-            place=here(),
+            calls=_calls(_MOST_CALLS),
             seconds=seconds,
             evaluating=not module.training,
             extra=extra,
@@ -163,18 +175,20 @@ class Modules(Watch):
             self._followed_steps += 1
             self._usual = max(self._usual, self._in_step)
         self._step, self._in_step = step, 1
-        self._follows = step in _FOLLOWED or step % _THEN_EVERY == 0
+        self._follows = step in _FOLLOWED or (step > 0 and step % _THEN_EVERY == 0)
         if step >= _ATTENTION_STEPS:
             self.patch.undo()
 
     def _judge(self, *, before: int) -> None:
         for passed in self._passes:
-            if passed.step < before and not passed.used:
+            if passed.used:
+                self._used.update(passed.calls)
+            elif passed.step < before:
                 self._add(passed)
         self._passes = [passed for passed in self._passes if passed.step >= before]
 
     def _add(self, passed: _Pass) -> None:
-        seen = self._seen[SightingKind.WASTED_FORWARD, passed.name, passed.place, passed.evaluating]
+        seen = self._seen[SightingKind.WASTED_FORWARD, passed.name, passed.calls, passed.evaluating]
         if passed.extra:
             seen.seconds += passed.seconds
             seen.num += 1
@@ -225,18 +239,7 @@ class Modules(Watch):
         self._judge(before=self.session.steps)
         self._followed_steps += self._follows and self._step < self.session.steps
         self._follows = False
-        followed, steps = max(1, self._followed_steps), max(1, self._step)
-        sightings = [
-            sighting(
-                kind,
-                name,
-                place,
-                per_step=seen.num_followed / followed + seen.num / steps,
-                cost_s=seen.followed_s / followed + seen.seconds / steps,
-                detail={"evaluation": evaluating},
-            )
-            for (kind, name, place, evaluating), seen in self._seen.items()
-        ]
+        sightings = list(self._of_passes())
         sightings += [
             sighting(
                 SightingKind.ATTENTION_OVER_BATCH, name, place, per_step=1.0, detail={"length": length, "batch": batch}
@@ -245,6 +248,40 @@ class Modules(Watch):
             if self._runs_over_the_batch(length, batch)
         ]
         return {"sightings": tuple(sightings)}
+
+    def _of_passes(self) -> Iterator[Sighting]:
+        """One for each line: in vain is the innermost call in which no other passes are made."""
+        followed, steps = max(1, self._followed_steps), max(1, self._step)
+        by_place: dict[tuple[SightingKind, str, bool, _Calls, bool], list[_Seen]] = defaultdict(list)
+        for (kind, name, calls, evaluating), seen in self._seen.items():
+            own = tuple(call for call in calls if kind is SightingKind.EVALUATION or call not in self._used)
+            by_place[kind, name, evaluating, (own or calls)[:1], not own].append(seen)
+        for (kind, name, evaluating, place, shared), found in by_place.items():
+            spot, span = _place(place)
+            yield sighting(
+                kind,
+                name,
+                spot,
+                per_step=sum(seen.num_followed / followed + seen.num / steps for seen in found),
+                cost_s=sum(seen.followed_s / followed + seen.seconds / steps for seen in found),
+                detail={"evaluation": evaluating, **({} if shared else span)},
+            )
+
+
+def _calls(most: int) -> _Calls:
+    """In the user's source, as many at most."""
+    users = (frame for frame in outwards(sys._getframe(1)) if is_users(frame.f_code.co_filename))
+    return tuple((frame.f_code, frame.f_lasti) for frame in islice(users, most))
+
+
+def _place(calls: _Calls) -> tuple[Spot, Mapping[str, Scalar]]:
+    """The line of the one call, and where it begins and ends, as in a `CallSite`."""
+    if not calls:
+        return Spot(), {}
+    ((code, instruction),) = calls
+    line, *span = next(islice(code.co_positions(), instruction // 2, None))
+    known = {} if None in span else dict(zip(("end_line", "col", "end_col"), span, strict=True))
+    return Spot(code.co_filename, line), known
 
 
 def _first_parameter(module: torch.nn.Module) -> set[int]:

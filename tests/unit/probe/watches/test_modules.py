@@ -64,6 +64,48 @@ def test_a_loss_that_is_only_looked_at_saves_no_pass(training: Training) -> None
     assert found["Linear"].cost_s == pytest.approx(1e-3, rel=0.2)
 
 
+def test_a_line_that_others_train_on_is_told_by_its_caller(training: Training) -> None:
+    """A helper that makes the passes for the loss and for a metric."""
+    net = nn.Linear(4, 2)
+
+    def predict() -> torch.Tensor:
+        return training.call(net, X)  # type: ignore[no-any-return]
+
+    def step() -> None:
+        predict().sum().backward()  # type: ignore[no-untyped-call]
+        predict().argmax(1)  # a metric
+
+    (one,) = wasted(training, step).values()
+    assert one.text == "predict().argmax(1)  # a metric"
+    assert one.detail["col"] == 8 and one.detail["end_col"] == 17, "the call of the helper alone"
+
+
+def test_a_line_of_which_some_passes_are_trained_on_has_no_call_to_change(training: Training) -> None:
+    net = nn.Linear(4, 2)
+
+    def step() -> None:
+        for is_trained in (True, False):
+            out = training.call(net, X)
+            if is_trained:
+                out.sum().backward()
+
+    (one,) = wasted(training, step).values()
+    assert "col" not in one.detail
+
+
+def test_what_follows_each_update_happens_once_a_step(training: Training) -> None:
+    """The first step has no update behind it."""
+    net = nn.Linear(4, 2)
+
+    def step() -> None:
+        if training.steps:
+            training.call(net, X).argmax(1)
+        training.call(net, X).sum().backward()
+
+    (one,) = wasted(training, step, steps=300).values()
+    assert one.per_step == 1
+
+
 def test_a_sample_that_another_net_is_trained_on_was_not_made_in_vain(training: Training) -> None:
     generator, critic = nn.Linear(4, 4), nn.Bilinear(4, 4, 1)
 
