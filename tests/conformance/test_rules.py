@@ -4,9 +4,13 @@ import ast
 import importlib
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from itertools import product
+from pathlib import Path
+from textwrap import indent
 
 import pytest
 from hypothesis import given, settings
@@ -14,11 +18,14 @@ from hypothesis import strategies as st
 
 from hotlap import levers, rules
 from hotlap.record import Finding, Machine, Phase, Run, Status
+from hotlap.source import Script, parsed
 from tests.conformance.recorded import awkward_runs, machines
 from tests.rule_runs import firing, gpu_machine, healthy, healthy_runs, left_off, run_of_shares
 from tests.sample_runs import loader, machine, optimizer, run_with
 
 every_rule = pytest.mark.parametrize("code", rules.ALL)
+
+DIAGNOSIS = sorted((Path(__file__).parents[2] / "benchmarks" / "diagnosis").glob("*/*.py"))
 
 # Costs that are estimates in absolute units of time (a launch, a page fault, the price of a call of a device).
 ABSOLUTE = {"cpu-with-idle-gpu", "memory-growth", "too-small-for-gpu"}
@@ -87,6 +94,34 @@ def test_says_where_to_change_what(code: str) -> None:
         assert finding.where or finding.environment or finding.after, "advice is something to do"
     assert bool(finding.where) == bool(finding.before) or not finding.before
     assert finding.after != finding.before or not finding.after
+
+
+def shown(script: Script) -> Iterator[Finding]:
+    """With code, on a script of that text: what stands in it, and a pass in vain at a call of each line."""
+    sources = {script.path: script.sha256}
+    for code in ("debug-left-on", "double-precision", "zero-grad-none"):
+        yield from filter(None, [rules.ALL[code](replace(firing(code), sources=sources), None)])
+    run = firing("wasted-forward")
+    for call in {call.lineno: call for call in script.all_calls()}.values():
+        span = {"end_line": call.end_lineno or 0, "col": call.col_offset, "end_col": call.end_col_offset or 0}
+        seen = replace(run.sightings[0], path=script.path, line=call.lineno, text="...", detail=span)
+        yield from filter(None, [rules.ALL["wasted-forward"](replace(run, sources=sources, sightings=(seen,)), None)])
+
+
+@pytest.mark.parametrize("path", DIAGNOSIS, ids=lambda path: path.stem)
+def test_a_script_with_the_code_that_is_shown_runs_as_far_as_its_names_tell(path: Path) -> None:
+    text = path.read_text()
+    script = parsed(str(path), sha256(text.encode()).hexdigest(), text)
+    assert script is not None
+    for finding in shown(script):
+        if finding.before and finding.after:
+            margin = next(" " * n for n in range(0, 40, 4) if f"\n{indent(finding.before, ' ' * n)}\n" in text)
+            before, after = (f"\n{indent(code, margin)}\n" for code in (finding.before, finding.after))
+            edited = text.replace(before, after, 1)
+            assert edited != text
+            compile(edited, str(path), "exec")
+            assert script.names.keys() <= Script("", "", edited, ast.parse(edited)).names.keys()
+            assert edited.count("return ") == text.count("return ")
 
 
 @pytest.mark.parametrize("name", healthy_runs())

@@ -70,7 +70,7 @@ def finding(
         environment=environment or {},
         where=change.where,
         before=change.before,
-        after=change.after if change.can_stand(run) else "",
+        after=change.after if change.after and change.can_stand(run) else "",
     )
 
 
