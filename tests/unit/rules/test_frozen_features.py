@@ -29,14 +29,15 @@ def test_names_the_line_and_is_advice() -> None:
 
 
 def test_the_bound_takes_calls_and_python_of_what_is_frozen_with_it() -> None:
-    """What is left is what trained layers compute, and their calls."""
+    """What is left is the backward pass, the update, and what trained layers compute and call."""
     run = firing("frozen-features")
     assert run.calls is not None
     forward = run.calls.phases[Phase.FORWARD]
     finding = frozen_features.check(run)
     assert finding is not None
-    left_s = (run.mean_phase_s(Phase.FORWARD) or 0.0) - finding.cost_s
-    assert left_s == pytest.approx(forward.graph_s + forward.graph_calls * run.calls.call_s)
+    trained_s = sum(run.mean_phase_s(phase) or 0.0 for phase in (Phase.BACKWARD, Phase.OPTIMIZER))
+    trained_s += forward.graph_s + forward.graph_calls * run.calls.call_s
+    assert run.mean_step_s() - finding.cost_s == pytest.approx(trained_s)
 
 
 @pytest.mark.parametrize(
