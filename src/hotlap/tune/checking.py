@@ -14,7 +14,7 @@ from hotlap.gate import Ruling
 from hotlap.levers import Numerics
 from hotlap.record import Failure, Interval, Run, Verdict
 from hotlap.search import GateRuns, StudyLog
-from hotlap.tune.first_look import ENOUGH_S, first_look
+from hotlap.tune.first_look import enough_s, first_look
 from hotlap.tune.unseen import without_unseen
 
 # Pairs of processes: with fewer no interval is shown, and more narrow it by little.
@@ -79,7 +79,7 @@ def checked(
         ScriptFailed: one of them fails. NoSteps: the first makes no, or too few, training steps.
     """
     log.doing(f"running {log.options.title} as it is")
-    run = first_look(log, replace(log.options.plan, enough_s=ENOUGH_S))
+    run = first_look(log, replace(log.options.plan, enough_s=enough_s(log.options)))
     log.change("baseline", baseline=(run,), machine=log.machine)
     executor = log.executor(Sizes.of(run, log.machine))
     gate = GateRuns(log, executor)

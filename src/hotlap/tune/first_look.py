@@ -22,11 +22,17 @@ _SHARE = 0.25
 # and a validation, come with it.
 EPOCH_S = 20.0
 
-# Where steps are long, and what follows needs the time more, the first look ends about so long after the first step.
-ENOUGH_S = 15.0
+# Where steps are long, and what follows needs the time more, the first look ends about so long after the first step,
+# and what is looked at closely behind it takes about as long again; in a short budget this part of it each.
+_ENOUGH_S, _ENOUGH_SHARE = 15.0, 0.1
 
 # A short warm-up, for scripts that make few steps.
 _SHORT_WARMUP = 2
+
+
+def enough_s(options: Options) -> float:
+    """`Plan.enough_s` of a first look that is no end in itself."""
+    return min(_ENOUGH_S, _ENOUGH_SHARE * options.budget_s)
 
 
 def first_look(log: StudyLog, plan: Plan) -> Run:

@@ -15,7 +15,7 @@ from hotlap.search.candidates import CLEAR
 from hotlap.search.costs import MOST_LATE
 from hotlap.tune.ceilings import ceilings
 from hotlap.tune.diagnosis import findings_of
-from hotlap.tune.first_look import ENOUGH_S, first_look
+from hotlap.tune.first_look import enough_s, first_look
 from hotlap.tune.measuring import WATCHES
 from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
@@ -95,7 +95,7 @@ def _look(log: StudyLog) -> Sizes:
     """The baseline, timed: where does a step's time go?"""
     if not log.study.baseline:
         log.doing(f"running {log.options.title} as it is")
-        run = first_look(log, replace(log.options.plan, watches=WATCHES, enough_s=ENOUGH_S))
+        run = first_look(log, replace(log.options.plan, watches=WATCHES, enough_s=enough_s(log.options)))
         # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
         run = with_fewer_threads(log, run)
         total_steps = log.options.total_steps or _length(run)
