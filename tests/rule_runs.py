@@ -162,6 +162,14 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
         "memory-growth": replace(run, memory=memory(per_step=1 << 20)),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
+        "same-each-step": replace(
+            run, sightings=(sighting(SightingKind.UNCHANGED, cost_s=0.2 * step_s, phase="forward", steps=5),)
+        ),
+        "unused-results": replace(
+            run,
+            optimizers=(optimizer(),),
+            sightings=(sighting(SightingKind.UNUSED, cost_s=0.2 * step_s, phase="forward"),),
+        ),
         "frequent-validation": replace(run, sightings=(sighting(SightingKind.EVALUATION, cost_s=0.5 * step_s),)),
         "double-precision": replace(run, optimizers=(replace(optimizer(), dtypes=("float64",)),)),
         "cpu-with-idle-gpu": replace(run, calls=calls(step_s=step_s, number=min(60, 1e3 * step_s))),

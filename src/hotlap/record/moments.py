@@ -126,6 +126,10 @@ class SightingKind(StrEnum):
     """A backward pass averages gradients over the processes although more will be added to them before the update."""
     PROMOTED = "promoted"
     """An operator of the model is given float32 and float64, and makes float64."""
+    UNCHANGED = "unchanged"
+    """Operators on data alone are given the same, and make the same of it, in each step."""
+    UNUSED = "unused"
+    """Operators of the model make what no gradient goes through, and no other operator reads."""
 
 
 class IdleReason(StrEnum):

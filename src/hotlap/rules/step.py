@@ -1,5 +1,6 @@
 """What rules have in common: how a step's time divides, and how a finding is put."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
@@ -87,6 +88,14 @@ def sightings(run: Run, kind: SightingKind) -> list[Sighting]:
 def cost_of(seen: Iterable[Sighting]) -> float:
     """Seconds a step of all of them."""
     return sum(one.cost_s or 0.0 for one in seen)
+
+
+def looked_at_s(run: Run, seen: Iterable[Sighting]) -> float:
+    """Seconds of a recorded step for operators that were seen one by one, each in a phase."""
+    cost_s: dict[Phase, float] = defaultdict(float)
+    for one in seen:
+        cost_s[Phase(str(one.detail["phase"]))] += one.cost_s or 0.0
+    return sum(at_pace(run, phase, seconds) for phase, seconds in cost_s.items())
 
 
 def share_of(run: Run, seconds: float) -> float:

@@ -766,6 +766,14 @@ def test_launch_bound_tells_what_is_filled_anew_in_each_forward_pass_though_laye
     assert found.cost_s == pytest.approx(130 * 3 * run.calls.call_s)
 
 
+def test_unused_results_leave_out_whole_passes_in_vain_and_trainings_with_several_optimizers() -> None:
+    run = firing("unused-results")
+    assert rules.ALL["unused-results"](run) is not None
+    vain = sighting(SightingKind.WASTED_FORWARD, cost_s=0.18 * run.step_s[0])
+    assert rules.ALL["unused-results"](replace(run, sightings=(*run.sightings, vain))) is None
+    assert rules.ALL["unused-results"](replace(run, optimizers=(optimizer(), optimizer()))) is None
+
+
 def test_double_precision_tells_where_it_creeps_in() -> None:
     run = healthy()
     assert run.calls is not None

@@ -17,6 +17,7 @@ from hotlap.predict.trace import kind_of
 from hotlap.predict.workload import Kind
 from hotlap.probe.clock import PHASES
 from hotlap.probe.modes import ObserverMode, name_of
+from hotlap.probe.needless import Unchanged, Unused
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.probe.watches.operators import dispatch_s
 from hotlap.probe.watches.watch import Watch
@@ -141,6 +142,7 @@ class _Prices(ObserverMode):
         """Those of the step in progress."""
         self._seen: dict[tuple[Phase, Any, bool, int, bool], _Calls] = {}
         self.promoted = Tally()
+        self.unchanged, self.unused = Unchanged(), Unused()
         self._lines: dict[tuple[Phase, Spot, Any, int], list[float]] = {}
         self._price_s = median(self._own_price() for _ in range(5))
 
@@ -151,7 +153,7 @@ class _Prices(ObserverMode):
             for _ in range(_REPEATS):
                 tiny + tiny
         prices = [call.seconds for call in self._step]
-        self._step.clear()
+        self.end_step(counts=False)
         return median(prices)
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
@@ -164,6 +166,7 @@ class _Prices(ObserverMode):
         graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(func, result)
         double = isinstance(result, torch.Tensor) and result.dtype is torch.float64
         phase = self._phase()
+        spot = here() if phase in (Phase.FORWARD, Phase.OTHER) else None
         self._step.append(
             _Call(
                 func=func,
@@ -173,15 +176,21 @@ class _Prices(ObserverMode):
                 promotes=double and graph and any(one.dtype is torch.float32 for one in tensors),
                 num_bytes=moved,
                 seconds=seconds,
-                spot=here() if phase in (Phase.FORWARD, Phase.OTHER) else None,
+                spot=spot,
             )
         )
+        self.unused.saw(name_of(func), phase, spot, graph=graph, tensors=tensors, seconds=seconds)
+        if spot is not None:
+            takes_s, told = self._arithmetic_s(seconds), (args, kwargs, result)
+            self.unchanged.saw(name_of(func), func, phase, spot, graph=graph, told=told, seconds=takes_s)
 
     def end_step(self, *, counts: bool) -> None:
         """The step is over; one that does not count is forgotten."""
         for call in self._step if counts else ():
             self._add(call)
         self._step.clear()
+        self.unchanged.end_step(counts=counts)
+        self.unused.end_step(counts=counts)
 
     def _add(self, call: _Call) -> None:
         key = call.phase, call.func, call.graph, call.num_bytes.bit_length(), call.double
@@ -196,9 +205,9 @@ class _Prices(ObserverMode):
             self.promoted.add(SightingKind.PROMOTED, name_of(call.func), call.spot, cost_s=call.seconds)
 
     def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
-        """What becomes float64 in a step."""
+        """What becomes float64 in a step, and what is for nothing."""
         self.promoted.step = num_steps
-        return self.promoted.sightings()
+        return (*self.promoted.sightings(), *self.unchanged.sightings(num_steps), *self.unused.found.sightings())
 
     def facts(self, num_steps: int) -> CallFacts:
         """Each operator counts with the median of its calls: those during which the core was taken away do not."""

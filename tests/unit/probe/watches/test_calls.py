@@ -1,11 +1,11 @@
 """The look at each operator: what belongs to the model, and the plain steps beside."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
 from hotlap.probe.watches.calls import Calls
-from hotlap.record import CallFacts, Phase, PhaseCalls, SightingKind
+from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
 from tests.unit.probe.watches.stage import Stage, play
 
 WEIGHT = torch.ones(4, requires_grad=True)
@@ -121,6 +121,65 @@ def test_float64_that_creeps_into_a_model_is_told_with_its_line() -> None:
     assert (one.text, one.what, one.per_step) == ("scaled = large / scale  # here", "aten::div", 1.0)
     calls = found["calls"].phases[Phase.OTHER]
     assert 0 < calls.double_s == calls.graph_s
+
+
+def of_kind(kind: SightingKind, step: Callable[[Stage], object]) -> list[Sighting]:
+    stage = Stage()
+    found = play(Calls(), lambda: step(stage), stage=stage, num_steps=Calls.num_steps)
+    assert "notes" not in found or not found["notes"]
+    return [one for one in found["sightings"] if one.kind is kind]
+
+
+def test_what_is_made_of_the_same_data_in_each_step_is_told_with_its_line() -> None:
+    positions, weight = torch.rand(500, 3), torch.ones(500, 500, requires_grad=True)
+    buffer = torch.ones(500, 500)
+
+    def step(stage: Stage) -> None:
+        near = torch.cdist(positions, positions).softmax(1)  # here
+        (near @ weight).sum()
+        torch.rand(500, 500).softmax(1)
+        torch.isfinite(torch.rand(500, 500)).all()  # the same of other data
+        buffer.fill_(1.0)
+        buffer.clone()
+
+    found = of_kind(SightingKind.UNCHANGED, step)
+    assert {one.text for one in found} == {"near = torch.cdist(positions, positions).softmax(1)  # here"}
+    assert found[0].cost_s and found[0].detail == {"phase": "other", "steps": 5}
+
+
+def test_what_no_gradient_goes_through_and_nothing_reads_is_told_operator_by_operator() -> None:
+    net, head = torch.nn.Linear(20, 20), torch.nn.Sequential(torch.nn.Linear(20, 9), torch.nn.ReLU())
+    kept: list[object] = []
+
+    def step(stage: Stage) -> None:
+        stage.clock.now = Phase.FORWARD
+        code = torch.relu(net(torch.rand(8, 20)))
+        head(code)  # here
+        head(code + 1).argmax()
+        kept[:] = [head(code - 1).detach().numpy()]
+        loss = code.square().mean() + code.exp().mean()
+        stage.clock.now = Phase.BACKWARD
+        loss.backward()  # type: ignore[no-untyped-call]
+        stage.clock.now = Phase.OTHER
+        loss.item()
+
+    found = of_kind(SightingKind.UNUSED, step)
+    assert {(one.what, one.text) for one in found} == {
+        (name, "head(code)  # here") for name in ("aten::t", "aten::addmm", "aten::relu")
+    }
+    assert found[0].detail == {"phase": "forward"}
+
+
+def test_a_step_that_ends_before_its_gradients_come_tells_of_nothing_unused() -> None:
+    net, losses = torch.nn.Linear(20, 20), [torch.ones(3, requires_grad=True).sum()]
+
+    def step(stage: Stage) -> None:
+        stage.clock.now = Phase.BACKWARD
+        losses.pop().backward()  # type: ignore[no-untyped-call]
+        stage.clock.now = Phase.FORWARD
+        losses.append(net(torch.rand(8, 20)).sum())
+
+    assert not of_kind(SightingKind.UNUSED, step)
 
 
 def test_nothing_is_told_of_a_fork_which_has_none_of_its_parents_threads() -> None:

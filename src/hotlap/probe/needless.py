@@ -1,0 +1,188 @@
+"""Operators of a step, one by one -> Sightings of those that do the same in each step, or that nothing asks for."""
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import xxhash
+
+from hotlap.probe.digests import bytes_of, is_plain, leaves
+from hotlap.probe.tally import Spot, Tally
+from hotlap.record import Phase, Scalar, Sighting, SightingKind
+
+# What fills or copies memory gives what may be written to next, and must be made each time.
+_FILLS = ("clone", "_like", "::new_", "::empty", "::zeros", "::ones", "::full")
+
+_DETACH = "aten::detach"
+
+_Key = tuple[Phase, Spot, Any, int]
+"""(phase, line, operator, which of these in the step)."""
+
+
+@dataclass(slots=True)
+class _Same:
+    name: str
+    digest: bytes | None
+    """None: it differed."""
+    seconds: list[float] = field(default_factory=list)
+
+
+class Unchanged:
+    """Which operators are given the same, and make the same of it, in each step."""
+
+    def __init__(self) -> None:
+        self._seen: dict[_Key, _Same] = {}
+        self._step: dict[_Key, tuple[str, bytes, float]] = {}
+        """The step in progress: (operator, digest, seconds)."""
+        self._numbers: Counter[tuple[Phase, Spot, Any]] = Counter()
+        self._changing: set[int] = set()
+        """Storages last written by what changes: that `isfinite` is true of each batch tells of no sameness."""
+
+    def saw(self, name: str, func: Any, phase: Phase, spot: Spot, *, graph: bool, told: Any, seconds: float) -> None:
+        """An operator; `told`: what it was given, and made. `seconds`: 0 where it is a call and no arithmetic. (To hash
+        3 MB takes 0.3 ms; what differed once is not hashed again.)"""
+        *given, made = told
+        changes = graph or not self._changing.isdisjoint(_storages(given))
+        self._numbers[phase, spot, func] += 1
+        key = phase, spot, func, self._numbers[phase, spot, func]
+        seen = self._seen.get(key)
+        if not changes and (seen is None or seen.digest is not None):
+            digest = _digest(told)
+            changes = seen is not None and digest != seen.digest
+            takes_s = 0.0 if _writes(func) or any(part in name for part in _FILLS) else seconds
+            self._step[key] = name, b"" if changes else digest, takes_s
+        elif seen is not None:
+            changes, seen.digest = True, None
+        (self._changing.update if changes else self._changing.difference_update)(_storages(made))
+
+    def end_step(self, *, counts: bool) -> None:
+        """The operators that come next are those of another step; one that does not count is forgotten."""
+        for key, (name, digest, seconds) in self._step.items() if counts else ():
+            seen = self._seen.setdefault(key, _Same(name, digest))
+            seen.digest = digest if digest == seen.digest else None
+            seen.seconds.append(seconds)
+        self._step.clear()
+        self._numbers.clear()
+        self._changing.clear()
+
+    def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
+        """By line and operator, costliest first."""
+        found = Tally()
+        for (phase, spot, _, _), seen in self._seen.items():
+            if seen.digest is not None and len(seen.seconds) == num_steps > 1:
+                detail: Mapping[str, Scalar] = {"phase": phase, "steps": num_steps}
+                for found.step, seconds in enumerate(seen.seconds):
+                    if seconds:
+                        found.add(SightingKind.UNCHANGED, seen.name, spot, cost_s=seconds, detail=detail)
+        found.step = num_steps
+        return found.sightings()
+
+
+def _writes(func: Any) -> bool:
+    """Into what it is given; higher-order operators (cond, flex_attention) have no schema."""
+    schema = getattr(func, "_schema", None)
+    return schema is None or bool(schema.is_mutable)
+
+
+def _storages(value: Any) -> list[int]:
+    return [
+        leaf.untyped_storage().data_ptr()
+        for leaf in leaves(value)
+        if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided and not leaf.is_nested
+    ]
+
+
+def _digest(value: Any) -> bytes:
+    told = xxhash.xxh3_128()
+    for leaf in leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            told.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
+            told.update(bytes_of(leaf))
+        else:
+            told.update((repr(leaf) if is_plain(leaf) else type(leaf).__name__).encode())
+    return told.digest()
+
+
+class Unused:
+    """Which operators of the model make what no gradient goes through, and no other operator reads.
+
+    Autograd numbers its nodes, and makes that of an operator before the operator runs. What a backward pass comes from
+    is reached; so is what a metric, a copy or a printed number is made of.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[tuple[int, Phase, Spot, str, float]] = []
+        """Of the step in progress: (number of its node, where, operator, seconds)."""
+        self._reached: set[int] = set()
+        self._executed: set[int] = set()
+        """By a backward pass; `_reached` are all that it comes from as well."""
+        self._last = _number()
+        self._frame: Any = None
+        self.found = Tally()
+
+    def saw(
+        self, name: str, phase: Phase, spot: Spot | None, *, graph: bool, tensors: Sequence[Any], seconds: float
+    ) -> None:
+        """An operator. `spot`: None where it is neither the model's nor the script's own; `graph`: a gradient can go
+        through what it makes."""
+        number, before = _number(), self._last
+        self._last = number
+        if phase is Phase.BACKWARD:
+            node = torch._C._current_autograd_node()
+            if node is not None:
+                self._executed.add(node._sequence_nr())
+                self._reach(node)
+        elif graph and number > before:
+            self._frame = _caller()
+            if spot is not None:
+                self._made.append((number, phase, spot, name, seconds))
+        elif not name.endswith("_like") and not self._keeps(name, number, tensors):
+            for tensor in tensors:
+                self._reach(tensor.grad_fn)
+
+    def _keeps(self, name: str, number: int, tensors: Sequence[Any]) -> bool:
+        """The operator before keeps its own result for its backward pass: no Python ran between the two."""
+        if name != _DETACH or self._frame is None or tensors[0].grad_fn is None:
+            return False
+        return bool(tensors[0].grad_fn._sequence_nr() == number and self._frame == _caller())
+
+    def _reach(self, node: Any) -> None:
+        nodes = [node]
+        while nodes:
+            node = nodes.pop()
+            if node is None or node._sequence_nr() in self._reached:
+                continue
+            self._reached.add(node._sequence_nr())
+            nodes += [one for one, _ in node.next_functions]
+
+    def end_step(self, *, counts: bool) -> None:
+        """The optimizer steps. Where that lies between a forward pass and its gradients, nothing is told."""
+        some = any(made[0] in self._executed for made in self._made)
+        for number, phase, spot, name, seconds in self._made if counts and some else ():
+            if number not in self._reached:
+                self.found.add(SightingKind.UNUSED, name, spot, cost_s=seconds, detail={"phase": phase})
+        self._made.clear()
+        self._reached.clear()
+        self._executed.clear()
+        self._frame = None
+        self.found.step += counts
+
+
+def _number() -> int:
+    """Of the newest node of autograd's in this thread."""
+    return int(torch._C._autograd._get_sequence_nr()) - 1
+
+
+def _caller() -> tuple[int, int]:
+    """The frame that called torch, and where in it; what torch calls a dispatch mode with lies between."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_name != "__torch_dispatch__":
+        frame = frame.f_back
+    while frame.f_back is not None and (
+        frame.f_code.co_name == "__torch_dispatch__" or "/torch/_" in frame.f_code.co_filename
+    ):
+        frame = frame.f_back
+    return id(frame), frame.f_lasti
