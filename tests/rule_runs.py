@@ -162,6 +162,7 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
         "memory-growth": replace(run, memory=memory(per_step=1 << 20)),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
+        "broadcast-target": replace(run, sightings=(sighting(SightingKind.BROADCAST, cost_s=0.2 * step_s, size=64),)),
         "same-each-step": replace(
             run, sightings=(sighting(SightingKind.UNCHANGED, cost_s=0.2 * step_s, phase="forward", steps=5),)
         ),

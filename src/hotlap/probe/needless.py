@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import xxhash
 
+from hotlap.predict.trace import kind_of
+from hotlap.predict.workload import Kind
 from hotlap.probe.digests import bytes_of, is_plain, leaves
 from hotlap.probe.tally import Spot, Tally
 from hotlap.record import Phase, Scalar, Sighting, SightingKind
@@ -169,6 +171,53 @@ class Unused:
         self._executed.clear()
         self._frame = None
         self.found.step += counts
+
+
+class Broadcasts:
+    """Where the model's column of numbers meets a row of as many that have no gradient: each meets each of the others.
+
+    What later has the shape of that is counted with it, products left out.
+    """
+
+    def __init__(self) -> None:
+        self._met: dict[tuple[int, ...], tuple[str, Spot]] = {}
+        """Of the step in progress: shape -> (operator, where)."""
+        self._step: list[tuple[tuple[int, ...], float]] = []
+        self.found = Tally()
+
+    def saw(self, name: str, spot: Spot | None, *, tensors: Sequence[Any], made: Any, seconds: float) -> None:
+        """An operator; `spot` is None where it is neither the model's nor the script's own."""
+        num = _outer(tensors) if spot is not None else 0
+        if spot is not None and num:
+            self._met.setdefault((num, num), (name, spot))
+        if self._met and kind_of(name.partition("::")[2]) is Kind.VECTOR:
+            shapes = [tuple(one.shape) for one in (made, *tensors) if isinstance(one, torch.Tensor)]
+            self._step += [(shape, seconds) for shape in self._met if shape in shapes]
+
+    def end_step(self, *, counts: bool) -> None:
+        """One that does not count is forgotten."""
+        for shape, seconds in self._step if counts else ():
+            name, spot = self._met[shape]
+            self.found.add(SightingKind.BROADCAST, name, spot, cost_s=seconds, detail={"size": shape[0]})
+        self._met.clear()
+        self._step.clear()
+        self.found.step += counts
+
+
+def _outer(tensors: Sequence[Any]) -> int:
+    """Length of a column (n, 1) and a row (n) or (1, n), of which one requires gradients and the other does not; 0 for
+    what is none. A dimension that was expanded counts as 1."""
+    if len(tensors) != 2 or tensors[0].requires_grad == tensors[1].requires_grad:
+        return 0
+    if any(one.layout != torch.strided or one.is_nested or not one.is_floating_point() for one in tensors):
+        return 0
+    shapes = [
+        (1,) * (2 - one.dim())
+        + tuple(size if stride else 1 for size, stride in zip(one.shape, one.stride(), strict=True))
+        for one in tensors
+    ]
+    num = max(shapes[0])
+    return num if num > 1 and sorted(shapes) == [(1, num), (num, 1)] else 0
 
 
 def _number() -> int:

@@ -130,6 +130,8 @@ class SightingKind(StrEnum):
     """Operators on data alone are given the same, and make the same of it, in each step."""
     UNUSED = "unused"
     """Operators of the model make what no gradient goes through, and no other operator reads."""
+    BROADCAST = "broadcast"
+    """A column of the model's numbers meets a row of as many without gradients: each meets each of the others."""
 
 
 class IdleReason(StrEnum):

@@ -17,7 +17,7 @@ from hotlap.predict.trace import kind_of
 from hotlap.predict.workload import Kind
 from hotlap.probe.clock import PHASES
 from hotlap.probe.modes import ObserverMode, name_of
-from hotlap.probe.needless import Unchanged, Unused
+from hotlap.probe.needless import Broadcasts, Unchanged, Unused
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.probe.watches.operators import dispatch_s
 from hotlap.probe.watches.watch import Watch
@@ -142,7 +142,7 @@ class _Prices(ObserverMode):
         """Those of the step in progress."""
         self._seen: dict[tuple[Phase, Any, bool, int, bool], _Calls] = {}
         self.promoted = Tally()
-        self.unchanged, self.unused = Unchanged(), Unused()
+        self.unchanged, self.unused, self.broadcasts = Unchanged(), Unused(), Broadcasts()
         self._lines: dict[tuple[Phase, Spot, Any, int], list[float]] = {}
         self._price_s = median(self._own_price() for _ in range(5))
 
@@ -179,6 +179,8 @@ class _Prices(ObserverMode):
                 spot=spot,
             )
         )
+        if phase in (Phase.FORWARD, Phase.OTHER, Phase.BACKWARD):
+            self.broadcasts.saw(name_of(func), spot, tensors=tensors, made=result, seconds=seconds)
         self.unused.saw(name_of(func), phase, spot, graph=graph, tensors=tensors, seconds=seconds)
         if spot is not None:
             takes_s, told = self._arithmetic_s(seconds), (args, kwargs, result)
@@ -191,6 +193,7 @@ class _Prices(ObserverMode):
         self._step.clear()
         self.unchanged.end_step(counts=counts)
         self.unused.end_step(counts=counts)
+        self.broadcasts.end_step(counts=counts)
 
     def _add(self, call: _Call) -> None:
         key = call.phase, call.func, call.graph, call.num_bytes.bit_length(), call.double
@@ -207,7 +210,8 @@ class _Prices(ObserverMode):
     def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
         """What becomes float64 in a step, and what is for nothing."""
         self.promoted.step = num_steps
-        return (*self.promoted.sightings(), *self.unchanged.sightings(num_steps), *self.unused.found.sightings())
+        tallies = self.promoted, self.unused.found, self.broadcasts.found
+        return (*self.unchanged.sightings(num_steps), *(one for tally in tallies for one in tally.sightings()))
 
     def facts(self, num_steps: int) -> CallFacts:
         """Each operator counts with the median of its calls: those during which the core was taken away do not."""

@@ -147,6 +147,22 @@ def test_what_is_made_of_the_same_data_in_each_step_is_told_with_its_line() -> N
     assert found[0].cost_s and found[0].detail == {"phase": "other", "steps": 5}
 
 
+def test_a_column_of_predictions_that_meets_a_row_of_targets_is_told_with_its_size() -> None:
+    net, targets = torch.nn.Linear(4, 1), torch.rand(64)
+    scores = torch.rand(64, 1, requires_grad=True)
+
+    def step(stage: Stage) -> None:
+        error = net(torch.rand(64, 4)) - targets  # here
+        (error**2).mean()
+        (scores - scores[:, 0]).exp()  # pairs, on purpose
+        (net(torch.rand(64, 4)) * torch.rand(1, 32)).mean()
+        net(torch.rand(64, 4)).squeeze(1) - targets
+
+    (one,) = of_kind(SightingKind.BROADCAST, step)
+    assert (one.text, one.detail) == ("error = net(torch.rand(64, 4)) - targets  # here", {"size": 64})
+    assert one.cost_s
+
+
 def test_what_no_gradient_goes_through_and_nothing_reads_is_told_operator_by_operator() -> None:
     net, head = torch.nn.Linear(20, 20), torch.nn.Sequential(torch.nn.Linear(20, 9), torch.nn.ReLU())
     kept: list[object] = []
