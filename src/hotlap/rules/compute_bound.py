@@ -1,8 +1,9 @@
-"""compute-bound: the step is forward and backward passes, as it should be.
+"""compute-bound: the step is forward and backward passes, and nothing else has a fault.
 
 What it says: nothing around the model costs much; only a faster model, other numerics or other hardware help. It is
 said last of all: only where no other finding has anything to fix. Attention that is written out (a softmax between two
-products) is one call of torch.nn.functional.scaled_dot_product_attention, which no finding says of a script.
+products) is one call of torch.nn.functional.scaled_dot_product_attention, which no finding says of a script; nor how
+much of its batches is padding, or is made of each batch although it could be made once of each sample.
 Why it matters: it says where not to look.
 Example: a transformer whose batches are ready in time.
 Risk: compiled code rounds differently, and lower precision changes numbers; the gate says whether that shows.
