@@ -31,13 +31,9 @@ def _times(pairs: Sequence[Pair]) -> float:
     ratios = [ratio for pair in pairs for ratio in _ratios(pair)]
     if not ratios or any(not pair.base.updates or pair.base.updates != pair.lever.updates for pair in pairs):
         return 1.0
-    times = ratios[0]
-    steady = all(_same(ratio, times) for ratio in ratios)
-    return times if steady and times > 0 and not _same(times, 1.0) else 1.0
-
-
-def _same(x: float, y: float) -> bool:
-    return math.isclose(x, y, rel_tol=FLOOR_ULPS * FLOAT32_ULP)
+    first, rounding = ratios[0], FLOOR_ULPS * FLOAT32_ULP
+    steady = all(math.isclose(ratio, first, rel_tol=rounding) for ratio in ratios)
+    return first if steady and first > 0 and not math.isclose(first, 1, rel_tol=rounding) else 1.0
 
 
 def _ratios(pair: Pair) -> list[float]:
