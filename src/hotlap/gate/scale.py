@@ -15,7 +15,7 @@ from hotlap.record import Run, as_float
 
 def in_one_scale(evidence: Evidence) -> tuple[Evidence, float]:
     """With losses in the scale of the baseline, and how many times as large those with the lever were: 1 unless it is
-    one number for all steps and runs, of which all updates are equal to the bit."""
+    one number for all steps and runs, of which all batches and updates are equal to the bit."""
     by_seed = {run.seed: run for run in reversed((*evidence.base[:1], *evidence.base_seeds))}
     pairs = [Pair(by_seed[run.seed], run) for run in evidence.with_lever() if run.seed in by_seed]
     times = _times(pairs) if len(pairs) == len(evidence.with_lever()) else 1.0
@@ -29,11 +29,16 @@ def in_one_scale(evidence: Evidence) -> tuple[Evidence, float]:
 
 def _times(pairs: Sequence[Pair]) -> float:
     ratios = [ratio for pair in pairs for ratio in _ratios(pair)]
-    if not ratios or any(not pair.base.updates or pair.base.updates != pair.lever.updates for pair in pairs):
+    if not ratios or not all(_is_same(pair.base, pair.lever) for pair in pairs):
         return 1.0
     first, rounding = ratios[0], FLOOR_ULPS * FLOAT32_ULP
     steady = all(math.isclose(ratio, first, rel_tol=rounding) for ratio in ratios)
     return first if steady and first > 0 and not math.isclose(first, 1, rel_tol=rounding) else 1.0
+
+
+def _is_same(base: Run, lever: Run) -> bool:
+    """Of other batches a loss may be another one, whatever became of it."""
+    return bool(base.updates) and base.updates == lever.updates and base.batch_digest == lever.batch_digest
 
 
 def _ratios(pair: Pair) -> list[float]:
