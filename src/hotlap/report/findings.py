@@ -19,13 +19,14 @@ def cost(study: Study, finding: Finding) -> str:
 
 
 def _bound(study: Study, finding: Finding) -> str | None:
-    """ "at most 2.10x": the upper end of the measured bound where there is one, else by its share; None where it is
-    the step, next to nothing of it, or the model itself, which never is free."""
+    """ "at most 2.10x": the upper end of the measured bound where there is one, else by its share ("about", where that
+    is no bound); None where it is the step, next to nothing of it, or the model itself, which never is free."""
     known = next((one for one in study.ceilings if one.name in _CEILINGS_OF.get(finding.code, ())), None)
     if finding.code == "compute-bound" or (known is None and _is_open(study, finding)):
         return None
     bound = known.speedup.high if known is not None else 1 / (1 - min(finding.share, _ALL_OF_IT))
-    return f"at most {factor(bound)}" if LEAST_GAIN <= bound < 1 / (1 - _ALL_OF_IT) else None
+    how = "about" if finding.code in _COUNTED else "at most"
+    return f"{how} {factor(bound)}" if LEAST_GAIN <= bound < 1 / (1 - _ALL_OF_IT) else None
 
 
 def _is_open(study: Study, finding: Finding) -> bool:
@@ -35,6 +36,8 @@ def _is_open(study: Study, finding: Finding) -> bool:
     return finding.code == "input-bound" or (finding.code == "host-bound" and waits)
 
 
+# Of these operators are counted, and more may go with them: their calls, and the memory that they fill.
+_COUNTED = frozenset({"double-precision", "same-each-step", "unused-results", "broadcast-target"})
 # Above it the rest of the step is within what phases are measured to.
 _ALL_OF_IT = 0.99
 _CEILINGS_OF = {
