@@ -67,6 +67,8 @@ def test_a_bound_that_is_measured_later_than_the_finding_is_not_named_before() -
     assert findings.cost(replace(study, ceilings=()), waits) == "3.00 ms, 27% of a step"
     python, early = replace(waits, code="host-bound"), replace(study, ceilings=())
     assert findings.cost(early, python) == "3.00 ms, 27% of a step, at most 1.37x"
+    counted = replace(waits, code="same-each-step")
+    assert findings.cost(early, counted) == "3.00 ms, 27% of a step, about 1.37x", "its calls may go with it"
     cpu = CpuUse(usable_cores=2.0, main=0.9, others=0.0, threads=0.5)
     beside = replace(early, baseline=(replace(study.baseline[0], cpu=cpu),))
     assert findings.cost(beside, python) == "3.00 ms, 27% of a step", "it may wait for other threads"

@@ -256,7 +256,7 @@ class Gradients(Watch):
             if isinstance(tensor, torch.nn.Parameter):
                 leaf = self._leaf(tensor)
                 if timed:
-                    self._timers.append(node.register_prehook(partial(self._arrives, leaf)))
+                    self._timers.append(node.register_prehook(partial(self.guarded(self._arrives), leaf)))
             elif tensor is None or id(tensor) not in self._leaves:
                 line.unclear = True
 
