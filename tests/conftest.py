@@ -20,8 +20,11 @@ from hotlap import at_work
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts: scripts of the tests would too.
+# With `nohup` it is the end of the terminal.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A test does not fail because others use the machine, and draws the same examples in each run; HYPOTHESIS_PROFILE=
 # nightly draws new ones each time.
