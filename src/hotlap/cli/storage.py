@@ -88,9 +88,8 @@ class StudyFolder:
             with suppress(FileExistsError):
                 folder.mkdir(parents=True)
                 break
-            if [path.name for path in folder.iterdir()] == [
-                _JOBS
-            ]:  # those of this one: they begin before there is more
+            # Jobs of this study begin before there is more of it.
+            if [path.name for path in folder.iterdir()] == [_JOBS]:
                 break
         return folder, _locked(folder)
 
