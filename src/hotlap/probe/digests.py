@@ -58,7 +58,7 @@ class Digest:
 
     def add(self, batch: Any, *, once: bool = False) -> None:
         """Take in every tensor, array and plain value of a batch. `once`: one that is there already is left out."""
-        found = [(_told(leaf), isinstance(leaf, torch.Tensor)) for leaf in leaves(batch)]
+        found = [(digest_of(leaf), isinstance(leaf, torch.Tensor)) for leaf in leaves(batch)]
         whole = b"".join(told for told, _ in found)
         if once and whole in self._added:
             return
@@ -103,7 +103,7 @@ class Rows:
         for leaf in found:
             numbers = _numbers(leaf, len(self._open))
             if numbers is None:
-                whole.append(_told(leaf))
+                whole.append(digest_of(leaf))
             else:
                 self._open = _mixed(self._open + numbers)
                 self._num_tensors += 1
@@ -274,13 +274,13 @@ def samples(data: Sequence[torch.Tensor]) -> Iterator[bytes]:
         yield xxhash.xxh3_128_digest(b"".join(bytes(row).rstrip(b"\0") for row in rows))
 
 
-def _told(leaf: Any) -> bytes:
-    """What is known of a leaf."""
+def digest_of(leaf: Any) -> bytes:
+    """Of a leaf: of a tensor's type, shape and bytes; what a plain value is; of another thing its class alone."""
     if not isinstance(leaf, torch.Tensor):
         return repr(leaf).encode() if is_plain(leaf) else type(leaf).__name__.encode()
     tensor = _peeked(leaf)
     if tensor.is_nested:
-        return b"".join(_told(part) for part in tensor.unbind())
+        return b"".join(digest_of(part) for part in tensor.unbind())
     told = xxhash.xxh3_128(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
     told.update(bytes_of(tensor))
     return told.digest()

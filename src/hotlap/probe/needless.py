@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import xxhash
 
 from hotlap.predict.trace import kind_of
 from hotlap.predict.workload import Kind
-from hotlap.probe.digests import bytes_of, is_plain, leaves
+from hotlap.probe.digests import digest_of, leaves
 from hotlap.probe.tally import Spot, Tally
 from hotlap.record import Phase, Scalar, Sighting, SightingKind
 
@@ -52,7 +51,7 @@ class Unchanged:
         key = phase, spot, func, self._numbers[phase, spot, func]
         seen = self._seen.get(key)
         if not changes and (seen is None or seen.digest is not None):
-            digest = _digest(told)
+            digest = b"".join(map(digest_of, leaves(told)))
             changes = seen is not None and digest != seen.digest
             takes_s = 0.0 if _writes(func) or any(part in name for part in _FILLS) else seconds
             self._step[key] = name, b"" if changes else digest, takes_s
@@ -73,13 +72,12 @@ class Unchanged:
     def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
         """By line and operator, costliest first."""
         found = Tally()
-        for (phase, spot, _, _), seen in self._seen.items():
-            if seen.digest is not None and len(seen.seconds) == num_steps > 1:
-                detail: Mapping[str, Scalar] = {"phase": phase, "steps": num_steps}
-                for found.step, seconds in enumerate(seen.seconds):
-                    if seconds:
-                        found.add(SightingKind.UNCHANGED, seen.name, spot, cost_s=seconds, detail=detail)
-        found.step = num_steps
+        for step in range(num_steps if num_steps > 1 else 0):
+            for (phase, spot, _, _), seen in self._seen.items():
+                if seen.digest is not None and len(seen.seconds) == num_steps and seen.seconds[step]:
+                    detail: Mapping[str, Scalar] = {"phase": phase, "steps": num_steps}
+                    found.add(SightingKind.UNCHANGED, seen.name, spot, cost_s=seen.seconds[step], detail=detail)
+            found.end_step()
         return found.sightings()
 
 
@@ -97,17 +95,6 @@ def _storages(value: Any) -> list[int]:
     ]
 
 
-def _digest(value: Any) -> bytes:
-    told = xxhash.xxh3_128()
-    for leaf in leaves(value):
-        if isinstance(leaf, torch.Tensor):
-            told.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
-            told.update(bytes_of(leaf))
-        else:
-            told.update((repr(leaf) if is_plain(leaf) else type(leaf).__name__).encode())
-    return told.digest()
-
-
 class Unused:
     """Which operators of the model make what no gradient goes through, and no other operator reads.
 
@@ -115,7 +102,8 @@ class Unused:
     is reached; so is what a metric, a copy or a printed number is made of.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
         self._made: list[tuple[int, Phase, Spot, str, float]] = []
         """Of the step in progress: (number of its node, where, operator, seconds)."""
         self._reached: set[int] = set()
@@ -123,7 +111,6 @@ class Unused:
         """By a backward pass; `_reached` are all that it comes from as well."""
         self._last = _number()
         self._frame: Any = None
-        self.found = Tally()
 
     def saw(
         self, name: str, phase: Phase, spot: Spot | None, *, graph: bool, tensors: Sequence[Any], seconds: float
@@ -160,17 +147,16 @@ class Unused:
             self._reached.add(node._sequence_nr())
             nodes += [one for one, _ in node.next_functions]
 
-    def end_step(self, *, counts: bool) -> None:
+    def end_step(self) -> None:
         """The optimizer steps. Where that lies between a forward pass and its gradients, nothing is told."""
         some = any(made[0] in self._executed for made in self._made)
-        for number, phase, spot, name, seconds in self._made if counts and some else ():
+        for number, phase, spot, name, seconds in self._made if some else ():
             if number not in self._reached:
-                self.found.add(SightingKind.UNUSED, name, spot, cost_s=seconds, detail={"phase": phase})
+                self._tally.add(SightingKind.UNUSED, name, spot, cost_s=seconds, detail={"phase": phase})
         self._made.clear()
         self._reached.clear()
         self._executed.clear()
         self._frame = None
-        self.found.step += counts
 
 
 class Broadcasts:
@@ -179,11 +165,10 @@ class Broadcasts:
     What later has the shape of that is counted with it, products left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
         self._met: dict[tuple[int, ...], tuple[str, Spot]] = {}
         """Of the step in progress: shape -> (operator, where)."""
-        self._step: list[tuple[tuple[int, ...], float]] = []
-        self.found = Tally()
 
     def saw(self, name: str, spot: Spot | None, *, tensors: Sequence[Any], made: Any, seconds: float) -> None:
         """An operator; `spot` is None where it is neither the model's nor the script's own."""
@@ -191,17 +176,13 @@ class Broadcasts:
         if spot is not None and num:
             self._met.setdefault((num, num), (name, spot))
         if self._met and kind_of(name.partition("::")[2]) is Kind.VECTOR:
-            shapes = [tuple(one.shape) for one in (made, *tensors) if isinstance(one, torch.Tensor)]
-            self._step += [(shape, seconds) for shape in self._met if shape in shapes]
+            shapes = {tuple(one.shape) for one in (made, *tensors) if isinstance(one, torch.Tensor)}
+            for shape in shapes & self._met.keys():
+                self._tally.add(SightingKind.BROADCAST, *self._met[shape], cost_s=seconds, detail={"size": shape[0]})
 
-    def end_step(self, *, counts: bool) -> None:
-        """One that does not count is forgotten."""
-        for shape, seconds in self._step if counts else ():
-            name, spot = self._met[shape]
-            self.found.add(SightingKind.BROADCAST, name, spot, cost_s=seconds, detail={"size": shape[0]})
+    def end_step(self) -> None:
+        """What comes next is another step's."""
         self._met.clear()
-        self._step.clear()
-        self.found.step += counts
 
 
 def _outer(tensors: Sequence[Any]) -> int:

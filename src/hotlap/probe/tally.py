@@ -27,19 +27,33 @@ def here() -> Spot:
 
 @dataclass(slots=True)
 class _Seen:
-    steps: list[int] = field(default_factory=list)
-    costs_s: list[float | None] = field(default_factory=list)
-    num_bytes: list[int | None] = field(default_factory=list)
-    detail: Mapping[str, Scalar] = field(default_factory=dict)
+    num: int = 0
+    costs_s: dict[int, float] = field(default_factory=dict)
+    """Step -> seconds, of those steps in which they are known."""
+    num_bytes: int | None = None
+    detail: dict[str, Scalar] = field(default_factory=dict)
+
+    def cost_s(self, num_steps: int) -> float | None:
+        """Of a step. What is done in each step costs what it mostly does: a call that the machine or a first use held
+        up would be the largest part of a few (285 us for one of 30 us, in eight steps on an H200)."""
+        if not self.costs_s:
+            return None
+        in_all = len(self.costs_s) == num_steps
+        return median(self.costs_s.values()) if in_all else sum(self.costs_s.values()) / num_steps
+
+
+_Key = tuple[SightingKind, str, Spot]
 
 
 class Tally:
-    """Counts by kind, call and line. What happens after the last whole step is left out in the end."""
+    """Counts by kind, call and line, of whole steps."""
 
     def __init__(self) -> None:
         self.step = 0
         """Whole steps so far."""
-        self._seen: dict[tuple[SightingKind, str, Spot], _Seen] = {}
+        self._seen: dict[_Key, _Seen] = {}
+        self._added: list[tuple[_Key, float | None, int | None, Mapping[str, Scalar]]] = []
+        """In the step in progress."""
 
     def add(
         self,
@@ -52,25 +66,34 @@ class Tally:
         detail: Mapping[str, Scalar] | None = None,
     ) -> None:
         """It happened once more."""
-        seen = self._seen.setdefault((kind, what, spot), _Seen())
-        seen.steps.append(self.step)
-        seen.costs_s.append(cost_s)
-        seen.num_bytes.append(num_bytes)
-        seen.detail = {**seen.detail, **(detail or {})}
+        self._added.append(((kind, what, spot), cost_s, num_bytes, detail or {}))
 
-    def forget_step(self) -> None:
-        """What was seen since the last whole step does not count."""
-        for seen in self._seen.values():
-            kept = seen.steps.index(self.step) if self.step in seen.steps else len(seen.steps)
-            for column in (seen.steps, seen.costs_s, seen.num_bytes):
-                del column[kept:]
+    def end_step(self, *, counts: bool = True) -> None:
+        """The step is over; one that does not count is forgotten."""
+        for key, cost_s, num_bytes, detail in self._added if counts else ():
+            seen = self._seen.setdefault(key, _Seen())
+            seen.num += 1
+            seen.detail |= detail
+            if cost_s is not None:
+                seen.costs_s[self.step] = seen.costs_s.get(self.step, 0.0) + cost_s
+            if num_bytes is not None:
+                seen.num_bytes = (seen.num_bytes or 0) + num_bytes
+        self._added.clear()
+        self.step += counts
 
     def sightings(self) -> tuple[Sighting, ...]:
         """Costliest first."""
-        if not self.step:
-            return ()
-        found = [_sighting(*key, seen, num_steps=self.step) for key, seen in self._seen.items()]
-        return tuple(sorted((s for s in found if s.per_step), key=lambda s: (-(s.cost_s or 0.0), -s.per_step)))
+        found = [
+            sighting(
+                *key,
+                per_step=seen.num / self.step,
+                cost_s=seen.cost_s(self.step),
+                num_bytes=None if seen.num_bytes is None else seen.num_bytes / self.step,
+                detail=seen.detail,
+            )
+            for key, seen in self._seen.items()
+        ]
+        return tuple(sorted(found, key=lambda one: (-(one.cost_s or 0.0), -one.per_step)))
 
 
 def sighting(
@@ -94,30 +117,4 @@ def sighting(
         cost_s=cost_s,
         num_bytes=num_bytes,
         detail=detail,
-    )
-
-
-def _cost_s(costs: list[tuple[int, float]], num_steps: int) -> float:
-    """Of a step, from (step, seconds). What is done in each step costs what it mostly does: a call that the machine or
-    a first use held up would be the largest part of a few (285 us for one of 30 us, in eight steps on an H200)."""
-    of_steps: dict[int, float] = {}
-    for step, cost_s in costs:
-        of_steps[step] = of_steps.get(step, 0.0) + cost_s
-    return median(of_steps.values()) if len(of_steps) == num_steps else sum(of_steps.values()) / num_steps
-
-
-def _sighting(kind: SightingKind, what: str, spot: Spot, seen: _Seen, *, num_steps: int) -> Sighting:
-    count = sum(step < num_steps for step in seen.steps)
-    costs = [
-        (step, cost_s) for step, cost_s in zip(seen.steps, seen.costs_s[:count], strict=False) if cost_s is not None
-    ]
-    num_bytes = [number for number in seen.num_bytes[:count] if number is not None]
-    return sighting(
-        kind,
-        what,
-        spot,
-        per_step=count / num_steps,
-        cost_s=_cost_s(costs, num_steps) if costs else None,
-        num_bytes=sum(num_bytes) / num_steps if num_bytes else None,
-        detail=seen.detail,
     )

@@ -71,9 +71,9 @@ class Windows:
     def _goes_on(self) -> bool:
         """The open watch wants one more step."""
         watch = self._open
-        if watch not in self._watches or self._made >= watch.num_steps:
+        if watch is None or watch not in self._watches:
             return False
-        return bool(watch.guarded(watch.goes_on)(self._made))
+        return bool(watch.guarded(watch.goes_on)(self._made)) and self._made < watch.num_steps
 
     def close(self) -> None:
         """End the open window, if there is one."""

@@ -11,10 +11,10 @@ AT = Spot("train.py", 3)
 def cost_s(*steps: list[float]) -> float | None:
     """Of calls that took so long, step by step."""
     tally = Tally()
-    for tally.step, calls in enumerate(steps):
+    for calls in steps:
         for seconds in calls:
             tally.add(SightingKind.SYNC, "Tensor.item", AT, cost_s=seconds)
-    tally.step = len(steps)
+        tally.end_step()
     (found,) = tally.sightings()
     assert found.per_step == pytest.approx(sum(map(len, steps)) / len(steps))
     return found.cost_s
@@ -34,11 +34,10 @@ def test_what_few_steps_do_is_shared_out_among_all() -> None:
 
 def test_a_step_that_is_forgotten_was_never_made() -> None:
     tally = Tally()
-    for tally.step, forgotten in ((0, False), (1, True), (1, False)):
+    for forgotten in (False, True, False):
         for spot in (AT, Spot("train.py", 9)) if forgotten else (AT,):
             tally.add(SightingKind.SYNC, "Tensor.item", spot, cost_s=50.0 if forgotten else 1.0, num_bytes=4)
-        if forgotten:
-            tally.forget_step()
-    tally.step = 2
+        tally.end_step(counts=not forgotten)
+    tally.add(SightingKind.SYNC, "Tensor.item", AT)  # of a step that is not over
     (found,) = tally.sightings()
     assert (found.line, found.per_step, found.cost_s, found.num_bytes) == (3, 1.0, 1.0, 4)

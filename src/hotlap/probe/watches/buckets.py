@@ -86,7 +86,8 @@ class Buckets(Watch):
 
     def goes_on(self, num_steps: int) -> bool:
         """While there is something to see, and room for it."""
-        self._tally.step = num_steps
+        if num_steps:
+            self._tally.end_step()
         return self._looks and self._num_buckets < _MOST_BUCKETS and super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:

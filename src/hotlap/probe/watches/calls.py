@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 
@@ -50,19 +50,10 @@ class _Calls:
     seconds: list[float] = field(default_factory=list)
 
 
-class _Call(NamedTuple):
-    """One call of an operator."""
-
-    func: Any
-    phase: Phase
-    graph: bool
-    double: bool
-    promotes: bool
-    """It makes float64 of float32, within the model."""
-    num_bytes: int
-    seconds: float
-    spot: Spot | None
-    """None in phases whose lines nobody asks for."""
+_Key = tuple[Phase, Any, bool, int, bool]
+"""(phase, operator, it belongs to the graph, bits of the number of bytes, it makes float64)."""
+_Line = tuple[Phase, Spot, Any, int]
+"""(phase, line, operator, how many times its seconds count)."""
 
 
 class Calls(Watch):
@@ -100,12 +91,6 @@ class Calls(Watch):
             self.put_on(self._prices)
         return self._mode is not None or super().goes_on(num_steps)
 
-    def close(self, num_steps: int) -> None:
-        """Its last step was cut off in the middle, or has just been completed."""
-        if self._mode is not None and num_steps == self.num_steps:
-            self._end_look()
-        super().close(num_steps)
-
     def _end_look(self) -> None:
         """A step with a validation is left out: most of its operators are in no step."""
         self.take_off()
@@ -121,7 +106,7 @@ class Calls(Watch):
         failures = self._prices.failures
         notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
         facts = replace(self._prices.facts(self._looked_at), plain_s=_medians(self._plain))
-        return {"calls": facts, "notes": notes, "sightings": self._prices.sightings(self._looked_at)}
+        return {"calls": facts, "notes": notes, "sightings": self._prices.sightings()}
 
 
 def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
@@ -138,12 +123,12 @@ class _Prices(ObserverMode):
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
-        self._step: list[_Call] = []
-        """Those of the step in progress."""
-        self._seen: dict[tuple[Phase, Any, bool, int, bool], _Calls] = {}
-        self.promoted = Tally()
-        self.unchanged, self.unused, self.broadcasts = Unchanged(), Unused(), Broadcasts()
-        self._lines: dict[tuple[Phase, Spot, Any, int], list[float]] = {}
+        self._step: list[tuple[_Key, _Line | None, int, float]] = []
+        """Of each call in the step in progress also its bytes and seconds; no line where nobody asks for it."""
+        self._seen: dict[_Key, _Calls] = {}
+        self._lines: dict[_Line, list[float]] = {}
+        self._tally = Tally()
+        self._unchanged, self._unused, self._broadcasts = Unchanged(), Unused(self._tally), Broadcasts(self._tally)
         self._price_s = median(self._own_price() for _ in range(5))
 
     def _own_price(self) -> float:
@@ -152,7 +137,7 @@ class _Prices(ObserverMode):
         with self:
             for _ in range(_REPEATS):
                 tiny + tiny
-        prices = [call.seconds for call in self._step]
+        prices = [seconds for *_, seconds in self._step]
         self.end_step(counts=False)
         return median(prices)
 
@@ -167,51 +152,35 @@ class _Prices(ObserverMode):
         double = isinstance(result, torch.Tensor) and result.dtype is torch.float64
         phase = self._phase()
         spot = here() if phase in (Phase.FORWARD, Phase.OTHER) else None
-        self._step.append(
-            _Call(
-                func=func,
-                phase=phase,
-                graph=graph,
-                double=double,
-                promotes=double and graph and any(one.dtype is torch.float32 for one in tensors),
-                num_bytes=moved,
-                seconds=seconds,
-                spot=spot,
-            )
-        )
+        line: _Line | None = None
+        if spot is not None and (graph or phase is Phase.FORWARD):
+            # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
+            line = phase, spot, func, 2 if moved >= _LARGE_BYTES else 1
+        self._step.append(((phase, func, graph, moved.bit_length(), double), line, moved, seconds))
+        if spot is not None and double and graph and any(one.dtype is torch.float32 for one in tensors):
+            self._tally.add(SightingKind.PROMOTED, name_of(func), spot, cost_s=seconds)
         if phase in (Phase.FORWARD, Phase.OTHER, Phase.BACKWARD):
-            self.broadcasts.saw(name_of(func), spot, tensors=tensors, made=result, seconds=seconds)
-        self.unused.saw(name_of(func), phase, spot, graph=graph, tensors=tensors, seconds=seconds)
+            self._broadcasts.saw(name_of(func), spot, tensors=tensors, made=result, seconds=seconds)
+        self._unused.saw(name_of(func), phase, spot, graph=graph, tensors=tensors, seconds=seconds)
         if spot is not None:
             takes_s, told = self._arithmetic_s(seconds), (args, kwargs, result)
-            self.unchanged.saw(name_of(func), func, phase, spot, graph=graph, told=told, seconds=takes_s)
+            self._unchanged.saw(name_of(func), func, phase, spot, graph=graph, told=told, seconds=takes_s)
 
     def end_step(self, *, counts: bool) -> None:
         """The step is over; one that does not count is forgotten."""
-        for call in self._step if counts else ():
-            self._add(call)
+        for key, line, num_bytes, seconds in self._step if counts else ():
+            self._seen.setdefault(key, _Calls(num_bytes)).seconds.append(seconds)
+            if line is not None:
+                self._lines.setdefault(line, []).append(seconds)
         self._step.clear()
-        self.unchanged.end_step(counts=counts)
-        self.unused.end_step(counts=counts)
-        self.broadcasts.end_step(counts=counts)
+        self._unchanged.end_step(counts=counts)
+        self._unused.end_step()
+        self._broadcasts.end_step()
+        self._tally.end_step(counts=counts)
 
-    def _add(self, call: _Call) -> None:
-        key = call.phase, call.func, call.graph, call.num_bytes.bit_length(), call.double
-        self._seen.setdefault(key, _Calls(call.num_bytes)).seconds.append(call.seconds)
-        if call.spot is None:
-            return
-        if call.graph or call.phase is Phase.FORWARD:
-            # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
-            times = 2 if call.num_bytes >= _LARGE_BYTES else 1
-            self._lines.setdefault((call.phase, call.spot, call.func, times), []).append(call.seconds)
-        if call.promotes:
-            self.promoted.add(SightingKind.PROMOTED, name_of(call.func), call.spot, cost_s=call.seconds)
-
-    def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
+    def sightings(self) -> tuple[Sighting, ...]:
         """What becomes float64 in a step, and what is for nothing."""
-        self.promoted.step = num_steps
-        tallies = self.promoted, self.unused.found, self.broadcasts.found
-        return (*self.unchanged.sightings(num_steps), *(one for tally in tallies for one in tally.sightings()))
+        return *self._unchanged.sightings(self._tally.step), *self._tally.sightings()
 
     def facts(self, num_steps: int) -> CallFacts:
         """Each operator counts with the median of its calls: those during which the core was taken away do not."""

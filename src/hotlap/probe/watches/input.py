@@ -94,12 +94,6 @@ class Input(Watch):
         self._end_step()
         return super().goes_on(num_steps)
 
-    def close(self, num_steps: int) -> None:
-        """Of its last step nobody was asked."""
-        if num_steps == self.num_steps:
-            self._end_step()
-        super().close(num_steps)
-
     def _end_step(self) -> None:
         if self.validated() is None:
             self._whole = dict(self._spent), self._window_s

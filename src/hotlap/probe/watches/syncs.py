@@ -46,8 +46,6 @@ class Syncs(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._tally = Tally()
-        self._num_left_out = 0
-        """Steps with a validation."""
         self._durations: _Durations | None = None
         self._before: int | None = None
         """torch's synchronisation debug mode (0 off, 1 warns, 2 raises) as the script has set it; None without CUDA."""
@@ -82,13 +80,13 @@ class Syncs(Watch):
         super().open()
 
     def goes_on(self, num_steps: int) -> bool:
-        """So many whole steps were seen."""
-        self._end_step(num_steps)
+        """A step with a validation is left out."""
+        if num_steps:
+            self._tally.end_step(counts=self.validated() is None)
         return super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:
         """Everything is as it was, also what the script set meanwhile."""
-        self._end_step(num_steps)
         if self._before is not None and cuda.sync_debug_mode() == 1:
             cuda.set_sync_debug_mode(self._before)
         # The list itself stays: the script may have put filters of its own into it.
@@ -96,15 +94,6 @@ class Syncs(Watch):
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
             _filters_changed()
         super().close(num_steps)
-
-    def _end_step(self, num_steps: int) -> None:
-        if num_steps == self._tally.step + self._num_left_out:
-            return  # the last one is known already
-        if self.validated() is None:
-            self._tally.step += 1
-        else:
-            self._tally.forget_step()
-            self._num_left_out += 1
 
     def fields(self) -> Mapping[str, Any]:
         """One sighting for each line, kind and call."""

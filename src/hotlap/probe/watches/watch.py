@@ -111,7 +111,8 @@ class Watch(ABC):
         self._opened = time.perf_counter()
 
     def goes_on(self, num_steps: int) -> bool:
-        """WINDOW: so many steps were made in it (0: asked before the first, `open` was called); False closes it."""
+        """WINDOW: so many steps were made in it (0: asked before the first, `open` was called); False closes it. Asked
+        after each step, the last that it may have as well."""
         if self._opened is None:
             return False
         return num_steps < self.fewest_steps or time.perf_counter() - self._opened <= self.patience_s

@@ -113,9 +113,7 @@ class WorkloadWatch(Watch):
 
     def close(self, num_steps: int) -> None:
         """WINDOW: the last step is over, or was cut off."""
-        if num_steps == self.num_steps:
-            self._keep()
-        elif self._tracer is not None:
+        if self._tracer is not None:
             self._tracer.stop()
             self._tracer = None
         torch.compiler.set_stance("default")
