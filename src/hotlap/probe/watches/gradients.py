@@ -124,8 +124,7 @@ class Gradients(Watch):
         self._going: _Place | None = None
         """Of the backward pass that is under way."""
         self._arrived: dict[_Leaf, float] = {}
-        """When its gradients were computed, where that is looked at."""
-        self._timers: list[Any] = []
+        """When its gradients were computed in the pass under way, where that is looked at."""
         self._over = False
 
     def install(self, session: "Session", patch: Patch) -> None:
@@ -187,19 +186,14 @@ class Gradients(Watch):
             self._stepping.pop()
 
     def _do(self, work: Callable[[], None]) -> None:
-        """Our own work within a step of the user's: after an error nothing is claimed."""
-        if self._over or get_ident() != self.session.thread.id:
-            return
-        try:
+        """Our own work within a step of the user's."""
+        if not self._over and get_ident() == self.session.thread.id:
             self.session.own(work)
-        except Exception:
-            # The hooks stay where they are: an optimizer may be going through them.
-            self._over = True
-            self._end_timers()
-            self._lines.clear()
-            self._leaves.clear()
-            self._below.clear()
-            raise  # to the guard of the hook, which notes it
+
+    def close(self, num_steps: int) -> None:
+        """After an error nothing is claimed."""
+        self._forget()
+        super().close(num_steps)
 
     def _steps_with(self, optimizer: torch.optim.Optimizer, place: _Place | None) -> None:
         self._know_owners()
@@ -218,14 +212,17 @@ class Gradients(Watch):
         if self.session.steps >= _WATCHED_STEPS:
             self._stop()
             return
-        self._end_timers()
+        self._arrived.clear()
         self._know_owners()
         line = self._lines[place]
-        if given:
-            line.given = True
+        line.given |= given
         if place is not None and line.searched < _SEARCHED_PASSES:
             line.searched += 1
-            self._search(root, line)
+            below = self._leaves_below([root])
+            line.unclear |= below is None
+            # A device computes them later than the host says so.
+            for node, leaf in (below or {}).items() if self.session.facts.device().type == "cpu" else ():
+                node.register_prehook(partial(self.guarded(self._arrives), leaf))
         self._look()
 
     def _place(self, calls: str) -> _Place | None:
@@ -239,42 +236,38 @@ class Gradients(Watch):
         return place if self._sites[place] is not None else None
 
     def _look_below(self, place: _Place, tensors: list[torch.Tensor]) -> None:
-        nodes = [node for one in tensors if one.grad_fn is not None for node in _leaves_below(one)]
-        found = [None if node is None else node.variable for node in nodes]
-        known = self._below.setdefault(place, set())
-        if known is None or not all(isinstance(below, torch.nn.Parameter) for below in found):
-            self._below[place] = None
-        else:
-            known.update(self._leaf(below) for below in found if below is not None)
+        found, known = self._leaves_below(tensors), self._below.setdefault(place, set())
+        self._below[place] = None if known is None or found is None else known.union(found.values())
 
-    def _search(self, root: torch.Tensor, line: _Line) -> None:
-        """Leaves of the graph that no optimizer has."""
-        # A device computes them later than the host says so.
-        timed = self.session.facts.device().type == "cpu"
-        for node in _leaves_below(root):
-            tensor = None if node is None else node.variable
-            if isinstance(tensor, torch.nn.Parameter):
-                leaf = self._leaf(tensor)
-                if timed:
-                    self._timers.append(node.register_prehook(partial(self.guarded(self._arrives), leaf)))
-            elif tensor is None or id(tensor) not in self._leaves:
-                line.unclear = True
+    def _leaves_below(self, roots: list[torch.Tensor]) -> dict[Any, _Leaf] | None:
+        """Node of the graph -> the parameter that it is of; None where the graph is too large, or holds a leaf that is
+        neither a parameter nor an optimizer's."""
+        seen: set[Any] = {None}
+        found: dict[Any, _Leaf] = {}
+        todo: list[Any] = [root.grad_fn for root in roots]
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            tensor = getattr(node, "variable", None)
+            if tensor is not None:
+                if not isinstance(tensor, torch.nn.Parameter) and id(tensor) not in self._leaves:
+                    return None
+                found[node] = self._leaf(tensor)
+            if len(seen) > _MOST_NODES:
+                return None
+            todo += [below for below, _ in node.next_functions]
+        return found
 
     def _arrives(self, leaf: _Leaf, gradients: Any) -> None:
         self._arrived[leaf] = time.perf_counter()
-
-    def _end_timers(self) -> None:
-        for timer in self._timers:
-            timer.remove()
-        self._timers.clear()
-        self._arrived.clear()
 
     def _went_backward(self, line: _Line, seconds: float) -> None:
         if self._arrived and seconds > 0:
             begun = time.perf_counter() - seconds
             parts = {leaf: min(1.0, (at - begun) / seconds) for leaf, at in self._arrived.items()}
             line.arrivals.append((seconds, parts))
-        self._end_timers()
         line.num_passes += 1
         line.seconds += seconds
         line.used.update(self._stepping)  # a closure's gradients are the optimizer's
@@ -313,10 +306,12 @@ class Gradients(Watch):
             self._look()
             self._note()
         finally:
-            self._end_timers()
-            self._leaves.clear()
-            self._lines.clear()
-            self._below.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._over = True
+        for known in (self._leaves, self._lines, self._below, self._arrived):
+            known.clear()
 
     def _note(self) -> None:
         found = [site for place, line in self._lines.items() if place for site in self._judged(place, line)]
@@ -376,23 +371,6 @@ def _may_be_read(leaf: _Leaf, line: _Line) -> bool:
     others = not leaf.owners and leaf.cleared_by_others
     hooked = leaf.tensor._backward_hooks or getattr(leaf.tensor, "_post_accumulate_grad_hooks", None)
     return leaf in line.read or others or bool(hooked)
-
-
-def _leaves_below(root: torch.Tensor) -> Iterator[Any]:
-    """Nodes of a graph's leaves, which have the `variable`; None, and an end, where it is too large."""
-    seen: set[Any] = set()
-    todo: list[Any] = [root.grad_fn]
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        if len(seen) >= _MOST_NODES:
-            yield None
-            return
-        seen.add(node)
-        if hasattr(node, "variable"):
-            yield node
-        todo += [below for below, _ in node.next_functions]
 
 
 def _looks(gradient: torch.Tensor | None) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from hotlap.levers.lever import Patch
+from hotlap.probe.guard import Guard
 from hotlap.probe.session import Session
 from hotlap.probe.watches.gradients import Gradients
 from tests.gradient_runs import Stage, observed
@@ -18,8 +19,9 @@ from tests.gradient_runs import Stage, observed
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     stage, patch = Stage(), Patch()
-    stage.watch = Gradients()  # type: ignore[attr-defined]
-    stage.watch.install(cast(Session, stage), patch)  # type: ignore[attr-defined]
+    watch = stage.watch = Gradients()  # type: ignore[attr-defined]
+    watch.under(Guard(), lambda: watch.close(0))
+    watch.install(cast(Session, stage), patch)
     yield stage
     patch.undo()
 
