@@ -132,9 +132,7 @@ class Gradients(Watch):
         super().install(session, patch)
         patch.on_undo(self.patch.undo)
         self.hook_backward(self.patch, self._begins, self._ends)
-        hears_results = self.guarded(self._forward_made)
-        session.script.on_forward.append(hears_results)
-        self.patch.on_undo(lambda: session.script.on_forward.remove(hears_results))
+        self.hear(session.script.on_forward, self._forward_made)
         for kind in (torch.optim.Optimizer, torch.nn.Module):
             self.hook(self.patch, kind, "zero_grad", self._following_zero_grad)
         for hook, register in (

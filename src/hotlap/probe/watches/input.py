@@ -1,7 +1,7 @@
 """What the input phase is made of: starting, drawing indices, making items, transforms, collating, waiting."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -103,6 +103,7 @@ class Input(Watch):
     def _prepare(self, iterator: Any) -> None:
         fetcher = iterator._dataset_fetcher
         self._time(iterator, "_next_index", InputPart.INDICES)
+        self._time(fetcher, "fetch", InputPart.ITEMS)
         self._time(fetcher, "collate_fn", InputPart.COLLATE)
         for owner in _chain(fetcher.dataset):
             for name in _TRANSFORMS:
@@ -110,28 +111,18 @@ class Input(Watch):
                     self._time(owner, name, InputPart.TRANSFORMS)
                     break
 
-        def timing(fetch: Function) -> Function:
-            def timed_fetch(indices: Any) -> Any:
-                begun, inside = time.perf_counter(), self._inside()
-                batch = fetch(indices)
-                self._add(InputPart.ITEMS, time.perf_counter() - begun - (self._inside() - inside))
-                return batch
-
-            return timed_fetch
-
-        self.hook(self.patch, fetcher, "fetch", timing)
-
-    def _inside(self) -> float:
-        return self._spent.get(InputPart.COLLATE, 0.0) + self._spent.get(InputPart.TRANSFORMS, 0.0)
-
     def _time(self, owner: Any, name: str, part: InputPart) -> None:
         def timing(function: Function) -> Function:
-            return _timed(function, lambda seconds: self._add(part, seconds))
+            def timed(*args: Any, **kwargs: Any) -> Any:
+                begun = time.perf_counter()
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    self._spent[part] = self._spent.get(part, 0.0) + time.perf_counter() - begun
+
+            return timed
 
         self.hook(self.patch, owner, name, timing)
-
-    def _add(self, part: InputPart, seconds: float) -> None:
-        self._spent[part] = self._spent.get(part, 0.0) + seconds
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.input_s`. What was seen in the window is scaled to the recorded steps, which it did not burden."""
@@ -146,22 +137,13 @@ class Input(Watch):
         rest_s = mean_s - start_s
         spent, window_s = self._whole
         if spent and window_s > 0:
+            within_s = sum(spent.get(part, 0.0) for part in (InputPart.COLLATE, InputPart.TRANSFORMS))
             for part, seconds in spent.items():
-                parts[part] = rest_s * min(1.0, seconds / window_s)
+                own_s = seconds - within_s if part is InputPart.ITEMS else seconds
+                parts[part] = rest_s * min(1.0, max(0.0, own_s) / window_s)
         elif self._workers:
             parts[InputPart.WORKERS] = rest_s
         return {"input_s": parts}
-
-
-def _timed(function: Callable[..., Any], add: Callable[[float], None]) -> Callable[..., Any]:
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        begun = time.perf_counter()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            add(time.perf_counter() - begun)
-
-    return timed
 
 
 def _chain(dataset: Any) -> list[Any]:

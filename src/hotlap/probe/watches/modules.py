@@ -97,9 +97,7 @@ class Modules(Watch):
         """Hear of forward passes; look into attention for the first steps."""
         super().install(session, patch)
         session.script.on_forward.append(self.guarded(self._forward_made))
-        hears_batches = self.guarded(self._batch_drawn)
-        session.script.on_batch.append(hears_batches)
-        self.patch.on_undo(lambda: session.script.on_batch.remove(hears_batches))
+        self.hear(session.script.on_batch, self._batch_drawn)
         for kind in (torch.nn.TransformerEncoder, torch.nn.TransformerDecoder, torch.nn.TransformerEncoderLayer,
                      torch.nn.TransformerDecoderLayer, torch.nn.MultiheadAttention):  # fmt: skip
             self.hook(self.patch, kind, "forward", self._looking)

@@ -67,9 +67,7 @@ class Syncs(Watch):
         durations.is_loading = lambda: self.session.clock.phase() is Phase.INPUT
         self.put_on(durations)
         self._durations = durations
-        hears_batches = self.guarded(lambda iterator, batch: durations.data(batch))
-        self.session.script.on_batch.append(hears_batches)
-        self.patch.on_undo(lambda: self.session.script.on_batch.remove(hears_batches))
+        self.hear(self.session.script.on_batch, lambda iterator, batch: durations.data(batch))
         # Those that wait for a stream or the whole device are no operators, and raise no warning.
         for owner, name, what in accelerator.waits():
             self.hook(self.patch, owner, name, partial(self._timed, what))

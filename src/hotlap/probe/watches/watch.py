@@ -61,6 +61,12 @@ class Watch(ABC):
         """`owner.name` becomes `make` of what it was, guarded, until `patch` is undone."""
         patch.set(owner, name, self.around(getattr(owner, name), make))
 
+    def hear(self, told: list[Function], work: Function) -> None:
+        """`work`, guarded, is among those that are `told`, until its own `patch` is undone."""
+        heard = self.guarded(work)
+        told.append(heard)
+        self.patch.on_undo(lambda: told.remove(heard))
+
     def hook_backward(self, patch: Patch, begins: Function, ends: Function) -> None:
         """Around each outermost `Tensor.backward` of the training: `begins(root, args, kwargs)`, `ends(seconds)`."""
 
