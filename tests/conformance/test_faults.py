@@ -115,7 +115,7 @@ def trained(
 
 
 # These fail when they have done their work, or the next case would meet what they leave behind.
-_TAKES_OFF = ("close", "_off", "_stop", "_end_look", "_end_count", "_restore")
+_TAKES_OFF = ("close", "_off", "_stop", "_restore")
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[str]:
@@ -186,7 +186,7 @@ def test_a_watch_that_fails_anywhere_is_left_out_and_told(tmp_path: Path, name: 
     (tmp_path / "first").mkdir()
     found = met_methods(kind, tmp_path / "first")
     assert "fields" in found
-    assert ("open" in found) == bool(kind.num_steps)
+    assert ("steps" in found) == bool(kind.num_steps)
     for method in found:
         with pytest.MonkeyPatch.context() as patched:
             met = fail(patched, kind, method)

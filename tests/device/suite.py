@@ -122,11 +122,11 @@ class Training:
             step()
         watch = DevicePhases()
         watch.install(self.session, self.patch)
-        watch.open()
+        watch.goes_on()
         for _ in range(num_steps):
             step()
         self.session.account(now=self.session.clock.now())
-        watch.close(num_steps)
+        watch.close()
         found = watch.fields()["device_phase_s"]
         assert all(column is None or len(column) == num_steps - 1 for column in found.values())
         return {phase: sum(column) / len(column) for phase, column in found.items() if column}
@@ -219,13 +219,12 @@ def test_a_read_value_makes_the_host_wait_and_names_its_line(training: Training)
     assert each[-1][6] == pytest.approx(10.0, rel=0.2), f"sync: {each} ms"
     watch = Syncs()
     watch.install(training.session, training.patch)
-    watch.open()
-    for made in range(3):
-        assert watch.goes_on(made)
+    for _ in range(3):
+        assert watch.goes_on()
         step()
         training.x[training.x > 0]
-    watch.goes_on(3)
-    watch.close(3)
+    watch.goes_on()
+    watch.close()
     seen = {sighting.what: sighting for sighting in watch.fields()["sightings"]}
     item = seen["Tensor.item"]
     assert (item.kind, item.per_step, item.text) == (SightingKind.SYNC, 1, "training.step().item()  # waits here")
@@ -237,13 +236,12 @@ def test_a_blocking_copy_is_found_with_its_line(training: Training) -> None:
     batch = torch.ones(64)
     watch = Syncs()
     watch.install(training.session, training.patch)
-    watch.open()
-    for made in range(3):
-        assert watch.goes_on(made)
+    for _ in range(3):
+        assert watch.goes_on()
         batch.to(KIND)  # blocks
         training.step()
-    watch.goes_on(3)
-    watch.close(3)
+    watch.goes_on()
+    watch.close()
     (found,) = [one for one in watch.fields()["sightings"] if one.kind is SightingKind.BLOCKING_COPY]
     assert found.text == "batch.to(KIND)  # blocks"
     assert found.num_bytes == 256

@@ -62,7 +62,6 @@ class Windows:
         while self._waiting:
             watch = self._waiting.pop(0)
             self._open, self._made = watch, 0
-            watch.guarded(watch.open)()
             if self._goes_on():
                 return True
             self.close()
@@ -73,14 +72,14 @@ class Windows:
         watch = self._open
         if watch is None or watch not in self._watches:
             return False
-        return bool(watch.guarded(watch.goes_on)(self._made)) and self._made < watch.num_steps
+        return bool(watch.guarded(watch.goes_on)()) and self._made < watch.num_steps
 
     def close(self) -> None:
         """End the open window, if there is one."""
         watch, self._open = self._open, None
         if watch is not None:
             # One that failed is closed as well: it must put back what it changed.
-            watch.guarded(watch.close)(self._made)
+            watch.guarded(watch.close)()
 
     def cancel(self, why: str) -> None:
         """No window opens any more."""
@@ -110,7 +109,7 @@ class Windows:
             if watch in watches:
                 watches.remove(watch)
         if not watch.num_steps:
-            watch.close(0)
+            watch.close()
 
 
 def _merge(found: dict[str, Any], fields: Mapping[str, Any]) -> None:

@@ -72,28 +72,26 @@ class Buckets(Watch):
         call_behind(patch, DistributedDataParallel, "__init__", self.guarded(self._models.add))
         self.hook(patch, DistributedDataParallel, "register_comm_hook", self._wrapping)
 
-    def open(self) -> None:
+    def steps(self) -> Iterator[None]:
         """Every model gets a hook."""
         if self.session.collectives.on_device:
             return  # the host's clock does not tell when a bucket is back
-        for model in self._models:
+        for model in list(self._models):
             if not model._comm_hooks:
                 self._register(model)
         self._looks = bool(self._models)
         if self._looks:
             self.hook_backward(self.patch, self._begins, self._ended)
-        super().open()
+            for _ in self.paced():
+                yield
+                self._tally.end_step()
+                if self._num_buckets >= _MOST_BUCKETS:
+                    return
 
-    def goes_on(self, num_steps: int) -> bool:
-        """While there is something to see, and room for it."""
-        if num_steps:
-            self._tally.end_step()
-        return self._looks and self._num_buckets < _MOST_BUCKETS and super().goes_on(num_steps)
-
-    def close(self, num_steps: int) -> None:
+    def close(self) -> None:
         """Hooks only pass on from here."""
         self._looks = False
-        super().close(num_steps)
+        super().close()
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.sightings`; times of buckets are in the `RankLog`."""

@@ -5,7 +5,7 @@ same seconds, whatever else the machine did while the recorded steps were made.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -71,32 +71,24 @@ class Calls(Watch):
         self._plain: list[Sequence[float]] = []
         """Seconds by phase of each plain step of the window."""
 
-    def open(self) -> None:
-        """Learn the prices first."""
+    def steps(self) -> Iterator[None]:
+        """Learn the prices first; then plain steps and those that are looked at take turns. Of one with a validation
+        nothing counts: most of its operators are in no step."""
         session = self.session
         if session.facts.compiled or session.facts.device().type != "cpu" or session.shutdown.is_fork:
             # Of compiled code not each operator is seen; a device works on after its operators return; a fork has none
             # of its parent's threads, and a large copy would wait for them for ever.
             return
-        self._prices = _Prices(session.clock.phase, bytes_per_s=_copy_rate())
-        super().open()
-
-    def goes_on(self, num_steps: int) -> bool:
-        """The step that is over was a plain one, or one that was looked at: the next is of the other kind."""
-        if self._mode is not None:
-            self._end_look()
-        elif num_steps and self._prices is not None:
-            if self.session.clock.last_spent is not None and self.validated() is None:
-                self._plain.append(self.session.clock.last_spent)
-            self.put_on(self._prices)
-        return self._mode is not None or super().goes_on(num_steps)
-
-    def _end_look(self) -> None:
-        """A step with a validation is left out: most of its operators are in no step."""
-        self.take_off()
-        if self._prices is not None:
+        self._prices = prices = _Prices(session.clock.phase, bytes_per_s=_copy_rate())
+        for _ in self.paced(at_once=2):
+            yield
+            if session.clock.last_spent is not None and self.validated() is None:
+                self._plain.append(session.clock.last_spent)
+            self.put_on(prices)
+            yield
+            self.take_off()
             counts = self.validated() is None
-            self._prices.end_step(counts=counts)
+            prices.end_step(counts=counts)
             self._looked_at += counts
 
     def fields(self) -> Mapping[str, Any]:

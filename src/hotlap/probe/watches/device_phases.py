@@ -1,7 +1,7 @@
 """`device`: the phases of some steps by the device's own clock, an event on its stream wherever the host's is read."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -99,20 +99,21 @@ class DevicePhases(Watch):
 
     def __init__(self) -> None:
         super().__init__()
+        self._looks = False
         self._found: Mapping[str, Any] = {}
 
-    def open(self) -> None:
+    def steps(self) -> Iterator[None]:
         """On the stream on which the model trains."""
-        if accelerator.in_use() is None:
-            return
         device = self.session.facts.device()
-        if device.type != "cpu":
+        if accelerator.in_use() is not None and device.type != "cpu":
+            self._looks = True
             self.session.device_clock.open(self.session.clock, accelerator.lane(device))
-            super().open()
+            for _ in self.paced():
+                yield
 
-    def close(self, num_steps: int) -> None:
+    def close(self) -> None:
         """The events are read: by now the device may still have work."""
-        if self._opened is not None:
+        if self._looks:
             self._found = self.session.device_clock.close(self.session.clock)
 
     def fields(self) -> Mapping[str, Any]:

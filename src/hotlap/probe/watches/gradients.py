@@ -188,10 +188,10 @@ class Gradients(Watch):
         if not self._over and get_ident() == self.session.thread.id:
             self.session.own(work)
 
-    def close(self, num_steps: int) -> None:
+    def close(self) -> None:
         """After an error nothing is claimed."""
         self._forget()
-        super().close(num_steps)
+        super().close()
 
     def _steps_with(self, optimizer: torch.optim.Optimizer, place: _Place | None) -> None:
         self._know_owners()

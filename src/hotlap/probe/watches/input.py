@@ -1,7 +1,7 @@
 """What the input phase is made of: starting, drawing indices, making items, transforms, collating, waiting."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -66,9 +66,13 @@ class Input(Watch):
 
         self.hook(patch, DataLoader, "__iter__", timing)
 
-    def open(self) -> None:
-        """Time the parts of each single-process iterator, as it is met."""
-        super().open()
+    def steps(self) -> Iterator[None]:
+        """Time the parts of each single-process iterator, as it is met, where batches come from loaders at all; where
+        steps are long and loading takes next to nothing, there are none."""
+        phase_s = self.session.ledger.phase_s()
+        least_s = _MIN_SHARE * sum(phase_s) if sum(phase_s) > _LONG_STEP_S else 0.0
+        if phases.INPUT not in self.session.clock.entered or phase_s[phases.INPUT] < least_s:
+            return
 
         def preparing(next_data: Function) -> Function:
             def prepared(iterator: Any) -> Any:
@@ -84,21 +88,12 @@ class Input(Watch):
             return prepared
 
         self.hook(self.patch, dataloader._SingleProcessDataLoaderIter, "_next_data", preparing)
-
-    def goes_on(self, num_steps: int) -> bool:
-        """Where batches come from loaders at all; of long steps fewer, and none where loading takes next to nothing."""
-        if num_steps == 0:
-            phase_s = self.session.ledger.phase_s()
-            least_s = _MIN_SHARE * sum(phase_s) if sum(phase_s) > _LONG_STEP_S else 0.0
-            return phases.INPUT in self.session.clock.entered and phase_s[phases.INPUT] >= least_s
-        self._end_step()
-        return super().goes_on(num_steps)
-
-    def _end_step(self) -> None:
-        if self.validated() is None:
-            self._whole = dict(self._spent), self._window_s
-        else:
-            self._spent, self._window_s = dict(self._whole[0]), self._whole[1]
+        for _ in self.paced():
+            yield
+            if self.validated() is None:
+                self._whole = dict(self._spent), self._window_s
+            else:
+                self._spent, self._window_s = dict(self._whole[0]), self._whole[1]
 
     def _prepare(self, iterator: Any) -> None:
         fetcher = iterator._dataset_fetcher

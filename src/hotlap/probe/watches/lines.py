@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from types import CodeType, FrameType
@@ -85,31 +85,29 @@ class Lines(Watch):
         self._sampler: threading.Thread | None = None
         self._switch_s = 0.0
 
-    def open(self) -> None:
-        """Called by the training thread, which is the one to look at."""
+    def steps(self) -> Iterator[None]:
+        """Until there are enough samples of the training thread, which is the one that begins this."""
         if self.session.plan.whole and self.session.facts.compiled:
             return
         self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
-        super().open()
         self._sampler = threading.Thread(
             target=self.guarded(self._sample), args=(threading.get_ident(),), name="hotlap-lines", daemon=True
         )
         self._sampler.start()
-
-    def goes_on(self, num_steps: int) -> bool:
-        """Until there are enough samples."""
-        count = len(self._new) if num_steps else 0
-        self._samples += of_steps(self._new[:count], validation=self.validated() if count else None)
-        del self._new[:count]
-        enough = len(self._samples) >= _ENOUGH and num_steps >= self.fewest_steps
-        return not enough and super().goes_on(num_steps)
+        for made in self.paced():
+            yield
+            count = len(self._new)
+            self._samples += of_steps(self._new[:count], validation=self.validated())
+            del self._new[:count]
+            if len(self._samples) >= _ENOUGH and made + 1 >= self.fewest_steps:
+                return
 
     def forked(self) -> None:
         """The sampler is not there; its setting is."""
         self._restore()
 
-    def close(self, num_steps: int) -> None:
+    def close(self) -> None:
         """Stop looking."""
         self._over.set()
         if self._sampler is not None:

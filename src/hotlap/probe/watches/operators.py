@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -55,13 +54,6 @@ _MAX_OPERATORS = 40
 _THEIRS = "the script runs a profiler of its own"
 
 
-class _Stage(Enum):
-    COUNT = auto()
-    WARM = auto()
-    LOOK = auto()
-    OVER = auto()
-
-
 class Operators(Watch):
     """Three stages, each from one step boundary to another: the count; a session that is thrown away, because the first
     one of a process loses events (pytorch#192021); and the look.
@@ -71,20 +63,17 @@ class Operators(Watch):
 
     def __init__(self) -> None:
         super().__init__()
-        self._stage = _Stage.OVER
         self._profile: Any = None
         self._ours = False
         self._theirs = False
         self._refused: str | None = None
-        self._mark: Any = None
-        """The range of the profiler's that the step is in."""
         self._looked_at = 0
         """Steps in the trace."""
         self._counting: Counting | None = None
         self._count_s = 0.0
         self._begun = 0.0
-        self._steps = 0
-        self._wanted = _STEPS
+        self._whole = 0
+        """Steps that were seen whole in the session under way, of those that are looked at."""
         self._dispatch_s: float | None = None
 
     def install(self, session: "Session", patch: Patch) -> None:
@@ -93,75 +82,64 @@ class Operators(Watch):
         for kind in (torch_profiler.profile, torch_profiler.emit_nvtx, kineto_profiler._KinetoProfile):
             self.hook(patch, kind, "__init__", self._noticing)
 
-    def open(self) -> None:
+    def steps(self) -> Iterator[None]:
         """Count first: how much a profiler would have to keep is known then."""
         if unseen.within_compiled():
             # 3 of 12 such processes ended in SIGSEGV, and 0 of 24 without this watch. Why is not known. (A session that
             # begins or ends within an optimizer's step does so too, see `Session.turn_page`.)
             self._refused = "the optimizer steps within a compiled function, where profiled runs have crashed"
             return
-        if self._theirs or _profiler_runs():
-            self._theirs, self._refused = True, _THEIRS
+        self._theirs |= _profiler_runs()
         # Of compiled code a count shows parts only, and older versions of torch would run it uncompiled meanwhile.
-        if self.session.facts.compiled or not self._begin_count():
-            self._begin_warm()
-
-    def goes_on(self, num_steps: int) -> bool:
-        """At each boundary: the stage may be over."""
-        if num_steps:
-            self._steps += 1
-            self._next_stage()
-        return self._stage is not _Stage.OVER
-
-    def _next_stage(self) -> None:
-        if self._stage is _Stage.COUNT:
-            self._end_count()
-            if self.validated() is None or not self._begin_count():
-                self._begin_warm()
-        elif self._stage is _Stage.WARM:
-            # Another session follows at once, into which the end of this one would fall (pytorch/kineto#1554).
-            num_events = len(self._stop(detach=False).events())
-            self._wanted = max(1, min(_STEPS, _MANY_EVENTS // max(1, num_events)))
-            self._stage = _Stage.LOOK
-            self._start()
-            self._mark_step()
-        elif self._stage is _Stage.LOOK:
-            self._mark.__exit__(None, None, None)
-            if self.validated() is not None:
-                self._leave_out()
-            elif self._steps >= self._wanted or time.perf_counter() - self._begun > _PATIENCE_S:
-                self._end_look()
-                self._stage = _Stage.OVER
-            else:
-                self._mark_step()
-
-    def _leave_out(self) -> None:
-        """The step that is over held a validation. Behind others it is left out as one that the script does not end;
-        the first begins the look again."""
-        self._steps -= 1
-        if self._steps:
-            self._end_look()
-            self._stage = _Stage.OVER
-        else:
-            self._stop(detach=False)
-            self._start()
-            self._mark_step()
-
-    def _mark_step(self) -> None:
-        """As torch's own schedules mark theirs."""
-        self._mark = torch_profiler.record_function(f"ProfilerStep#{self._steps}")
-        self._mark.__enter__()
-
-    def _begin_warm(self) -> None:
-        self._stage = _Stage.OVER
+        if not self.session.facts.compiled:
+            yield from self._count()
         if self._theirs:
+            self._refused = _THEIRS
             return
         if self._counting is not None and sum(self._counting.calls.values()) > _TOO_MANY_CALLS:
             self._refused = "a step makes more calls than a profiler should keep in memory"
             return
-        self._stage = _Stage.WARM
         with _default("KINETO_LOG_LEVEL", _SILENT):
             self._start()
+        yield
+        if not self._theirs:
+            # Another session follows at once, into which the end of this one would fall (pytorch/kineto#1554).
+            num_events = len(self._stop(detach=False).events())
+            yield from self._look(max(1, min(_STEPS, _MANY_EVENTS // max(1, num_events))))
+
+    def _count(self) -> Iterator[None]:
+        """One step; another one where that held a validation."""
+        while self._counting is None:
+            counting = Counting()
+            try:
+                self.put_on(counting)
+            except RuntimeError as error:
+                self._refused = str(error)
+                return
+            begun = time.perf_counter()
+            yield
+            counted_s = time.perf_counter() - begun
+            self.take_off()
+            if self.validated() is None:
+                self._counting, self._count_s = counting, counted_s
+
+    def _look(self, wanted: int) -> Iterator[None]:
+        """Steps in a trace, marked as torch's own schedules mark theirs."""
+        self._start()
+        while self._whole < wanted and time.perf_counter() - self._begun <= _PATIENCE_S:
+            mark: Any = torch_profiler.record_function(f"ProfilerStep#{self._whole}")
+            mark.__enter__()
+            yield
+            if self._theirs:
+                return
+            mark.__exit__(None, None, None)
+            if self.validated() is None:
+                self._whole += 1
+            elif self._whole:
+                return  # it is left out, as one that the script does not end
+            else:
+                self._stop(detach=False)
+                self._start()
 
     def forked(self) -> None:
         """A worker must not keep events, or count, for as long as it lives."""
@@ -169,20 +147,20 @@ class Operators(Watch):
         if self._profile is not None:
             torch._C._autograd._enable_record_function(False)
 
-    def close(self, num_steps: int) -> None:
-        """Whatever stage it is in."""
-        if self._stage is _Stage.LOOK and self._steps:
-            self._end_look()
+    def close(self) -> None:
+        """What was seen whole in a trace is kept."""
+        if self._profile is not None and self._whole:
+            self._stop().save(str(self.session.out / f"operators-{self.session.collectives.rank}.json"))
+            self._looked_at = self._whole
         elif self._profile is not None:
             self._stop()
-        super().close(num_steps)
-        self._stage = _Stage.OVER
+        super().close()
         # Last, when nothing of ours is on any more.
         self._dispatch_s = None if _profiler_runs() else dispatch_s()
 
     def fields(self) -> Mapping[str, Any]:
         """What could be seen without a profiler; the trace, where there is one, tells the rest."""
-        counting = self._counting if self._count_s > 0 else None
+        counting = self._counting
         if counting is None and not self._looked_at:
             return {"notes": (f"{NO_OPERATORS}: {self._refused or 'the run was over before'}.",)}
         # A compiled graph is one call here: what is in it was not counted.
@@ -209,7 +187,7 @@ class Operators(Watch):
                 self._theirs = True
                 if self._profile is not None:
                     self._stop()
-                    self._refused, self._stage = _THEIRS, _Stage.OVER
+                    self._refused = _THEIRS
             construct(it, *args, **kwargs)
 
         return __init__
@@ -221,7 +199,6 @@ class Operators(Watch):
         finally:
             self._ours = False
         self._profile.__enter__()
-        self._steps = 0
         self._begun = time.perf_counter()
 
     def _stop(self, *, detach: bool = True) -> Any:
@@ -231,29 +208,6 @@ class Operators(Watch):
         with _default("TEARDOWN_CUPTI", "1" if detach and cuda.detaches_profiler() else "0"):
             profile.__exit__(None, None, None)
         return profile.kineto_results
-
-    def _end_look(self) -> None:
-        self._stop().save(str(self.session.out / f"operators-{self.session.collectives.rank}.json"))
-        self._looked_at = self._steps
-
-    # The count
-
-    def _begin_count(self) -> bool:
-        counting = Counting()
-        try:
-            self.put_on(counting)
-        except RuntimeError as error:
-            self._refused = self._refused or str(error)
-            return False
-        self._stage = _Stage.COUNT
-        self._counting, self._count_s = counting, 0.0
-        self._begun = time.perf_counter()
-        return True
-
-    def _end_count(self) -> None:
-        if self._counting is not None:
-            self._count_s = time.perf_counter() - self._begun
-            self.take_off()
 
 
 class Counting(ObserverMode):

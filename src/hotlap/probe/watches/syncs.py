@@ -7,7 +7,7 @@ was dispatched since the last one.
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -54,7 +54,7 @@ class Syncs(Watch):
         self._explicit = False
         """Within a call that the script makes in order to wait."""
 
-    def open(self) -> None:
+    def steps(self) -> Iterator[None]:
         """Have torch warn, and hear the warnings before anybody else does."""
         if accelerator.in_use() is None:
             return
@@ -75,15 +75,11 @@ class Syncs(Watch):
             self._listen()
             self._before = before
             cuda.set_sync_debug_mode(1)
-        super().open()
-
-    def goes_on(self, num_steps: int) -> bool:
-        """A step with a validation is left out."""
-        if num_steps:
+        for _ in self.paced():
+            yield
             self._tally.end_step(counts=self.validated() is None)
-        return super().goes_on(num_steps)
 
-    def close(self, num_steps: int) -> None:
+    def close(self) -> None:
         """Everything is as it was, also what the script set meanwhile."""
         if self._before is not None and cuda.sync_debug_mode() == 1:
             cuda.set_sync_debug_mode(self._before)
@@ -91,7 +87,7 @@ class Syncs(Watch):
         if self._filter in warnings.filters:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
             _filters_changed()
-        super().close(num_steps)
+        super().close()
 
     def fields(self) -> Mapping[str, Any]:
         """One sighting for each line, kind and call."""

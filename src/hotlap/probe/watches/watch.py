@@ -3,7 +3,7 @@
 import math
 import time
 from abc import ABC
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,8 +23,8 @@ class Watch(ABC):
 
     A passive watch (`num_steps` 0) looks on while steps are recorded, so it must cost next to nothing there: what it
     does in `step_ended` is outside of the measured time, what it hooks is not. A watch with steps of its own gets them
-    after the recorded ones, alone: `open`, steps for as long as it `goes_on`, `close`. Those steps are not recorded.
-    What it puts on with `put_on`, and what it hooks by its `patch`, is there in these steps only.
+    after the recorded ones, alone: its `steps`, then `close`. Those steps are not recorded. What it puts on with
+    `put_on`, and what it hooks by its `patch`, is there in these steps only.
     """
 
     num_steps: ClassVar[int] = 0
@@ -39,8 +39,7 @@ class Watch(ABC):
     _guard: Guard | None = None
     _left_out: Callable[[], None] | None = None
     _mode: ObserverMode | None = None
-    _opened: float | None = None
-    """When; None: it has found nothing to look at."""
+    _window: Iterator[None] | None = None
 
     def __init__(self) -> None:
         self.patch = Patch()
@@ -112,16 +111,24 @@ class Watch(ABC):
         """PASSIVE: step number `step` (from 0, the warm-up counts) is over. Called about every ten steps: at the end of
         a block, where hotlap looks up, and after each step of the warm-up."""
 
-    def open(self) -> None:
-        """WINDOW: the next steps are this watch's own. One that has nothing to look at here does not go so far."""
-        self._opened = time.perf_counter()
+    def steps(self) -> Iterator[None]:
+        """WINDOW: each `yield` is a step that is this watch's own; what comes behind it is done when the step is over.
+        One that has nothing to look at here yields none. It may be left at any of them, so what it has changed `close`
+        puts back, and nothing here."""
+        yield from ()
 
-    def goes_on(self, num_steps: int) -> bool:
-        """WINDOW: so many steps were made in it (0: asked before the first, `open` was called); False closes it. Asked
-        after each step, the last that it may have as well."""
-        if self._opened is None:
-            return False
-        return num_steps < self.fewest_steps or time.perf_counter() - self._opened <= self.patience_s
+    def paced(self, at_once: int = 1) -> Iterator[int]:
+        """WINDOW: how many steps were made, before each that is to be made, as long as its patience lasts. `at_once`:
+        steps for each of these."""
+        begun, made = time.perf_counter(), 0
+        while made < self.fewest_steps or time.perf_counter() - begun <= self.patience_s:
+            yield made
+            made += at_once
+
+    def goes_on(self) -> bool:
+        """WINDOW: the step under way, if there is one, is over: it wants another one."""
+        self._window = self._window or self.steps()
+        return any(True for _ in self._window)
 
     def validated(self) -> tuple[float, float] | None:
         """WINDOW: begin and end, by the clock, of the validation in the step that is over; None without one. What is
@@ -131,9 +138,9 @@ class Watch(ABC):
             return None
         return lap.aside_at
 
-    def close(self, num_steps: int) -> None:
-        """WINDOW: they are over; `num_steps` were made (fewer than wanted if the script or its time ended). PASSIVE: it
-        has failed, and is left out."""
+    def close(self) -> None:
+        """WINDOW: its steps are over, or were cut off where the script or its time ended. PASSIVE: it has failed, and
+        is left out."""
         self.take_off()
         self.patch.undo()
 

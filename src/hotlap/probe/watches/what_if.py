@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
@@ -54,11 +54,6 @@ class WhatIfs(Watch):
         super().__init__()
         self._questions: list[_Question] = []
         self._answers: list[WhatIf] = []
-        self._made = 0
-        self._begun = 0.0
-        self._block: list[float] = []
-        self._block_steps = _BLOCK
-        self._last = 0.0
         self._at_begin: tuple[float, Mapping[int, Process]] = (0.0, {})
         """When, and the other programs then."""
 
@@ -67,24 +62,44 @@ class WhatIfs(Watch):
         super().install(session, patch)
         self._at_begin = time.perf_counter(), strangers()
 
-    def open(self) -> None:
-        """Which settings are there to be asked about?"""
+    def steps(self) -> Iterator[None]:
+        """Blocks of steps under either setting, in the order ABBA, until each question has its answer."""
+        self._questions = list(self._asked())
+        block_steps = _LEAST_BLOCK if sum(self.session.clock.last_spent or ()) > _LONG_STEP_S else _BLOCK
+        while self._questions:
+            question, begun, pairs = self._questions[0], time.perf_counter(), 0
+            sides = [(question.now, question.now_s), (question.other, question.other_s)]
+            while not _is_enough(pairs, time.perf_counter() - begun):
+                for setting, blocks_s in sides:
+                    question.switch(setting)
+                    seconds = []
+                    for _ in range(block_steps):
+                        step_begun = time.perf_counter()
+                        yield
+                        seconds.append(time.perf_counter() - step_begun)
+                    blocks_s.append(max(_TICK_S, median(seconds[1:])))
+                sides.reverse()
+                pairs += 1
+            question.switch(question.now)
+            self._answers.append(_answer(question))
+            self._questions.pop(0)
+
+    def _asked(self) -> Iterator[_Question]:
+        """About which settings is there to be asked?"""
         threads, cores = torch.get_num_threads(), self._cores()
         if threads != cores:
             # Not the name that the script knows: a call of that counts as the script's own choice.
-            self._questions.append(_Question("threads", threads, cores, torch._C.set_num_threads))
+            yield _Question("threads", threads, cores, torch._C.set_num_threads)
         if self.session.facts.anomaly_mode or torch.is_anomaly_enabled():
-            self._questions.append(_Question("anomaly-mode", True, False, self._allow_anomaly()))
+            yield _Question("anomaly-mode", True, False, self._allow_anomaly())
         if torch.are_deterministic_algorithms_enabled():
             warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-            switch = partial(torch.use_deterministic_algorithms, warn_only=warn_only)
-            self._questions.append(_Question("deterministic", True, False, switch))
+            yield _Question(
+                "deterministic", True, False, partial(torch.use_deterministic_algorithms, warn_only=warn_only)
+            )
         # This leaves the script's profiler as it is, but the operators of this thread do not report to it meanwhile.
         if torch._C._autograd._profiler_enabled():
-            self._questions.append(_Question("profiler", True, False, torch._C._autograd._enable_record_function))
-        if sum(self.session.clock.last_spent or ()) > _LONG_STEP_S:
-            self._block_steps = _LEAST_BLOCK
-        self._begun = self._last = time.perf_counter()
+            yield _Question("profiler", True, False, torch._C._autograd._enable_record_function)
 
     def _cores(self) -> int:
         """This process's part of them where other programs compute on them as well. (Of several processes of one
@@ -105,40 +120,7 @@ class WhatIfs(Watch):
 
         return switch
 
-    def goes_on(self, num_steps: int) -> bool:
-        """Time the step; at the end of a block change sides. Until each question has its answer."""
-        if num_steps and self._questions:
-            self._time_step(self._questions[0])
-        return bool(self._questions)
-
-    def _time_step(self, question: _Question) -> None:
-        now = time.perf_counter()
-        self._block.append(now - self._last)
-        if len(self._block) == self._block_steps:
-            self._end_block(question, now)
-        self._last = time.perf_counter()
-
-    def _end_block(self, question: _Question, now: float) -> None:
-        blocks = len(question.now_s) + len(question.other_s)
-        on_other = blocks % 4 in (1, 2)
-        (question.other_s if on_other else question.now_s).append(max(_TICK_S, median(self._block[1:])))
-        self._block = []
-        blocks += 1
-        if blocks % 2 == 0 and self._is_enough(blocks // 2, now - self._begun):
-            question.switch(question.now)
-            self._answers.append(_answer(question))
-            self._questions.pop(0)
-            self._begun = time.perf_counter()
-            return
-        question.switch(question.other if blocks % 4 in (1, 2) else question.now)
-
-    @staticmethod
-    def _is_enough(pairs: int, seconds: float) -> bool:
-        if seconds > _SETTING_S:
-            return pairs >= _LEAST_PAIRS
-        return pairs == _MOST_PAIRS or (pairs >= _PAIRS and seconds > _MORE_S)
-
-    def close(self, num_steps: int) -> None:
+    def close(self) -> None:
         """Everything as the script had it."""
         for question in self._questions:
             question.switch(question.now)
@@ -149,6 +131,13 @@ class WhatIfs(Watch):
     def fields(self) -> Mapping[str, Any]:
         """`Run.what_ifs`."""
         return {"what_ifs": tuple(self._answers)}
+
+
+def _is_enough(pairs: int, seconds: float) -> bool:
+    """Pairs of blocks, made in so many seconds."""
+    if seconds > _SETTING_S:
+        return pairs >= _LEAST_PAIRS
+    return pairs == _MOST_PAIRS or (pairs >= _PAIRS and seconds > _MORE_S)
 
 
 def _answer(question: _Question) -> WhatIf:

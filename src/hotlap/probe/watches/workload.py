@@ -1,7 +1,7 @@
 """workload: one step of the script, operator by operator, for `hotlap predict`."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from inspect import signature
 from itertools import pairwise
@@ -95,24 +95,20 @@ class WorkloadWatch(Watch):
         self.hook(patch, torch.autocast, "__init__", making)
         self.hook(patch, torch.autocast, "__enter__", entering)
 
-    def open(self) -> None:
-        """WINDOW: trace from here."""
+    def steps(self) -> Iterator[None]:
+        """One step more, if the first had forward passes that do not train: they are a validation, unless (a teacher)
+        each step has as many."""
         self._host_s = self._measured_host_s(self.session.facts.device())
         torch.compiler.set_stance("force_eager")
-        self._begin()
-
-    def goes_on(self, num_steps: int) -> bool:
-        """One step more, if this one had forward passes that do not train: they are a validation, unless (a teacher)
-        each step has as many."""
-        if num_steps == 0:
-            return True
-        self._keep()
-        if self._kept_looks:
+        for _ in range(self.num_steps):
             self._begin()
-        return bool(self._kept_looks)
+            yield
+            self._keep()
+            if not self._kept_looks:
+                return
 
-    def close(self, num_steps: int) -> None:
-        """WINDOW: the last step is over, or was cut off."""
+    def close(self) -> None:
+        """The last step is over, or was cut off."""
         if self._tracer is not None:
             self._tracer.stop()
             self._tracer = None

@@ -76,13 +76,10 @@ def play(watch: Watch, step: Callable[[], object], *, stage: Stage | None = None
     watch.install(cast(Session, stage or Stage()), patch)
     made = 0
     try:
-        watch.open()
-        while made < min(num_steps, watch.num_steps) and watch.goes_on(made):
+        while watch.goes_on() and made < min(num_steps, watch.num_steps):
             step()
             made += 1
-        if made:
-            watch.goes_on(made)
     finally:
-        watch.close(made)
+        watch.close()
         patch.undo()
     return dict(watch.fields())

@@ -65,11 +65,10 @@ class Training:
 
     def look(self, steps: int, **how: Any) -> Sequence[BucketPass]:
         """So many steps in the watch's window."""
-        self.watch.open()
-        assert self.watch.goes_on(0)
+        assert self.watch.goes_on()
         self.train(steps, **how)
-        self.watch.goes_on(steps)
-        self.watch.close(steps)
+        self.watch.goes_on()
+        self.watch.close()
         passes: list[BucketPass] = self.stage.collectives.passes
         return passes
 
@@ -177,5 +176,4 @@ def test_what_a_hook_of_the_scripts_raises_reaches_the_script() -> None:
 def test_without_a_model_it_asks_for_no_step() -> None:
     watch = Buckets()
     watch.session = cast(Session, Training(watched=False).stage)
-    watch.open()
-    assert not watch.goes_on(0)
+    assert not watch.goes_on()

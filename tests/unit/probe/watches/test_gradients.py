@@ -20,7 +20,7 @@ from tests.gradient_runs import Stage, observed
 def stage() -> Iterator[Stage]:
     stage, patch = Stage(), Patch()
     watch = stage.watch = Gradients()  # type: ignore[attr-defined]
-    watch.under(Guard(), lambda: watch.close(0))
+    watch.under(Guard(), watch.close)
     watch.install(cast(Session, stage), patch)
     yield stage
     patch.undo()

@@ -23,13 +23,15 @@ from tests.unit.probe.watches.stage import Stage, play
 def test_a_data_set_behind_ours_gets_its_transform_back(wrap: Callable[[Any], Any]) -> None:
     data = usual()
     transform = data.transform
-    watch = Input()
-    watch.open()
+    watch, stage = Input(), Stage()
+    vars(stage.clock)["entered"] = {INPUT}
+    watch.session = cast(Session, stage)
+    assert watch.goes_on()
     try:
         next(iter(DataLoader(wrap(data), 4)))
         assert data.transform is not transform, "it is timed"
     finally:
-        watch.close(1)
+        watch.close()
     assert vars(data)["transform"] is transform
 
 

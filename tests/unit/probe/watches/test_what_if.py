@@ -69,11 +69,10 @@ def test_deterministic_algorithms_are_the_scripts_again_when_the_script_ends_ear
     try:
         watch, on = WhatIfs(), []
         watch.install(cast(Session, Stage()), patch)
-        watch.open()
-        for step in range(6):
-            watch.goes_on(step)
+        for _ in range(6):
+            watch.goes_on()
             on.append(torch.are_deterministic_algorithms_enabled())
-        watch.close(5)
+        watch.close()
         assert on == [True] * 4 + [False] * 2
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.is_deterministic_algorithms_warn_only_enabled()
