@@ -70,7 +70,7 @@ class Buckets(Watch):
 
         super().install(session, patch)
         call_behind(patch, DistributedDataParallel, "__init__", self.guarded(self._models.add))
-        self.hook(patch, DistributedDataParallel, "register_comm_hook", self._wrapping)
+        self.hook(patch, DistributedDataParallel, "register_comm_hook", self._registering)
 
     def steps(self) -> Iterator[None]:
         """Every model gets a hook."""
@@ -106,13 +106,10 @@ class Buckets(Watch):
         except RuntimeError:  # it has one of those that are built into torch, which cannot be wrapped
             self._models.discard(model)
 
-    def _wrapping(self, register: Function) -> Function:
-        def registered(model: Any, state: object, hook: Function) -> None:
-            # torch takes one hook for each model. Steps of a process that will be thrown away go on without another.
-            if model not in self._hooked:
-                register(model, state, self._timed(hook, id(model)))
-
-        return registered
+    def _registering(self, register: Function, model: Any, state: object, hook: Function) -> None:
+        # torch takes one hook for each model. Steps of a process that will be thrown away go on without another.
+        if model not in self._hooked:
+            register(model, state, self._timed(hook, id(model)))
 
     def _timed(self, hook: Function, model: int) -> Function:
         note = self.guarded(functools.partial(self._note, model))

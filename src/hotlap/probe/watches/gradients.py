@@ -134,7 +134,7 @@ class Gradients(Watch):
         self.hook_backward(self.patch, self._begins, self._ends)
         self.hear(session.script.on_forward, self._forward_made)
         for kind in (torch.optim.Optimizer, torch.nn.Module):
-            self.hook(self.patch, kind, "zero_grad", self._following_zero_grad)
+            self.hook(self.patch, kind, "zero_grad", self._clearing)
         for hook, register in (
             (self._step_begins, optimizer_module.register_optimizer_step_pre_hook),
             (self._step_ends, optimizer_module.register_optimizer_step_post_hook),
@@ -166,14 +166,11 @@ class Gradients(Watch):
     def _ends(self, seconds: float) -> None:
         self._do(lambda: self._went_backward(self._lines[self._going], seconds))
 
-    def _following_zero_grad(self, zero_grad: Function) -> Function:
-        def followed(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            self._do(self._look)
-            result = zero_grad(owner, *args, **kwargs)
-            self._do(lambda: self._look(by_zero_grad=True))
-            return result
-
-        return followed
+    def _clearing(self, zero_grad: Function, owner: Any, *args: Any, **kwargs: Any) -> Any:
+        self._do(self._look)
+        result = zero_grad(owner, *args, **kwargs)
+        self._do(lambda: self._look(by_zero_grad=True))
+        return result
 
     def _step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         place = self._place("optimizer.step")

@@ -51,20 +51,16 @@ class Input(Watch):
     def install(self, session: "Session", patch: Patch) -> None:
         """Time each start of an iterator."""
         super().install(session, patch)
+        self.hook(patch, DataLoader, "__iter__", self._starting)
 
-        def timing(begin: Function) -> Function:
-            def timed_begin(loader: "DataLoader[Any]") -> Any:
-                begun = time.perf_counter()
-                iterator = begin(loader)
-                if session.schedule.move.recorded:
-                    ended = time.perf_counter()
-                    self._starts.append((ended, ended - begun))
-                self._workers |= loader.num_workers > 0
-                return iterator
-
-            return timed_begin
-
-        self.hook(patch, DataLoader, "__iter__", timing)
+    def _starting(self, begin: Function, loader: "DataLoader[Any]") -> Any:
+        begun = time.perf_counter()
+        iterator = begin(loader)
+        if self.session.schedule.move.recorded:
+            ended = time.perf_counter()
+            self._starts.append((ended, ended - begun))
+        self._workers |= loader.num_workers > 0
+        return iterator
 
     def steps(self) -> Iterator[None]:
         """Time the parts of each single-process iterator, as it is met, where batches come from loaders at all; where
@@ -73,27 +69,23 @@ class Input(Watch):
         least_s = _MIN_SHARE * sum(phase_s) if sum(phase_s) > _LONG_STEP_S else 0.0
         if phases.INPUT not in self.session.clock.entered or phase_s[phases.INPUT] < least_s:
             return
-
-        def preparing(next_data: Function) -> Function:
-            def prepared(iterator: Any) -> Any:
-                if id(iterator) not in self._seen:
-                    self._seen.add(id(iterator))
-                    self._prepare(iterator)
-                begun = time.perf_counter()
-                try:
-                    return next_data(iterator)
-                finally:
-                    self._window_s += time.perf_counter() - begun
-
-            return prepared
-
-        self.hook(self.patch, dataloader._SingleProcessDataLoaderIter, "_next_data", preparing)
+        self.hook(self.patch, dataloader._SingleProcessDataLoaderIter, "_next_data", self._drawing)
         for _ in self.paced():
             yield
             if self.validated() is None:
                 self._whole = dict(self._spent), self._window_s
             else:
                 self._spent, self._window_s = dict(self._whole[0]), self._whole[1]
+
+    def _drawing(self, next_data: Function, iterator: Any) -> Any:
+        if id(iterator) not in self._seen:
+            self._seen.add(id(iterator))
+            self._prepare(iterator)
+        begun = time.perf_counter()
+        try:
+            return next_data(iterator)
+        finally:
+            self._window_s += time.perf_counter() - begun
 
     def _prepare(self, iterator: Any) -> None:
         fetcher = iterator._dataset_fetcher
@@ -107,17 +99,14 @@ class Input(Watch):
                     break
 
     def _time(self, owner: Any, name: str, part: InputPart) -> None:
-        def timing(function: Function) -> Function:
-            def timed(*args: Any, **kwargs: Any) -> Any:
-                begun = time.perf_counter()
-                try:
-                    return function(*args, **kwargs)
-                finally:
-                    self._spent[part] = self._spent.get(part, 0.0) + time.perf_counter() - begun
+        def timed(function: Function, *args: Any, **kwargs: Any) -> Any:
+            begun = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._spent[part] = self._spent.get(part, 0.0) + time.perf_counter() - begun
 
-            return timed
-
-        self.hook(self.patch, owner, name, timing)
+        self.hook(self.patch, owner, name, timed)
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.input_s`. What was seen in the window is scaled to the recorded steps, which it did not burden."""

@@ -100,7 +100,7 @@ class Modules(Watch):
         self.hear(session.script.on_batch, self._batch_drawn)
         for kind in (torch.nn.TransformerEncoder, torch.nn.TransformerDecoder, torch.nn.TransformerEncoderLayer,
                      torch.nn.TransformerDecoderLayer, torch.nn.MultiheadAttention):  # fmt: skip
-            self.hook(self.patch, kind, "forward", self._looking)
+            self.hook(self.patch, kind, "forward", self._attending)
         patch.on_undo(self.patch.undo)
 
     # Forward passes
@@ -206,19 +206,16 @@ class Modules(Watch):
         self._first_dims |= {leaf.shape[0] for leaf in results(args) if leaf.dim()}
         self._out_shapes += [tuple(leaf.shape) for leaf in results(result) if leaf.dim()]
 
-    def _looking(self, forward: Function) -> Function:
-        def looked_into(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._depth == 0 and torch.is_grad_enabled():
-                given = next((leaf for leaf in results((args, kwargs)) if leaf.dim() == 3), None)
-                if given is not None and not _batch_first(module):
-                    self._attention.add((type(module).__name__, here(), given.shape[0], given.shape[1]))
-            self._depth += 1
-            try:
-                return forward(module, *args, **kwargs)
-            finally:
-                self._depth -= 1
-
-        return looked_into
+    def _attending(self, forward: Function, module: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._depth == 0 and torch.is_grad_enabled():
+            given = next((leaf for leaf in results((args, kwargs)) if leaf.dim() == 3), None)
+            if given is not None and not _batch_first(module):
+                self._attention.add((type(module).__name__, here(), given.shape[0], given.shape[1]))
+        self._depth += 1
+        try:
+            return forward(module, *args, **kwargs)
+        finally:
+            self._depth -= 1
 
     def _runs_over_the_batch(self, length: int, batch: int) -> bool:
         """Is the first dimension, which the module takes for the sequence, surely the batch?"""

@@ -181,16 +181,13 @@ class Operators(Watch):
 
     # The profiler's sessions
 
-    def _noticing(self, construct: Function) -> Function:
-        def __init__(it: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
-            if not self._ours:
-                self._theirs = True
-                if self._profile is not None:
-                    self._stop()
-                    self._refused = _THEIRS
-            construct(it, *args, **kwargs)
-
-        return __init__
+    def _noticing(self, construct: Function, *args: Any, **kwargs: Any) -> None:
+        if not self._ours:
+            self._theirs = True
+            if self._profile is not None:
+                self._stop()
+                self._refused = _THEIRS
+        construct(*args, **kwargs)
 
     def _start(self) -> None:
         self._ours = True

@@ -70,7 +70,7 @@ class Syncs(Watch):
         self.hear(self.session.script.on_batch, lambda iterator, batch: durations.data(batch))
         # Those that wait for a stream or the whole device are no operators, and raise no warning.
         for owner, name, what in accelerator.waits():
-            self.hook(self.patch, owner, name, partial(self._timed, what))
+            self.hook(self.patch, owner, name, partial(self._waiting, what))
         if warns:
             self._listen()
             self._before = before
@@ -109,19 +109,16 @@ class Syncs(Watch):
         self._filter = warnings.filters[0]
         self.patch.set(warnings, "showwarning", showwarning)
 
-    def _timed(self, what: str, function: Function) -> Function:
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if self._explicit:
-                return function(*args, **kwargs)
-            self._explicit = True
-            begun = time.perf_counter()
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._explicit = False
-                self._tally.add(SightingKind.SYNC, what, here(), cost_s=time.perf_counter() - begun)
-
-        return wrapper
+    def _waiting(self, what: str, function: Function, *args: Any, **kwargs: Any) -> Any:
+        if self._explicit:
+            return function(*args, **kwargs)
+        self._explicit = True
+        begun = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._explicit = False
+            self._tally.add(SightingKind.SYNC, what, here(), cost_s=time.perf_counter() - begun)
 
     def _heard(self) -> None:
         if self._durations is not None and not self._explicit:

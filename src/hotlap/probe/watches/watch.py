@@ -4,6 +4,7 @@ import math
 import time
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -52,13 +53,12 @@ class Watch(ABC):
         """For everything of its own that a hook of the script's calls."""
         return (self._guard or Guard())(work, self.title(), off=self._left_out)
 
-    def around(self, function: Function, make: Callable[[Function], Function]) -> Function:
-        """For every wrapper that it puts around a function of the script's."""
-        return (self._guard or Guard()).around(function, make, self.title(), off=self._left_out)
-
-    def hook(self, patch: Patch, owner: Any, name: str, make: Callable[[Function], Function]) -> None:
-        """`owner.name` becomes `make` of what it was, guarded, until `patch` is undone."""
-        patch.set(owner, name, self.around(getattr(owner, name), make))
+    def hook(self, patch: Patch, owner: Any, name: str, instead: Function) -> None:
+        """`owner.name` becomes `instead`, guarded, until `patch` is undone; it is given what was there in front of the
+        arguments of each call."""
+        around = (self._guard or Guard()).around
+        hooked = around(getattr(owner, name), lambda there: partial(instead, there), self.title(), off=self._left_out)
+        patch.set(owner, name, hooked)
 
     def hear(self, told: list[Function], work: Function) -> None:
         """`work`, guarded, is among those that are `told`, until its own `patch` is undone."""
@@ -69,19 +69,16 @@ class Watch(ABC):
     def hook_backward(self, patch: Patch, begins: Function, ends: Function) -> None:
         """Around each outermost `Tensor.backward` of the training: `begins(root, args, kwargs)`, `ends(seconds)`."""
 
-        def following(backward: Function) -> Function:
-            def followed(root: Any, *args: Any, **kwargs: Any) -> Any:
-                if self.session.in_backward or get_ident() != self.session.thread.id:
-                    return backward(root, *args, **kwargs)
-                begins(root, args, kwargs)
-                begun = time.perf_counter()
-                result = backward(root, *args, **kwargs)
-                ends(time.perf_counter() - begun)
-                return result
+        def followed(backward: Function, root: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.session.in_backward or get_ident() != self.session.thread.id:
+                return backward(root, *args, **kwargs)
+            begins(root, args, kwargs)
+            begun = time.perf_counter()
+            result = backward(root, *args, **kwargs)
+            ends(time.perf_counter() - begun)
+            return result
 
-            return followed
-
-        self.hook(patch, Tensor, "backward", following)
+        self.hook(patch, Tensor, "backward", followed)
 
     def put_on(self, mode: ObserverMode) -> None:
         """WINDOW: `mode` sees every operator until it closes.

@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
-from inspect import signature
+from functools import partial
+from inspect import Signature, signature
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -56,44 +58,27 @@ class WorkloadWatch(Watch):
         super().install(session, patch)
         session.script.on_batch.append(self.guarded(self._drawn))
         session.script.on_forward.append(self.guarded(self._called))
-
-        def drawing(draw: Function) -> Function:
-            def __next__(iterator: Any) -> Any:  # noqa: N807 - it becomes that method
-                if self._tracer is None:
-                    return draw(iterator)
-                with self._tracer.aside():
-                    return draw(iterator)
-
-            return __next__
-
-        self.hook(patch, dataloader._BaseDataLoaderIter, "__next__", drawing)
+        self.hook(patch, dataloader._BaseDataLoaderIter, "__next__", self._drawing)
         if not accelerator.may_come():
-            self._listen_to_autocast(patch)
+            # Without a GPU, torch disables autocast for one: what was asked is known when it is made, and counts if it
+            # is entered in the traced step.
+            self.hook(patch, torch.autocast, "__init__", partial(self._casting, signature(torch.autocast.__init__)))
+            self.hook(patch, torch.autocast, "__enter__", self._entering)
 
-    def _listen_to_autocast(self, patch: Patch) -> None:
-        """Without a GPU, torch disables autocast for one: what was asked is known when it is made, and counts if it is
-        entered in the traced step."""
-        asked = signature(torch.autocast.__init__)
+    def _drawing(self, draw: Function, iterator: Any) -> Any:
+        with self._tracer.aside() if self._tracer is not None else nullcontext():
+            return draw(iterator)
 
-        def making(made: Function) -> Function:
-            def __init__(one: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
-                made(one, *args, **kwargs)
-                given = asked.bind(one, *args, **kwargs).arguments
-                if one.device == "cuda" and given.get("enabled", True):
-                    self._autocasts[one] = one.fast_dtype
+    def _casting(self, asked: Signature, make: Function, one: Any, *args: Any, **kwargs: Any) -> None:
+        make(one, *args, **kwargs)
+        given = asked.bind(one, *args, **kwargs).arguments
+        if one.device == "cuda" and given.get("enabled", True):
+            self._autocasts[one] = one.fast_dtype
 
-            return __init__
-
-        def entering(entered: Function) -> Function:
-            def __enter__(one: Any) -> Any:  # noqa: N807 - it becomes that method
-                if self._tracer is not None:
-                    self._autocast = self._autocasts.get(one, self._autocast)
-                return entered(one)
-
-            return __enter__
-
-        self.hook(patch, torch.autocast, "__init__", making)
-        self.hook(patch, torch.autocast, "__enter__", entering)
+    def _entering(self, enter: Function, one: Any) -> Any:
+        if self._tracer is not None:
+            self._autocast = self._autocasts.get(one, self._autocast)
+        return enter(one)
 
     def steps(self) -> Iterator[None]:
         """One step more, if the first had forward passes that do not train: they are a validation, unless (a teacher)
