@@ -158,15 +158,15 @@ class Given:
     def made(self, result: Any) -> None:
         """`result` of a model, which another one may be given: that is no data. (A reference keeps the address from
         being that of another tensor later in the step.)"""
-        self._made.update(_storages(result))
+        self._made.update(storages(result))
 
     def is_made(self, inputs: Any) -> bool:
         """The first tensor of these is what a model of this step has made, or lies in it."""
-        return any(ref in self._made for ref in _storages(tensors(inputs)[:1]))
+        return any(ref in self._made for ref in storages(tensors(inputs)[:1]))
 
     def is_state(self, tensor: torch.Tensor) -> bool:
         """A model has made it in this step or the one before: a state that is carried."""
-        return any(ref in self._made or ref in self._made_before for ref in _storages(tensor))
+        return any(ref in self._made or ref in self._made_before for ref in storages(tensor))
 
     def add(self, inputs: Any, rows: Sequence[bytes]) -> None:
         """`rows`: digests of those of the first tensor in `inputs`. Who is given the same again has no more of it."""
@@ -183,7 +183,7 @@ class Given:
         return sum(rows), sum(numbers), max(rows)
 
 
-def _storages(value: Any) -> Iterator[StorageWeakRef]:
+def storages(value: Any) -> Iterator[StorageWeakRef]:
     """Of the plain tensors among the leaves, those of subclasses of torch's own included."""
     plain = (leaf for leaf in tensors(value) if leaf.layout == torch.strided and not leaf.is_nested)
     for leaf in plain:

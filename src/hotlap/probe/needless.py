@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap.predict.trace import kind_of
 from hotlap.predict.workload import Kind
-from hotlap.probe.digests import digest_of, leaves
+from hotlap.probe.digests import digest_of, leaves, storages
 from hotlap.probe.tally import Spot, Tally
 from hotlap.record import Phase, Scalar, Sighting, SightingKind
 
@@ -39,14 +40,14 @@ class Unchanged:
         self._step: dict[_Key, tuple[str, bytes, float]] = {}
         """The step in progress: (operator, digest, seconds)."""
         self._numbers: Counter[tuple[Phase, Spot, Any]] = Counter()
-        self._changing: set[int] = set()
+        self._changing: set[StorageWeakRef] = set()
         """Storages last written by what changes: that `isfinite` is true of each batch tells of no sameness."""
 
     def saw(self, name: str, func: Any, phase: Phase, spot: Spot, *, graph: bool, told: Any, seconds: float) -> None:
         """An operator; `told`: what it was given, and made. `seconds`: 0 where it is a call and no arithmetic. (To hash
         3 MB takes 0.3 ms; what differed once is not hashed again.)"""
         *given, made = told
-        changes = graph or not self._changing.isdisjoint(_storages(given))
+        changes = graph or not self._changing.isdisjoint(storages(given))
         self._numbers[phase, spot, func] += 1
         key = phase, spot, func, self._numbers[phase, spot, func]
         seen = self._seen.get(key)
@@ -57,7 +58,7 @@ class Unchanged:
             self._step[key] = name, b"" if changes else digest, takes_s
         elif seen is not None:
             changes, seen.digest = True, None
-        (self._changing.update if changes else self._changing.difference_update)(_storages(made))
+        (self._changing.update if changes else self._changing.difference_update)(storages(made))
 
     def end_step(self, *, counts: bool) -> None:
         """The operators that come next are those of another step; one that does not count is forgotten."""
@@ -85,14 +86,6 @@ def _writes(func: Any) -> bool:
     """Into what it is given; higher-order operators (cond, flex_attention) have no schema."""
     schema = getattr(func, "_schema", None)
     return schema is None or bool(schema.is_mutable)
-
-
-def _storages(value: Any) -> list[int]:
-    return [
-        leaf.untyped_storage().data_ptr()
-        for leaf in leaves(value)
-        if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided and not leaf.is_nested
-    ]
 
 
 class Unused:

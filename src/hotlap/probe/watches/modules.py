@@ -2,8 +2,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType
@@ -13,7 +12,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.digests import leaves
+from hotlap.probe.digests import leaves, storages
 from hotlap.probe.guard import Function
 from hotlap.probe.sites import is_users, outwards
 from hotlap.probe.tally import Spot, here, sighting
@@ -145,7 +144,7 @@ class Modules(Watch):
             seconds=seconds,
             evaluating=not module.training,
             extra=extra,
-            storages=_storages(tensors),
+            storages=frozenset(storages(tensors)),
         )
 
         def asked_for(gradient: torch.Tensor) -> None:
@@ -161,7 +160,7 @@ class Modules(Watch):
         if not pending:
             return
         # With its gradient it is on its way to a loss, maybe of a validation: its hook tells whether one is asked for.
-        given = _storages(tensor for tensor in results(args) if tensor.grad_fn is None)
+        given = {*storages([tensor for tensor in results(args) if tensor.grad_fn is None])}
         for passed in pending:
             passed.used |= not given.isdisjoint(passed.storages)
 
@@ -282,15 +281,6 @@ def _place(calls: _Calls) -> tuple[Spot, Mapping[str, Scalar]]:
 def _first_parameter(module: torch.nn.Module) -> set[int]:
     """Which one it is; nothing where there is none."""
     return {id(parameter) for parameter in islice(module.parameters(), 1)}
-
-
-def _storages(tensors: Iterable[torch.Tensor]) -> frozenset[StorageWeakRef]:
-    """Where they live, without keeping it alive. (An address would not do: memory given back is soon somebody's.)"""
-    found = []
-    for tensor in tensors:
-        with suppress(NotImplementedError):  # a sparse one, or a wrapper of torch.func's, has none of its own
-            found.append(StorageWeakRef(tensor.untyped_storage()))  # type: ignore[no-untyped-call]
-    return frozenset(found)
 
 
 def _batch_first(module: Any) -> bool:

@@ -37,7 +37,7 @@ class Training:
             in_backward=False,
             thread=SimpleNamespace(id=get_ident()),
         )
-        self.patch, self.watch = Patch(), Buckets()
+        self.patch, self.watch, self.looks = Patch(), Buckets(), False
         if watched:
             self.watch.install(cast(Session, self.stage), self.patch)
         torch.manual_seed(0)
@@ -60,14 +60,16 @@ class Training:
                 if not rank:
                     self.stage.steps += 1
                     self.stage.updates_made += 1
+                    if self.looks:
+                        self.watch.goes_on()
 
         on_each(lambda _, rank: steps_of(rank))
 
     def look(self, steps: int, **how: Any) -> Sequence[BucketPass]:
         """So many steps in the watch's window."""
-        assert self.watch.goes_on()
+        self.looks = self.watch.goes_on()
+        assert self.looks
         self.train(steps, **how)
-        self.watch.goes_on()
         self.watch.close()
         passes: list[BucketPass] = self.stage.collectives.passes
         return passes
