@@ -12,7 +12,6 @@ import linecache
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -68,9 +67,11 @@ def planned_steps(
                 return said
             for loop in _loops_around(outer) if is_users(outer.f_code.co_filename) else ():
                 if isinstance(loop, ast.While):
-                    counted = _Counted.of(loop, outer, num_inner=num_loops, made=made, batches_a_step=batches_a_step)
-                    over_loader &= not counted.is_steps
-                    iterations = counted.number * (1 if counted.is_steps else iterations)
+                    number, is_steps = _counted(
+                        loop, outer, num_inner=num_loops, made=made, batches_a_step=batches_a_step
+                    )
+                    over_loader &= not is_steps
+                    iterations = number if is_steps else number * iterations
                 else:
                     count, of_loader = _count(loop.iter, outer, num_batches)
                     count = min((count, *_left_after(loop, outer)))
@@ -109,12 +110,9 @@ def _calls_step(body: list[ast.stmt]) -> bool:
 
 def _said_by_trainer(frame: FrameType) -> int | None:
     trainer = frame.f_locals.get("self")
-    for kind in type(trainer).__mro__:
-        say = _TRAINERS.get(f"{kind.__module__}.{kind.__qualname__}")
-        if say is not None:
-            steps = say(trainer)
-            return steps if isinstance(steps, int) and steps > 0 else None
-    return None
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(trainer).__mro__)
+    steps = next((_TRAINERS[name](trainer) for name in names if name in _TRAINERS), None)
+    return steps if isinstance(steps, int) and steps > 0 else None
 
 
 def _of_lightning(trainer: Any) -> int | None:
@@ -138,13 +136,10 @@ def _loops_around(frame: FrameType) -> list[_Loop]:
     Raises:
         _Unknown: it is in a comprehension.
     """
-    found: list[_Loop] = []
-    for _, inner in _way_to(frame):
-        if isinstance(inner, _Loop) and any(_holds(part, frame.f_lineno) for part in inner.body):
-            found.insert(0, inner)
     if any(True for _ in _comprehensions_around(frame)):
         raise _Unknown
-    return found
+    loops = (inner for _, inner in reversed(_way_to(frame)) if isinstance(inner, _Loop))
+    return [loop for loop in loops if any(_holds(part, frame.f_lineno) for part in loop.body)]
 
 
 def _comprehensions_around(frame: FrameType) -> Iterator[COMPREHENSIONS]:
@@ -182,43 +177,31 @@ def _holds(node: ast.AST, line: int) -> bool:
     return first is not None and last is not None and first <= line <= last
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """A `while` loop with a counter that it adds to."""
+def _counted(loop: ast.While, frame: FrameType, *, num_inner: int, made: int, batches_a_step: int) -> tuple[int, bool]:
+    """Rounds of a `while` loop with a counter that it adds to; or, and then True, all steps that are made in it.
+    `num_inner`: loops within it that the step was made in; the others as in `planned_steps`.
 
-    number: int
-    """Of its rounds, or of steps."""
-    is_steps: bool
-    """Of all steps that are made in it."""
-
-    @classmethod
-    def of(cls, loop: ast.While, frame: FrameType, *, num_inner: int, made: int, batches_a_step: int) -> "_Counted":
-        """`num_inner`: loops within it that the step was made in; the others as in `planned_steps`.
-
-        Raises:
-            _Unknown: it has no counter that goes with its rounds, or with steps.
-        """
-        line = frame.f_lineno
-        around = [inner for _, inner in _way(loop, line)]
-        branches = [one for one in around if isinstance(one, ast.If)]
-        for counter, limit, inclusive, asked in _limits(loop):
-            added = _addition(loop, ast.unparse(counter))
-            within = (
-                [] if added is None else [one for _, one in _way(loop, added[0]) if isinstance(one, _Loop | ast.If)]
-            )
-            num_within = sum(isinstance(one, _Loop) for one in within)
-            if added is None or not all(one in around for one in within) or num_within not in (0, num_inner):
-                continue
-            place, amount = added
-            is_steps = num_within == num_inner
-            # Beside a step that is not made in each round batches are counted, and gathered.
-            batches = 1 if all(one in within for one in branches) else max(1, batches_a_step)
-            so_far = (made * batches if is_steps else 1) - (place > line)
-            first = _number(counter, frame) - amount * so_far
-            rounds = math.ceil((_number(limit, frame) + inclusive - first) / amount)
-            rounds += (line < asked < place) - (place < asked < line)
-            return cls(rounds // batches if is_steps else rounds, is_steps)
-        raise _Unknown
+    Raises:
+        _Unknown: it has no counter that goes with its rounds, or with steps.
+    """
+    line = frame.f_lineno
+    around = [inner for _, inner in _way(loop, line)]
+    branches = [one for one in around if isinstance(one, ast.If)]
+    for counter, limit, inclusive, asked in _limits(loop):
+        place, amount = _addition(loop, ast.unparse(counter)) or (0, 0)
+        within = [one for _, one in _way(loop, place) if isinstance(one, _Loop | ast.If)]
+        num_within = sum(isinstance(one, _Loop) for one in within)
+        if not amount or not all(one in around for one in within) or num_within not in (0, num_inner):
+            continue
+        is_steps = num_within == num_inner
+        # Beside a step that is not made in each round batches are counted, and gathered.
+        batches = 1 if all(one in within for one in branches) else max(1, batches_a_step)
+        so_far = (made * batches if is_steps else 1) - (place > line)
+        first = _number(counter, frame) - amount * so_far
+        rounds = math.ceil((_number(limit, frame) + inclusive - first) / amount)
+        rounds += (line < asked < place) - (place < asked < line)
+        return (rounds // batches if is_steps else rounds), is_steps
+    raise _Unknown
 
 
 def _left_after(loop: ast.For, frame: FrameType) -> Iterator[int]:

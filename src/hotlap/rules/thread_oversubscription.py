@@ -106,19 +106,21 @@ def _of_processes(run: Run) -> Finding | None:
     )
 
 
-def _of_main(run: Run) -> Finding | None:
+def better_threads(run: Run) -> tuple[int, int, float] | None:
+    """Threads now and in another number that was tried in this process, and the seconds of a step that these save; None
+    where that is nothing to speak of."""
     asked = other_threads(run)
-    if asked is None or int(asked.now or 0) <= int(asked.other or 0) or not saved(asked):
+    share = saved(asked) if asked is not None else 0.0
+    return (int(asked.now or 0), int(asked.other or 0), share * run.mean_step_s()) if asked and share else None
+
+
+def _of_main(run: Run) -> Finding | None:
+    now, other, cost_s = better_threads(run) or (0, 0, 0.0)
+    # Fewer than there are cores are tried because of other processes.
+    if now <= other or (run.cpu is not None and run.cpu.neighbours and other < run.cpu.usable_cores):
         return None
-    if run.cpu is not None and run.cpu.neighbours and int(asked.other or 0) < run.cpu.usable_cores:
-        return None  # asked because of the others
-    cost_s = saved(asked) * run.mean_step_s()
-    return finding(
-        run,
-        cost_s,
-        f"torch computes with {asked.now} threads: with {asked.other}, a step would be {spent(run, cost_s)} shorter.",
-        levers=("threads",),
-    )
+    told = f"torch computes with {now} threads: with {other}, a step would be {spent(run, cost_s)} shorter."
+    return finding(run, cost_s, told, levers=("threads",))
 
 
 def _of_workers(run: Run) -> Finding | None:

@@ -18,7 +18,7 @@ After:
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.step import finding, spent
-from hotlap.rules.thread_oversubscription import other_threads, saved
+from hotlap.rules.thread_oversubscription import better_threads
 from hotlap.units import plural
 
 # Ours, as for what another number of threads saves.
@@ -33,17 +33,15 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 
 def _too_few(run: Run) -> Finding | None:
-    asked = other_threads(run)
-    if asked is None or int(asked.now or 0) >= int(asked.other or 0) or not saved(asked):
+    now, other, cost_s = better_threads(run) or (0, 0, 0.0)
+    if now >= other:
         return None
-    cost_s = saved(asked) * run.mean_step_s()
     variable = "" if run.switches is None else run.switches.environment.get("OMP_NUM_THREADS", "")
     why = f" (OMP_NUM_THREADS={variable})" if variable else ""
-    threads = plural(int(asked.now or 0), "thread")
     return finding(
         run,
         cost_s,
-        f"torch computes with {threads}{why} where {asked.other} cores may be used: with {asked.other}, a step "
+        f"torch computes with {plural(now, 'thread')}{why} where {other} cores may be used: with {other}, a step "
         f"would be {spent(run, cost_s)} shorter.",
         levers=("threads",),
     )
