@@ -21,7 +21,7 @@ import ast
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
 from hotlap.rules.advice import advice, of_line
 from hotlap.rules.step import cost_of, on_cpu, sightings
-from hotlap.source import device_of
+from hotlap.source import device_of, parsed
 
 _MAKERS = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "ones", "tensor", "zeros", "rand", "randint", "randn", "randperm"}
@@ -45,26 +45,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 def _made_there(line: str) -> str:
     """`x = torch.zeros(3).to(device)` -> `x = torch.zeros(3, device=device)`; empty where it cannot be told."""
-    try:
-        tree = ast.parse(line)
-    except SyntaxError:  # a part of a statement
-        return ""
-    changed = line
-    for node in ast.walk(tree):
-        made = _made_at_once(node)
-        if made is not None:
-            make, device = made
-            inner = ast.unparse(make)[:-1]
-            comma = "" if inner.endswith("(") else ", "
-            changed = changed.replace(ast.get_source_segment(line, node) or "", f"{inner}{comma}device={device})", 1)
+    script, changed = parsed("", "", line), line
+    for moves in script.all_calls() if script is not None else ():
+        match moves.func:
+            case ast.Attribute(value=ast.Call(func=ast.Attribute(attr=maker), keywords=words) as makes):
+                device = device_of(moves) if maker in _MAKERS else None
+                if script is not None and device is not None and _CHOSEN.isdisjoint(word.arg for word in words):
+                    given = ", ".join([*map(ast.unparse, (*makes.args, *words)), f"device={device}"])
+                    changed = changed.replace(script.code(moves), f"{ast.unparse(makes.func)}({given})", 1)
     return "" if changed == line else changed
-
-
-def _made_at_once(node: ast.AST) -> tuple[ast.Call, str] | None:
-    """The call whose tensor `node` moves, and where to, as an expression; None if it does anything else."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Attribute(attr=maker)) as make)):
-            device = device_of(node) if maker in _MAKERS else None
-            if device is not None and not any(word.arg in _CHOSEN for word in make.keywords):
-                return make, device
-    return None

@@ -20,7 +20,7 @@ After:
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, behind_imports
-from hotlap.rules.step import arithmetic_s, on_cpu
+from hotlap.rules.step import on_cpu, operators_s
 from hotlap.units import percent
 
 # Ours: at 150 cycles each, fewer cost less than a tenth of a cycle per element.
@@ -39,7 +39,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     evidence = f"Of the numbers in parameters and optimizer state {percent(share)} are denormal"
     change = behind_imports(run, "torch.set_flush_denormal(True)  # before any thread is started")
-    return advice(run, arithmetic_s(run, *_PHASES), evidence, change=change)
+    return advice(run, operators_s(run, *_PHASES, waits=False), evidence, change=change)
 
 
 def explains(run: Run) -> frozenset[str]:

@@ -40,7 +40,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Every optimizer has float64 parameters alone; or none has any, and operators of the model make float64."""
     dtypes = {dtype for optimizer in run.optimizers for dtype in optimizer.dtypes}
     if dtypes == {"float64"}:
-        cost_s = 0.5 * operators_s(run, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+        cost_s = 0.5 * operators_s(run, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, waits=True)
         told = "All parameters are float64: a step could be about"
         rest, change = "if they, and all that the model is given, were float32", _change(run)
     else:

@@ -217,22 +217,16 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     return Parts(arithmetic_s=arithmetic_s, calls_s=calls_s, python_s=spent_s - known_s)
 
 
-def arithmetic_s(run: Run, *phases: Phase) -> float:
-    """Seconds of a step that operators compute in these phases; all of a phase where no operator was looked at."""
-    return sum(
-        known.arithmetic_s if (known := parts(run, phase)) is not None else phase_s(run, phase) or 0.0
-        for phase in phases
-    )
-
-
-def operators_s(run: Run, *phases: Phase) -> float:
-    """As `arithmetic_s`, with what operators waited for a core and memory: all but their calls and Python."""
-    return sum(
-        (run.mean_phase_s(phase) or 0.0) - known.calls_s - known.python_s
-        if (known := parts(run, phase)) is not None
-        else phase_s(run, phase) or 0.0
-        for phase in phases
-    )
+def operators_s(run: Run, *phases: Phase, waits: bool) -> float:
+    """Seconds of a step that operators compute in these phases; all of a phase where no operator was looked at.
+    `waits`: with what they waited for a core and memory, which is all but their calls and Python."""
+    total_s = 0.0
+    for phase in phases:
+        known, spent_s = parts(run, phase), phase_s(run, phase) or 0.0
+        if known is not None:
+            spent_s = (run.mean_phase_s(phase) or 0.0) - known.calls_s - known.python_s if waits else known.arithmetic_s
+        total_s += spent_s
+    return total_s
 
 
 def longer_than_seen(run: Run, phase: Phase) -> float:
