@@ -47,6 +47,7 @@ class Input(Watch):
         """Both of the whole steps so far, without those with a validation."""
         self._workers = False
         self._seen: set[int] = set()
+        """Iterators and data sets, which the patch keeps alive."""
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Time each start of an iterator."""
@@ -93,10 +94,10 @@ class Input(Watch):
         self._time(fetcher, "fetch", InputPart.ITEMS)
         self._time(fetcher, "collate_fn", InputPart.COLLATE)
         for owner in _chain(fetcher.dataset):
-            for name in _TRANSFORMS:
-                if callable(getattr(owner, name, None)):
-                    self._time(owner, name, InputPart.TRANSFORMS)
-                    break
+            name = next((name for name in _TRANSFORMS if callable(getattr(owner, name, None))), None)
+            if name is not None and id(owner) not in self._seen:  # another iterator's as well
+                self._seen.add(id(owner))
+                self._time(owner, name, InputPart.TRANSFORMS)
 
     def _time(self, owner: Any, name: str, part: InputPart) -> None:
         def timed(function: Function, *args: Any, **kwargs: Any) -> Any:

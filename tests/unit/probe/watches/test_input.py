@@ -87,3 +87,27 @@ def test_the_items_of_a_validation_are_no_part_of_a_step(monkeypatch: pytest.Mon
 
     parts = play(Input(), step, stage=stage, num_steps=8)["input_s"]
     assert (parts[InputPart.ITEMS], parts[InputPart.COLLATE]) == (0.25, 0.75)
+
+
+def test_a_transform_counts_once_however_many_epochs_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr("hotlap.probe.watches.input.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+
+    class Transformed(Dataset[int]):
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, index: int) -> int:
+            seconds[0] += 1.0
+            return self.transform(index)
+
+        def transform(self, item: int) -> int:
+            seconds[0] += 3.0
+            return item
+
+    stage, data = Stage(), Transformed()
+    vars(stage)["schedule"] = SimpleNamespace(move=SimpleNamespace(recorded=False))
+    vars(stage)["num_recorded"] = 8
+    vars(stage.clock)["entered"] = {INPUT}
+    parts = play(Input(), lambda: list(DataLoader(data)), stage=stage, num_steps=8)["input_s"]
+    assert (parts[InputPart.ITEMS], parts[InputPart.TRANSFORMS]) == (0.25, 0.75)
