@@ -6,8 +6,7 @@ once, even where the training looks the same for hundreds of steps.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,41 +18,32 @@ Rule = Callable[[torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], Group],
 """(parameter, gradient, state before, settings) -> what the parameter should become; all in float64."""
 
 
-@dataclass(slots=True)
-class _Before:
-    """One parameter as an update finds it; float64 samples of its elements."""
-
-    param: torch.Tensor
-    old: torch.Tensor
-    expected: torch.Tensor
-
-
 class Formula:
     """Looks at one update of one optimizer."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._seen = list(_foreseen(optimizer))
+        self._seen = [*_foreseen(optimizer)]
 
     def departures(self) -> dict[int, float]:
         """Address of each parameter -> distance of what it is now from what it should be, as a part of the change."""
-        return {id(seen.param): _departure(seen) for seen in self._seen}
+        return {id(param): _departure(param, old, expected) for param, old, expected in self._seen}
 
 
-def _departure(seen: _Before) -> float:
-    moved = float(torch.linalg.vector_norm(seen.expected - seen.old))
-    off = float(torch.linalg.vector_norm(_sample(seen.param) - seen.expected))
+def _departure(param: torch.Tensor, old: torch.Tensor, expected: torch.Tensor) -> float:
+    moved = float(torch.linalg.vector_norm(expected - old))
+    off = float(torch.linalg.vector_norm(_sample(param) - expected))
     # A parameter that hardly moves (a bias in front of a normalisation) moves by less than it is rounded to.
-    off = max(0.0, off - torch.finfo(seen.param.dtype).eps * float(torch.linalg.vector_norm(seen.expected)))
+    off = max(0.0, off - torch.finfo(param.dtype).eps * float(torch.linalg.vector_norm(expected)))
     return off / moved if moved > 0 else (0.0 if off == 0 else math.inf)
 
 
-def _foreseen(optimizer: torch.optim.Optimizer) -> "list[_Before]":
+def _foreseen(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Each parameter that is updated; of samples of its elements, in float64, what they are and what they should be."""
     rule = _RULES.get(type(optimizer))
     # Fused kernels leave gradients scaled until they read them; where one overflowed they do nothing.
     scale, overflow = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
     if rule is None or (overflow is not None and float(overflow)):
-        return []
-    found = []
+        return
     for group in optimizer.param_groups:
         if group.get("differentiable") or group.get("amsgrad"):
             continue
@@ -64,8 +54,7 @@ def _foreseen(optimizer: torch.optim.Optimizer) -> "list[_Before]":
             grad = grad / float(scale) if scale is not None else grad
             state = {name: _of_state(value) for name, value in optimizer.state.get(param, {}).items()}
             old = _sample(param)
-            found.append(_Before(param, old, rule(old, -grad if group.get("maximize") else grad, state, group)))
-    return found
+            yield param, old, rule(old, -grad if group.get("maximize") else grad, state, group)
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import islice, takewhile
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 from hotlap.record import CallSite, Scalar
 
@@ -115,22 +115,19 @@ def call_site(calls: str, *, detail: Mapping[str, Scalar] | None = None) -> Call
     frame = users_frame(sys._getframe(1))
     if frame is None:
         return None
-    # PEP 657: the exact span of the instruction that is being executed, the call expression.
-    position = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
-    if position is None or None in position:
+    line, end_line, col, end_col = position(frame.f_code, frame.f_lasti)
+    if line is None or end_line is None or col is None or end_col is None:
         return None
-    line, end_line, col, end_col = position
     path = str(Path(frame.f_code.co_filename).resolve())
     return CallSite(
-        calls=calls,
-        path=path,
-        sha256=file_sha256(path),
-        line=line or 0,
-        end_line=end_line or 0,
-        col=col or 0,
-        end_col=end_col or 0,
+        calls=calls, path=path, sha256=file_sha256(path), line=line, end_line=end_line, col=col, end_col=end_col,
         detail=dict(detail or {}),
-    )
+    )  # fmt: skip
+
+
+def position(code: CodeType, instruction: int) -> tuple[int | None, ...]:
+    """(4,) first and last line, first and last column of what an instruction is of, a call expression (PEP 657)."""
+    return next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)
 
 
 def script() -> str | None:

@@ -20,7 +20,6 @@ After:
 
 import ast
 import math
-from collections.abc import Iterator, Mapping
 
 from hotlap.record import Finding, Machine, Run, SwitchFacts
 from hotlap.rules.advice import behind_imports, calls, replaced
@@ -28,9 +27,6 @@ from hotlap.rules.change import Change
 from hotlap.rules.step import chosen, finding, spent
 from hotlap.student import mean_interval
 from hotlap.units import duration
-
-Share = tuple[float, float, float]
-"""(low, mid, high): part of a step, with its 95% interval."""
 
 # No threshold: such a switch is said whatever it costs, because it is seldom meant to be on, and what it costs depends
 # on operators that a few steps need not contain.
@@ -55,30 +51,22 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     on = _on(run.switches, on_device=run.device != "cpu")
     if not on:
         return None
-    shares = {name: share for name, share in _shares(run) if name in on}
-    cost_s = min(1.0, sum(mid for low, mid, _ in shares.values() if low > 0.0)) * run.mean_step_s()
-    left_on = f"Left on while training: {', '.join(on)}; {_costs(run, shares, cost_s)}."
-    return finding(run, cost_s, left_on, change=_switched_off(run, run.switches))
-
-
-def _costs(run: Run, shares: Mapping[str, Share], cost_s: float) -> str:
-    """What a step would save, as clauses."""
-    told = [f"without, each step would be {spent(run, cost_s)} shorter"] if cost_s else []
-    for name, (low, _, high) in shares.items():
-        if low <= 0.0:
-            most = spent(run, max(0.0, high) * run.mean_step_s())
-            told.append(f"the cost of {name} could not be told from none: at most {most} of each step")
-    untried = f"what of each step ({duration(run.mean_step_s())}, 100%) that costs could not be tried"
-    return "; ".join(told) or untried
-
-
-def _shares(run: Run) -> Iterator[tuple[str, Share]]:
-    """Of each switch that was tried: its name, and the part of a step that it takes."""
+    cost_s, untold = 0.0, []
     for one in run.what_ifs:
-        known = mean_interval(one.log_ratios)
-        if one.setting in _ASKED and known is not None:
-            low, mid, high = (1 - math.exp(-ratio) for ratio in known)
-            yield _ASKED[one.setting], (low, mid, high)
+        name, known = _ASKED.get(one.setting), mean_interval(one.log_ratios)
+        if name not in on or known is None:
+            continue
+        low_s, mid_s, high_s = ((1 - math.exp(-ratio)) * run.mean_step_s() for ratio in known)
+        if low_s > 0.0:
+            cost_s = min(run.mean_step_s(), cost_s + mid_s)
+        else:
+            most = spent(run, max(0.0, high_s))
+            untold.append(f"the cost of {name} could not be told from none: at most {most} of each step")
+    told = [f"without, each step would be {spent(run, cost_s)} shorter"] if cost_s else []
+    untried = f"what of each step ({duration(run.mean_step_s())}, 100%) that costs could not be tried"
+    costs = "; ".join([*told, *untold]) or untried
+    left_on = f"Left on while training: {', '.join(on)}; {costs}."
+    return finding(run, cost_s, left_on, change=_switched_off(run, run.switches))
 
 
 def _switched_off(run: Run, switches: SwitchFacts) -> Change | None:

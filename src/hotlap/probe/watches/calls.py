@@ -5,6 +5,7 @@ same seconds, whatever else the machine did while the recorded steps were made.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -176,9 +177,9 @@ class _Prices(ObserverMode):
 
     def facts(self, num_steps: int) -> CallFacts:
         """Each operator counts with the median of its calls: those during which the core was taken away do not."""
-        totals: dict[Phase, dict[str, float]] = {}
+        totals: dict[Phase, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         for (phase, func, graph, _, double), calls in self._seen.items():
-            total = totals.setdefault(phase, dict.fromkeys(_FIELDS, 0.0))
+            total = totals[phase]
             number = len(calls.seconds) / num_steps
             arithmetic_s = number * self._arithmetic_s(median(calls.seconds))
             total["calls"] += number
@@ -218,9 +219,6 @@ class _Prices(ObserverMode):
             return False
         gathers = any(part in name for part in _GATHER)
         return gathers or calls.num_bytes / seconds >= _NEAR * self._bytes_per_s
-
-
-_FIELDS = ("calls", "arithmetic_s", "graph_calls", "graph_s", "streaming_s", "double_s", "inside_s")
 
 
 def _belongs_to_graph(func: Any, result: Any) -> bool:

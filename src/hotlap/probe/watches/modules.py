@@ -14,7 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from hotlap.levers.lever import Patch
 from hotlap.probe.digests import leaves, storages
 from hotlap.probe.guard import Function
-from hotlap.probe.sites import is_users, outwards
+from hotlap.probe.sites import is_users, outwards, position
 from hotlap.probe.tally import Spot, here, sighting
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Scalar, Sighting, SightingKind
@@ -57,16 +57,14 @@ class _Pass:
 
 @dataclass(slots=True)
 class _Seen:
-    """Passes of one kind at one line: those of followed steps, and those that were told of in each step."""
+    """Passes of one kind at one line."""
 
-    followed_s: float = 0.0
-    num_followed: int = 0
+    num: float = 0
     seconds: float = 0.0
-    num: int = 0
 
 
-_Key = tuple[SightingKind, str, _Calls, bool]
-"""(kind, module, where, in evaluation mode)."""
+_Key = tuple[SightingKind, str, _Calls, bool, bool]
+"""(kind, module, where, in evaluation mode, seen in followed steps alone)."""
 
 
 class Modules(Watch):
@@ -129,9 +127,7 @@ class Modules(Watch):
     def _evaluated(self, module: torch.nn.Module) -> None:
         if not module.training and not self._trained.isdisjoint(_first_parameter(module)):
             seconds = self.session.clock.last_s()
-            seen = self._seen[SightingKind.EVALUATION, type(module).__name__, _calls(1), True]
-            seen.seconds += seconds
-            seen.num += 1
+            self._add((SightingKind.EVALUATION, type(module).__name__, _calls(1), True, False), seconds)
 
     def _follow(self, module: torch.nn.Module, result: Any, seconds: float, *, extra: bool) -> None:
         tensors = [leaf for leaf in results(result) if leaf.grad_fn is not None]
@@ -181,17 +177,13 @@ class Modules(Watch):
             if passed.used:
                 self._used.update(passed.calls)
             elif passed.step < before:
-                self._add(passed)
+                key = SightingKind.WASTED_FORWARD, passed.name, passed.calls, passed.evaluating, not passed.extra
+                self._add(key, passed.seconds)
         self._passes = [passed for passed in self._passes if passed.step >= before]
 
-    def _add(self, passed: _Pass) -> None:
-        seen = self._seen[SightingKind.WASTED_FORWARD, passed.name, passed.calls, passed.evaluating]
-        if passed.extra:
-            seen.seconds += passed.seconds
-            seen.num += 1
-        else:
-            seen.followed_s += passed.seconds
-            seen.num_followed += 1
+    def _add(self, key: _Key, seconds: float) -> None:
+        self._seen[key].num += 1
+        self._seen[key].seconds += seconds
 
     # Attention
 
@@ -245,19 +237,20 @@ class Modules(Watch):
 
     def _of_passes(self) -> Iterator[Sighting]:
         """One for each line: in vain is the innermost call in which no other passes are made."""
-        followed, steps = max(1, self._followed_steps), max(1, self._step)
         by_place: dict[tuple[SightingKind, str, bool, _Calls, bool], list[_Seen]] = defaultdict(list)
-        for (kind, name, calls, evaluating), seen in self._seen.items():
+        for (kind, name, calls, evaluating, followed), seen in self._seen.items():
             own = tuple(call for call in calls if kind is SightingKind.EVALUATION or call not in self._used)
-            by_place[kind, name, evaluating, (own or calls)[:1], not own].append(seen)
+            steps = max(1, self._followed_steps if followed else self._step)
+            a_step = _Seen(seen.num / steps, seen.seconds / steps)
+            by_place[kind, name, evaluating, (own or calls)[:1], not own].append(a_step)
         for (kind, name, evaluating, place, shared), found in by_place.items():
             spot, span = _place(place)
             yield sighting(
                 kind,
                 name,
                 spot,
-                per_step=sum(seen.num_followed / followed + seen.num / steps for seen in found),
-                cost_s=sum(seen.followed_s / followed + seen.seconds / steps for seen in found),
+                per_step=sum(seen.num for seen in found),
+                cost_s=sum(seen.seconds for seen in found),
                 detail={"evaluation": evaluating, **({} if shared else span)},
             )
 
@@ -273,7 +266,7 @@ def _place(calls: _Calls) -> tuple[Spot, Mapping[str, Scalar]]:
     if not calls:
         return Spot(), {}
     ((code, instruction),) = calls
-    line, *span = next(islice(code.co_positions(), instruction // 2, None))
+    line, *span = position(code, instruction)
     known = {} if None in span else dict(zip(("end_line", "col", "end_col"), span, strict=True))
     return Spot(code.co_filename, line), known
 

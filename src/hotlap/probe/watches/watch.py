@@ -37,13 +37,12 @@ class Watch(ABC):
 
     session: "Session"
     """Known from `install` on."""
-    _guard: Guard | None = None
-    _left_out: Callable[[], None] | None = None
     _mode: ObserverMode | None = None
     _window: Iterator[None] | None = None
 
     def __init__(self) -> None:
-        self.patch = Patch()
+        self.patch, self._guard = Patch(), Guard()
+        self._left_out: Callable[[], None] | None = None
 
     def under(self, guard: Guard, off: Callable[[], None]) -> None:
         """Before `install`: what guards its hooks, and what leaves it out once one has failed."""
@@ -51,13 +50,13 @@ class Watch(ABC):
 
     def guarded(self, work: Function) -> Function:
         """For everything of its own that a hook of the script's calls."""
-        return (self._guard or Guard())(work, self.title(), off=self._left_out)
+        return self._guard(work, self.title(), off=self._left_out)
 
     def hook(self, patch: Patch, owner: Any, name: str, instead: Function) -> None:
         """`owner.name` becomes `instead`, guarded, until `patch` is undone; it is given what was there in front of the
         arguments of each call."""
-        around = (self._guard or Guard()).around
-        hooked = around(getattr(owner, name), lambda there: partial(instead, there), self.title(), off=self._left_out)
+        there = getattr(owner, name)
+        hooked = self._guard.around(there, lambda called: partial(instead, called), self.title(), off=self._left_out)
         patch.set(owner, name, hooked)
 
     def hear(self, told: list[Function], work: Function) -> None:
