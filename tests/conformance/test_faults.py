@@ -115,7 +115,7 @@ def trained(
 
 
 # These fail when they have done their work, or the next case would meet what they leave behind.
-_TAKES_OFF = ("close", "_off", "_stop", "_restore")
+_TAKES_OFF = ("close", "_off", "_stop")
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[str]:

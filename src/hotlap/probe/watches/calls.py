@@ -17,7 +17,7 @@ import torch
 from hotlap.predict.trace import kind_of
 from hotlap.predict.workload import Kind
 from hotlap.probe.clock import PHASES
-from hotlap.probe.modes import ObserverMode, name_of
+from hotlap.probe.modes import ObserverMode, name_of, take_off
 from hotlap.probe.needless import Broadcasts, Unchanged, Unused
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.probe.watches.operators import dispatch_s
@@ -87,7 +87,7 @@ class Calls(Watch):
                 self._plain.append(session.clock.last_spent)
             self.put_on(prices)
             yield
-            self.take_off()
+            take_off(prices)
             counts = self.validated() is None
             prices.end_step(counts=counts)
             self._looked_at += counts

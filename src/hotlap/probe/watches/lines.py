@@ -19,6 +19,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from types import CodeType, FrameType
@@ -83,13 +84,12 @@ class Lines(Watch):
         """Those of whole steps."""
         self._over = threading.Event()
         self._sampler: threading.Thread | None = None
-        self._switch_s = 0.0
 
     def steps(self) -> Iterator[None]:
         """Until there are enough samples of the training thread, which is the one that begins this."""
         if self.session.plan.whole and self.session.facts.compiled:
             return
-        self._switch_s = sys.getswitchinterval()
+        self.patch.on_undo(partial(_restore, sys.getswitchinterval()))
         sys.setswitchinterval(_SWITCH_S)
         self._sampler = threading.Thread(
             target=self.guarded(self._sample), args=(threading.get_ident(),), name="hotlap-lines", daemon=True
@@ -103,21 +103,12 @@ class Lines(Watch):
             if len(self._samples) >= _ENOUGH and made + 1 >= self.fewest_steps:
                 return
 
-    def forked(self) -> None:
-        """The sampler is not there; its setting is."""
-        self._restore()
-
     def close(self) -> None:
         """Stop looking."""
         self._over.set()
         if self._sampler is not None:
             self._sampler.join(timeout=1.0)
-        self._restore()
-
-    def _restore(self) -> None:
-        # If the script changed it meanwhile, its choice stays.
-        if self._switch_s and abs(sys.getswitchinterval() - _SWITCH_S) < 1e-6:
-            sys.setswitchinterval(self._switch_s)
+        super().close()
 
     def fields(self) -> Mapping[str, Any]:
         """Costliest first."""
@@ -151,6 +142,12 @@ class Lines(Watch):
             if sys._current_frames().get(thread) is frame and frame.f_lasti == stood:
                 return where
         return None
+
+
+def _restore(switch_s: float) -> None:
+    # If the script changed it meanwhile, its choice stays.
+    if abs(sys.getswitchinterval() - _SWITCH_S) < 1e-6:
+        sys.setswitchinterval(switch_s)
 
 
 def place(frame: FrameType, phase: Phase, callers: Container[CodeType] | None = None) -> _Place | None:

@@ -19,7 +19,7 @@ from hotlap.predict.trace import bytes_of, flop_of, is_free
 from hotlap.probe import unseen
 from hotlap.probe.digests import tensors
 from hotlap.probe.guard import Function
-from hotlap.probe.modes import ObserverMode, name_of
+from hotlap.probe.modes import ObserverMode, name_of, take_off
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import NO_OPERATORS, Operator, OperatorWindow
 
@@ -119,7 +119,7 @@ class Operators(Watch):
             begun = time.perf_counter()
             yield
             counted_s = time.perf_counter() - begun
-            self.take_off()
+            take_off(counting)
             if self.validated() is None:
                 self._counting, self._count_s = counting, counted_s
 

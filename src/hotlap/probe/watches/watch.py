@@ -37,7 +37,6 @@ class Watch(ABC):
 
     session: "Session"
     """Known from `install` on."""
-    _mode: ObserverMode | None = None
     _window: Iterator[None] | None = None
 
     def __init__(self) -> None:
@@ -80,19 +79,13 @@ class Watch(ABC):
         self.hook(patch, Tensor, "backward", followed)
 
     def put_on(self, mode: ObserverMode) -> None:
-        """WINDOW: `mode` sees every operator until it closes.
+        """WINDOW: `mode` sees every operator until it is taken off, or this closes.
 
         Raises:
             RuntimeError: the script has a mode of its own.
         """
         modes.put_on(mode)
-        self._mode = mode
-
-    def take_off(self) -> None:
-        """What was put on, if it still is."""
-        if self._mode is not None:
-            modes.take_off(self._mode)
-            self._mode = None
+        self.patch.on_undo(partial(modes.take_off, mode))
 
     def title(self) -> str:
         """For people."""
@@ -137,12 +130,10 @@ class Watch(ABC):
     def close(self) -> None:
         """WINDOW: its steps are over, or were cut off where the script or its time ended. PASSIVE: it has failed, and
         is left out."""
-        self.take_off()
         self.patch.undo()
 
     def forked(self) -> None:
         """WINDOW: in a forked process (a worker), while it is open here: take off what the child has inherited."""
-        self.take_off()
         self.patch.undo()
 
     def fields(self) -> Mapping[str, Any]:
