@@ -41,8 +41,7 @@ class Cpu(Watch):
 
     def __init__(self) -> None:
         super().__init__()
-        self._first: _Look | None = None
-        self._last: _Look | None = None
+        self._looks: list[_Look] = []
         self._announced = False
 
     def step_ended(self, step: int) -> None:
@@ -50,23 +49,19 @@ class Cpu(Watch):
         if not self._announced:
             self._announced = True
             announce(self.session.out)
-        if self._last is not None:
-            return
         schedule = self.session.schedule
-        if self._first is None:
-            if schedule.warm:
-                self._first = _look(self.session.thread.id)
-        elif schedule.move.done:
-            self._last = _look(self.session.thread.id)
+        if [schedule.warm, schedule.move.done, False][len(self._looks)]:
+            self._looks.append(_look(self.session.thread.id))
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.cpu`."""
-        last = self._last or (_look(self.session.thread.id) if self._first is not None else None)
-        if self._first is None or last is None or last.at <= self._first.at:
+        if len(self._looks) == 1:  # it was over before all was recorded
+            self._looks.append(_look(self.session.thread.id))
+        if not self._looks or self._looks[1].at <= self._looks[0].at:
             return {}
-        elapsed_s = last.at - self._first.at
-        found = neighbours(self.session.out, self._first.strangers, last.strangers, elapsed_s)
-        return {"cpu": replace(_use(self._first, last), neighbours=found)}
+        first, last = self._looks
+        found = neighbours(self.session.out, first.strangers, last.strangers, last.at - first.at)
+        return {"cpu": replace(_use(first, last), neighbours=found)}
 
 
 def usable_cores() -> float:
