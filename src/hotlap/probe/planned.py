@@ -88,24 +88,21 @@ def planned_steps(
 def _updates_in_a_pass(loop: ast.For, num_batches: int, batches_a_step: int) -> int | None:
     """Where the loop's own counter says when an update is due: `if (i + 1) % 4 == 0`. Batches that are left at the end
     of a pass make no update then, or one where an `or` says so. None where nothing says it like that."""
-    enumerates = any(isinstance(part, ast.Name) and part.id == "enumerate" for part in ast.walk(loop.iter))
-    if not enumerates or not isinstance(loop.target, ast.Tuple) or batches_a_step < 2:
+    if batches_a_step < 2 or not isinstance(loop.target, ast.Tuple) or "enumerate" not in _names(loop.iter):
         return None
     counter = ast.unparse(loop.target.elts[0])
-    for node in ast.walk(loop):
-        if isinstance(node, ast.If) and _is_divided(counter, node.test) and _calls_step(node.body):
+    for branch in (node for node in ast.walk(loop) if isinstance(node, ast.If)):
+        parts, body = [*ast.walk(branch.test)], [part for one in branch.body for part in ast.walk(one)]
+        divided = (part.left for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod))
+        steps = any(isinstance(part, ast.Attribute) and part.attr == "step" for part in body)
+        if steps and any(counter in _names(left) for left in divided):
             whole, rest = divmod(num_batches, batches_a_step)
-            return whole + (rest > 0 and any(isinstance(part, ast.Or) for part in ast.walk(node.test)))
+            return whole + (rest > 0 and any(isinstance(part, ast.Or) for part in parts))
     return None
 
 
-def _is_divided(name: str, test: ast.expr) -> bool:
-    remainders = (part.left for part in ast.walk(test) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod))
-    return any(isinstance(part, ast.Name) and part.id == name for left in remainders for part in ast.walk(left))
-
-
-def _calls_step(body: list[ast.stmt]) -> bool:
-    return any(isinstance(part, ast.Attribute) and part.attr == "step" for one in body for part in ast.walk(one))
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _said_by_trainer(frame: FrameType) -> int | None:

@@ -34,7 +34,7 @@ from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, replaced, without_graph
 from hotlap.rules.change import Change, file_name, readable
 from hotlap.rules.step import finding, on_cpu, phase_s, share_of, spent
-from hotlap.source import Script
+from hotlap.source import Script, found_at
 
 # Ours: of a pass that takes less, a part is not worth a change.
 MIN_SHARE = 0.05
@@ -88,7 +88,7 @@ def _in_part(run: Run, files: Sequence[Script], script: Script, site: CallSite) 
     if share_of(run, cost_s) < MIN_SHARE:
         return None
     unneeded, elements = (int(site.detail.get(name) or 0) for name in ("unneeded", "elements"))
-    evidence = f"{_place(script, site)} computes {elements:,} gradients, {unneeded:,} of them {whose}"
+    evidence = f"{_place(site)} computes {elements:,} gradients, {unneeded:,} of them {whose}"
     change = _without_graph(run, files)
     if change is not None:
         evidence += f": nothing that is trained goes into the call at {change.where}"
@@ -106,9 +106,8 @@ def _without_graph(run: Run, files: Sequence[Script]) -> Change | None:
     None where there is none, or it stands where nothing can be put in front of it."""
     sites = [one for one in run.call_sites if one.calls == "no_grad"]
     largest = max(sites, key=lambda one: int(one.detail.get("unneeded") or 0), default=None)
-    script = next((one for one in files if largest is not None and one.path == largest.path), None)
-    call = script.at(largest) if script is not None and largest is not None else None
-    return None if script is None or call is None else without_graph(script, call)
+    found = found_at(largest, files) if largest is not None else None
+    return without_graph(*found) if found is not None else None
 
 
 def _of_inputs(run: Run, script: Script, site: CallSite) -> Change | None:
@@ -128,22 +127,20 @@ def _of_inputs(run: Run, script: Script, site: CallSite) -> Change | None:
 def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:
     """Of all of them."""
     cost_s = _pass_s(run, site)
-    why = "are cleared before an optimizer steps with them"
-    if not site.detail.get("owned"):
-        why = "are of parameters that no optimizer has"
+    cleared = "are cleared before an optimizer steps with them"
+    why = cleared if site.detail.get("owned") else "are of parameters that no optimizer has"
     takes = f"{'' if on_cpu(run) else 'at most '}{spent(run, cost_s)}"
-    code = script.text.splitlines()[site.line - 1].strip()
     return finding(
         run,
         cost_s,
-        f"{_place(script, site)} takes {takes} of each step, and all gradients that it computes {why}: nothing is "
-        "learnt from that loss.",
-        change=Change(script.path, site.line, code),
+        f"{_place(site)} takes {takes} of each step, and all gradients that it computes {why}: nothing is learnt from "
+        "that loss.",
+        change=Change(script.path, site.line, script.text.splitlines()[site.line - 1].strip()),
     )
 
 
-def _place(script: Script, site: CallSite) -> str:
-    return f"The backward pass in line {site.line} of {file_name(script.path)}"
+def _place(site: CallSite) -> str:
+    return f"The backward pass in line {site.line} of {file_name(site.path)}"
 
 
 def _optimizers(run: Run, script: Script, site: CallSite) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import torch
 from hotlap.predict.trace import kind_of
 from hotlap.predict.workload import Kind
 from hotlap.probe.clock import PHASES
+from hotlap.probe.digests import tensors as tensors_of
 from hotlap.probe.modes import ObserverMode, name_of, take_off
 from hotlap.probe.needless import Broadcasts, Unchanged, Unused
 from hotlap.probe.tally import Spot, Tally, here
@@ -138,8 +139,7 @@ class _Prices(ObserverMode):
         """An operator was called."""
         if name_of(func).startswith("profiler::"):
             return
-        values = (value for one in args for value in (one if isinstance(one, tuple | list) else (one,)))
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        tensors = tensors_of(args)
         moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
         graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(func, result)
         double = isinstance(result, torch.Tensor) and result.dtype is torch.float64
