@@ -83,12 +83,18 @@ class WorkloadWatch(Watch):
     def steps(self) -> Iterator[None]:
         """One step more, if the first had forward passes that do not train: they are a validation, unless (a teacher)
         each step has as many."""
+        clock = self.session.clock
         self._host_s = self._measured_host_s(self.session.facts.device())
         torch.compiler.set_stance("force_eager")
         for _ in range(self.num_steps):
-            self._begin()
+            self._batch_bytes = self._called_with_bytes = 0.0
+            self._autocast, self._looks = None, 0
+            self._tracer = tracer = Tracer(self.session.facts.parameters(), is_outside=lambda: clock.where == OTHER)
+            tracer.start()
             yield
-            self._keep()
+            self._tracer = None
+            tracer.stop()
+            self._keep(tracer)
             if not self._kept_looks:
                 return
 
@@ -99,20 +105,8 @@ class WorkloadWatch(Watch):
             self._tracer = None
         torch.compiler.set_stance("default")
 
-    def _begin(self) -> None:
-        self._batch_bytes = self._called_with_bytes = 0.0
-        self._autocast = None
-        self._looks = 0
-        clock = self.session.clock
-        self._tracer = Tracer(self.session.facts.parameters(), is_outside=lambda: clock.where == OTHER)
-        self._tracer.start()
-
-    def _keep(self) -> None:
+    def _keep(self, tracer: Tracer) -> None:
         """What was traced, unless it has as many forward passes that do not train as what was traced before."""
-        tracer, self._tracer = self._tracer, None
-        if tracer is None:
-            return
-        tracer.stop()
         work = tracer.workload(batch_bytes=self._batch_bytes or self._called_with_bytes)
         if self._found is not None and self._looks >= self._kept_looks:
             return
