@@ -47,9 +47,6 @@ class Syncs(Watch):
         super().__init__()
         self._tally = Tally()
         self._durations: _Durations | None = None
-        self._before: int | None = None
-        """torch's synchronisation debug mode (0 off, 1 warns, 2 raises) as the script has set it; None without CUDA."""
-        self._filter: tuple[Any, ...] | None = None
         self._note: str | None = None
         self._explicit = False
         """Within a call that the script makes in order to wait."""
@@ -59,7 +56,7 @@ class Syncs(Watch):
         if accelerator.in_use() is None:
             return
         warns = cuda.in_use()
-        before = cuda.sync_debug_mode() if warns else 0
+        before = cuda.sync_debug_mode() if warns else 0  # 0 off, 1 warns, 2 raises
         if before > 1:
             self._note = "The script lets torch raise at each wait for the device, so hotlap did not look for them."
             return
@@ -72,22 +69,10 @@ class Syncs(Watch):
         for owner, name, what in accelerator.waits():
             self.hook(self.patch, owner, name, partial(self._waiting, what))
         if warns:
-            self._listen()
-            self._before = before
-            cuda.set_sync_debug_mode(1)
+            self._listen(before)
         for _ in self.paced():
             yield
             self._tally.end_step(counts=self.validated() is None)
-
-    def close(self) -> None:
-        """Everything is as it was, also what the script set meanwhile."""
-        if self._before is not None and cuda.sync_debug_mode() == 1:
-            cuda.set_sync_debug_mode(self._before)
-        # The list itself stays: the script may have put filters of its own into it.
-        if self._filter in warnings.filters:
-            warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
-            _filters_changed()
-        super().close()
 
     def fields(self) -> Mapping[str, Any]:
         """One sighting for each line, kind and call."""
@@ -95,7 +80,8 @@ class Syncs(Watch):
         note = f"{failures} operators could not be followed on the device." if failures else self._note
         return {"sightings": self._tally.sightings(), "notes": (note,) if note else ()}
 
-    def _listen(self) -> None:
+    def _listen(self, mode: int) -> None:
+        """`mode`: torch's, as the script has set it."""
         heard, show = self.guarded(self._heard), warnings.showwarning
 
         def showwarning(message: Any, category: Any, filename: str, lineno: int, *args: Any, **kwargs: Any) -> None:
@@ -106,8 +92,10 @@ class Syncs(Watch):
 
         # Without ours in front, one that is shown once a line, or never, or raised, would hide the rest.
         warnings.filterwarnings("always", message=f".*{cuda.SYNC_WARNING}")
-        self._filter = warnings.filters[0]
+        self.patch.on_undo(partial(_remove_filter, warnings.filters[0]))
         self.patch.set(warnings, "showwarning", showwarning)
+        self.patch.on_undo(partial(_set_back, mode))
+        cuda.set_sync_debug_mode(1)
 
     def _waiting(self, what: str, function: Function, *args: Any, **kwargs: Any) -> Any:
         if self._explicit:
@@ -122,12 +110,11 @@ class Syncs(Watch):
 
     def _heard(self) -> None:
         if self._durations is not None and not self._explicit:
-            what, cost_s = self._durations.take()
-            self._tally.add(SightingKind.SYNC, what, here(), cost_s=cost_s)
+            self._saw(*self._durations.take())
 
-    def _saw(self, name: str, cost_s: float) -> None:
+    def _saw(self, what: str, cost_s: float | None) -> None:
         if not self._explicit:
-            self._tally.add(SightingKind.SYNC, _WAITS[name], here(), cost_s=cost_s)
+            self._tally.add(SightingKind.SYNC, what, here(), cost_s=cost_s)
 
 
 class _Durations(CopyTracker):
@@ -147,7 +134,7 @@ class _Durations(CopyTracker):
         if self._told is None:
             self._since.append((name, seconds))
         elif name in _WAITS and _waited(name, args, kwargs, result):
-            self._told(name, seconds)
+            self._told(_WAITS[name], seconds)
 
     def take(self) -> tuple[str, float | None]:
         """(call, seconds) that a warning is about. Several may come at once: the first one gets the time of all."""
@@ -169,7 +156,15 @@ def _waited(name: str, args: Any, kwargs: Any, result: Any) -> bool:
     return accelerator.on_device(args[0])
 
 
-def _filters_changed() -> None:
+def _set_back(mode: int) -> None:
+    if cuda.sync_debug_mode() == 1:  # else the script has set another one meanwhile
+        cuda.set_sync_debug_mode(mode)
+
+
+def _remove_filter(one: object) -> None:
+    # The list itself stays: the script may have put filters of its own into it.
+    if one in warnings.filters:
+        warnings.filters.remove(one)  # type: ignore[attr-defined]
     changed = getattr(warnings, "_filters_mutated", None)
     if changed is not None:
         changed()
