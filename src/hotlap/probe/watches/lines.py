@@ -12,6 +12,7 @@ frame (a compiled `optimizer.step`, Python 3.11, torch 2.13), and to read that m
 
 import ctypes
 import linecache
+import math
 import random
 import re
 import sys
@@ -171,9 +172,7 @@ def of_steps(
 ) -> list[_Sample]:
     """(time of the sample before, its own time, where) -> (seconds, where). The time of a validation, from begin to
     end, is in no step, and none of its samples is among them."""
-    if validation is None:
-        return [(now - before, where) for before, now, where in samples]
-    begin, end = validation
+    begin, end = validation or (math.inf, math.inf)
     return [
         (now - (max(before, end) if now > end else before), where)
         for before, now, where in samples
