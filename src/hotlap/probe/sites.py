@@ -96,15 +96,10 @@ def _is_packages(filename: str) -> bool:
 def called_through(made: object = None) -> str:
     """Name of the module that the user's own line has called, where we were reached through one; else "". A constructor
     that somebody has wrapped (Lightning wraps that of DataLoader) is that of what the line has `made`."""
-    called = None
-    for frame in outwards(sys._getframe(1)):
-        if is_users(frame.f_code.co_filename):
-            break
-        if not frame.f_code.co_filename.startswith(_OURS):
-            called = frame
-    else:
-        return ""
-    if called is None:
+    line = users_frame(sys._getframe(1))
+    between = takewhile(lambda frame: frame is not line, outwards(sys._getframe(1)))
+    *_, called = None, *(frame for frame in between if not frame.f_code.co_filename.startswith(_OURS))
+    if line is None or called is None:
         return ""
     first = called.f_locals.get(next(iter(called.f_code.co_varnames), ""))
     return "" if made is not None and first is made else str(called.f_globals.get("__name__", ""))

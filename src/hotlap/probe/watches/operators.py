@@ -160,22 +160,21 @@ class Operators(Watch):
 
     def fields(self) -> Mapping[str, Any]:
         """What could be seen without a profiler; the trace, where there is one, tells the rest."""
-        counting = self._counting
-        if counting is None and not self._looked_at:
+        if self._counting is None and not self._looked_at:
             return {"notes": (f"{NO_OPERATORS}: {self._refused or 'the run was over before'}.",)}
         # A compiled graph is one call here: what is in it was not counted.
-        counts = counting is not None and not self.session.facts.compiled
+        counting, counts = self._counting or Counting(), self._counting is not None and not self.session.facts.compiled
         return {
             "operators": OperatorWindow(
                 num_steps=self._looked_at or 1,
                 wall_s=self._count_s,
-                operators=counting.operators() if counting is not None else (),
-                num_calls=sum(counting.calls.values()) if counting is not None else 0,
+                operators=counting.operators(),
+                num_calls=sum(counting.calls.values()),
                 complete=False,
                 why_not=f"{self._refused or 'the trace was lost'}, so operators were counted without a profiler",
                 dispatch_s=self._dispatch_s,
-                flops=counting.flops if counting is not None and counts else None,
-                moved_bytes=counting.num_bytes if counting is not None and counts else None,
+                flops=counting.flops if counts else None,
+                moved_bytes=counting.num_bytes if counts else None,
             )
         }
 

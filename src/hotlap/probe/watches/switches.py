@@ -60,13 +60,11 @@ class Switches(Watch):
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.switches`."""
-        mostly = {name for name, count in self._on.items() if 2 * count >= self._looks}
+        on = {name: 2 * self._on[name] >= self._looks > 0 for name in _SWITCHES}
+        on["anomaly_mode"] |= self.session.facts.anomaly_mode
         facts = SwitchFacts(
-            anomaly_mode=self.session.facts.anomaly_mode or "anomaly_mode" in mostly,
-            deterministic="deterministic" in mostly,
-            sync_debug="sync_debug" in mostly,
+            **on,
             launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
-            profiler="profiler" in mostly,
             cudnn_benchmark=torch.backends.cudnn.benchmark,
             cudnn_deterministic=torch.backends.cudnn.deterministic,
             matmul_precision=torch.get_float32_matmul_precision(),
