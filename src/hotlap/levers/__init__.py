@@ -112,7 +112,7 @@ def from_spec(spec: LeverSpec) -> Lever:
     """
     kind = by_name(str(spec.get("name")))
     settings = {key: value for key, value in spec.items() if key != "name"}
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # every concrete lever is a dataclass
+    known = {field.name for field in fields(kind)}
     unknown = sorted(set(settings) - known)
     if unknown:
         raise UserError(f"The lever {kind.name} has no setting {unknown[0]!r}. Known: {', '.join(sorted(known))}.")

@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, final
+from typing import Any
 
 from hotlap.levers.lever import Lever, Numerics, Patch
 from hotlap.record import Ceiling, Machine, Run
@@ -15,8 +14,6 @@ from hotlap.source import Edit
 _PLAIN = ("SGD", "ASGD")
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class BatchSize(Lever):
     """Gives loaders of one batch size another one, and optimizers the learning rate that goes with it.
 
@@ -30,7 +27,7 @@ class BatchSize(Lever):
     tuned anew (Google's tuning playbook). So it is judged by the time to a loss, and is never part of a patch.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.RECIPE
+    numerics = Numerics.RECIPE
 
     before: int = 1
     size: int = 1

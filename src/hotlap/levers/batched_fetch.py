@@ -1,14 +1,9 @@
 """batched-fetch: batches of data that lies in memory are gathered, not looked up item by item and collated."""
 
-from dataclasses import dataclass
-from typing import ClassVar, final
-
 from hotlap.levers.loaders import DataWrapper
 from hotlap.record import LoaderFacts, Run
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class BatchedFetch(DataWrapper):
     """Wraps each `TensorDataset`, or `Subset` of one, in `hotlap.data.batched`.
 
@@ -20,7 +15,7 @@ class BatchedFetch(DataWrapper):
     When data change: they are in the next batch, which is gathered from the script's own tensors.
     """
 
-    function: ClassVar[str] = "batched"
+    function = "batched"
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
         """It serves rows of tensors, and some of these."""

@@ -1,12 +1,11 @@
 """bucket-size: how many gradients DistributedDataParallel sends at once."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import Self
 
 from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument, megabytes
 from hotlap.levers.lever import Numerics
-from hotlap.record import Machine, Phase, Run, Scalar
+from hotlap.record import Machine, Run, Scalar
 
 _SIZES = (1, 5, 100, 400)
 """In MB."""
@@ -17,8 +16,6 @@ _DEFAULT = 25
 _MOST_BUCKETS = 100
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class BucketSize(WrapperArgument):
     """Sends gradients in buckets of another size than 25 MB: `bucket_cap_mb=...`.
 
@@ -30,8 +27,8 @@ class BucketSize(WrapperArgument):
     one link need not be so on another: what a trial on one machine finds holds there.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    shortens: ClassVar[Sequence[Phase]] = EXCHANGE
+    numerics = Numerics.ROUNDING
+    shortens = EXCHANGE
 
     megabytes: int = _SIZES[1]
 

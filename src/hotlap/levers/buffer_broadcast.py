@@ -1,8 +1,6 @@
 """buffer-broadcast: buffers that no step changes are not sent to all ranks in each of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.data_parallel import WrapperArgument
 from hotlap.levers.lever import Numerics
@@ -10,8 +8,6 @@ from hotlap.levers.models import forward_sites
 from hotlap.record import Phase, Run, Scalar
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class BufferBroadcast(WrapperArgument):
     """Stops sending the model's buffers from rank 0 to all others in front of each forward pass.
 
@@ -24,8 +20,8 @@ class BufferBroadcast(WrapperArgument):
     that one rank alone changes, after the trials, would no longer reach the others.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    shortens: ClassVar[Sequence[Phase]] = (Phase.FORWARD, Phase.COMMUNICATION)  # it begins the forward pass
+    numerics = Numerics.EXACT
+    shortens = (Phase.FORWARD, Phase.COMMUNICATION)  # it begins the forward pass
 
     def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
         """Has it buffers that are sent, and are they no statistics of a rank's own batches?"""

@@ -1,8 +1,6 @@
 """cached-dataset: items are computed once, and batches are gathered from memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.data.item_cache.memory import default_folder, room_bytes
 from hotlap.levers.loaders import DataWrapper, made_anew, memory_bytes, wrapping_edits
@@ -18,8 +16,6 @@ LEAST_ON_DISK_S = 1.0
 DISK_BYTES_PER_S = 200e6
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class CachedDataset(DataWrapper):
     """Wraps map-style data sets in `hotlap.data.cached`.
 
@@ -42,7 +38,7 @@ class CachedDataset(DataWrapper):
     same, and files added to folders that no item lists.
     """
 
-    function: ClassVar[str] = "cached"
+    function = "cached"
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
         """It serves items that were not seen to change."""

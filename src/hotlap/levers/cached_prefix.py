@@ -1,14 +1,9 @@
 """cached-prefix: what comes before the first random draw of an item is done once."""
 
-from dataclasses import dataclass
-from typing import ClassVar, final
-
 from hotlap.levers.loaders import DataWrapper, always_the_same, made_anew
 from hotlap.record import LoaderFacts, Run
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class CachedPrefix(DataWrapper):
     """Wraps data sets with random transforms in `hotlap.data.cached_prefix`.
 
@@ -25,7 +20,7 @@ class CachedPrefix(DataWrapper):
     cannot be compared is refused, and what is not seen is the same.
     """
 
-    function: ClassVar[str] = "cached_prefix"
+    function = "cached_prefix"
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
         """It serves items that draw random numbers, of a data set that lasts."""

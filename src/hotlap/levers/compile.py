@@ -1,14 +1,13 @@
 """compile: the model is compiled by TorchInductor."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Literal, Self
 
 from hotlap.levers.compiling import cannot_compile, compile_edits
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports
 from hotlap.levers.models import NO_NAME, called_by_functions, keep_coming, takes_second_derivatives
-from hotlap.record import Machine, Phase, Run
+from hotlap.record import Machine, Run
 from hotlap.source import Edit
 
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
@@ -26,8 +25,6 @@ _OPTIONS: dict[str, str] = {
 _SAME_DRAWS = "torch._inductor.config.fallback_random = True"
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class Compile(Lever):
     """Calls `model.compile(...)` before the optimizer is made.
 
@@ -45,10 +42,10 @@ class Compile(Lever):
     Losses were wrong in silence (#113180, #187715): the gate compares them.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    shortens: ClassVar[Sequence[Phase]] = PASSES
-    no_line: ClassVar[str] = NO_NAME
-    compiles: ClassVar[bool] = True
+    numerics = Numerics.ROUNDING
+    shortens = PASSES
+    no_line = NO_NAME
+    compiles = True
 
     mode: Mode = "default"
     dynamic: bool = False

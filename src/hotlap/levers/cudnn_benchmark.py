@@ -1,8 +1,6 @@
 """cudnn-benchmark: cuDNN tries its kernels for each convolution once, and keeps the fastest."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.cards import why_not_cuda
 from hotlap.levers.frameworks import in_their_words
@@ -15,8 +13,6 @@ from hotlap.source import Edit
 _MOST_SHAPES = 2
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class CudnnBenchmark(Lever):
     """Sets `torch.backends.cudnn.benchmark = True` where the model's shapes stay the same.
 
@@ -28,8 +24,8 @@ class CudnnBenchmark(Lever):
     longer does. The choice depends on timing, so two runs differ by rounding.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    shortens: ClassVar[Sequence[Phase]] = (*PASSES, Phase.SYNC)
+    numerics = Numerics.ROUNDING
+    shortens = (*PASSES, Phase.SYNC)
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Convolutions on a GPU, with shapes that are known."""

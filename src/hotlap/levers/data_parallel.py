@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever
@@ -27,9 +26,9 @@ class WrapperArgument(Lever):
     Where the script chose it itself it stays, unless the lever `replaces` the choice, and then only there.
     """
 
-    across_ranks: ClassVar[bool] = True
-    no_line: ClassVar[str] = "The script makes no DistributedDataParallel, or chooses this itself."
-    replaces: ClassVar[bool] = False
+    across_ranks = True
+    no_line = "The script makes no DistributedDataParallel, or chooses this itself."
+    replaces = False
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there such a model?"""

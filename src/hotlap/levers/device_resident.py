@@ -1,16 +1,12 @@
 """device-resident: the whole data set lies on the GPU, and batches are gathered there by their indices."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.loaders import DataWrapper, nothing_to_gain, saves_at_most_s
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class DeviceResident(DataWrapper):
     """Wraps map-style data sets in `hotlap.data.resident`.
 
@@ -26,14 +22,13 @@ class DeviceResident(DataWrapper):
     the device.
     """
 
-    function: ClassVar[str] = "resident"
+    function = "resident"
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there a GPU, can the items be kept, and do batches cost anything?"""
         if run.loaders and run.device == "cpu":
             return "The model runs on the CPU: its batches lie where they are needed."
-        # Without `super()`: in a dataclass with slots that means the class from before these.
-        return DataWrapper.refuses(self, run, machine)
+        return super().refuses(run, machine)
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
         """As cached-dataset."""

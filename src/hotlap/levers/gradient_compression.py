@@ -2,22 +2,19 @@
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Literal, Self
 
 from hotlap.levers.cards import is_before_ampere
 from hotlap.levers.data_parallel import EXCHANGE, WRAPPERS, why_none
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.levers.models import forward_sites, not_float32
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit, InsertBehind, Script, is_name, scripts
 
 # A model takes one hook, and an error ends the training at the second.
 _REGISTERS = frozenset({"register_comm_hook", "_register_builtin_comm_hook"})
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class GradientCompression(Lever):
     """Sends gradients as float16 or bfloat16: `model.register_comm_hook(model.process_group, fp16_compress_hook)`.
 
@@ -35,10 +32,10 @@ class GradientCompression(Lever):
     DistributedDataParallel has one for its `mixed_precision`, this is refused.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.STATISTICAL
-    across_ranks: ClassVar[bool] = True
-    shortens: ClassVar[Sequence[Phase]] = EXCHANGE
-    no_line: ClassVar[str] = "No line of the script gives a model that DistributedDataParallel wraps a name."
+    numerics = Numerics.STATISTICAL
+    across_ranks = True
+    shortens = EXCHANGE
+    no_line = "No line of the script gives a model that DistributedDataParallel wraps a name."
 
     dtype: Literal["fp16", "bf16"] = "fp16"
 
@@ -64,7 +61,7 @@ class GradientCompression(Lever):
         if seen is not None:
             return min(seen.exposed_s, seen.link_s / 2)
         exposed_s = run.operators.communication_exposed_s if run.operators is not None else None
-        return Lever.saves_at_most_s(self, run, ceilings) if exposed_s is None else exposed_s
+        return super().saves_at_most_s(run, ceilings) if exposed_s is None else exposed_s
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One statement behind each that wraps a model and names it."""

@@ -1,17 +1,13 @@
 """gradient-views: gradients lie in the buckets in which DistributedDataParallel sends them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument
 from hotlap.levers.lever import Numerics
-from hotlap.record import Phase, Run, Scalar
+from hotlap.record import Run, Scalar
 from hotlap.source import scripts
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class GradientViews(WrapperArgument):
     """Has gradients computed in the buckets that are sent: `gradient_as_bucket_view=True`.
 
@@ -23,8 +19,8 @@ class GradientViews(WrapperArgument):
     overwritten.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    shortens: ClassVar[Sequence[Phase]] = EXCHANGE
+    numerics = Numerics.EXACT
+    shortens = EXCHANGE
 
     def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
         """Are its gradients apart, and does nothing detach them?"""

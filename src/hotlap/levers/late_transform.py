@@ -1,8 +1,6 @@
 """late-transform: pictures stay bytes until they are a batch, which becomes numbers at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.loaders import MIN_SHARE, DataWrapper, always_the_same, hardly_waits, saves_at_most_s
 from hotlap.record import Ceiling, InputPart, LoaderFacts, Phase, Run
@@ -12,8 +10,6 @@ from hotlap.units import percent
 _ROWS = frozenset({"TensorDataset", "Tensor", "ndarray", "memmap", "list", "tuple"})
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class LateTransform(DataWrapper):
     """Wraps data sets whose transforms end with `ToTensor` and `Normalize` in `hotlap.data.late`.
 
@@ -30,7 +26,7 @@ class LateTransform(DataWrapper):
     last transforms are compared before each batch.
     """
 
-    function: ClassVar[str] = "late"
+    function = "late"
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
         """It serves items that transforms make anew each time."""

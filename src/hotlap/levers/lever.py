@@ -3,9 +3,9 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import Field, asdict, dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from hotlap.errors import UserError
 from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run, lever_title
@@ -89,8 +89,9 @@ PASSES = (Phase.FORWARD, Phase.BACKWARD)
 """Of the model, one way and the other."""
 
 
+@dataclass_transform(frozen_default=True)
 class Lever(ABC):
-    """A change that may make training faster. Concrete levers are frozen dataclasses; their fields are settings.
+    """A change that may make training faster. Each class of them is a frozen dataclass; its fields are settings.
 
     The parent process asks everything but `install`, and has no torch: only `install` may import it.
     """
@@ -115,8 +116,11 @@ class Lever(ABC):
     compiles: ClassVar[bool] = False
     """Its edit has torch.compile work unseen: it is at work, and settled, as `compiling.Compilation` finds."""
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
     def __init_subclass__(cls) -> None:
         cls.name = vars(cls).get("name") or re.sub(r"(?<=.)(?=[A-Z])", "-", cls.__name__).lower()
+        dataclass(frozen=True)(cls)
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
@@ -158,7 +162,7 @@ class Lever(ABC):
 
     def spec(self) -> LeverSpec:
         """This lever as data."""
-        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+        return {"name": self.name, **asdict(self)}
 
     def title(self) -> str:
         """For people: "threads count=1"."""

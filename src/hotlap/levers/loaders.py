@@ -5,7 +5,6 @@ import builtins
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
 
 from hotlap.data.item_cache.memory import SHARE_OF_FREE
 from hotlap.errors import UserError
@@ -37,10 +36,10 @@ NO_LINE = "The loaders are not made in the script's own source, so there is no l
 class DataWrapper(Lever):
     """A function of `hotlap.data` around the data set of each loader that it serves."""
 
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    no_line: ClassVar[str] = NO_LINE
-    across_ranks: ClassVar[bool] = True
+    scope = Scope.LOADER
+    numerics = Numerics.EXACT
+    no_line = NO_LINE
+    across_ranks = True
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """What the loaders read, then what there is to gain."""

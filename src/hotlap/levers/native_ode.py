@@ -1,16 +1,12 @@
 """native-ode: torchdiffeq's solves run natively on the CPU."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class NativeOde(Lever):
     """Puts `hotlap.small.native_odeint()` into the script: `torchdiffeq.odeint` runs in hotlap's native core.
 
@@ -22,10 +18,10 @@ class NativeOde(Lever):
     differs from it by those. With a large field the arithmetic outweighs the overhead, and nothing is gained.
     """
 
-    scope: ClassVar[Scope] = Scope.STEP
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    shortens: ClassVar[Sequence[Phase]] = (*PASSES, Phase.OPTIMIZER, Phase.OTHER)  # solves also call between modules
-    function: ClassVar[str] = "native_odeint"
+    scope = Scope.STEP
+    numerics = Numerics.ROUNDING
+    shortens = (*PASSES, Phase.OPTIMIZER, Phase.OTHER)  # solves also call between modules
+    function = "native_odeint"
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Whether there is a solve, and where it runs."""

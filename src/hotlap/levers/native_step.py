@@ -1,8 +1,7 @@
 """native-step: small models and their optimizers run natively on the CPU."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Literal, Self
 
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports
 from hotlap.levers.models import forward_sites
@@ -20,8 +19,6 @@ LEAST_PRODUCTS = 300_000
 WORK = 10
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class NativeStep(Lever):
     """Puts `hotlap.small.native_steps()` into the script: known models and optimizers run in hotlap's native core.
 
@@ -37,9 +34,9 @@ class NativeStep(Lever):
 
     parts: Literal["all", "model", "optimizer"] = "all"
 
-    scope: ClassVar[Scope] = Scope.STEP
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    function: ClassVar[str] = "native_steps"
+    scope = Scope.STEP
+    numerics = Numerics.ROUNDING
+    function = "native_steps"
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:

@@ -2,8 +2,6 @@
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
@@ -24,8 +22,6 @@ _KEYWORDS = ("gradient_checkpointing", "activation_checkpointing")
 _CALLABLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class NoRecomputation(Lever):
     """Turns activation checkpointing off, where memory is left: `checkpoint(block, x)` becomes `block(x)`.
 
@@ -40,9 +36,9 @@ class NoRecomputation(Lever):
     a training takes more than half of the memory that there is.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
-    no_line: ClassVar[str] = "No call in the script's own source turns activation checkpointing on."
+    numerics = Numerics.EXACT
+    across_ranks = True
+    no_line = "No call in the script's own source turns activation checkpointing on."
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is anything computed again, is there memory for what would be kept, and does the script write it?"""

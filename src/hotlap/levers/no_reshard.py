@@ -1,8 +1,6 @@
 """no-reshard: gathered parameters are kept from the forward pass for the backward pass."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.data_parallel import EXCHANGE
 from hotlap.levers.lever import Lever, Numerics
@@ -23,8 +21,6 @@ _ARGUMENTS = (
 """(functions, keyword, value, what it needs)."""
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class NoReshard(Lever):
     """Gathers the parameters of a sharded model once a step, not twice: `reshard_after_forward=False`.
 
@@ -37,10 +33,10 @@ class NoReshard(Lever):
     with an error, which is told; where it just fits, a longer sequence may not. What the script chose for itself stays.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
-    shortens: ClassVar[Sequence[Phase]] = (Phase.FORWARD, *EXCHANGE)  # parameters are gathered in both passes
-    no_line: ClassVar[str] = "The script shards no model by FSDP, or chooses this itself."
+    numerics = Numerics.EXACT
+    across_ranks = True
+    shortens = (Phase.FORWARD, *EXCHANGE)  # parameters are gathered in both passes
+    no_line = "The script shards no model by FSDP, or chooses this itself."
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Do several processes train a sharded model, and is the choice free?"""

@@ -1,19 +1,15 @@
 """padded-recurrent: recurrent layers that are given packed sequences compute them padded on the CPU."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports
 from hotlap.levers.models import takes_second_derivatives
-from hotlap.record import Machine, Phase, Run
+from hotlap.record import Machine, Run
 from hotlap.source import Edit, scripts
 
 _PACKING = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence")
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class PaddedRecurrent(Lever):
     """Puts `hotlap.recurrent.padded_recurrent()` into the script: LSTMs and GRUs compute packed batches padded.
 
@@ -28,10 +24,10 @@ class PaddedRecurrent(Lever):
     is left alone. GPUs are left alone: cuDNN knows packed batches.
     """
 
-    scope: ClassVar[Scope] = Scope.STEP
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    shortens: ClassVar[Sequence[Phase]] = PASSES
-    no_line: ClassVar[str] = "Nothing in the script's own source packs sequences (pack_padded_sequence)."
+    scope = Scope.STEP
+    numerics = Numerics.ROUNDING
+    shortens = PASSES
+    no_line = "Nothing in the script's own source packs sequences (pack_padded_sequence)."
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Does the script pack, for layers that compute on the CPU?"""

@@ -2,8 +2,6 @@
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Scope
@@ -30,8 +28,6 @@ _MODELS = ("self", "cls", "model", "net", "module")
 LEAST_BYTES = 64 << 10
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class PinAndOverlap(Lever):
     """Writes `pin_memory=True` at the loaders and `non_blocking=True` at the copies of their batches.
 
@@ -48,10 +44,10 @@ class PinAndOverlap(Lever):
     from DataLoader are left alone; `pin_memory_device` keeps its meaning.
     """
 
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
-    no_line: ClassVar[str] = NO_LINE
+    scope = Scope.LOADER
+    numerics = Numerics.EXACT
+    across_ranks = True
+    no_line = NO_LINE
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there a GPU, and do copies to it cost anything?"""

@@ -1,8 +1,6 @@
 """sharded-bf16: what FSDP gathers for the passes is bfloat16."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.bf16_autocast import lacks_bf16
 from hotlap.levers.data_parallel import EXCHANGE
@@ -15,8 +13,6 @@ from hotlap.source import AddArgument, Edit, scripts
 _POLICY = "MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)"
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class ShardedBf16(Lever):
     """Gathers and computes with bfloat16 copies of a sharded model's parameters: `mp_policy=MixedPrecisionPolicy(...)`.
 
@@ -28,10 +24,10 @@ class ShardedBf16(Lever):
     model compute in them. Small layers lose more to the casts than they gain. A policy of the script's own stays.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.STATISTICAL
-    across_ranks: ClassVar[bool] = True
-    shortens: ClassVar[Sequence[Phase]] = (Phase.FORWARD, *EXCHANGE)
-    no_line: ClassVar[str] = "The script shards no model by fully_shard, or chooses this itself."
+    numerics = Numerics.STATISTICAL
+    across_ranks = True
+    shortens = (Phase.FORWARD, *EXCHANGE)
+    no_line = "The script shards no model by fully_shard, or chooses this itself."
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Do several processes train float32 parameters, on chips with bfloat16?"""

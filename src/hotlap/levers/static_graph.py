@@ -1,8 +1,6 @@
 """static-graph: DistributedDataParallel looks for unused parameters in the first step only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument
 from hotlap.levers.lever import Numerics
@@ -13,8 +11,6 @@ from hotlap.source import scripts
 _ACCUMULATES = frozenset({"no_sync", "require_backward_grad_sync", "accumulate", "gradient_accumulation_steps"})
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class StaticGraph(WrapperArgument):
     """Looks for unused parameters once, and takes them to be the same in each step: `static_graph=True`.
 
@@ -28,8 +24,8 @@ class StaticGraph(WrapperArgument):
     so the two are alternatives, and it is refused where a script accumulates gradients by itself.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    shortens: ClassVar[Sequence[Phase]] = (Phase.FORWARD, *EXCHANGE)  # the walk is in the forward pass
+    numerics = Numerics.EXACT
+    shortens = (Phase.FORWARD, *EXCHANGE)  # the walk is in the forward pass
 
     def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
         """Does it look for unused parameters, and can it be told not to?"""

@@ -1,8 +1,6 @@
 """tf32: float32 products on tensor cores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.cards import is_before_ampere, why_not_cuda
 from hotlap.levers.frameworks import in_their_words
@@ -11,8 +9,6 @@ from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class Tf32(Lever):
     """Lets float32 matrix products use TF32: `torch.set_float32_matmul_precision("high")`.
 
@@ -23,10 +19,10 @@ class Tf32(Lever):
     suffers without a word. Nothing changes under autocast, nor on cards before Ampere.
     """
 
-    scope: ClassVar[Scope] = Scope.STEP
-    numerics: ClassVar[Numerics] = Numerics.STATISTICAL
-    across_ranks: ClassVar[bool] = True
-    shortens: ClassVar[Sequence[Phase]] = (*PASSES, Phase.SYNC)
+    scope = Scope.STEP
+    numerics = Numerics.STATISTICAL
+    across_ranks = True
+    shortens = (*PASSES, Phase.SYNC)
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state, then the card."""

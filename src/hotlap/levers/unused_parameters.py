@@ -1,16 +1,12 @@
 """unused-parameters: DistributedDataParallel looks for parameters without a gradient only where there are some."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument
 from hotlap.levers.lever import Numerics
 from hotlap.record import Phase, Run, Scalar
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class UnusedParameters(WrapperArgument):
     """Turns off the search for parameters that a step did not use: `find_unused_parameters=False`.
 
@@ -24,10 +20,10 @@ class UnusedParameters(WrapperArgument):
     that is frozen later on, a branch taken rarely) ends the training there in the same way.
     """
 
-    replaces: ClassVar[bool] = True
-    no_line: ClassVar[str] = "The search is not turned on in the script's own source."
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    shortens: ClassVar[Sequence[Phase]] = (Phase.FORWARD, *EXCHANGE)  # the walk is in the forward pass
+    replaces = True
+    no_line = "The search is not turned on in the script's own source."
+    numerics = Numerics.EXACT
+    shortens = (Phase.FORWARD, *EXCHANGE)  # the walk is in the forward pass
 
     def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
         """Is the search on?"""

@@ -3,8 +3,7 @@
 import ast
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast, final
+from typing import Any, Self, cast
 
 from hotlap.errors import UserError
 from hotlap.levers.frameworks import in_their_words
@@ -55,8 +54,6 @@ class _ByDraws:
         return Numerics.STATISTICAL if changed else Numerics.EXACT
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class Workers(Lever):
     """Reads data with `num_workers` processes, which stay from epoch to epoch where epochs are short.
 
@@ -80,10 +77,10 @@ class Workers(Lever):
     give all of it, or its own part in another order, and what it keeps from one epoch for the next would be lost.
     """
 
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = cast(Numerics, _ByDraws())
-    across_ranks: ClassVar[bool] = True
-    no_line: ClassVar[str] = NO_LINE
+    scope = Scope.LOADER
+    numerics = cast(Numerics, _ByDraws())
+    across_ranks = True
+    no_line = NO_LINE
 
     num_workers: int = 1
     prefetch_factor: int = PREFETCH_FACTORS[0]
