@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from hotlap import at_work
 from hotlap.data import cached
-from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.data_wrappers import CachedDataset
 from hotlap.record import Ceiling, Interval, LoaderFacts, Run
 from hotlap.search.candidates import rejects
 from hotlap.source import WrapArgument, scripts

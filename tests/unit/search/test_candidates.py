@@ -11,9 +11,9 @@ import pytest
 
 from hotlap import levers
 from hotlap.levers import Lever, Numerics, Scope
-from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.data_wrappers import CachedDataset
 from hotlap.levers.fused_optimizer import FusedOptimizer
-from hotlap.levers.native_step import NativeStep
+from hotlap.levers.native import NativeStep
 from hotlap.record import (
     Ceiling,
     Failure,
