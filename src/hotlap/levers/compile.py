@@ -3,12 +3,18 @@
 from collections.abc import Sequence
 from typing import Literal, Self
 
-from hotlap.levers.compiling import cannot_compile, compile_edits
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports
-from hotlap.levers.models import NO_NAME, called_by_functions, keep_coming, takes_second_derivatives
+from hotlap.levers.models import (
+    NO_NAME,
+    called_by_functions,
+    forward_sites,
+    keep_coming,
+    named_models,
+    takes_second_derivatives,
+)
 from hotlap.record import Machine, Run
-from hotlap.source import Edit
+from hotlap.source import Edit, InsertBefore
 
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
 
@@ -23,6 +29,15 @@ _OPTIONS: dict[str, str] = {
 
 # The same where a framework compiles.
 _SAME_DRAWS = "torch._inductor.config.fallback_random = True"
+
+# TorchInductor has a backend for these (torch/_inductor/codegen).
+_COMPILED_FOR = ("cpu", "cuda", "xpu", "mps")
+
+# `compile()` of a module whose forward is torch's own (nn.Sequential) does nothing without it: Dynamo leaves frames of
+# torch's out, and sees no other (pytorch/pytorch#150915). It does so since 2.8 (#150209); under the public name,
+# torch.compiler.config, only since 2.10 (read in both releases).
+_WRAP = "torch._dynamo.config.wrap_top_frame = True"
+_WRAPS_SINCE = (2, 8)
 
 
 class Compile(Lever):
@@ -76,7 +91,7 @@ class Compile(Lever):
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
         if takes_second_derivatives(run):
             return "The script takes second derivatives (create_graph), which compiled backward passes do not have."
-        return called_by_functions(run) or cannot_compile(run)
+        return called_by_functions(run) or _cannot_compile(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or the arguments of Hugging Face's Trainer."""
@@ -85,4 +100,22 @@ class Compile(Lever):
             if words is not None:
                 return (*words, *behind_imports(run, _SAME_DRAWS, imports="import torch._inductor.config"))
         dynamic = "dynamic=True, " if self.dynamic else ""
-        return tuple(compile_edits(run, f"{dynamic}options={_OPTIONS[self.mode]}"))
+        edits = []
+        for model in named_models(run):
+            if model.forward.detail.get("torch_forward"):
+                edits.append(InsertBefore(site=model.before, code=_WRAP, imports="import torch"))
+            code = f"{model.name}.compile({dynamic}options={_OPTIONS[self.mode]})"
+            edits.append(InsertBefore(site=model.before, code=code))
+        return edits
+
+
+def _cannot_compile(run: Run) -> str | None:
+    """Why no model of the script's can be compiled by its name; None where it is worth trying."""
+    from hotlap.machine.cuda import version
+
+    if run.device_type not in (None, *_COMPILED_FOR):
+        return f"torch.compile writes no kernels for {run.device_type}."
+    torch = version(run.versions.get("torch")) or _WRAPS_SINCE
+    if torch < _WRAPS_SINCE and any(site.detail.get("torch_forward") for site in forward_sites(run)):
+        return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
+    return None

@@ -143,7 +143,7 @@ def _uses(statements: Iterable[ast.stmt]) -> dict[str, list[ast.stmt]]:
 
 
 def _settings(node: ast.stmt) -> Iterator[tuple[str, str]]:
-    """(name, what it is set to), of variables, attributes, entries of dictionaries and arguments. Not a loop's variable,
+    """(name, what it is set to): variables, attributes, entries of dictionaries, arguments. Not a loop's variable,
     which is another one in each turn, nor a sum that goes on."""
     match node:
         case ast.ClassDef(name=name, bases=bases, keywords=keywords):
