@@ -51,7 +51,7 @@ def _kinds() -> tuple[type[Lever], ...]:
     modules = [import_module(f"{__name__}.{one.name}") for one in iter_modules(__path__)]
     found = [value for module in modules for value in vars(module).values()]
     kinds = {kind for kind in found if isinstance(kind, type) and issubclass(kind, Lever) and not isabstract(kind)}
-    return tuple(sorted(kinds, key=lambda kind: (_SCOPES.index(kind.scope), kind.name)))
+    return tuple(sorted(kinds - {Lever}, key=lambda kind: (_SCOPES.index(kind.scope), kind.name)))
 
 
 # Where bounds are equal, what is larger by experience comes first, and then what is cheaper to compare.

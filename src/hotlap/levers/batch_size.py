@@ -8,7 +8,6 @@ from typing import Any
 
 from hotlap.levers.lever import Lever, Numerics, Patch
 from hotlap.record import Ceiling, Machine, Run
-from hotlap.source import Edit
 
 # Their step is the gradient times the rate; all others divide the gradient by a measure of its own size.
 _PLAIN = ("SGD", "ASGD")
@@ -50,10 +49,6 @@ class BatchSize(Lever):
         """Loaders that are made from now on, and optimizers."""
         _resize_loaders(patch, before=self.before, size=self.size)
         _scale_rates(patch, self.size / self.before)
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """None: the recipe is the user's."""
-        return ()
 
 
 def batch_size_of(run: Run) -> int | None:

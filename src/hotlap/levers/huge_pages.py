@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit
 
 _TUNABLE = "glibc.malloc.hugetlb"
 
@@ -52,7 +51,3 @@ class HugePages(Lever):
         if _TUNABLE in present:
             return {}
         return {"GLIBC_TUNABLES": ":".join(filter(None, (present, f"{_TUNABLE}=1")))}
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """None: see `by_environment`."""
-        return ()

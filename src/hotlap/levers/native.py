@@ -121,6 +121,8 @@ class NativeOde(Lever):
     numerics = Numerics.ROUNDING
     shortens = (*PASSES, Phase.OPTIMIZER, Phase.OTHER)  # solves also call between modules
     function = "native_odeint"
+    line = "native_odeint()"
+    imports = "from hotlap.small import native_odeint"
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Whether there is a solve, and where it runs."""
@@ -142,10 +144,6 @@ class NativeOde(Lever):
         patch.on_optimizer.append(lambda optimizer: steps.take_over(optimizer, patch.set))
         patch.idle.append(solves._hotlap_idle)
 
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """One line behind the imports."""
-        return behind_imports(run, "native_odeint()", imports="from hotlap.small import native_odeint")
-
 
 class PaddedRecurrent(Lever):
     """Puts `hotlap.recurrent.padded_recurrent()` into the script: LSTMs and GRUs compute packed batches padded.
@@ -165,6 +163,8 @@ class PaddedRecurrent(Lever):
     numerics = Numerics.ROUNDING
     shortens = PASSES
     no_line = "Nothing in the script's own source packs sequences (pack_padded_sequence)."
+    line = "padded_recurrent()"
+    imports = "from hotlap.recurrent import padded_recurrent"
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Does the script pack, for layers that compute on the CPU?"""
@@ -191,9 +191,8 @@ class PaddedRecurrent(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports, where something is packed."""
-        if not any(True for script in scripts(run) for _ in script.calls(*_PACKING)):
-            return ()
-        return behind_imports(run, "padded_recurrent()", imports="from hotlap.recurrent import padded_recurrent")
+        packs = any(True for script in scripts(run) for _ in script.calls(*_PACKING))
+        return super().edits(run) if packs else ()
 
 
 def _cannot_do(run: Run) -> str | None:

@@ -1,13 +1,9 @@
 """What torch keeps switched off for NVIDIA's GPUs: each of these switches is a lever."""
 
-from collections.abc import Sequence
-
 from hotlap.levers.cards import is_before_ampere, why_not_cuda
-from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports, set_on_purpose
+from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, set_on_purpose
 from hotlap.levers.models import NO_CONVOLUTION, forward_sites
 from hotlap.record import Machine, Phase, Run, SwitchFacts
-from hotlap.source import Edit
 
 # Each new shape is tried out anew, which takes 0.1 s and more; two are the full batch and the last one of an epoch.
 _MOST_SHAPES = 2
@@ -26,6 +22,7 @@ class CudnnBenchmark(Lever):
 
     numerics = Numerics.ROUNDING
     shortens = (*PASSES, Phase.SYNC)
+    line = "torch.backends.cudnn.benchmark = True"
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Convolutions on a GPU, with shapes that are known."""
@@ -37,11 +34,6 @@ class CudnnBenchmark(Lever):
         if run.switches is None or run.shapes is None:
             return "It was not looked at how many shapes the model is given."
         return _refuses(run.switches, run.shapes.num_shapes) or set_on_purpose(run, "cudnn.benchmark")
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """One line behind the imports, or the argument of Lightning's Trainer, which sets it again."""
-        line = behind_imports(run, "torch.backends.cudnn.benchmark = True", imports="import torch")
-        return in_their_words(run, self.name) or line
 
 
 def _refuses(switches: SwitchFacts, num_shapes: int) -> str | None:
@@ -71,6 +63,7 @@ class Tf32(Lever):
     numerics = Numerics.STATISTICAL
     across_ranks = True
     shortens = (*PASSES, Phase.SYNC)
+    line = 'torch.set_float32_matmul_precision("high")'
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state, then the card."""
@@ -94,8 +87,3 @@ class Tf32(Lever):
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high")
         patch.on_undo(lambda: torch.set_float32_matmul_precision(before))
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """One line behind the imports, or the argument of Hugging Face's Trainer, which sets it again."""
-        line = behind_imports(run, 'torch.set_float32_matmul_precision("high")', imports="import torch")
-        return in_their_words(run, self.name) or line

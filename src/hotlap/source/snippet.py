@@ -3,6 +3,7 @@
 import ast
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 
 
 def parse(code: str) -> ast.Module:
@@ -50,16 +51,11 @@ def with_items(header: str) -> list[str]:
 
 def is_value(code: str) -> bool:
     """`code` can be the value of one keyword argument, and of no more."""
-    try:
-        call = parse(f"f(k={code}\n)").body[0]
-    except SyntaxError:
-        return False
-    return (
-        isinstance(call, ast.Expr)
-        and isinstance(call.value, ast.Call)
-        and not call.value.args
-        and len(call.value.keywords) == 1
-    )
+    with suppress(SyntaxError):
+        match parse(f"f(k={code}\n)").body:
+            case [ast.Expr(value=ast.Call(args=[], keywords=[_]))]:
+                return True
+    return False
 
 
 def renamed(code: str, names: Mapping[str, str]) -> str:
