@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hotlap.levers.lever import PASSES, Lever, Numerics
-from hotlap.levers.models import NO_CONVOLUTION, NO_NAME, called_by_functions, forward_sites, named_models
+from hotlap.levers.models import NO_CONVOLUTION, NO_NAME, forward_sites, named_models
 from hotlap.record import Machine, Run
 from hotlap.source import Edit, InsertBefore
 
@@ -33,7 +33,7 @@ class ChannelsLast(Lever):
             return "The filters of the model are stored with the channels innermost already."
         if any(site.detail.get("grouped") for site in calls) and not run.autocast:
             return "The model has grouped convolutions in float32, which are far slower with the channels innermost."
-        return called_by_functions(run)
+        return None
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer."""

@@ -7,7 +7,6 @@ from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports
 from hotlap.levers.models import (
     NO_NAME,
-    called_by_functions,
     forward_sites,
     keep_coming,
     named_models,
@@ -29,9 +28,6 @@ _OPTIONS: dict[str, str] = {
 
 # The same where a framework compiles.
 _SAME_DRAWS = "torch._inductor.config.fallback_random = True"
-
-# TorchInductor has a backend for these (torch/_inductor/codegen).
-_COMPILED_FOR = ("cpu", "cuda", "xpu", "mps")
 
 # `compile()` of a module whose forward is torch's own (nn.Sequential) does nothing without it: Dynamo leaves frames of
 # torch's out, and sees no other (pytorch/pytorch#150915). It does so since 2.8 (#150209); under the public name,
@@ -91,7 +87,7 @@ class Compile(Lever):
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
         if takes_second_derivatives(run):
             return "The script takes second derivatives (create_graph), which compiled backward passes do not have."
-        return called_by_functions(run) or _cannot_compile(run)
+        return _cannot_compile(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or the arguments of Hugging Face's Trainer."""
@@ -113,8 +109,6 @@ def _cannot_compile(run: Run) -> str | None:
     """Why no model of the script's can be compiled by its name; None where it is worth trying."""
     from hotlap.machine.cuda import version
 
-    if run.device_type not in (None, *_COMPILED_FOR):
-        return f"torch.compile writes no kernels for {run.device_type}."
     torch = version(run.versions.get("torch")) or _WRAPS_SINCE
     if torch < _WRAPS_SINCE and any(site.detail.get("torch_forward") for site in forward_sites(run)):
         return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
