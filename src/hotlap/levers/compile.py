@@ -3,15 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal, Self
 
+from hotlap.levers import models
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports
-from hotlap.levers.models import (
-    NO_NAME,
-    forward_sites,
-    keep_coming,
-    named_models,
-    takes_second_derivatives,
-)
 from hotlap.record import Machine, Run
 from hotlap.source import Edit, InsertBefore
 
@@ -55,7 +49,7 @@ class Compile(Lever):
 
     numerics = Numerics.ROUNDING
     shortens = PASSES
-    no_line = NO_NAME
+    no_line = models.NO_NAME
     compiles = True
 
     mode: Mode = "default"
@@ -83,9 +77,9 @@ class Compile(Lever):
         if machine.compiler is None:
             return "There is no C++ compiler with Python's headers here, which torch.compile needs."
         shapes = run.shapes
-        if shapes is not None and keep_coming(shapes):
+        if shapes is not None and models.keep_coming(shapes):
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
-        if takes_second_derivatives(run):
+        if models.takes_second_derivatives(run):
             return "The script takes second derivatives (create_graph), which compiled backward passes do not have."
         return _cannot_compile(run)
 
@@ -97,7 +91,7 @@ class Compile(Lever):
                 return (*words, *behind_imports(run, _SAME_DRAWS, imports="import torch._inductor.config"))
         dynamic = "dynamic=True, " if self.dynamic else ""
         edits = []
-        for model in named_models(run):
+        for model in models.named_models(run):
             if model.forward.detail.get("torch_forward"):
                 edits.append(InsertBefore(site=model.before, code=_WRAP, imports="import torch"))
             code = f"{model.name}.compile({dynamic}options={_OPTIONS[self.mode]})"
@@ -110,6 +104,6 @@ def _cannot_compile(run: Run) -> str | None:
     from hotlap.machine.cuda import version
 
     torch = version(run.versions.get("torch")) or _WRAPS_SINCE
-    if torch < _WRAPS_SINCE and any(site.detail.get("torch_forward") for site in forward_sites(run)):
+    if torch < _WRAPS_SINCE and any(site.detail.get("torch_forward") for site in models.forward_sites(run)):
         return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
     return None

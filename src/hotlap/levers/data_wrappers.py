@@ -5,20 +5,8 @@ from collections.abc import Sequence
 
 from hotlap.data.item_cache.memory import default_folder, room_bytes
 from hotlap.errors import UserError
+from hotlap.levers import loaders
 from hotlap.levers.lever import Lever, Numerics, Scope
-from hotlap.levers.loaders import (
-    MIN_SHARE,
-    NO_LINE,
-    NO_LOADER,
-    calls_of,
-    dataset_of,
-    hardly_waits,
-    memory_bytes,
-    nothing_to_gain,
-    refused_by_all,
-    saves_at_most_s,
-    sites,
-)
 from hotlap.record import Ceiling, InputPart, LoaderFacts, Machine, Phase, Run
 from hotlap.source import Edit, WrapArgument
 from hotlap.units import percent, size
@@ -43,14 +31,14 @@ class DataWrapper(Lever):
 
     scope = Scope.LOADER
     numerics = Numerics.EXACT
-    no_line = NO_LINE
+    no_line = loaders.NO_LINE
     across_ranks = True
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """What the loaders read, then what there is to gain."""
         if not run.loaders:
-            return NO_LOADER
-        refused = refused_by_all(run, lambda loader: self._leaves(run, loader) or self.no_room(run, loader, machine))
+            return loaders.NO_LOADER
+        refused = loaders.refused_by_all(run, lambda one: self._leaves(run, one) or self.no_room(run, one, machine))
         return refused or self.gains_nothing(run)
 
     @abstractmethod
@@ -63,11 +51,11 @@ class DataWrapper(Lever):
 
     def gains_nothing(self, run: Run) -> str | None:
         """A sentence where batches cost next to nothing."""
-        return hardly_waits(run)
+        return loaders.hardly_waits(run)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
-        return saves_at_most_s(run, ceilings)
+        return loaders.saves_at_most_s(run, ceilings)
 
     def arguments(self, loader: LoaderFacts) -> str:
         """What the function is given beside the data set, as code."""
@@ -80,7 +68,7 @@ class DataWrapper(Lever):
         found: dict[tuple[str, int, int], Edit] = {}
         # One line may make several loaders: what one of them is to be given stands for all.
         for loader in sorted(served, key=self.arguments, reverse=True):
-            for site in sites(run, loader):
+            for site in loaders.sites(run, loader):
                 edit = WrapArgument(
                     site=site,
                     position=0,
@@ -158,13 +146,13 @@ class CachedDataset(DataWrapper):
             return None
         needed = run.world_size * loader.item_bytes * loader.num_items
         in_a_file = room_bytes(default_folder()) if _pays_on_disk(loader) else 0
-        if needed <= max(memory_bytes(machine), in_a_file):
+        if needed <= max(loaders.memory_bytes(machine), in_a_file):
             return None
         times = f" in each of {run.world_size} processes" if run.world_size > 1 else ""
         on_disk = ", and more than the disk has room for" if _pays_on_disk(loader) else ""
         return (
             f"The {loader.num_items} items of {loader.dataset}{times} would take {size(needed)}, more than the "
-            f"{size(memory_bytes(machine))} of memory that may be used{on_disk}."
+            f"{size(loaders.memory_bytes(machine))} of memory that may be used{on_disk}."
         )
 
     def arguments(self, loader: LoaderFacts) -> str:
@@ -215,11 +203,11 @@ class DeviceResident(DataWrapper):
         """Of batches and their copies."""
         shares = [run.share(Phase.TRANSFER), run.share(Phase.INPUT)]
         share = None if None in shares else sum(each or 0.0 for each in shares)
-        return nothing_to_gain("Batches and their copies take", share)
+        return loaders.nothing_to_gain("Batches and their copies take", share)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch and for the copy of it."""
-        return saves_at_most_s(run, ceilings) + (run.mean_phase_s(Phase.TRANSFER) or 0.0)
+        return loaders.saves_at_most_s(run, ceilings) + (run.mean_phase_s(Phase.TRANSFER) or 0.0)
 
 
 class CachedPrefix(DataWrapper):
@@ -278,19 +266,19 @@ class LateTransform(DataWrapper):
         if loader.batch_size is None or not loader.default_collate:
             return f"The script puts the items of {loader.dataset} together itself."
         transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), run.mean_step_s()
-        cheap = transforms_s is not None and transforms_s < MIN_SHARE * step_s
+        cheap = transforms_s is not None and transforms_s < loaders.MIN_SHARE * step_s
         if loader.num_workers == 0 and transforms_s is not None and cheap and not _travels(run):
             return f"The transforms of {loader.dataset} take {percent(transforms_s / step_s)} of a step."
         return None
 
     def gains_nothing(self, run: Run) -> str | None:
         """Fewer bytes that travel are a gain as well."""
-        return None if _travels(run) else hardly_waits(run)
+        return None if _travels(run) else loaders.hardly_waits(run)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """What transforms take where that is known, else the wait for a batch; and three quarters of the copies."""
         transforms_s = run.input_s.get(InputPart.TRANSFORMS)
-        bound_s = saves_at_most_s(run, ceilings)
+        bound_s = loaders.saves_at_most_s(run, ceilings)
         waits_s = bound_s if transforms_s is None else min(bound_s, transforms_s)
         copies_s = (run.mean_phase_s(Phase.TRANSFER) or 0.0) if run.device != "cpu" else 0.0
         return min(waits_s + 0.75 * copies_s, run.mean_step_s())
@@ -298,7 +286,7 @@ class LateTransform(DataWrapper):
 
 def _travels(run: Run) -> bool:
     """True if copies to the device take a part of the step that is worth saving."""
-    return run.device != "cpu" and (run.share(Phase.TRANSFER) or 0.0) >= MIN_SHARE
+    return run.device != "cpu" and (run.share(Phase.TRANSFER) or 0.0) >= loaders.MIN_SHARE
 
 
 def _always_the_same(loader: LoaderFacts) -> str:
@@ -317,10 +305,10 @@ def _made_anew(loader: LoaderFacts) -> str:
 def _hides_dataset(run: Run, loader: LoaderFacts) -> str | None:
     """Where a call that makes this loader does not show what it reads."""
     try:
-        made = calls_of(run, loader)
+        made = loaders.calls_of(run, loader)
     except UserError:  # the source is not what it was: whoever edits it says so
         return None
-    line = next((call.lineno for script, call in made if dataset_of(script, call) is None), None)
+    line = next((call.lineno for script, call in made if loaders.dataset_of(script, call) is None), None)
     if line is None:
         return None
     return f"The data set that the loader is given in line {line} cannot be seen there: write it out."
