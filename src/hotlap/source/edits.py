@@ -41,14 +41,15 @@ def top_of(path: str, sha256: str) -> CallSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertAfterImports(Edit):
-    """Statements behind the last import at the top of the file."""
+    """A statement behind the last import at the top of the file, unless it stands somewhere at its top level."""
 
     code: str
 
     def splices(self, page: Page) -> Iterator[Splice]:
         """None: they are put there when all else is done."""
         code = page.renamed(self.code, self.imports)
-        if not page.layout.holds(code):
+        (wanted,) = snippet.statements(code)
+        if wanted not in map(ast.dump, page.recorded.tree.body):
             page.names.use(self.imports)
             page.behind[code.strip("\n")] = None
         yield from ()

@@ -60,14 +60,9 @@ def _ends_script(handler: ast.ExceptHandler) -> bool:
 
 
 def needed(imports: str) -> tuple[Binding, ...]:
-    """What the import statements in `imports` bind.
-
-    Raises:
-        ValueError: there is another statement in it (a fault of the lever that wrote it).
-    """
+    """What the import statements in `imports` bind."""
     body = snippet.parse(imports).body
-    if not all(isinstance(node, ast.Import | ast.ImportFrom) for node in body):
-        raise ValueError(f"not import statements: {imports!r}")
+    assert all(isinstance(node, ast.Import | ast.ImportFrom) for node in body), imports
     return tuple(binding for node in body for binding in bindings(node))
 
 

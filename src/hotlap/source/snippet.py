@@ -38,15 +38,10 @@ def statements(code: str) -> list[str]:
 
 
 def with_items(header: str) -> list[str]:
-    """The items of a `with ...` header, in one spelling.
-
-    Raises:
-        ValueError: it is no such header (a fault of the lever that wrote it).
-    """
-    tree = parse(f"{header}:\n pass\n")
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.With):
-        raise ValueError(f"not a with statement: {header!r}")
-    return [ast.dump(item) for item in tree.body[0].items]
+    """The items of a `with ...` header, in one spelling."""
+    (statement,) = parse(f"{header}:\n pass\n").body
+    assert isinstance(statement, ast.With)
+    return [ast.dump(item) for item in statement.items]
 
 
 def is_value(code: str) -> bool:
