@@ -107,7 +107,7 @@ def _calls(names: re.Pattern[str], known: Sequence[Script]) -> list[tuple[Script
     return [
         (script, call)
         for script in known
-        for call in script.all_calls()
+        for call in script.all_calls
         if names.fullmatch(script.full_name(call.func) or "")
     ]
 

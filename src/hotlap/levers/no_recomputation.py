@@ -64,7 +64,7 @@ class NoRecomputation(Lever):
 
 def _edits(script: Script) -> Iterator[Edit]:
     replaced: set[ast.AST] = set()
-    for call in script.all_calls():
+    for call in script.all_calls:
         code = _plain(script, call) or _turned_off(script, call)
         if not replaced.isdisjoint(script.around(call)):
             continue
@@ -74,7 +74,7 @@ def _edits(script: Script) -> Iterator[Edit]:
         elif (segments := _segments(script, call)) is not None:
             # With one: the last one keeps its activations.
             yield Replace(site=script.site(segments, calls="checkpoint"), code="1")
-    for call in script.all_calls():
+    for call in script.all_calls:
         for word in call.keywords:
             if word.arg in _KEYWORDS and isinstance(word.value, ast.Constant) and word.value.value is True:
                 yield AddArgument(site=script.site(call, calls="checkpoint"), keyword=word.arg, value="False")

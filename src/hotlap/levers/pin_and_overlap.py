@@ -98,7 +98,7 @@ def copies(known: Sequence[Script]) -> Iterator[tuple[Script, ast.Call]]:
     By names alone: it may be something else than a batch, whose copy need not be waited for either.
     """
     for script in known:
-        for call in script.all_calls():
+        for call in script.all_calls:
             moves = isinstance(call.func, ast.Attribute) and moved_to(call) is not None
             if moves and _is_given(script, call.func.value, frozenset()):  # type: ignore[attr-defined]
                 yield script, call

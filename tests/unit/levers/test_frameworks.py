@@ -35,7 +35,7 @@ def run_of(folder: Path, text: str, given: str = "") -> Run:
     sha256 = digest(path.read_bytes())
     script = parsed(str(path), sha256, path.read_text())
     assert script is not None
-    last = script.site(next(call for call in script.all_calls() if call.lineno == 3), calls="")
+    last = script.site(next(call for call in script.all_calls if call.lineno == 3), calls="")
     made: dict[str, dict[str, str | int | float]] = {
         "torch.utils.data.DataLoader": {"loader": 0},
         "torch.optim.AdamW": {"optimizer": 0},
