@@ -57,14 +57,9 @@ def batch_size_of(run: Run) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def rule(name: str) -> str:
-    """The rule for the learning rate of an optimizer class: "linear" or "square-root"."""
-    return "linear" if name.rpartition(".")[2] in _PLAIN else "square-root"
-
-
 def rate_factor(name: str, growth: float) -> float:
     """What the learning rate of an optimizer class is multiplied by where the batch grows by `growth`."""
-    return growth if rule(name) == "linear" else math.sqrt(growth)
+    return growth if name.rpartition(".")[2] in _PLAIN else math.sqrt(growth)
 
 
 def _resize_loaders(patch: Patch, *, before: int, size: int) -> None:

@@ -13,8 +13,14 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from hotlap.levers import Lever
-from hotlap.levers.data_parallel import BucketSize, BufferBroadcast, GradientViews, StaticGraph, UnusedParameters
-from hotlap.levers.gradient_compression import GradientCompression
+from hotlap.levers.data_parallel import (
+    BucketSize,
+    BufferBroadcast,
+    GradientCompression,
+    GradientViews,
+    StaticGraph,
+    UnusedParameters,
+)
 from hotlap.probe.facts import wrapped_with
 from hotlap.record import Exchange, Phase, Run, Scalar
 from hotlap.source import patch
