@@ -8,8 +8,7 @@ from contextlib import suppress
 
 def parse(code: str) -> ast.Module:
     """`ast.parse` that keeps the warnings about the user's code (odd escapes in strings) to itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return ast.parse(code)
 
 
@@ -19,8 +18,7 @@ def check(code: str, *, name: str) -> None:
     Raises:
         SyntaxError: it does not compile.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         compile(code, name, "exec", dont_inherit=True)
 
 
