@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import results_file  # noqa: E402 - it stands one folder above
 from hotlap.experiment import statistics  # noqa: E402
-from hotlap.levers.bucket_size import BucketSize  # noqa: E402
+from hotlap.levers.data_parallel import BucketSize  # noqa: E402
 from hotlap.record import Study, load  # noqa: E402
 
 SCRIPTS = HERE / "scripts"

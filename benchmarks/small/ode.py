@@ -24,8 +24,7 @@ from contest import write
 from lorenz import ATOL, RTOL, Counts, Diffrax, Fit, Job
 
 from hotlap.levers import Patch
-from hotlap.levers.native_ode import NativeOde
-from hotlap.levers.native_step import NativeStep
+from hotlap.levers.native import NativeOde, NativeStep
 from hotlap.small import NeuralODE, odeint
 from hotlap.small.fields import compiled_for
 

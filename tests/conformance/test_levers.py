@@ -70,16 +70,15 @@ def one_of(kind: type[Lever]) -> Lever:
 
 
 @every_lever
-def test_has_one_name_in_three_spellings(kind: type[Lever]) -> None:
+def test_has_one_name_in_two_spellings(kind: type[Lever]) -> None:
     words = re.findall(r"[A-Z][a-z0-9]*", kind.__name__)
     assert kind.name == "-".join(words).lower()
-    assert kind.__module__ == f"hotlap.levers.{kind.name.replace('-', '_')}"
 
 
 @every_lever
 def test_is_a_final_frozen_value(kind: type[Lever]) -> None:
     assert dataclasses.is_dataclass(kind)
-    assert getattr(kind, "__final__", False)
+    assert not kind.__subclasses__()
     assert isinstance(kind.scope, Scope)
     assert isinstance(kind.numerics, Numerics)
     lever = one_of(kind)
@@ -134,10 +133,10 @@ def test_a_setting_that_it_does_not_have_is_refused(kind: type[Lever]) -> None:
         levers.from_spec({"name": kind.name, "colour": 1})
 
 
-@pytest.mark.parametrize("kind", [kind for kind in levers.ALL if dataclasses.fields(kind)], ids=lambda kind: kind.name)  # type: ignore[arg-type]
+@pytest.mark.parametrize("kind", [kind for kind in levers.ALL if dataclasses.fields(kind)], ids=lambda kind: kind.name)
 def test_a_setting_of_the_wrong_type_is_refused(kind: type[Lever]) -> None:
     # A study on disk is untrusted, and settings are written into the patch.
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # every concrete lever is a dataclass
+    for field in dataclasses.fields(kind):
         with pytest.raises(UserError, match=field.name):
             levers.from_spec({"name": kind.name, field.name: "1)\nimport os; os.abort("})
 
@@ -152,11 +151,11 @@ def test_an_unknown_lever_is_refused_with_the_known_ones(spec: LeverSpec) -> Non
 def test_its_title_holds_its_name_and_settings_but_for_what_is_off(kind: type[Lever]) -> None:
     lever = one_of(kind)
     assert lever.title().split()[0] == kind.name
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+    for field in dataclasses.fields(kind):
         value = getattr(lever, field.name)
         assert (f"{field.name}=" in lever.title()) == (value is not False)
         if isinstance(value, bool):
-            other = dataclasses.replace(lever, **{field.name: not value})  # type: ignore[type-var]
+            other = dataclasses.replace(lever, **{field.name: not value})
             assert other.title() != lever.title()
 
 

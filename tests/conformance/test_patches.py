@@ -19,7 +19,7 @@ import pytest
 
 from hotlap import levers
 from hotlap.levers import Lever, Numerics
-from hotlap.levers.loaders import NESTING
+from hotlap.levers.data_wrappers import NESTING
 from hotlap.record import LeverSpec, Run, State, Study
 from hotlap.search.candidates import alternative
 from hotlap.search.gate_runs import numerics_of

@@ -102,7 +102,7 @@ def shown(script: Script) -> Iterator[Finding]:
     for code in ("debug-left-on", "double-precision", "zero-grad-none"):
         yield from filter(None, [rules.ALL[code](replace(firing(code), sources=sources), None)])
     run = firing("wasted-forward")
-    for call in {call.lineno: call for call in script.all_calls()}.values():
+    for call in {call.lineno: call for call in script.all_calls}.values():
         span = {"end_line": call.end_lineno or 0, "col": call.col_offset, "end_col": call.end_col_offset or 0}
         seen = replace(run.sightings[0], path=script.path, line=call.lineno, text="...", detail=span)
         yield from filter(None, [rules.ALL["wasted-forward"](replace(run, sources=sources, sightings=(seen,)), None)])

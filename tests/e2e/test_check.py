@@ -127,11 +127,11 @@ def test_code_of_workers_and_of_compiled_functions_counts_as_run(
     for old, new in (("/ 80", "/ 81"), ("* 2.0", "* 3.0"), ("mean()", "sum()"), ("trained", "done")):
         assert old in other
         other = other.replace(old, new)
-    found = marked(IN_WORKERS, other)
+    text, edited = marked(IN_WORKERS, other)
     plan = Plan(command=(sys.executable, str(path)), cwd=str(tmp_path), out="", steps=steps, warmup=0, afresh=True)
-    plan = replace(plan, replaced={str(path): found.text})
+    plan = replace(plan, replaced={str(path): text})
     (run,) = launcher([plan], limit_s=400.0)
     lines = IN_WORKERS.splitlines()
-    assert len(found.edited) == 4
-    missed = [one for one in found.edited if one.marks.isdisjoint(run.marks)]
+    assert len(edited) == 4
+    missed = [one for one in edited if one.marks.isdisjoint(run.marks)]
     assert [lines[one.line - 1].strip() for one in missed] == not_seen

@@ -16,8 +16,8 @@ from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.compile import Compile
+from hotlap.levers.data_parallel import UnusedParameters
 from hotlap.levers.lever import Lever
-from hotlap.levers.unused_parameters import UnusedParameters
 from hotlap.levers.workers import Workers
 from hotlap.machine import look
 from hotlap.record import Phase, Run, Status, Verdict

@@ -10,8 +10,7 @@ import pytest
 from hotlap import rules
 from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
-from hotlap.levers.cached_dataset import CachedDataset
-from hotlap.levers.late_transform import LateTransform
+from hotlap.levers.data_wrappers import CachedDataset, LateTransform
 from hotlap.levers.lever import Lever
 from hotlap.machine import look
 from hotlap.record import Phase, Plan, Run, SightingKind, Status, Turn, Verdict

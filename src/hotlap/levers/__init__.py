@@ -1,4 +1,4 @@
-"""One file a lever: when it applies, what it can save, how it is switched, how it reads as source."""
+"""What each lever is: when it applies, what it can save, how it is switched, how it reads as source."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -29,7 +29,6 @@ __all__ = [
     "environment_of",
     "from_spec",
     "imports_hotlap",
-    "started_with",
 ]
 
 ALL: tuple[type[Lever], ...]
@@ -48,11 +47,11 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _kinds() -> tuple[type[Lever], ...]:
-    """The lever of each file of this folder that has one by its own name: `workers.py` -> `Workers`."""
-    named = [(one.name, "".join(word.capitalize() for word in one.name.split("_"))) for one in iter_modules(__path__)]
-    kinds = [getattr(import_module(f"{__name__}.{name}"), kind, None) for name, kind in named]
-    levers = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Lever) and not isabstract(kind)]
-    return tuple(sorted(levers, key=lambda kind: (_SCOPES.index(kind.scope), kind.name)))
+    """Those of the files of this folder."""
+    modules = [import_module(f"{__name__}.{one.name}") for one in iter_modules(__path__)]
+    found = [value for module in modules for value in vars(module).values()]
+    kinds = {kind for kind in found if isinstance(kind, type) and issubclass(kind, Lever) and not isabstract(kind)}
+    return tuple(sorted(kinds - {Lever}, key=lambda kind: (_SCOPES.index(kind.scope), kind.name)))
 
 
 # Where bounds are equal, what is larger by experience comes first, and then what is cheaper to compare.
@@ -76,11 +75,6 @@ def imports_hotlap(spec: LeverSpec, run: Run) -> bool:
         UserError: as `edits_of`.
     """
     return any(getattr(edit, "imports", "").startswith("from hotlap.") for edit in from_spec(spec).edits(run))
-
-
-def started_with(stack: Iterable[LeverSpec]) -> tuple[LeverSpec, ...]:
-    """Those of the levers that are set where the script is started, and not in its source."""
-    return tuple(spec for spec in stack if from_spec(spec).by_environment)
 
 
 def environment_of(stack: Iterable[LeverSpec], environ: Mapping[str, str]) -> dict[str, str]:
@@ -112,7 +106,7 @@ def from_spec(spec: LeverSpec) -> Lever:
     """
     kind = by_name(str(spec.get("name")))
     settings = {key: value for key, value in spec.items() if key != "name"}
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # every concrete lever is a dataclass
+    known = {field.name for field in fields(kind)}
     unknown = sorted(set(settings) - known)
     if unknown:
         raise UserError(f"The lever {kind.name} has no setting {unknown[0]!r}. Known: {', '.join(sorted(known))}.")

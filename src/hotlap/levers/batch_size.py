@@ -2,21 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, final
+from typing import Any
 
 from hotlap.levers.lever import Lever, Numerics, Patch
 from hotlap.record import Ceiling, Machine, Run
-from hotlap.source import Edit
 
 # Their step is the gradient times the rate; all others divide the gradient by a measure of its own size.
 _PLAIN = ("SGD", "ASGD")
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class BatchSize(Lever):
     """Gives loaders of one batch size another one, and optimizers the learning rate that goes with it.
 
@@ -30,7 +26,7 @@ class BatchSize(Lever):
     tuned anew (Google's tuning playbook). So it is judged by the time to a loss, and is never part of a patch.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.RECIPE
+    numerics = Numerics.RECIPE
 
     before: int = 1
     size: int = 1
@@ -54,10 +50,6 @@ class BatchSize(Lever):
         _resize_loaders(patch, before=self.before, size=self.size)
         _scale_rates(patch, self.size / self.before)
 
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """None: the recipe is the user's."""
-        return ()
-
 
 def batch_size_of(run: Run) -> int | None:
     """The batch size of all loaders that serve training; None where there is none, or several."""
@@ -65,14 +57,9 @@ def batch_size_of(run: Run) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def rule(name: str) -> str:
-    """The rule for the learning rate of an optimizer class: "linear" or "square-root"."""
-    return "linear" if name.rpartition(".")[2] in _PLAIN else "square-root"
-
-
 def rate_factor(name: str, growth: float) -> float:
     """What the learning rate of an optimizer class is multiplied by where the batch grows by `growth`."""
-    return growth if rule(name) == "linear" else math.sqrt(growth)
+    return growth if name.rpartition(".")[2] in _PLAIN else math.sqrt(growth)
 
 
 def _resize_loaders(patch: Patch, *, before: int, size: int) -> None:

@@ -1,22 +1,19 @@
 """bf16-autocast: matrix products of the forward and backward pass in bfloat16."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any
 
 from hotlap.levers.cards import has_float16_alone, is_before_ampere
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope
 from hotlap.levers.models import forward_sites, not_float32
-from hotlap.record import Machine, Phase, Run
+from hotlap.record import Machine, Run
 from hotlap.source import Edit, WrapStatement
 
 # Without one of these a CPU emulates bfloat16 by conversions, and every measurement so far was slower than float32.
 _CPU_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class Bf16Autocast(Lever):
     """Runs the model under `torch.autocast(dtype=torch.bfloat16)`; its result goes on as float32.
 
@@ -29,13 +26,11 @@ class Bf16Autocast(Lever):
     to collapse as with float16 (pytorch/pytorch#40497, #43556).
     """
 
-    scope: ClassVar[Scope] = Scope.STEP
-    numerics: ClassVar[Numerics] = Numerics.STATISTICAL
-    across_ranks: ClassVar[bool] = True
-    shortens: ClassVar[Sequence[Phase]] = PASSES
-    no_line: ClassVar[str] = (
-        "The model returns something else than one tensor, so the cast back cannot be written as source."
-    )
+    scope = Scope.STEP
+    numerics = Numerics.STATISTICAL
+    across_ranks = True
+    shortens = PASSES
+    no_line = "The model returns something else than one tensor, so the cast back cannot be written as source."
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """The chip, then the present state."""

@@ -1,17 +1,13 @@
 """channels-last: images and filters of convolutions are stored with the channels innermost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.lever import PASSES, Lever, Numerics
-from hotlap.levers.models import NO_CONVOLUTION, NO_NAME, called_by_functions, forward_sites, named_models
-from hotlap.record import Machine, Phase, Run
+from hotlap.levers.models import NO_CONVOLUTION, NO_NAME, forward_sites, named_models
+from hotlap.record import Machine, Run
 from hotlap.source import Edit, InsertBefore
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class ChannelsLast(Lever):
     """Stores the model's four-dimensional parameters as NHWC; convolutions then hand their images on like that.
 
@@ -24,9 +20,9 @@ class ChannelsLast(Lever):
     an optimizer loads from a checkpoint keeps its old order, which fused kernels do not look at: it is turned too.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    shortens: ClassVar[Sequence[Phase]] = PASSES
-    no_line: ClassVar[str] = NO_NAME
+    numerics = Numerics.ROUNDING
+    shortens = PASSES
+    no_line = NO_NAME
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Convolutions first, then the hazard of groups, then whether it can be written."""
@@ -37,7 +33,7 @@ class ChannelsLast(Lever):
             return "The filters of the model are stored with the channels innermost already."
         if any(site.detail.get("grouped") for site in calls) and not run.autocast:
             return "The model has grouped convolutions in float32, which are far slower with the channels innermost."
-        return called_by_functions(run)
+        return None
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer."""

@@ -1,15 +1,13 @@
 """compile: the model is compiled by TorchInductor."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Literal, Self
 
-from hotlap.levers.compiling import cannot_compile, compile_edits
+from hotlap.levers import models
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports
-from hotlap.levers.models import NO_NAME, called_by_functions, keep_coming, takes_second_derivatives
-from hotlap.record import Machine, Phase, Run
-from hotlap.source import Edit
+from hotlap.record import Machine, Run
+from hotlap.source import Edit, InsertBefore
 
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
 
@@ -25,9 +23,13 @@ _OPTIONS: dict[str, str] = {
 # The same where a framework compiles.
 _SAME_DRAWS = "torch._inductor.config.fallback_random = True"
 
+# `compile()` of a module whose forward is torch's own (nn.Sequential) does nothing without it: Dynamo leaves frames of
+# torch's out, and sees no other (pytorch/pytorch#150915). It does so since 2.8 (#150209); under the public name,
+# torch.compiler.config, only since 2.10 (read in both releases).
+_WRAP = "torch._dynamo.config.wrap_top_frame = True"
+_WRAPS_SINCE = (2, 8)
 
-@final
-@dataclass(frozen=True, slots=True)
+
 class Compile(Lever):
     """Calls `model.compile(...)` before the optimizer is made.
 
@@ -45,10 +47,10 @@ class Compile(Lever):
     Losses were wrong in silence (#113180, #187715): the gate compares them.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    shortens: ClassVar[Sequence[Phase]] = PASSES
-    no_line: ClassVar[str] = NO_NAME
-    compiles: ClassVar[bool] = True
+    numerics = Numerics.ROUNDING
+    shortens = PASSES
+    no_line = models.NO_NAME
+    compiles = True
 
     mode: Mode = "default"
     dynamic: bool = False
@@ -75,11 +77,11 @@ class Compile(Lever):
         if machine.compiler is None:
             return "There is no C++ compiler with Python's headers here, which torch.compile needs."
         shapes = run.shapes
-        if shapes is not None and keep_coming(shapes):
+        if shapes is not None and models.keep_coming(shapes):
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
-        if takes_second_derivatives(run):
+        if models.takes_second_derivatives(run):
             return "The script takes second derivatives (create_graph), which compiled backward passes do not have."
-        return called_by_functions(run) or cannot_compile(run)
+        return _cannot_compile(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or the arguments of Hugging Face's Trainer."""
@@ -88,4 +90,20 @@ class Compile(Lever):
             if words is not None:
                 return (*words, *behind_imports(run, _SAME_DRAWS, imports="import torch._inductor.config"))
         dynamic = "dynamic=True, " if self.dynamic else ""
-        return tuple(compile_edits(run, f"{dynamic}options={_OPTIONS[self.mode]}"))
+        edits = []
+        for model in models.named_models(run):
+            if model.forward.detail.get("torch_forward"):
+                edits.append(InsertBefore(site=model.before, code=_WRAP, imports="import torch"))
+            code = f"{model.name}.compile({dynamic}options={_OPTIONS[self.mode]})"
+            edits.append(InsertBefore(site=model.before, code=code))
+        return edits
+
+
+def _cannot_compile(run: Run) -> str | None:
+    """Why no model of the script's can be compiled by its name; None where it is worth trying."""
+    from hotlap.machine.cuda import version
+
+    torch = version(run.versions.get("torch")) or _WRAPS_SINCE
+    if torch < _WRAPS_SINCE and any(site.detail.get("torch_forward") for site in models.forward_sites(run)):
+        return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
+    return None

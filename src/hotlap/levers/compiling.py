@@ -1,48 +1,15 @@
-"""How it is written that models are compiled, and what comes of it in the process."""
+"""CHILD: what comes of models that are compiled."""
 
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from hotlap.levers.models import forward_sites, named_models
-from hotlap.record import Run
-from hotlap.source import Edit, InsertBefore
 
 # Steps without a new graph after which nothing more is expected.
 _SETTLED_STEPS = 30
 
 # A graph for each of two sizes (the last batch of an epoch) in training and in a validation is nothing to speak of.
 _MANY_GRAPHS = 4
-
-# TorchInductor has a backend for these (torch/_inductor/codegen).
-_COMPILED_FOR = ("cpu", "cuda", "xpu", "mps")
-
-# `compile()` of a module whose forward is torch's own (nn.Sequential) does nothing without it: Dynamo leaves frames of
-# torch's out, and sees no other (pytorch/pytorch#150915). It does so since 2.8 (#150209); under the public name,
-# torch.compiler.config, only since 2.10 (read in both releases).
-_WRAP = "torch._dynamo.config.wrap_top_frame = True"
-_WRAPS_SINCE = (2, 8)
-
-
-def compile_edits(run: Run, arguments: str) -> Iterator[Edit]:
-    """`model.compile(arguments)` in front of what makes each optimizer."""
-    for model in named_models(run):
-        if model.forward.detail.get("torch_forward"):
-            yield InsertBefore(site=model.before, code=_WRAP, imports="import torch")
-        yield InsertBefore(site=model.before, code=f"{model.name}.compile({arguments})")
-
-
-def cannot_compile(run: Run) -> str | None:
-    """Why no model of the script's can be compiled by its name; None where it is worth trying."""
-    from hotlap.machine.cuda import version
-
-    if run.device_type not in (None, *_COMPILED_FOR):
-        return f"torch.compile writes no kernels for {run.device_type}."
-    torch = version(run.versions.get("torch")) or _WRAPS_SINCE
-    if torch < _WRAPS_SINCE and any(site.detail.get("torch_forward") for site in forward_sites(run)):
-        return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
-    return None
 
 
 def has_torch_forward(module: Any) -> bool:

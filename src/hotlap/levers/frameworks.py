@@ -3,8 +3,8 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from string import Formatter
 
 from hotlap.errors import UserError
 from hotlap.record import CallSite, Run
@@ -91,10 +91,10 @@ def in_their_words(run: Run, lever: str, **settings: str) -> Sequence[Edit] | No
         words = framework.words.get(lever, {})
         places = _calls(framework.calls, known)
         if words and len(places) == 1:
-            return tuple(_edits(*places[0], framework, words, settings))
+            return tuple(_edits(*places[0], _said(words, settings), framework))
         takers = _calls(framework.takers, known) if framework.takers is not None else []
         if words and not places and len(takers) == 1 and ("optim" not in words or _is_adamw(run)):
-            return tuple(_replaced(*takers[0], words, settings)) or None
+            return tuple(_replaced(*takers[0], _said(words, settings))) or None
     return None
 
 
@@ -107,17 +107,15 @@ def _calls(names: re.Pattern[str], known: Sequence[Script]) -> list[tuple[Script
     return [
         (script, call)
         for script in known
-        for call in script.all_calls()
+        for call in script.all_calls
         if names.fullmatch(script.full_name(call.func) or "")
     ]
 
 
-def _replaced(script: Script, call: ast.Call, words: Words, settings: Mapping[str, str]) -> Iterator[Edit]:
+def _replaced(script: Script, call: ast.Call, said: Words) -> Iterator[Edit]:
     """`Trainer(model, training_args)` -> `training_args = dataclasses.replace(training_args, bf16=True)` before it."""
     given = argument(call, 1, "args")
-    new = [
-        f"{word}={value.format(**settings)}" for word, value in words.items() if value and _named(value) <= {*settings}
-    ]
+    new = [f"{keyword}={value}" for keyword, value in said.items() if value]
     if new and isinstance(given, ast.Name):
         name = given.id
         yield InsertBefore(
@@ -127,30 +125,29 @@ def _replaced(script: Script, call: ast.Call, words: Words, settings: Mapping[st
         )
 
 
-def _edits(
-    script: Script, call: ast.Call, framework: _Framework, words: Words, settings: Mapping[str, str]
-) -> Iterator[Edit]:
+def _edits(script: Script, call: ast.Call, said: Words, framework: _Framework) -> Iterator[Edit]:
     chosen = {word.arg: word.value for word in call.keywords}
     site = script.site(call, calls=script.full_name(call.func) or "")
     hidden = any(isinstance(word, ast.Starred) for word in call.args) or None in chosen
     if hidden or len(call.args) > framework.positional:
         how = "by * or **" if hidden else "by position"
         raise UserError(f"Line {call.lineno} gives arguments {how}, which may be those that the lever sets.")
-    for keyword, value in words.items():
-        if not _named(value) <= settings.keys():
-            continue
-        said = chosen.get(keyword, ast.Constant(value=None))
-        if not isinstance(said, ast.Constant) or said.value not in _NO_CHOICE:
+    for keyword, value in said.items():
+        choice = chosen.get(keyword, ast.Constant(value=None))
+        if not isinstance(choice, ast.Constant) or choice.value not in _NO_CHOICE:
             raise UserError(f"The script chooses {keyword} itself, in line {call.lineno}.")
         if value:
-            new = value.format(**settings)
-            imports = framework.imports if "(" in new else ""
-            yield AddArgument(site=site, keyword=keyword, value=new, imports=imports)
+            imports = framework.imports if "(" in value else ""
+            yield AddArgument(site=site, keyword=keyword, value=value, imports=imports)
 
 
-def _named(value: str) -> set[str]:
-    """The settings that stand in a value."""
-    return {name for _, name, _, _ in Formatter().parse(value) if name is not None}
+def _said(words: Words, settings: Mapping[str, str]) -> Words:
+    """The words with the settings of the lever, without those whose setting is not given."""
+    found: dict[str, str] = {}
+    for keyword, value in words.items():
+        with suppress(KeyError):
+            found[keyword] = value.format(**settings)
+    return found
 
 
 def is_within(site: CallSite) -> bool:

@@ -1,9 +1,8 @@
 """fused-optimizer: the optimizer updates all parameters in one kernel."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import Any
 
 from hotlap.errors import UserError
 from hotlap.levers.frameworks import in_their_words
@@ -12,8 +11,6 @@ from hotlap.record import CallSite, Machine, OptimizerFacts, Phase, Run
 from hotlap.source import AddArgument, Edit, found_at, scripts, why_unseen
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class FusedOptimizer(Lever):
     """Passes `fused=True` to optimizers that have a fused kernel, unless the script chose for itself.
 
@@ -26,11 +23,11 @@ class FusedOptimizer(Lever):
     it is not always faster (pytorch/pytorch#88258, #90752): so it is measured and gated like any other.
     """
 
-    scope: ClassVar[Scope] = Scope.STEP
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    across_ranks: ClassVar[bool] = True
-    shortens: ClassVar[Sequence[Phase]] = (Phase.OPTIMIZER,)
-    no_line: ClassVar[str] = "An optimizer is not made in the script's own source: there is no line to change."
+    scope = Scope.STEP
+    numerics = Numerics.ROUNDING
+    across_ranks = True
+    shortens = (Phase.OPTIMIZER,)
+    no_line = "An optimizer is not made in the script's own source: there is no line to change."
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state first, then the hazard of strided parameters."""

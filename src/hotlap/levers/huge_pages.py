@@ -1,18 +1,13 @@
 """huge-pages: malloc asks the kernel for huge pages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit
 
 _TUNABLE = "glibc.malloc.hugetlb"
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class HugePages(Lever):
     """Starts the process with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`: malloc marks its memory for huge pages.
 
@@ -26,9 +21,9 @@ class HugePages(Lever):
     not reached by it, and not tried.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
-    by_environment: ClassVar[bool] = True
+    numerics = Numerics.EXACT
+    across_ranks = True
+    by_environment = True
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """The system must have them, and leave the choice open."""
@@ -56,7 +51,3 @@ class HugePages(Lever):
         if _TUNABLE in present:
             return {}
         return {"GLIBC_TUNABLES": ":".join(filter(None, (present, f"{_TUNABLE}=1")))}
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """None: see `by_environment`."""
-        return ()

@@ -1,13 +1,14 @@
 """What every lever answers, and the one object through which it changes anything."""
 
 import re
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import Field, asdict, dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from hotlap.errors import UserError
+from hotlap.levers.frameworks import in_their_words
 from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run, lever_title
 from hotlap.source import Edit, InsertAfterImports, scripts, top_of
 
@@ -89,8 +90,9 @@ PASSES = (Phase.FORWARD, Phase.BACKWARD)
 """Of the model, one way and the other."""
 
 
+@dataclass_transform(frozen_default=True)
 class Lever(ABC):
-    """A change that may make training faster. Concrete levers are frozen dataclasses; their fields are settings.
+    """A change that may make training faster. Each class of them is a frozen dataclass; its fields are settings.
 
     The parent process asks everything but `install`, and has no torch: only `install` may import it.
     """
@@ -103,6 +105,10 @@ class Lever(ABC):
     """Phases of a step that together bound what it saves, unless `saves_at_most_s` knows better."""
     no_line: ClassVar[str] = "There is no script of the user's to change."
     """Why it is refused where its `edits` are none."""
+    line: ClassVar[str] = ""
+    """The statement that it puts behind the script's imports, unless its `edits` do something else."""
+    imports: ClassVar[str] = "import torch"
+    """What that needs."""
     by_environment: ClassVar[bool] = False
     """It is read before Python runs, so no line of source can set it: the user starts the script with `environment`."""
     across_ranks: ClassVar[bool] = False
@@ -115,8 +121,11 @@ class Lever(ABC):
     compiles: ClassVar[bool] = False
     """Its edit has torch.compile work unseen: it is at work, and settled, as `compiling.Compilation` finds."""
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
     def __init_subclass__(cls) -> None:
         cls.name = vars(cls).get("name") or re.sub(r"(?<=.)(?=[A-Z])", "-", cls.__name__).lower()
+        dataclass(frozen=True)(cls)
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
@@ -151,14 +160,14 @@ class Lever(ABC):
         """Variables that the process must be started with, given those it would have."""
         return {}
 
-    @abstractmethod
     def edits(self, run: Run) -> Sequence[Edit]:
-        """The same change as source at the recorded call sites; empty when it cannot be written (see `rejects`), and
-        where it is `by_environment`."""
+        """The same change as source: its `line`, or the word of the framework that trains, which would set it again.
+        Empty when it cannot be written (see `rejects`), and where it is `by_environment`."""
+        return in_their_words(run, self.name) or behind_imports(run, self.line, imports=self.imports)
 
     def spec(self) -> LeverSpec:
         """This lever as data."""
-        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+        return {"name": self.name, **asdict(self)}
 
     def title(self) -> str:
         """For people: "threads count=1"."""
@@ -181,6 +190,6 @@ def set_on_purpose(run: Run, *switches: str) -> str | None:
 
 
 def behind_imports(run: Run, code: str, *, imports: str) -> Sequence[Edit]:
-    """One statement behind the imports of the main script, which is the first; nothing where that is not known."""
-    main = [top_of(path, sha256) for path, sha256 in run.sources.items()][:1]
+    """`code`, if any, behind the imports of the main script, which is the first; nothing where that is not known."""
+    main = [top_of(path, sha256) for path, sha256 in run.sources.items()][:1] if code else []
     return tuple(InsertAfterImports(site=site, code=code, imports=imports) for site in main)

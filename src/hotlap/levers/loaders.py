@@ -3,24 +3,16 @@
 import ast
 import builtins
 import sys
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
 
 from hotlap.data.item_cache.memory import SHARE_OF_FREE
-from hotlap.errors import UserError
 from hotlap.levers.frameworks import is_within
-from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Script, WrapArgument, argument, found_at, scripts, why_unseen, word_of
+from hotlap.source import AddArgument, Edit, Script, argument, found_at, scripts, why_unseen, word_of
 from hotlap.units import percent
 
 # Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
 MIN_SHARE = 0.02
-
-# Functions of `hotlap.data` around a data set, the innermost first: what serves its items, and what is done to whole
-# batches. `hotlap.data.wrapper` refuses any other order.
-NESTING = ("batched", "cached", "resident", "cached_prefix", "late")
 
 # A DataLoader takes them by position; what comes behind them is written by name.
 _BY_POSITION = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
@@ -32,56 +24,6 @@ _DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.Data
 
 NO_LOADER = "The script makes no DataLoader."
 NO_LINE = "The loaders are not made in the script's own source, so there is no line to change."
-
-
-class DataWrapper(Lever):
-    """A function of `hotlap.data` around the data set of each loader that it serves."""
-
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    no_line: ClassVar[str] = NO_LINE
-    across_ranks: ClassVar[bool] = True
-
-    def refuses(self, run: Run, machine: Machine) -> str | None:
-        """What the loaders read, then what there is to gain."""
-        if not run.loaders:
-            return NO_LOADER
-        refused = refused_by_all(run, lambda loader: self._leaves(run, loader) or self.no_room(run, loader, machine))
-        return refused or self.gains_nothing(run)
-
-    @abstractmethod
-    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
-        """Why a map-style data set stays as it is; None where it is served."""
-
-    def no_room(self, run: Run, loader: LoaderFacts, machine: Machine) -> str | None:
-        """Why it is not worth trying for a loader that it would serve."""
-        return None
-
-    def gains_nothing(self, run: Run) -> str | None:
-        """A sentence where batches cost next to nothing."""
-        return hardly_waits(run)
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
-        return saves_at_most_s(run, ceilings)
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """`function(...)` around each of them."""
-        return wrapping_edits(run, self.served(run), self.function)
-
-    def served(self, run: Run) -> Sequence[LoaderFacts]:
-        """Those that it does not leave."""
-        return [loader for loader in run.loaders if self._leaves(run, loader) is None]
-
-    def _leaves(self, run: Run, loader: LoaderFacts) -> str | None:
-        if loader.num_items is None:
-            return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
-        return self.leaves(run, loader) or _hides_dataset(run, loader)
-
-
-def always_the_same(loader: LoaderFacts) -> str:
-    """Which lever serves it better."""
-    return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
 
 
 def trained_on(run: Run) -> Sequence[LoaderFacts]:
@@ -98,14 +40,6 @@ def refused_by_all(run: Run, why: Callable[[LoaderFacts], str | None]) -> str | 
     """The first reason if `why` has one for each loader that is trained on; None if it leaves one of them."""
     reasons = [why(loader) for loader in trained_on(run)]
     return None if None in reasons else reasons[0]
-
-
-def made_anew(loader: LoaderFacts) -> str:
-    """Why nothing can be kept of a data set that lives for an epoch."""
-    return (
-        f"The script makes {loader.dataset} anew for a later epoch, and what is kept goes with the old one: make it "
-        "once, before the loop over epochs."
-    )
 
 
 def hardly_waits(run: Run) -> str | None:
@@ -132,38 +66,14 @@ def saves_at_most_s(run: Run, ceilings: Sequence[Ceiling]) -> float:
     return max([run.mean_phase_s(Phase.INPUT) or 0.0, *promised])
 
 
-def sites(run: Run, loaders: Iterable[LoaderFacts]) -> Sequence[CallSite]:
-    """Where the script makes these loaders; one line may make several."""
-    wanted = {loader.id for loader in loaders}
-    found = {
-        (site.path, site.line, site.col): site
-        for site in run.call_sites
-        if site.calls == "torch.utils.data.DataLoader" and site.detail.get("loader") in wanted and not is_within(site)
-    }
-    return tuple(found.values())
-
-
-def wrapping_edits(run: Run, loaders: Iterable[LoaderFacts], function: str, *, arguments: str = "") -> Sequence[Edit]:
-    """`function(...)`, one of `NESTING`, around the data set of each of these loaders, at its place among them."""
-    imports = f"from hotlap.data import {function}"
-    inside = tuple(f"hotlap.data.{name}" for name in NESTING[NESTING.index(function) + 1 :])
-    return tuple(
-        WrapArgument(
-            site=site,
-            position=0,
-            keyword="dataset",
-            function=function,
-            arguments=arguments,
-            imports=imports,
-            inside=inside,
-        )
-        for site in sites(run, loaders)
-    )
+def sites(run: Run, loader: LoaderFacts) -> Sequence[CallSite]:
+    """Where the script makes this loader."""
+    return [site for site in run.call_sites if site.detail.get("loader") == loader.id and not is_within(site)]
 
 
 def argument_edits(run: Run, loader: LoaderFacts, **arguments: str) -> Sequence[Edit]:
     """These keywords in the calls that make this loader; none where a call hides what it is given (`why_hidden`)."""
-    made = sites(run, [loader]) if why_hidden(run, loader) is None else ()
+    made = sites(run, loader) if why_hidden(run, loader) is None else ()
     return tuple(
         AddArgument(site=site, keyword=keyword, value=value) for site in made for keyword, value in arguments.items()
     )
@@ -175,7 +85,7 @@ def why_hidden(run: Run, loader: LoaderFacts) -> str | None:
     Raises:
         UserError: a file is missing or changed since.
     """
-    reasons = [(site.line, _hides(found_at(site, scripts(run)))) for site in sites(run, [loader])]
+    reasons = [(site.line, _hides(found_at(site, scripts(run)))) for site in sites(run, loader)]
     return next((f"{reason} (line {line})." for line, reason in reasons if reason is not None), None)
 
 
@@ -185,7 +95,7 @@ def calls_of(run: Run, loader: LoaderFacts) -> list[tuple[Script, ast.Call]]:
     Raises:
         UserError: a file is missing or changed since.
     """
-    return [found for site in sites(run, [loader]) if (found := found_at(site, scripts(run))) is not None]
+    return [found for site in sites(run, loader) if (found := found_at(site, scripts(run))) is not None]
 
 
 def dataset_of(script: Script, call: ast.Call) -> ast.expr | None:
@@ -218,18 +128,6 @@ def _is_partial(script: Script, function: ast.expr) -> bool:
             case ast.AnnAssign(target=target, value=ast.expr() as value) if word == word_of(target):
                 values.append(value)
     return any(isinstance(one, ast.Call) and script.full_name(one.func) == "functools.partial" for one in values)
-
-
-def _hides_dataset(run: Run, loader: LoaderFacts) -> str | None:
-    """Where a call that makes this loader does not show what it reads."""
-    try:
-        made = calls_of(run, loader)
-    except UserError:  # the source is not what it was: whoever edits it says so
-        return None
-    line = next((call.lineno for script, call in made if dataset_of(script, call) is None), None)
-    if line is None:
-        return None
-    return f"The data set that the loader is given in line {line} cannot be seen there: write it out."
 
 
 def _hides(found: tuple[Script, ast.Call] | None) -> str | None:

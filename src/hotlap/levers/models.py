@@ -18,9 +18,6 @@ NO_NAME = (
     "No model was seen that has a name in the script's source both where it is called and where its optimizer is made."
 )
 
-# torch.func's functional_call, vmap and grad, and functional_call as it was called before; as modules of torch.
-_FUNCTIONAL = ("torch._functorch.", "torch.nn.utils.stateless")
-
 _SECOND_DERIVATIVES = re.compile(r"\bcreate_graph\b(?!\s*=\s*False\b)")
 
 
@@ -38,14 +35,6 @@ def not_float32(run: Run) -> str | None:
     """A sentence where an optimizer has parameters of another type."""
     others = any(dtype != "float32" for optimizer in run.optimizers for dtype in optimizer.dtypes)
     return "The parameters are not all float32." if others else None
-
-
-def called_by_functions(run: Run) -> str | None:
-    """A sentence where no model is called by its own name, because torch.func's functions call it."""
-    by = [str(site.detail.get("through", "")) for site in forward_sites(run)]
-    if not by or not all(name.startswith(_FUNCTIONAL) for name in by):
-        return None
-    return "The model is called by torch.func's functions (functional_call, vmap), in no line by its own name."
 
 
 def takes_second_derivatives(run: Run) -> bool:

@@ -2,8 +2,6 @@
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
@@ -24,8 +22,6 @@ _KEYWORDS = ("gradient_checkpointing", "activation_checkpointing")
 _CALLABLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class NoRecomputation(Lever):
     """Turns activation checkpointing off, where memory is left: `checkpoint(block, x)` becomes `block(x)`.
 
@@ -40,9 +36,9 @@ class NoRecomputation(Lever):
     a training takes more than half of the memory that there is.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
-    no_line: ClassVar[str] = "No call in the script's own source turns activation checkpointing on."
+    numerics = Numerics.EXACT
+    across_ranks = True
+    no_line = "No call in the script's own source turns activation checkpointing on."
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is anything computed again, is there memory for what would be kept, and does the script write it?"""
@@ -68,7 +64,7 @@ class NoRecomputation(Lever):
 
 def _edits(script: Script) -> Iterator[Edit]:
     replaced: set[ast.AST] = set()
-    for call in script.all_calls():
+    for call in script.all_calls:
         code = _plain(script, call) or _turned_off(script, call)
         if not replaced.isdisjoint(script.around(call)):
             continue
@@ -78,7 +74,7 @@ def _edits(script: Script) -> Iterator[Edit]:
         elif (segments := _segments(script, call)) is not None:
             # With one: the last one keeps its activations.
             yield Replace(site=script.site(segments, calls="checkpoint"), code="1")
-    for call in script.all_calls():
+    for call in script.all_calls:
         for word in call.keywords:
             if word.arg in _KEYWORDS and isinstance(word.value, ast.Constant) and word.value.value is True:
                 yield AddArgument(site=script.site(call, calls="checkpoint"), keyword=word.arg, value="False")

@@ -2,13 +2,11 @@
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
 from hotlap.levers.data_parallel import EXCHANGE, why_none
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.levers.models import forward_sites
-from hotlap.record import Machine, Phase, Run
+from hotlap.record import Machine, Run
 from hotlap.source import Edit, InsertBefore, Script, found_at, is_name, scripts, word_of
 from hotlap.source.names import bound
 
@@ -26,8 +24,6 @@ _PURE = (
 )
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class NoSync(Lever):
     """Leaves out the exchange of gradients in all but the last backward pass before an update.
 
@@ -41,12 +37,10 @@ class NoSync(Lever):
     condition of the update cannot be asked before the pass. Sums are made in another order, so last bits differ.
     """
 
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    across_ranks: ClassVar[bool] = True
-    shortens: ClassVar[Sequence[Phase]] = EXCHANGE
-    no_line: ClassVar[str] = (
-        "No update was found in the source that follows several backward passes, at one place only."
-    )
+    numerics = Numerics.ROUNDING
+    across_ranks = True
+    shortens = EXCHANGE
+    no_line = "No update was found in the source that follows several backward passes, at one place only."
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there such a model, and an update that follows several passes?"""

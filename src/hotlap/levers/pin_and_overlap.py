@@ -2,21 +2,10 @@
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, final
 
+from hotlap.levers import loaders
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Scope
-from hotlap.levers.loaders import (
-    NO_LINE,
-    NO_LOADER,
-    argument_edits,
-    nothing_to_gain,
-    refused_by_all,
-    saves_at_most_s,
-    trained_on,
-    why_hidden,
-)
 from hotlap.levers.models import keep_coming
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, Script, moved_to, scripts
@@ -30,8 +19,6 @@ _MODELS = ("self", "cls", "model", "net", "module")
 LEAST_BYTES = 64 << 10
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class PinAndOverlap(Lever):
     """Writes `pin_memory=True` at the loaders and `non_blocking=True` at the copies of their batches.
 
@@ -48,48 +35,46 @@ class PinAndOverlap(Lever):
     from DataLoader are left alone; `pin_memory_device` keeps its meaning.
     """
 
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
-    no_line: ClassVar[str] = NO_LINE
+    scope = Scope.LOADER
+    numerics = Numerics.EXACT
+    across_ranks = True
+    no_line = loaders.NO_LINE
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there a GPU, and do copies to it cost anything?"""
         if not run.loaders:
-            return NO_LOADER
+            return loaders.NO_LOADER
         if run.device == "cpu":
             return "The model runs on the CPU: batches do not travel."
         if run.shapes is not None and keep_coming(run.shapes):
             return (
                 f"The model was given {run.shapes.num_shapes} different shapes: memory would be pinned again and again."
             )
-        refused = refused_by_all(run, lambda loader: _refuses(run, loader))
-        refused = refused or nothing_to_gain("Copies to the device take", run.share(Phase.TRANSFER))
-        if refused is None and all(loader.pin_memory for loader in trained_on(run)) and not self.edits(run):
+        refused = loaders.refused_by_all(run, lambda loader: _refuses(run, loader))
+        refused = refused or loaders.nothing_to_gain("Copies to the device take", run.share(Phase.TRANSFER))
+        if refused is None and all(loader.pin_memory for loader in loaders.trained_on(run)) and not self.edits(run):
             return "Batches are pinned already, and no line of the script's makes the host wait."
         return refused
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step spends on copies; what it waits for its batch where they were not told apart."""
         copies_s = run.mean_phase_s(Phase.TRANSFER)
-        return saves_at_most_s(run, ceilings) if copies_s is None else copies_s
+        return loaders.saves_at_most_s(run, ceilings) if copies_s is None else copies_s
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """At each loader that does not pin its batches yet, and at each call that copies what one gives."""
         served = [loader for loader in run.loaders if _refuses(run, loader) is None]
         pageable = [loader for loader in served if not loader.pin_memory]
-        pinned = [edit for loader in pageable for edit in argument_edits(run, loader, pin_memory="True")]
+        pinned = [edit for loader in pageable for edit in loaders.argument_edits(run, loader, pin_memory="True")]
         if not served:
             return ()
         words = in_their_words(run, self.name, **({"pin_memory": "True"} if pageable else {}))
-        return (*pinned, *_copy_edits(run), *(words or ()))
-
-
-def _copy_edits(run: Run) -> Iterator[Edit]:
-    """`x.to(device)` -> `x.to(device, non_blocking=True)`."""
-    for script, call in copies(scripts(run)):
-        if _may_block(call):
-            yield AddArgument(site=script.site(call, calls="to"), keyword="non_blocking", value="True")
+        copied = [
+            AddArgument(site=script.site(call, calls="to"), keyword="non_blocking", value="True")
+            for script, call in copies(scripts(run))
+            if _may_block(call)
+        ]
+        return (*pinned, *copied, *(words or ()))
 
 
 def _may_block(call: ast.Call) -> bool:
@@ -104,7 +89,7 @@ def _refuses(run: Run, loader: LoaderFacts) -> str | None:
     num_bytes = (loader.item_bytes or LEAST_BYTES) * num_items
     if num_bytes < LEAST_BYTES:
         return f"A batch of {loader.dataset} has {size(num_bytes)}: it is copied as fast without."
-    return why_hidden(run, loader)
+    return loaders.why_hidden(run, loader)
 
 
 def copies(known: Sequence[Script]) -> Iterator[tuple[Script, ast.Call]]:
@@ -113,7 +98,7 @@ def copies(known: Sequence[Script]) -> Iterator[tuple[Script, ast.Call]]:
     By names alone: it may be something else than a batch, whose copy need not be waited for either.
     """
     for script in known:
-        for call in script.all_calls():
+        for call in script.all_calls:
             moves = isinstance(call.func, ast.Attribute) and moved_to(call) is not None
             if moves and _is_given(script, call.func.value, frozenset()):  # type: ignore[attr-defined]
                 yield script, call

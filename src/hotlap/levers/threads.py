@@ -1,16 +1,13 @@
 """threads: how many threads one operator is spread over."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import Self
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports
 from hotlap.record import Ceiling, CpuUse, Machine, Phase, Run
 from hotlap.source import Edit
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class Threads(Lever):
     """Sets torch's intra-op threads.
 
@@ -21,9 +18,9 @@ class Threads(Lever):
     last bits of the losses change.
     """
 
-    scope: ClassVar[Scope] = Scope.STEP
-    numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    across_ranks: ClassVar[bool] = True
+    scope = Scope.STEP
+    numerics = Numerics.ROUNDING
+    across_ranks = True
 
     count: int = 1
 

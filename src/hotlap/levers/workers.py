@@ -3,26 +3,12 @@
 import ast
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast, final
+from typing import Any, Self, cast
 
 from hotlap.errors import UserError
+from hotlap.levers import loaders
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Scope
-from hotlap.levers.loaders import (
-    MIN_SHARE,
-    NO_LINE,
-    NO_LOADER,
-    argument_edits,
-    calls_of,
-    dataset_of,
-    hardly_waits,
-    memory_bytes,
-    refused_by_all,
-    saves_at_most_s,
-    trained_on,
-    why_hidden,
-)
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.source import Edit, Script, keywords
 from hotlap.units import size
@@ -55,8 +41,6 @@ class _ByDraws:
         return Numerics.STATISTICAL if changed else Numerics.EXACT
 
 
-@final
-@dataclass(frozen=True, slots=True)
 class Workers(Lever):
     """Reads data with `num_workers` processes, which stay from epoch to epoch where epochs are short.
 
@@ -80,10 +64,10 @@ class Workers(Lever):
     give all of it, or its own part in another order, and what it keeps from one epoch for the next would be lost.
     """
 
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = cast(Numerics, _ByDraws())
-    across_ranks: ClassVar[bool] = True
-    no_line: ClassVar[str] = NO_LINE
+    scope = Scope.LOADER
+    numerics = cast(Numerics, _ByDraws())
+    across_ranks = True
+    no_line = loaders.NO_LINE
 
     num_workers: int = 1
     prefetch_factor: int = PREFETCH_FACTORS[0]
@@ -96,7 +80,7 @@ class Workers(Lever):
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
         """Numbers around what keeps up with the training, the likeliest first; the best of them with more batches; and
         the script's own number, where workers that stay may gain."""
-        used = trained_on(run)
+        used = loaders.trained_on(run)
         draws = any(loader.deterministic is not True for loader in used)
         stay = _any_may_stay(run)
         present = {loader.num_workers for loader in used}
@@ -111,24 +95,24 @@ class Workers(Lever):
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """What the loaders are, then what there is to gain, then whether there is room."""
         if not run.loaders:
-            return NO_LOADER
-        refused = refused_by_all(run, lambda loader: _refuses(run, loader))
+            return loaders.NO_LOADER
+        refused = loaders.refused_by_all(run, lambda loader: _refuses(run, loader))
         if refused is not None:
             return refused
         if self._only_stays(run) and not self.persistent_workers:
             return f"The script reads its data with a num_workers of {self.num_workers} already."
-        return hardly_waits(run) or self._no_room(run, machine)
+        return loaders.hardly_waits(run) or self._no_room(run, machine)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch, or what the ceiling promises at best; of workers that only stay, what
         the first steps of epochs wait."""
         gap = _gap_share(run) if self._only_stays(run) else None
-        return saves_at_most_s(run, ceilings) if gap is None else gap * run.mean_step_s()
+        return loaders.saves_at_most_s(run, ceilings) if gap is None else gap * run.mean_step_s()
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """The arguments of each loader that is served, or those of the framework that makes it."""
         served = [loader for loader in run.loaders if self._serves(run, loader)]
-        edits = [edit for loader in served for edit in argument_edits(run, loader, **self._arguments(run, loader))]
+        edits = [edit for one in served for edit in loaders.argument_edits(run, one, **self._arguments(run, one))]
         if edits or not served:
             return edits
         return in_their_words(run, self.name, **self._arguments(run, served[0])) or ()
@@ -146,21 +130,19 @@ class Workers(Lever):
 
     def _only_stays(self, run: Run) -> bool:
         """The number of workers is the script's own."""
-        present = {loader.num_workers for loader in trained_on(run)}
+        present = {loader.num_workers for loader in loaders.trained_on(run)}
         return present == {self.num_workers} and self.prefetch_factor == PREFETCH_FACTORS[0]
 
     def _no_room(self, run: Run, machine: Machine) -> str | None:
-        loader = max(trained_on(run), key=_batch_bytes)
+        loader = max(loaders.trained_on(run), key=_batch_bytes)
         num_workers = self.num_workers * run.world_size
         needed = num_workers * self.prefetch_factor * _batch_bytes(loader)
         if machine.shm_bytes is not None and needed > SHARE_OF_SHM * machine.shm_bytes:
             return f"Batches on their way would take {size(needed)} of the {size(machine.shm_bytes)} of /dev/shm."
         needed += num_workers * WORKER_BYTES
-        if needed > memory_bytes(machine):
-            return (
-                f"Workers and batches on their way would take {size(needed)}; {size(memory_bytes(machine))} of memory "
-                "may be used."
-            )
+        given = loaders.memory_bytes(machine)
+        if needed > given:
+            return f"Workers and batches on their way would take {size(needed)}; {size(given)} of memory may be used."
         return None
 
 
@@ -184,8 +166,8 @@ def _refuses(run: Run, loader: LoaderFacts) -> str | None:
         return unfit
     if not loader.num_workers and loader.start_method not in ("fork", None):
         return f"Workers would be started by {loader.start_method}, which needs a script that can be imported again."
-    hidden = why_hidden(run, loader)
-    if hidden is None and any("in_order" in (keywords(*made) or ()) for made in calls_of(run, loader)):
+    hidden = loaders.why_hidden(run, loader)
+    if hidden is None and any("in_order" in (keywords(*made) or ()) for made in loaders.calls_of(run, loader)):
         return "The script says in which order batches of workers may come (in_order)."
     return hidden
 
@@ -202,7 +184,7 @@ def _unfit_items(loader: LoaderFacts) -> str | None:
 
 def _any_may_stay(run: Run) -> bool:
     try:
-        return any(_may_stay(run, loader) for loader in trained_on(run))
+        return any(_may_stay(run, loader) for loader in loaders.trained_on(run))
     except UserError:  # the source is not what it was
         return False
 
@@ -212,17 +194,17 @@ def _may_stay(run: Run, loader: LoaderFacts) -> bool:
     seen to change."""
     if loader.persistent_workers or loader.loader_anew:
         return False
-    calls = calls_of(run, loader)
+    calls = loaders.calls_of(run, loader)
     if not calls or _refuses(run, loader) is not None or any(_changes(*made) for made in calls):
         return False
     gap = _gap_share(run) if loader.num_workers else None
     epoch_s = (loader.num_items or 0) / (loader.batch_size or 1) * run.mean_step_s()
-    return epoch_s * MIN_SHARE < START_S if gap is None else gap >= MIN_SHARE
+    return epoch_s * loaders.MIN_SHARE < START_S if gap is None else gap >= loaders.MIN_SHARE
 
 
 def _changes(script: Script, call: ast.Call) -> bool:
     """The script writes to something in the data set that this call is given, or calls a method of it; or may do so."""
-    dataset = dataset_of(script, call)
+    dataset = loaders.dataset_of(script, call)
     if dataset is None:
         return True
     names = {ast.dump(dataset)} if isinstance(dataset, ast.Name | ast.Attribute) else set()

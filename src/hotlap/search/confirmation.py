@@ -148,7 +148,7 @@ class Confirmation:
             why=ruling.why,
             one_time_s=copy.one_time_s,
             break_even_step=copy.break_even_step,
-            environment=levers.environment_of(levers.started_with(self._stack), os.environ),
+            environment=levers.environment_of(self._stack, os.environ),
         )
         patch, changes = patched.diff or None, patched.changes
         self._log.change("result", result=result, beside=beside, after=after, patch=patch, changes=changes)

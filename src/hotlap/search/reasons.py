@@ -7,7 +7,7 @@ from dataclasses import replace
 from hotlap import levers
 from hotlap.experiment import Effect, Rule, Stack
 from hotlap.experiment.statistics import FALSE_GAIN, FEWEST_SHOWN, Progress
-from hotlap.levers.native_step import NativeStep
+from hotlap.levers.native import NativeStep
 from hotlap.levers.threads import Threads
 from hotlap.machine import threads
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Trial, Verdict, lever_titles

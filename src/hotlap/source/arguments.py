@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hotlap.source import snippet
 from hotlap.source.edits import Edit
 from hotlap.source.file import Refusal
-from hotlap.source.keywords import why_unseen, written
+from hotlap.source.keywords import argument, why_unseen, written
 from hotlap.source.names import needed
 from hotlap.source.page import Page, Splice
 
@@ -67,15 +67,10 @@ class WrapArgument(Edit):
         yield end, end, f", {self.arguments})" if self.arguments else ")"
 
     def _argument(self, page: Page, call: ast.Call) -> ast.expr:
-        first = call.args[: self.position + 1]
-        if any(isinstance(arg, ast.Starred) for arg in first):
-            raise Refusal(f"the call has no argument {self.keyword} to be seen; it may be in the * argument")
-        if len(first) > self.position:
-            return first[-1]
-        given = _given(page, call, self.keyword)
-        if given is None:
-            raise Refusal(f"the call has no argument {self.keyword} to be seen")
-        return given
+        value = argument(call, self.position, self.keyword) or _given(page, call, self.keyword)
+        if value is None:
+            raise Refusal(f"the call has no argument {self.keyword} to be seen; it may be in a * argument")
+        return value
 
 
 def _given(page: Page, call: ast.Call, keyword: str) -> ast.expr | None:

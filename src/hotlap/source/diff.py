@@ -1,16 +1,11 @@
 """Two texts of a file -> a unified diff that `patch -p1` and `git apply` take."""
 
 import difflib
+import io
 import re
 from pathlib import Path
 
-NO_NEWLINE = "\\ No newline at end of file\n"
-
-
-def split_lines(text: str) -> list[str]:
-    """Lines as diffs count them: ended by a line feed and by nothing else."""
-    lines = text.split("\n")
-    return [*(f"{line}\n" for line in lines[:-1]), *([lines[-1]] if lines[-1] else [])]
+_NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 def label(path: str, *, root: Path) -> str:
@@ -23,12 +18,13 @@ def label(path: str, *, root: Path) -> str:
 
 def unified(old: str, new: str, *, label: str) -> str:
     """The diff of one file; empty if nothing changed. A byte order mark is part of the text."""
-    lines = list(difflib.unified_diff(split_lines(old), split_lines(new), lineterm="\n"))
-    if not lines:
-        return ""
-    header = [f"--- {_name('a', label)}\n", f"+++ {_name('b', label)}\n"]
-    # The first two lines are difflib's own header.
-    return "".join([*header, *(line if line.endswith("\n") else f"{line}\n{NO_NEWLINE}" for line in lines[2:])])
+    lines = difflib.unified_diff(_lines(old), _lines(new), _name("a", label), _name("b", label))
+    return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """As diffs count them: ended by a line feed and by nothing else."""
+    return [*io.StringIO(text, newline="\n")]
 
 
 def _name(side: str, label: str) -> str:

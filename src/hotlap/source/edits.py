@@ -41,14 +41,15 @@ def top_of(path: str, sha256: str) -> CallSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertAfterImports(Edit):
-    """Statements behind the last import at the top of the file."""
+    """A statement behind the last import at the top of the file, unless it stands somewhere at its top level."""
 
     code: str
 
     def splices(self, page: Page) -> Iterator[Splice]:
         """None: they are put there when all else is done."""
         code = page.renamed(self.code, self.imports)
-        if not page.layout.holds(code):
+        (wanted,) = snippet.statements(code)
+        if wanted not in map(ast.dump, page.recorded.tree.body):
             page.names.use(self.imports)
             page.behind[code.strip("\n")] = None
         yield from ()
@@ -83,9 +84,8 @@ class InsertBehind(Edit):
         """The line; below a comment's."""
         script, code = page.script, page.renamed(self.code, self.imports)
         statement = _on_own_line(script, _statement_of(script, page.call(self.site)))
-        next_one, recorded = _behind(script, statement)[:1], _statement_of(page.recorded, page.recorded.at(self.site))
-        there = [*next_one, *(_behind(page.recorded, recorded) if recorded is not None else ())]
-        if snippet.statements(code)[0] not in map(ast.dump, there):
+        block = script.block_of(statement)
+        if snippet.statements(code)[0] not in map(ast.dump, block[block.index(statement) + 1 :]):
             end = script.line_end(script.span(statement)[1])
             yield end, end, f"\n{_margin(script, statement)}{code}"
 
@@ -147,11 +147,6 @@ def _on_own_line(script: Script, statement: ast.stmt | None) -> ast.stmt:
         if not margin.strip() and not same_line and not line_before.endswith("\\"):
             return statement
     raise Refusal("the call is in a statement that has no line of its own; give it one")
-
-
-def _behind(script: Script, statement: ast.stmt) -> list[ast.stmt]:
-    block = script.block_of(statement)
-    return block[block.index(statement) + 1 :]
 
 
 def _in_front(script: Script, statement: ast.AST | None) -> Iterator[ast.stmt]:

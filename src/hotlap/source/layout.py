@@ -90,12 +90,6 @@ class Layout:
             line -= 1
         return starts[line]
 
-    def holds(self, code: str) -> bool:
-        """The statements of `code` are there already, one behind the other."""
-        wanted = snippet.statements(code)
-        found = [ast.dump(node) for node in self._script.tree.body]
-        return any(found[index : index + len(wanted)] == wanted for index in range(len(found)))
-
     def _head_lines(self) -> int:
         """Number of leading statements that have to stay first."""
         for index, nodes in enumerate(self._lines):

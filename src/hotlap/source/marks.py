@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from hotlap.source import snippet
-from hotlap.source.settings import read, settings
+from hotlap.source.names import bindings
 
 _PASSED = "__hotlap_passed__"
 _IMPORT = f"from hotlap.probe.marks import passed as {_PASSED}"
@@ -32,71 +32,67 @@ class Edited:
     """It handles errors, or nothing in the file calls it: a training may well go without it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A version of a script."""
+def marked(text: str, other: str) -> tuple[str, list[Edited]]:
+    """`text` with a call of `hotlap.probe.marks.passed` at each mark; and what in it is not as in `other`, in order.
 
-    text: str
-    """Does the same, and calls `hotlap.probe.marks.passed` with the number of each mark."""
-    edited: tuple[Edited, ...]
-    """In the order of the text."""
-
-
-def marked(text: str, other: str) -> Marked:
-    """`text`, marked where it is not as `other`. (What `other` alone has is seen the other way round.)"""
+    What `other` alone has is seen the other way round.
+    """
     tree, others = snippet.parse(text), snippet.parse(other)
-    statements = dict(_statements(tree.body, uncalled=_uncalled(tree)))
-    uses = _uses(statements)
-    known = {pair for node in ast.walk(others) if isinstance(node, ast.stmt) for pair in settings(node)}
+    known = {pair for node in ast.walk(others) if isinstance(node, ast.stmt) for pair in _settings(node)}
+    excused = {node: is_excused for node, _, is_excused in _statements(tree)}
+    uses = _uses(excused)
     marks: dict[ast.stmt, int] = {}
-    edited: dict[Edited, None] = {}
-
-    def must_run(line: int, any_of: list[ast.stmt], *, excused: bool) -> None:
-        numbers = frozenset(marks.setdefault(one, len(marks)) for one in any_of)
-        edited[Edited(line, numbers, excused)] = None
-
-    for node in _edited(tree, others, known):
-        for one in (node, *_firsts(node)):
-            must_run(one.lineno, [one], excused=statements[one])
-        within = [one for one, _ in _statements([node])] if isinstance(node, _Functions) else [*statements]
-        for name in sorted({name for name, _ in {*settings(node)} - known}):
-            if used := [one for one in within if one in uses.get(name, ())]:
-                must_run(node.lineno, used, excused=statements[node])
-    return Marked(_with_marks(tree, marks), tuple(sorted(edited, key=lambda one: one.line)))
-
-
-def _edited(tree: ast.Module, others: ast.Module, known: set[tuple[str, str]]) -> Iterator[ast.stmt]:
-    plain, lines = _plain(tree), _plain(others).splitlines()
-    matcher = difflib.SequenceMatcher(None, lines, plain.splitlines(), autojunk=False)
-    new = {line + 1 for tag, _, _, begin, end in matcher.get_opcodes() if tag != "equal" for line in range(begin, end)}
-    as_plain = _statements(snippet.parse(plain).body)
-    for (node, _), (its, _) in zip(_statements(tree.body), as_plain, strict=True):
-        moved = isinstance(node, ast.Import | ast.ImportFrom) and known.issuperset(settings(node))
-        if not (moved or _is_text(node) or _is_future(node)) and not new.isdisjoint(_own_lines(its)):
-            yield node
+    found: dict[Edited, None] = {}
+    for node in _edited(tree, others):
+        new = {*_settings(node)} - known
+        if isinstance(node, ast.Import | ast.ImportFrom) and not new:
+            continue  # it only moved
+        reach = {*ast.walk(node if isinstance(node, _Functions) else tree)}
+        must_run = [(one, [one]) for one in (node, *_firsts(node))]
+        must_run += [(node, [one for one in uses.get(name, ()) if one in reach]) for name in sorted(dict(new))]
+        for one, any_of in must_run:
+            if any_of:
+                numbers = frozenset(marks.setdefault(use, len(marks)) for use in any_of)
+                found[Edited(one.lineno, numbers, excused[one])] = None
+    return _with_marks(tree, marks), sorted(found, key=lambda one: one.line)
 
 
-def _plain(tree: ast.Module) -> str:
-    """One line for each statement, or head of one, without what does nothing."""
-    tree = deepcopy(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, _Functions):
-            node.returns = None
-        elif isinstance(node, ast.Expr) and _is_text(node):
-            node.value = ast.Constant(...)
-    return ast.unparse(tree)
+def _edited(tree: ast.Module, others: ast.Module) -> Iterator[ast.stmt]:
+    ours, theirs = [*_statements(tree)], [*_statements(others)]
+    before, now = ([said for _, said, _ in version] for version in (theirs, ours))
+    matcher = difflib.SequenceMatcher(None, before, now, autojunk=False)
+    for tag, _, _, begin, end in matcher.get_opcodes():
+        if tag != "equal":
+            yield from (node for node, _, _ in ours[begin:end])
 
 
-def _own_lines(node: ast.stmt) -> set[int]:
-    """Those of no statement within it."""
-    return set(_lines(node)).difference(*(_lines(one) for block in _blocks(node) for one in block))
+def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, str, bool]]:
+    """Those that do something, in the order of the text; what each says and in which blocks; whether it is excused."""
+    uncalled = _uncalled(tree)
+
+    def within(body: list[ast.stmt], place: str, *, excused: bool) -> Iterator[tuple[ast.stmt, str, bool]]:
+        for node in body:
+            if not _does_nothing(node):
+                yield node, place + _said(node), excused
+                outer = place.removesuffix("el")  # all branches of an `if` are equally deep
+                for number, block in enumerate(_blocks(node)):
+                    is_elif = isinstance(node, ast.If) and number == 1 and [*map(type, block)] == [ast.If]
+                    inner = f"{outer}el" if is_elif else f"{outer}{number} "
+                    is_excused = excused or node in uncalled or _is_for_errors(node, block)
+                    yield from within(block, inner, excused=is_excused)
+
+    yield from within(tree.body, "", excused=False)
 
 
-def _lines(node: ast.stmt) -> range:
-    first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
-    return range(first, (node.end_lineno or node.lineno) + 1)
+def _said(node: ast.stmt) -> str:
+    """A statement without those within it, and a function's head without annotations."""
+    own = deepcopy(node, {id(block): [] for block in _blocks(node)})  # in place of its blocks empty ones are copied
+    for part in ast.walk(own):
+        if isinstance(part, ast.arg):
+            part.annotation = None
+        elif isinstance(part, _Functions):
+            part.returns = None
+    return ast.unparse(own)
 
 
 def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
@@ -109,18 +105,13 @@ def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
 def _firsts(node: ast.stmt) -> Iterator[ast.stmt]:
     """The first statement of each block, docstrings left out."""
     for block in _blocks(node):
-        yield from [one for one in block if not _is_text(one)][:1]
+        yield from [one for one in block if not _does_nothing(one)][:1]
 
 
-def _statements(
-    body: list[ast.stmt], *, excused: bool = False, uncalled: frozenset[str] = frozenset()
-) -> Iterator[tuple[ast.stmt, bool]]:
-    """All, in the order of the text, and whether each is excused. `uncalled`: names of functions in `body`."""
-    for node in body:
-        yield node, excused
-        is_uncalled = isinstance(node, _Functions) and node.name in uncalled
-        for block in _blocks(node):
-            yield from _statements(block, excused=excused or is_uncalled or _is_for_errors(node, block))
+def _does_nothing(node: ast.stmt) -> bool:
+    """A docstring, `...`, or an import from the future."""
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_text or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
 def _is_for_errors(node: ast.stmt, block: list[ast.stmt]) -> bool:
@@ -131,42 +122,90 @@ def _is_for_errors(node: ast.stmt, block: list[ast.stmt]) -> bool:
     return handler is not None and not (handler.type and "StopIteration" in ast.unparse(handler.type))
 
 
-def _uncalled(tree: ast.Module) -> frozenset[str]:
+def _uncalled(tree: ast.Module) -> set[ast.stmt]:
     """Functions of the module that nothing in it speaks of."""
     nodes = [*ast.walk(tree)]
     words = {getattr(node, name, None) for node in nodes for name in ("id", "attr")}
     words |= {node.value for node in nodes if isinstance(node, ast.Constant)}
     plain = (node for node in tree.body if isinstance(node, _Functions) and not node.decorator_list)
-    return frozenset(node.name for node in plain if node.name not in words)
+    return {node for node in plain if node.name not in words}
 
 
-def _is_text(node: ast.stmt) -> bool:
-    """A docstring, or `...`."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _uses(statements: Iterable[ast.stmt]) -> dict[str, set[ast.stmt]]:
+def _uses(statements: Iterable[ast.stmt]) -> dict[str, list[ast.stmt]]:
     """What is set -> the statements that read it; for a function's head the first of its body, as a default by itself
     does nothing."""
-    found: dict[str, set[ast.stmt]] = {}
+    found: dict[str, list[ast.stmt]] = {}
     for node in statements:
         reader = next(_firsts(node), node) if isinstance(node, _Functions) else node
-        for name in read(node):
-            found.setdefault(name, set()).add(reader)
+        for name in _read(node):
+            found.setdefault(name, []).append(reader)
     return found
 
 
+def _settings(node: ast.stmt) -> Iterator[tuple[str, str]]:
+    """(name, what it is set to): variables, attributes, entries of dictionaries, arguments. Not a loop's variable,
+    which is another one in each turn, nor a sum that goes on."""
+    match node:
+        case ast.ClassDef(name=name, bases=bases, keywords=keywords):
+            yield name, ", ".join(map(ast.unparse, (*bases, *keywords)))
+        case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
+            yield from _defaults(args)
+        case ast.Import() | ast.ImportFrom():
+            yield from ((one.name, one.loads) for one in bindings(node))
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from _assigned(target, value)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield from _assigned(target, value)
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_argument"), args=words)):
+            texts = (str(word.value) for word in words if isinstance(word, ast.Constant))
+            yield from ((text.lstrip("-").replace("-", "_"), ast.unparse(node)) for text in texts)
+
+
+def _defaults(args: ast.arguments) -> Iterator[tuple[str, str]]:
+    plain = [*args.posonlyargs, *args.args]
+    without = [None] * (len(plain) - len(args.defaults))
+    for one, default in zip([*plain, *args.kwonlyargs], [*without, *args.defaults, *args.kw_defaults], strict=True):
+        yield one.arg, "" if default is None else ast.unparse(default)
+
+
+def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, str]]:
+    match target, value:
+        case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+            for one, its in zip(targets, values, strict=True):
+                yield from _assigned(one, its)
+            return
+    for part in ast.walk(target):
+        match part:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name, ast.unparse(value)
+    for part in ast.walk(value):
+        if isinstance(part, ast.keyword) and part.arg is not None:
+            yield part.arg, ast.unparse(part.value)
+        elif isinstance(part, ast.Dict):
+            entries = zip(part.keys, part.values, strict=True)
+            yield from ((str(key.value), ast.unparse(its)) for key, its in entries if isinstance(key, ast.Constant))
+
+
+def _read(node: ast.AST) -> Iterator[str]:
+    """Names, in a statement's own text: not in that of the statements within it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            continue
+        match child:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                yield name
+            case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+                yield name
+        yield from _read(child)
+
+
 def _with_marks(tree: ast.Module, marks: dict[ast.stmt, int]) -> str:
-    for block in [tree.body, *(block for node, _ in _statements(tree.body) for block in _blocks(node))]:
-        block[:] = [one for statement in block for one in (*_mark(marks.get(statement)), statement)]
-    first = next((k for k, node in enumerate(tree.body) if not (_is_text(node) or _is_future(node))), len(tree.body))
+    first = next((k for k, node in enumerate(tree.body) if not _does_nothing(node)), len(tree.body))
+    blocks = [tree.body, *(block for node in ast.walk(tree) if isinstance(node, ast.stmt) for block in _blocks(node))]
+    for block in blocks:
+        for node in [node for node in block if node in marks]:
+            at = block.index(node)
+            block[at:at] = ast.parse(f"{_PASSED}({marks[node]})").body
     tree.body[first:first] = ast.parse(_IMPORT).body
     return ast.unparse(tree)
-
-
-def _is_future(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
-
-
-def _mark(number: int | None) -> list[ast.stmt]:
-    return [] if number is None else ast.parse(f"{_PASSED}({number})").body

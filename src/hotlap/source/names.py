@@ -60,14 +60,9 @@ def _ends_script(handler: ast.ExceptHandler) -> bool:
 
 
 def needed(imports: str) -> tuple[Binding, ...]:
-    """What the import statements in `imports` bind.
-
-    Raises:
-        ValueError: there is another statement in it (a fault of the lever that wrote it).
-    """
+    """What the import statements in `imports` bind."""
     body = snippet.parse(imports).body
-    if not all(isinstance(node, ast.Import | ast.ImportFrom) for node in body):
-        raise ValueError(f"not import statements: {imports!r}")
+    assert all(isinstance(node, ast.Import | ast.ImportFrom) for node in body), imports
     return tuple(binding for node in body for binding in bindings(node))
 
 
@@ -142,14 +137,10 @@ def same_object(one: str, other: str) -> bool:
 def bound(node: ast.AST) -> tuple[str, ...]:
     """Names that `node` binds (or declares, or deletes) other than by an import."""
     match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.MatchMapping(rest=str(name)):
             return (name,)
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            return (name,)
-        case ast.arg(arg=name):
-            return (name,)
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return (node.name,)
         case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            return (name,)
-        case ast.MatchMapping(rest=str(name)):
             return (name,)
     return ()

@@ -51,11 +51,7 @@ class Page:
         self._arguments: dict[tuple[Place, str], str] = {}
 
     def call(self, site: CallSite) -> ast.Call:
-        """The call at `site`.
-
-        Raises:
-            Refusal: none is there, or it cannot be told which.
-        """
+        """The `expression` at `site`, which is a call."""
         call = self.expression(site)
         if not isinstance(call, ast.Call):
             raise Refusal(f"no single call of {site.calls} is at column {site.col + 1}")

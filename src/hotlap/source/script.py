@@ -31,21 +31,21 @@ class Script:
     tree: ast.Module
     names: dict[str, set[str]] = field(default_factory=dict)
     """Name -> what imports bind it to, anywhere in the file; "" where something else binds it."""
-    _parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
-    _calls: list[ast.Call] = field(default_factory=list)
+    all_calls: list[ast.Call] = field(default_factory=list)
     """In the order of the text."""
+    _parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call):
-                self._calls.append(node)
+                self.all_calls.append(node)
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
             for found in bindings(node):
                 self.names.setdefault(found.name, set()).add(found.target)
             for name in bound(node):
                 self.names.setdefault(name, set()).add("")
-        self._calls.sort(key=lambda call: (call.lineno, call.col_offset))
+        self.all_calls.sort(key=lambda call: (call.lineno, call.col_offset))
 
     def full_name(self, node: ast.expr) -> str | None:
         """`F.relu` -> "torch.nn.functional.relu"; None for what is not reached by attributes of an import."""
@@ -57,19 +57,15 @@ class Script:
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Calls of these functions, by full name, in the order of the text."""
-        for call in self._calls:
+        for call in self.all_calls:
             if self.full_name(call.func) in names:
                 yield call
 
     def methods(self, name: str) -> Iterator[ast.Call]:
         """Calls of the form `something.name(...)`, whatever the something is, in the order of the text."""
-        for call in self._calls:
+        for call in self.all_calls:
             if isinstance(call.func, ast.Attribute) and call.func.attr == name:
                 yield call
-
-    def all_calls(self) -> Iterator[ast.Call]:
-        """In the order of the text."""
-        return iter(self._calls)
 
     def at(self, site: CallSite) -> ast.Call | None:
         """The call that was recorded as `site`; None where it cannot be told."""
@@ -137,7 +133,7 @@ class Script:
     @cached_property
     def _places(self) -> dict[Place, list[ast.Call]]:
         found: dict[Place, list[ast.Call]] = {}
-        for call in self._calls:
+        for call in self.all_calls:
             for place in _recorded(call):
                 found.setdefault(place, []).append(call)
         return found

@@ -3,12 +3,12 @@
 import ast
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 
 
 def parse(code: str) -> ast.Module:
     """`ast.parse` that keeps the warnings about the user's code (odd escapes in strings) to itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return ast.parse(code)
 
 
@@ -18,8 +18,7 @@ def check(code: str, *, name: str) -> None:
     Raises:
         SyntaxError: it does not compile.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         compile(code, name, "exec", dont_inherit=True)
 
 
@@ -37,29 +36,19 @@ def statements(code: str) -> list[str]:
 
 
 def with_items(header: str) -> list[str]:
-    """The items of a `with ...` header, in one spelling.
-
-    Raises:
-        ValueError: it is no such header (a fault of the lever that wrote it).
-    """
-    tree = parse(f"{header}:\n pass\n")
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.With):
-        raise ValueError(f"not a with statement: {header!r}")
-    return [ast.dump(item) for item in tree.body[0].items]
+    """The items of a `with ...` header, in one spelling."""
+    (statement,) = parse(f"{header}:\n pass\n").body
+    assert isinstance(statement, ast.With)
+    return [ast.dump(item) for item in statement.items]
 
 
 def is_value(code: str) -> bool:
     """`code` can be the value of one keyword argument, and of no more."""
-    try:
-        call = parse(f"f(k={code}\n)").body[0]
-    except SyntaxError:
-        return False
-    return (
-        isinstance(call, ast.Expr)
-        and isinstance(call.value, ast.Call)
-        and not call.value.args
-        and len(call.value.keywords) == 1
-    )
+    with suppress(SyntaxError):
+        match parse(f"f(k={code}\n)").body:
+            case [ast.Expr(value=ast.Call(args=[], keywords=[_]))]:
+                return True
+    return False
 
 
 def renamed(code: str, names: Mapping[str, str]) -> str:

@@ -33,7 +33,7 @@ def part(study: Study, *, only: Sequence[str] = (), without: Sequence[str] = ())
     patched = source.patch(levers.edits_of(kept, run), root=Path(study.cwd))
     if not patched.texts or study.result is None:
         raise UserError(f"{_names(kept)} alone would change no source file, so there is nothing to apply.")
-    names = levers.environment_of(levers.started_with(kept), {})
+    names = levers.environment_of(kept, {})
     environment = {name: value for name, value in study.result.environment.items() if name in names}
     result = replace(study.result, levers=kept, environment=environment)
     return replace(study, result=result, patch=patched.diff, changes=patched.changes)

@@ -29,12 +29,12 @@ def without_unseen(
     has_ended = gate.found[0].status is Status.ENDED
     for name, texts, others in (("second", after, before), ("first", before, after)):
         for path, text in texts.items():
-            version = marked(text, others[path])
-            if not version.edited:
+            with_marks, edited = marked(text, others[path])
+            if not edited:
                 continue
             log.doing(f"looking whether all that is edited in the {name} version has a part in it")
-            run = _with_marks(log, sizes, {path: version.text}, num_steps=num_steps, to_its_end=has_ended)
-            unseen = [one for one in version.edited if one.marks.isdisjoint(run.marks)]
+            run = _with_marks(log, sizes, {path: with_marks}, num_steps=num_steps, to_its_end=has_ended)
+            unseen = [one for one in edited if one.marks.isdisjoint(run.marks)]
             if excused := [one for one in unseen if one.excused]:
                 log.warn(
                     f"Not compared: {_lines(excused)} of the {name} version did not run, where errors are handled or "

@@ -435,7 +435,7 @@ def tuned(project: Path, *levers_: LeverSpec) -> Path:
             speedup=Interval(low=1.1, mid=1.2, high=1.3),
             verdict=Verdict.UNHARMED,
             why="Bit-equal.",
-            environment=levers.environment_of(levers.started_with(levers_), {}),
+            environment=levers.environment_of(levers_, {}),
         ),
     )
     save(study, project / ".hotlap" / "x" / "study.json")

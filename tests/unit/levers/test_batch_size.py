@@ -10,7 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Tensor
 from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.levers import BatchSize
-from hotlap.levers.batch_size import rule
+from hotlap.levers.batch_size import rate_factor
 from hotlap.levers.lever import Patch
 
 DATA = TensorDataset(torch.arange(64.0).unsqueeze(1))
@@ -79,14 +79,14 @@ def test_everything_is_put_back() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("torch.optim.SGD", "linear"),
-        ("SGD", "linear"),
-        ("torch.optim.AdamW", "square-root"),
-        ("mine.Lion", "square-root"),
+        ("torch.optim.SGD", 4.0),
+        ("SGD", 4.0),
+        ("torch.optim.AdamW", 2.0),
+        ("mine.Lion", 2.0),
     ],
 )
-def test_rules(name: str, expected: str) -> None:
-    assert rule(name) == expected
+def test_the_rate_grows_with_the_batch_or_its_square_root(name: str, expected: float) -> None:
+    assert rate_factor(name, 4.0) == expected
 
 
 def test_it_is_known_by_name_and_tried_on_request_only() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.levers.batched_fetch import BatchedFetch
+from hotlap.levers.data_wrappers import BatchedFetch
 from hotlap.record import LoaderFacts, Run
 from hotlap.source import WrapArgument
 from tests.sample_runs import loader, machine, run_with, site

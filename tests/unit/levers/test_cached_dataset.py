@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from hotlap import at_work
 from hotlap.data import cached
-from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.data_wrappers import CachedDataset
 from hotlap.record import Ceiling, Interval, LoaderFacts, Run
 from hotlap.search.candidates import rejects
 from hotlap.source import WrapArgument, scripts
@@ -95,7 +95,7 @@ def test_a_loader_whose_data_set_cannot_be_seen_is_left_and_others_are_served(ca
     )
     seen = recorded(path)
     (script,) = scripts(seen)
-    first, second = (one for one in script.all_calls() if isinstance(next(script.around(one)), ast.Assign))
+    first, second = (one for one in script.all_calls if isinstance(next(script.around(one)), ast.Assign))
     made = tuple(replace(script.site(one, calls=LOADER), detail={"loader": n}) for n, one in enumerate((first, second)))
     run = replace(seen, call_sites=made, loaders=(loader(), replace(loader(), id=1)))
     assert [edit.site.line for edit in CachedDataset().edits(run)] == [3]
@@ -113,7 +113,7 @@ def test_a_partial_is_no_reason_to_leave_a_call_without_a_name(tmp_path: Path) -
     )
     seen = recorded(path)
     (script,) = scripts(seen)
-    (made,) = (one for one in script.all_calls() if isinstance(next(script.around(one)), ast.Expr))
+    (made,) = (one for one in script.all_calls if isinstance(next(script.around(one)), ast.Expr))
     made_at = replace(script.site(made, calls=LOADER), detail={"loader": 0})
     run = replace(seen, call_sites=(made_at,), loaders=(loader(),))
     assert [edit.site.line for edit in CachedDataset().edits(run)] == [3]

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from hotlap.data import cached_prefix
 from hotlap.data.prefix_cache import cached_prefix as prefix
-from hotlap.levers.cached_prefix import CachedPrefix
+from hotlap.levers.data_wrappers import CachedPrefix
 from hotlap.probe.arms import Arms
 from hotlap.record import Plan
 

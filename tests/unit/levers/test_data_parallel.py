@@ -13,12 +13,14 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from hotlap.levers import Lever
-from hotlap.levers.bucket_size import BucketSize
-from hotlap.levers.buffer_broadcast import BufferBroadcast
-from hotlap.levers.gradient_compression import GradientCompression
-from hotlap.levers.gradient_views import GradientViews
-from hotlap.levers.static_graph import StaticGraph
-from hotlap.levers.unused_parameters import UnusedParameters
+from hotlap.levers.data_parallel import (
+    BucketSize,
+    BufferBroadcast,
+    GradientCompression,
+    GradientViews,
+    StaticGraph,
+    UnusedParameters,
+)
 from hotlap.probe.facts import wrapped_with
 from hotlap.record import Exchange, Phase, Run, Scalar
 from hotlap.source import patch

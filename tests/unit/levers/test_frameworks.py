@@ -11,11 +11,10 @@ from hotlap import levers
 from hotlap.levers import Lever, Scope
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.compile import Compile
-from hotlap.levers.cudnn_benchmark import CudnnBenchmark
 from hotlap.levers.frameworks import _FRAMEWORKS, in_their_words
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.pin_and_overlap import PinAndOverlap
-from hotlap.levers.tf32 import Tf32
+from hotlap.levers.switches import CudnnBenchmark, Tf32
 from hotlap.levers.workers import Workers
 from hotlap.record import CallSite, Phase, Run
 from hotlap.source import parsed, patch
@@ -36,7 +35,7 @@ def run_of(folder: Path, text: str, given: str = "") -> Run:
     sha256 = digest(path.read_bytes())
     script = parsed(str(path), sha256, path.read_text())
     assert script is not None
-    last = script.site(next(call for call in script.all_calls() if call.lineno == 3), calls="")
+    last = script.site(next(call for call in script.all_calls if call.lineno == 3), calls="")
     made: dict[str, dict[str, str | int | float]] = {
         "torch.utils.data.DataLoader": {"loader": 0},
         "torch.optim.AdamW": {"optimizer": 0},

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.levers.late_transform import LateTransform
+from hotlap.levers.data_wrappers import LateTransform
 from hotlap.record import InputPart, LoaderFacts, Phase, Run
 from hotlap.source import WrapArgument
 from tests.sample_runs import loader, machine, run_with, site

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hotlap.levers.native_ode import NativeOde
+from hotlap.levers.native import NativeOde
 from tests.conformance.recorded import awkward_runs
 from tests.sample_runs import machine
 

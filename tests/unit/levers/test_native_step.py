@@ -8,7 +8,7 @@ from torch import nn
 
 from hotlap import at_work
 from hotlap.levers import Patch
-from hotlap.levers.native_step import NativeStep
+from hotlap.levers.native import NativeStep
 from hotlap.native import core
 from hotlap.probe.facts import Facts
 from hotlap.record import CallSite, OptimizerFacts, Phase, Run

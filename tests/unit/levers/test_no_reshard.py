@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.levers.no_reshard import NoReshard
+from hotlap.levers.sharded import NoReshard
 from hotlap.source import patch
 from tests.conformance.recorded import run_of
 from tests.sample_runs import machine

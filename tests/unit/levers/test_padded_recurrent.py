@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
 from hotlap.levers import Patch
-from hotlap.levers.padded_recurrent import PaddedRecurrent
+from hotlap.levers.native import PaddedRecurrent
 from hotlap.record import Run
 from hotlap.source import patch
 from tests.conformance.recorded import OWN, SCRIPTS, run_of

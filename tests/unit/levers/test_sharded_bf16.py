@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.levers.sharded_bf16 import ShardedBf16
+from hotlap.levers.sharded import ShardedBf16
 from hotlap.source import patch
 from tests.conformance.recorded import run_of
 from tests.sample_runs import machine

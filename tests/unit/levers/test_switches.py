@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.levers.cudnn_benchmark import CudnnBenchmark
-from hotlap.levers.tf32 import Tf32
+from hotlap.levers.switches import CudnnBenchmark, Tf32
 from hotlap.record import Run, ShapeFacts, SwitchFacts
 from tests.conformance.recorded import OWN, run_of
 from tests.sample_runs import machine

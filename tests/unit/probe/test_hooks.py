@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import hotlap
 from hotlap.levers import Patch
-from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.data_wrappers import CachedDataset
 from hotlap.probe import clock as phases
 from hotlap.probe import hooks, run_builder
 from hotlap.probe import session as session_module

@@ -130,7 +130,7 @@ IN_VAIN = {
 def test_a_forward_pass_in_vain_is_shown_under_no_grad_alone(run_of: Callable[[str], Run], text: str) -> None:
     run = run_of(f"for x, y in z:\n{indent(text, '    ')}\n")
     (script,) = scripts(run)
-    call = next(call for call in script.all_calls() if script.code(call.func) == "net")
+    call = next(call for call in script.all_calls if script.code(call.func) == "net")
     span = {"end_line": call.end_lineno or 0, "col": call.col_offset, "end_col": call.end_col_offset or 0}
     seen = sighting(SightingKind.WASTED_FORWARD, cost_s=0.5 * run.mean_step_s(), **span)
     seen = replace(seen, path=script.path, line=call.lineno, text=script.text.splitlines()[call.lineno - 1].strip())

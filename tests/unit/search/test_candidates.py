@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import ClassVar, final, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 
 from hotlap import levers
 from hotlap.levers import Lever, Numerics, Scope
-from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.data_wrappers import CachedDataset
 from hotlap.levers.fused_optimizer import FusedOptimizer
-from hotlap.levers.native_step import NativeStep
+from hotlap.levers.native import NativeStep
 from hotlap.record import (
     Ceiling,
     Failure,
@@ -36,14 +36,12 @@ from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 def lever(name_: str, *, saves: float, scope_: Scope = Scope.STEP, refuses: str | None = None) -> type[Lever]:
     """A lever that could save a part of the step."""
 
-    @final
-    @dataclass(frozen=True, slots=True)
     class Made(Lever):
         """One of these tests."""
 
-        name: ClassVar[str] = name_
-        scope: ClassVar[Scope] = scope_
-        numerics: ClassVar[Numerics] = Numerics.EXACT
+        name = name_
+        scope = scope_
+        numerics = Numerics.EXACT
 
         def rejects(self, run: Run, machine: Machine) -> str | None:
             return refuses

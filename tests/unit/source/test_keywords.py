@@ -10,7 +10,7 @@ from hotlap.source import Script, keywords, why_unseen
 def given(text: str) -> dict[str, str] | None:
     """What the last call of `f` in a text is given by name, as it is written."""
     script = Script(path="train.py", sha256="", text=text, tree=ast.parse(text))
-    *_, call = [call for call in script.all_calls() if ast.unparse(call.func) == "f"]
+    *_, call = [call for call in script.all_calls if ast.unparse(call.func) == "f"]
     found = keywords(script, call)
     return None if found is None else {name: script.code(value) for name, value in found.items()}
 
@@ -78,4 +78,4 @@ def test_what_may_be_another_mapping_is_not_seen(text: str) -> None:
 )
 def test_what_may_be_or_is_in_a_mapping_is_left_to_the_user(call: str, reason: str | None) -> None:
     script = Script(path="train.py", sha256="", text=call, tree=ast.parse(call))
-    assert why_unseen(script, next(script.all_calls()), "a") == reason
+    assert why_unseen(script, script.all_calls[0], "a") == reason

@@ -52,12 +52,12 @@ def unseen(old: str, new: str, *, script: str = SCRIPT) -> list[tuple[str, bool]
     """Runs the script with `new` for `old`; (line, excused) of each edit that had no part."""
     assert script.count(old) == 1
     edited = script.replace(old, new)
-    found = marked(edited, script)
+    text, found = marked(edited, script)
     passed: set[int] = set()
-    code = found.text.replace("from hotlap.probe.marks import passed as __hotlap_passed__", "")
+    code = text.replace("from hotlap.probe.marks import passed as __hotlap_passed__", "")
     exec(code, {"__hotlap_passed__": passed.add, "print": lambda *_: None})
     lines = edited.splitlines()
-    return [(lines[one.line - 1].strip(), one.excused) for one in found.edited if one.marks.isdisjoint(passed)]
+    return [(lines[one.line - 1].strip(), one.excused) for one in found if one.marks.isdisjoint(passed)]
 
 
 def line_of(text: str) -> int:
@@ -122,24 +122,40 @@ def test_error_paths_and_what_nothing_calls_are_excused(old: str, new: str, line
 def test_comments_docstrings_annotations_and_layout_are_no_edit(old: str, new: str) -> None:
     assert SCRIPT.count(old) == 1
     edited = SCRIPT.replace(old, new)
-    assert marked(edited, SCRIPT).edited == marked(SCRIPT, edited).edited == ()
+    assert marked(edited, SCRIPT)[1] == marked(SCRIPT, edited)[1] == []
 
 
 def test_what_one_version_alone_has_is_marked_there() -> None:
     shorter = SCRIPT.replace("    json.dumps(epoch)\n", "")
-    assert marked(shorter, SCRIPT).edited == ()
-    assert [one.line for one in marked(SCRIPT, shorter).edited] == [line_of("json.dumps")]
+    assert marked(shorter, SCRIPT)[1] == []
+    assert [one.line for one in marked(SCRIPT, shorter)[1]] == [line_of("json.dumps")]
 
 
 def test_what_is_moved_into_another_block_is_edited() -> None:
     dedented = SCRIPT.replace("    json.dumps(epoch)", "json.dumps(epoch)")
-    assert [one.line for one in marked(dedented, SCRIPT).edited] == [line_of("json.dumps")]
+    assert [one.line for one in marked(dedented, SCRIPT)[1]] == [line_of("json.dumps")]
+
+
+BRANCHES = "if a:\n    b()\nelif c:\n    d()\nelse:\n    if e:\n        f()\n    g()\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("elif c", "if c", [3, 4, 6]),
+        ("    g()", "g()", [6, 7, 8]),
+        ("elif c", "elif h:\n    i()\nelif c", [3, 4, 5]),
+    ],
+)
+def test_branches_are_not_statements_behind_each_other(old: str, new: str, lines: list[int]) -> None:
+    _, found = marked(BRANCHES.replace(old, new), BRANCHES)
+    assert [one.line for one in found] == lines
 
 
 def test_options_of_the_command_line_and_attributes_must_be_used() -> None:
     text = "p.add_argument('--late-rate', default=0.1)\nself.late = 1\nif False:\n    f(a.late_rate, self.late)\n"
-    found = marked(text, text.replace("0.1", "0.2").replace("= 1", "= 2"))
-    assert [(one.line, len(one.marks)) for one in found.edited] == [(1, 1), (1, 1), (2, 1), (2, 1)]
+    _, found = marked(text, text.replace("0.1", "0.2").replace("= 1", "= 2"))
+    assert [(one.line, len(one.marks)) for one in found] == [(1, 1), (1, 1), (2, 1), (2, 1)]
 
 
 EARLY_AND_LATE = """\
@@ -172,17 +188,17 @@ def test_of_several_settings_those_that_are_edited_must_be_used(line: int) -> No
 
 
 def test_imports_that_only_moved_are_no_edit() -> None:
-    assert marked("import b\nimport a\n", "import a, b\n").edited == ()
-    assert [one.line for one in marked("import c\n", "import a\n").edited] == [1]
+    assert marked("import b\nimport a\n", "import a, b\n")[1] == []
+    assert [one.line for one in marked("import c\n", "import a\n")[1]] == [1]
 
 
 @pytest.mark.parametrize("first", ['"""Doc."""\n', "", "from __future__ import annotations\n"])
 def test_marks_stand_behind_the_head_of_the_file(first: str) -> None:
-    found = marked(f"{first}x = 1\n", f"{first}x = 2\n")
-    compile(found.text, "x.py", "exec")
-    assert ast.get_docstring(ast.parse(found.text)) == ("Doc." if "Doc" in first else None)
+    text, _ = marked(f"{first}x = 1\n", f"{first}x = 2\n")
+    compile(text, "x.py", "exec")
+    assert ast.get_docstring(ast.parse(text)) == ("Doc." if "Doc" in first else None)
 
 
 def test_a_file_may_be_all_docstring() -> None:
     run: Callable[..., None] = exec
-    run(compile(marked('"""Doc."""\n', "x = 1\n").text, "x.py", "exec"), {})
+    run(compile(marked('"""Doc."""\n', "x = 1\n")[0], "x.py", "exec"), {})

@@ -54,9 +54,9 @@ def test_what_may_be_something_else_is_not_taken_for_it(tmp_path: Path, text: st
 
 def test_a_recorded_call_is_found_again_at_its_place(tmp_path: Path) -> None:
     found = script(tmp_path, "é = g(f(1),\n  f(2))\n")
-    for call in found.all_calls():
+    for call in found.all_calls:
         assert found.at(found.site(call, calls="f")) is call
-    elsewhere = replace(found.site(next(found.all_calls()), calls="f"), path="/x/other.py")
+    elsewhere = replace(found.site(found.all_calls[0], calls="f"), path="/x/other.py")
     assert found.at(elsewhere) is None
 
 

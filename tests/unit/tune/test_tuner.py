@@ -16,8 +16,7 @@ from hotlap import levers
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import statistics
 from hotlap.levers import Numerics
-from hotlap.levers.cached_dataset import CachedDataset
-from hotlap.levers.device_resident import DeviceResident
+from hotlap.levers.data_wrappers import CachedDataset, DeviceResident
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import CpuUse, Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import again_commands, conclusion
