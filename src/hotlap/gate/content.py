@@ -44,7 +44,8 @@ def harm(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None:
     for at in range(num_tensors):
         part = slice(at * NUM_FEATURES, (at + 1) * NUM_FEATURES)
         some, others = ([(mine[:, part], other[:, part]) for mine, other in each] for each in (tables, known))
-        if any(_other_form(*table) for table in some):
+        sizes = [[float(table[:, SQUARES].mean()) for table in both] for both in some]
+        if any(min(both) <= 0 or max(both) > OTHER_FORM * min(both) for both in sizes):
             continue
         for of_variance in (False, True):
             ruling = _apart(some, others, of_variance=of_variance, num_tensors=num_tensors)
@@ -61,11 +62,6 @@ def _both(base: Run, lever: Run) -> tuple[Table, Table] | None:
     _, mine, other = zip(*rows, strict=True)
     width = min(map(len, (*mine, *other)))
     return np.array([row[:width] for row in mine]), np.array([row[:width] for row in other])
-
-
-def _other_form(mine: Table, other: Table) -> bool:
-    sizes = [float(table[:, SQUARES].mean()) for table in (mine, other)]
-    return min(sizes) <= 0 or max(sizes) > OTHER_FORM * min(sizes)
 
 
 def _apart(

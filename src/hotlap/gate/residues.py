@@ -1,14 +1,14 @@
 """What rounding alone changes, from runs of the baseline: gradients that are nothing else, room for updates to grow."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, stdev
+from collections.abc import Iterable, Mapping
+from statistics import fmean
 
 from hotlap.gate.evidence import Evidence, Pair
 from hotlap.gate.rounding import AT_ONCE
 from hotlap.gate.standing_out import Measure, Of, common_updates, numbers_of
 from hotlap.record import Run
-from hotlap.student import quantile
+from hotlap.student import mean_interval
 
 # bfloat16 rounds each factor by up to 0.4%; a twentieth in the size of a gradient is no rounding.
 GRADIENT_FLOOR = 0.05
@@ -54,7 +54,8 @@ def rooms_of_residues(evidence: Evidence) -> Rooms:
     norms = _by_parameter(runs, lambda update: update.norms)
     rooms = {}
     for p, by_run in shares.items():
-        share = _upper([fmean(found.values()) for found in by_run])
+        of_runs = [fmean(found.values()) for found in by_run]
+        _, _, share = mean_interval(of_runs) or (of_runs[0],) * 3
         if not FILLED_FLOOR < share < 1:
             continue
         whole = max((norm for found in norms.get(p, ()) for norm in found.values()), default=0.0)
@@ -73,10 +74,3 @@ def _by_parameter(runs: Iterable[Run], of: Of) -> dict[int, list[dict[int, float
             if math.isfinite(value):
                 found.setdefault(p, {}).setdefault(k, {})[step] = value
     return {p: list(by_run.values()) for p, by_run in found.items()}
-
-
-def _upper(values: Sequence[float]) -> float:
-    """Of the mean, with 97.5%; of one value it is that value."""
-    if len(values) < 2:
-        return values[0]
-    return fmean(values) + quantile(len(values) - 1, 0.975) * stdev(values) / math.sqrt(len(values))

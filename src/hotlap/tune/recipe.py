@@ -91,7 +91,9 @@ class Recipes:
         # A curve alone says nothing about training: the other half of the time is for the losses.
         for_losses_s = self._log.budget.left_s / 2
         size = self._before
-        while (size := 2 * size) <= self._most():
+        items = [loader.num_items for loader in self._known.loaders if loader.trained_on]
+        most = min((number for number in items if number is not None), default=2**62) // _FEWEST_BATCHES
+        while (size := 2 * size) <= most:
             if self._log.budget.left_s < for_losses_s + num_heats * self._executor.estimate_s():
                 return tuple(points), "; the time for more sizes was over"
             self._log.doing(f"timing batches of {size}")
@@ -109,11 +111,6 @@ class Recipes:
             if _is_flat(points):
                 return tuple(points), ""
         return tuple(points), "; the data set has too few samples for more"
-
-    def _most(self) -> int:
-        """The largest size that leaves a training enough batches."""
-        items = [loader.num_items for loader in self._known.loaders if loader.trained_on]
-        return min((number for number in items if number is not None), default=2**62) // _FEWEST_BATCHES
 
     def _judged(self, curve: tuple[BatchPoint, ...], ended: str) -> Recipe:
         """From the knee down: what a larger batch gains in samples a second it may lose in progress a sample."""
