@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
-from hotlap.gate.residues import GRADIENT_FLOOR, unsteady
-from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
+from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS, GRADIENT_FLOOR, unsteady
 from hotlap.gate.standing_out import Trait, common_updates, log_ratios, trained, untrained, without
 from hotlap.record import Run, Update, as_float
 

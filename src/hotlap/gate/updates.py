@@ -10,8 +10,7 @@ from statistics import fmean
 
 from hotlap.gate import gradients
 from hotlap.gate.evidence import Evidence, Pair, Ruling, first_certain, harmed
-from hotlap.gate.residues import FILLED_FLOOR, Rooms, rooms_of_residues, unsteady, without_room
-from hotlap.gate.rounding import AT_ONCE
+from hotlap.gate.rounding import AT_ONCE, FILLED_FLOOR, Rooms, rooms_of_residues, unsteady, without_room
 from hotlap.gate.standing_out import (
     Of,
     Sides,
