@@ -120,15 +120,11 @@ def directions(pairs: Sequence[Pair], rounding: frozenset[int], *, beyond: float
 
 
 def _angles(mine: Update, other: Update) -> list[float]:
-    """Between the directions of each parameter, and of each tensor that is not trained."""
-    return [_angle(a, b) for a, b in zip(mine.directions or (), other.directions or (), strict=False)]
-
-
-def _angle(mine: str | None, other: str | None) -> float:
-    """Between two directions, in radians."""
-    if mine is None or other is None:
-        return math.nan
-    return math.pi * (int(mine, 16) ^ int(other, 16)).bit_count() / (4 * len(mine))
+    """Between the directions of each parameter, and of each tensor that is not trained, in radians."""
+    return [
+        math.nan if a is None or b is None else math.pi * (int(a, 16) ^ int(b, 16)).bit_count() / (4 * len(a))
+        for a, b in zip(mine.directions or (), other.directions or (), strict=False)
+    ]
 
 
 def alike_at_first(pairs: Sequence[Pair]) -> list[Pair]:

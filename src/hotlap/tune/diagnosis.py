@@ -68,14 +68,10 @@ def ceilings(run: Run, *, free: Sequence[float] = ()) -> tuple[Ceiling, ...]:
     """Highest first: free batches as measured, by enough processes (`free`: the log-ratio of each), the others from the
     phases of the run: what each thing costs is taken away from each step, and no change to it can bring more."""
     bounds = (ceiling(run, name, why, saved_s) for name, why, saved_s in _savings(run))
-    found = [one for one in (_free_input(run, free), *bounds) if one is not None and _tells(one)]
+    known = [one for one in (_free_input(run, free), *bounds) if one is not None]
+    found = [one for one in known if 1 / one.speedup.low - 1 / one.speedup.high <= _MOST_OPEN]
     by_name = {one.name: one for one in reversed(found)}
     return tuple(sorted(by_name.values(), key=lambda one: -one.speedup.mid))
-
-
-def _tells(one: Ceiling) -> bool:
-    """It narrows down what part of a step could be saved."""
-    return 1 / one.speedup.low - 1 / one.speedup.high <= _MOST_OPEN
 
 
 def _free_input(run: Run, log_ratios: Sequence[float]) -> Ceiling | None:

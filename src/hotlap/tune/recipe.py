@@ -108,7 +108,8 @@ class Recipes:
             growth = fmean(_samples_a_step(run) / _samples_a_step(base) for base, run in effect.runs)
             faster = growth * math.exp(effect.mean)
             points.append(BatchPoint(size=size, samples_per_s=faster * points[0].samples_per_s))
-            if _is_flat(points):
+            speed = [point.samples_per_s for point in points]
+            if len(speed) > 2 and max(speed[-2:]) < _LITTLE * max(speed[:-2]):
                 return tuple(points), ""
         return tuple(points), "; the data set has too few samples for more"
 
@@ -193,11 +194,6 @@ def knee(curve: Sequence[BatchPoint]) -> int:
     """The smallest size that is nearly as fast as the fastest; the first one where none is clearly faster than it."""
     fastest = max((point.samples_per_s for point in curve), default=0.0)
     return next((point.size for point in curve if point.samples_per_s >= _NEARLY * fastest), 0)
-
-
-def _is_flat(points: Sequence[BatchPoint]) -> bool:
-    speed = [point.samples_per_s for point in points]
-    return len(speed) > 2 and max(speed[-2:]) < _LITTLE * max(speed[:-2])
 
 
 def _samples_a_step(run: Run) -> float:
