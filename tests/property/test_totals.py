@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hotlap.experiment import statistics
-from hotlap.experiment.total import total_speedup, whole_speedup
+from hotlap.experiment.total import Length, total_speedup, whole_speedup
 from hotlap.record import Run, Status
 
 TRUE = math.log(1.5)
@@ -63,8 +63,8 @@ def studies(hours: Hours, *, num_heats: int, num_whole: int, off_sd: float) -> d
         later = took[num_heats:].reshape(num_whole, 2, 2)[:, :, 0]  # alone in its hour, the first and the second one
         base_first = [(one, two) if k % 2 == 0 else (two, one) for k, (one, two) in enumerate(later)]
         whole_s = [(10 * math.exp(base), 10 * math.exp(other - TRUE)) for base, other in base_first]
-        by_steps = total_speedup(pairs, num_steps=NUM_STEPS, epoch_steps=None, pooled=None)
-        told = whole_speedup(whole_s, pairs, by_steps, num_steps=NUM_STEPS, epoch_steps=None)
+        by_steps = total_speedup(pairs, Length(NUM_STEPS, None), pooled=None)
+        told = whole_speedup(whole_s, pairs, by_steps, Length(NUM_STEPS, None))
         side_by_side = statistics.pool([[math.log(base.step_s[0] / other.step_s[0]) for base, other in pairs]])
         alone = statistics.interval([math.log(a / b) for a, b in whole_s], pooled_variance=side_by_side)
         assert told is not None and alone is not None

@@ -14,7 +14,7 @@ from hotlap.record import Phase, Run, Study, Verdict, codec
 from hotlap.report.outcome import conclusion
 from hotlap.rules.step import device_s, launch_s, phase_s
 from hotlap.trace import read_trace
-from hotlap.tune.ceilings import ceilings
+from hotlap.tune.diagnosis import ceilings
 
 H200 = Path(__file__).parents[1] / "recorded" / "nvidia-h200"
 H100 = H200.with_name("nvidia-h100")

@@ -15,8 +15,7 @@ from hotlap.errors import UserError
 from hotlap.launch import WholeRun, end_like
 from hotlap.record import Plan, Run, State
 from hotlap.tune import FULL, LOOKING
-from hotlap.tune.ceilings import ceilings
-from hotlap.tune.diagnosis import findings_of
+from hotlap.tune.diagnosis import ceilings, findings_of
 from hotlap.units import duration
 
 # Steps are looked at closely once, after so long: a training that is over by then is better measured without --full,

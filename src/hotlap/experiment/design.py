@@ -177,15 +177,12 @@ class EditedScript:
             return {}
         key = repr([sorted(spec.items()) for spec in stack])
         if key not in self._texts:
-            self._texts[key] = self._written(stack, self._known())
+            run = self._known()
+            for lever in map(levers.from_spec, stack):
+                if not lever.by_environment and not lever.edits(run):
+                    raise UserError(f"{lever.title()} finds no line of the script that it could change.")
+            self._texts[key] = source.patch(levers.edits_of(stack, run), root=self._cwd).texts
         return self._texts[key]
-
-    def _written(self, stack: Stack, run: Run) -> Mapping[str, str]:
-        for spec in stack:
-            lever = levers.from_spec(spec)
-            if not lever.by_environment and not lever.edits(run):
-                raise UserError(f"{lever.title()} finds no line of the script that it could change.")
-        return source.patch(levers.edits_of(stack, run), root=self._cwd).texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

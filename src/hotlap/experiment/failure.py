@@ -34,22 +34,18 @@ class Failed:
 
 def failed(run: Run) -> Failed | None:
     """Why the run itself gives no times; None if it does."""
+    if run.status not in _NO_TIMES and not run.unreached:
+        return None
     if run.status not in _NO_TIMES:
-        return _unreached(run)
+        why = (
+            f"the edit of {' and '.join(run.unreached)} was not run: the command writes that file anew or runs a copy; "
+            "give hotlap one that runs the file itself"
+        )
+        return Failed(Failure.NOT_INSTALLED, why)
     kind = _kind(run)
     what = _WORDS.get(kind)
     error = (run.error or "no reason recorded").rstrip(".")
     return Failed(kind, f"{what} ({error})" if what else f"{run.status}: {error}")
-
-
-def _unreached(run: Run) -> Failed | None:
-    if not run.unreached:
-        return None
-    why = (
-        f"the edit of {' and '.join(run.unreached)} was not run: the command writes that file anew or runs a copy; "
-        "give hotlap one that runs the file itself"
-    )
-    return Failed(Failure.NOT_INSTALLED, why)
 
 
 _WORDS = {

@@ -96,7 +96,7 @@ def interval(log_ratios: Sequence[float], *, pooled_variance: Pool | None = None
     return Interval(low=low, mid=mid, high=high)
 
 
-def smallest_gain(log_ratios: Sequence[float], *, num_processes: int) -> float:
+def smallest_gain(log_ratios: Sequence[float], *, num_processes: int = 4) -> float:
     """A/A log-ratios -> the smallest true speed-up that `num_processes` would show (lower bound above 1) 4 times in 5.
 
     The truth of A/A is 0, so its spread is taken around 0: an offset of one side over the other counts as noise too.

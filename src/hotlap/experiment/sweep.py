@@ -17,25 +17,13 @@ BLOCKS = 8
 """To be timed for each number of threads. Each gives one number; with 8 their median is bracketed with 99%."""
 
 
-def thread_sweep(
-    executor: Executor,
-    counts: Sequence[int],
-    cores: Cores,
-    *,
-    default_threads: int | None,
-    doubt: str | None = None,
-) -> Sweep:
-    """The same step at each number of threads, switched between blocks of steps within one process.
-
-    Arguments:
-        counts: numbers of threads.
-        cores: of this machine.
-        default_threads: what the script runs with by itself (`Run.num_threads` of a baseline run).
-        doubt: what stands beside a gain by fewer threads.
-    """
+def thread_sweep(executor: Executor, counts: Sequence[int], cores: Cores, baseline: Run) -> Sweep:
+    """The same step at each of these numbers of threads, switched between blocks of steps within one process. `cores`:
+    of this machine. `baseline`: with the script's own number, and what doubt there is of a gain by fewer."""
     arms = tuple(Arm(levers=(Threads(count=count).spec(),)) for count in counts)
     (run,) = executor.heat(Design(arms=arms, switched=True)).runs
-    found = threads.explain(times(run, counts), cores, default_threads=default_threads, doubt=doubt)
+    doubt = threads.crowded(baseline, "fewer")
+    found = threads.explain(times(run, counts), cores, default_threads=baseline.num_threads, doubt=doubt)
     return replace(found, notes=run.not_installed)
 
 

@@ -86,12 +86,8 @@ def log_ratio_of_runs(base: Run, other: Run) -> float | None:
 
     Turn k of one is compared with turn k of the other, in the way of `log_ratios_of_arms`.
     """
-    turns, other_turns = (_by_number(run) for run in (base, other))
+    turns, other_turns = ({block.number: block for block in blocks(run) if block.step_s.size} for run in (base, other))
     return _log_ratio([(turns[k], other_turns[k]) for k in sorted(turns.keys() & other_turns.keys())])
-
-
-def _by_number(run: Run) -> dict[int, Block]:
-    return {block.number: block for block in blocks(run) if block.step_s.size}
 
 
 def log_ratio_within(run: Run, *, num_rounds: int) -> float | None:

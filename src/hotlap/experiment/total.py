@@ -7,7 +7,7 @@ time.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median, pvariance
 
@@ -35,13 +35,27 @@ _STEPS_OFF_SD = 0.1
 _REACH_95 = 1.96
 
 
-def total_s(run: Run, *, num_steps: int, epoch_steps: int | None, end_s: float = 0.0) -> float:
-    """Seconds from the start of the process to the end of step `num_steps`; what comes after that is not in it.
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Of a training, in steps."""
 
-    `epoch_steps`, `end_s`: as `long_step_s` has them. No step is cut down: pauses are a part of the time.
+    num_steps: int | None
+    """Of all of it; None: not known, or in the long run, where what is paid once does not count."""
+    epoch_steps: int | None
+    """Of an epoch; None where that is not known."""
+
+
+def total_s(run: Run, length: Length, *, end_s: float = 0.0) -> float:
+    """Seconds from the start of the process to the end of the last step; what comes after that is not in it. In the
+    long run: seconds a step.
+
+    `end_s`: as `long_step_s` has it. No step is cut down: pauses are a part of the time.
     """
-    later = num_steps - len(run.first_steps_s[:num_steps])
-    return _begun_s(run, num_steps=num_steps) + later * long_step_s(run, epoch_steps=epoch_steps, end_s=end_s)
+    step_s = long_step_s(run, epoch_steps=length.epoch_steps, end_s=end_s)
+    if length.num_steps is None:
+        return step_s
+    later = length.num_steps - len(run.first_steps_s[: length.num_steps])
+    return _begun_s(run, num_steps=length.num_steps) + later * step_s
 
 
 def _begun_s(run: Run, *, num_steps: int) -> float:
@@ -93,25 +107,22 @@ def _within(run: Run) -> list[float]:
 
 def total_speedup(
     pairs: Pairs,
+    length: Length,
     *,
-    num_steps: int | None,
-    epoch_steps: int | None,
     pooled: statistics.Pool | None,
     ends_s: EndsS = (0.0, 0.0),
     alone: Run | None = None,
 ) -> Interval | None:
     """How many times less time the others take in all.
 
-    `num_steps`: of the whole training; None: in the long run, where what is paid once does not count. `ends_s`: what
-    an epoch's end takes (base, other), for processes that saw none. `alone`: a run of the base that started by itself,
-    where those of a pair started at the same time. What theirs took longer they waited for each other. As one run says
-    little of that, the interval holds what it would be without it as well.
+    `ends_s`: what an epoch's end takes (base, other), for processes that saw none. `alone`: a run of the base that
+    started by itself, where those of a pair started at the same time. What theirs took longer they waited for each
+    other. As one run says little of that, the interval holds what it would be without it as well.
     """
-    seen = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps, ends_s=ends_s)
-    total = statistics.interval(seen, pooled_variance=pooled)
-    if alone is None or num_steps is None or total is None:
+    total = statistics.interval(_log_ratios(pairs, length, ends_s=ends_s), pooled_variance=pooled)
+    if alone is None or length.num_steps is None or total is None:
         return total
-    by_itself = _log_ratios(_started_alone(pairs, alone), num_steps=num_steps, epoch_steps=epoch_steps, ends_s=ends_s)
+    by_itself = _log_ratios(_started_alone(pairs, alone), length, ends_s=ends_s)
     found = statistics.interval(by_itself, pooled_variance=pooled) or total
     return replace(found, low=min(found.low, total.low), high=max(found.high, total.high))
 
@@ -136,12 +147,7 @@ def _whole_start_s(run: Run) -> float:
 
 
 def whole_speedup(
-    whole_s: Sequence[tuple[float, float]],
-    pairs: Pairs,
-    by_steps: Interval | None,
-    *,
-    num_steps: int | None,
-    epoch_steps: int | None,
+    whole_s: Sequence[tuple[float, float]], pairs: Pairs, by_steps: Interval | None, length: Length
 ) -> Interval | None:
     """Seconds of whole trainings (base, other), one after the other, weighed with what `total_speedup` makes of the
     steps of `pairs`; None where nothing is known.
@@ -157,7 +163,7 @@ def whole_speedup(
     as much as theirs, 0.01 to 0.02. The interval holds the truth in 91% and more. Where steps are off by 0.6 in the
     root of the mean square, the middle of four pairs is off by 0.09 to 0.21, theirs by 0.07 to 0.16.
     """
-    spread = _spread_in_time(pairs, num_steps=num_steps, epoch_steps=epoch_steps)
+    spread = _spread_in_time(pairs, length)
     clock = statistics.interval([math.log(base_s / other_s) for base_s, other_s in whole_s], pooled_variance=spread)
     if clock is None or by_steps is None:
         return clock or by_steps
@@ -177,13 +183,13 @@ def whole_speedup(
     return Interval(low=math.exp(mid - reach), mid=math.exp(mid), high=math.exp(mid + reach))
 
 
-def _spread_in_time(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None) -> statistics.Pool | None:
+def _spread_in_time(pairs: Pairs, length: Length) -> statistics.Pool | None:
     """Variance of log-ratios of processes that do not run side by side: of the base of each pair and the other of the
     next one, and the other way round. (Of 24 pairs recorded in a disturbed hour, side by side a standard deviation of
     6%, one after the other 25%.)"""
-    known = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)
+    known = _log_ratios(pairs, length)
     apart = [(one[0], two[1]) for a, b in pairwise(pairs) for one, two in ((a, b), (b, a))]
-    ratios = _log_ratios(apart, num_steps=num_steps, epoch_steps=epoch_steps)
+    ratios = _log_ratios(apart, length)
     return (pvariance(ratios, fmean(known)), len(known) - 1) if ratios and len(known) > 1 else None
 
 
@@ -192,35 +198,25 @@ def _reach(interval: Interval) -> float:
     return math.log(interval.high / interval.low) / 2
 
 
-def never_shorter(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, at_once: int) -> bool:
+def never_shorter(pairs: Pairs, length: Length, *, at_once: int) -> bool:
     """In no pair of processes would the whole training take less time. (A pause of one of them decides nothing.)
 
     `at_once`: processes that started at the same time, this pair among them. The base starts in the shortest time; what
     one of the others costs beyond that takes by itself as small a part of the time that was seen as there are of them,
     if they all wanted the same cores. Steps alone take turns.
     """
-    ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps, others=at_once - 1)
+    ratios = _log_ratios(pairs, length, others=at_once - 1)
     return bool(ratios) and max(ratios) <= 0.0
 
 
-def _log_ratios(
-    pairs: Pairs,
-    *,
-    num_steps: int | None,
-    epoch_steps: int | None,
-    ends_s: EndsS = (0.0, 0.0),
-    others: int = 1,
-) -> list[float]:
+def _log_ratios(pairs: Pairs, length: Length, *, ends_s: EndsS = (0.0, 0.0), others: int = 1) -> list[float]:
     """Of total times, base over other."""
     ratios = []
     for base, other in pairs:
-        known = list(zip((base, other), ends_s, strict=True))
-        if num_steps is None:
-            took = [long_step_s(run, epoch_steps=epoch_steps, end_s=end_s) for run, end_s in known]
-        else:
-            took = [total_s(run, num_steps=num_steps, epoch_steps=epoch_steps, end_s=end_s) for run, end_s in known]
-            cost_s = _begun_s(other, num_steps=num_steps) - _begun_s(base, num_steps=num_steps)
-            took[1] -= max(0.0, cost_s) * (1 - 1 / max(1, others))
+        took = [total_s(run, length, end_s=end_s) for run, end_s in zip((base, other), ends_s, strict=True)]
+        if length.num_steps is not None:
+            begun_s, other_begun_s = (_begun_s(run, num_steps=length.num_steps) for run in (base, other))
+            took[1] -= max(0.0, other_begun_s - begun_s) * (1 - 1 / max(1, others))
         if all(math.isfinite(seconds) and seconds > 0 for seconds in took):
             ratios.append(math.log(took[0] / took[1]))
     return ratios

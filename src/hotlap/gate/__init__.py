@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from hotlap.gate import invariants, prints, ranks, rounding, saved, statistical
+from hotlap.gate import invariants, prints, ranks, rounding, saved, statistical, tensors
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, saw_epoch_end, undecided, unharmed
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField
 from hotlap.gate.scale import in_one_scale
@@ -60,7 +60,7 @@ def _bookkeeping(numerics: str, evidence: Evidence) -> Ruling | None:
         invariants.not_finite(evidence, pairs)
         or invariants.unusable(evidence, pairs)
         or invariants.missing(numerics, pairs)
-        or invariants.cut_otherwise(pairs)
+        or tensors.cut_otherwise(pairs)
         or invariants.broken(numerics, evidence, pairs)
     )
 
@@ -73,9 +73,10 @@ def _by_contract(numerics: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> 
     if numerics == "statistical":
         return statistical.judge(pairs)
     num_witnesses = len(evidence.base) + (len(evidence.perturbed) if numerics == "rounding" else 0)
-    if num_witnesses < 2 and not _bit_equal(pairs):
+    if num_witnesses < 2 and any(differing(pair.base, pair.lever) for differing in _ALL for pair in pairs):
         return undecided("Numbers differ, and one baseline run does not tell whether the script repeats itself.")
-    cause = _why_not_repeatable(evidence)
+    # What differs first between two baseline runs with one seed: "the loss (step 3)".
+    cause = next((key for a, b in combinations(evidence.base, 2) for key in _other_steps(a, b)), None)
     if cause is not None and (numerics == "exact" or not _same_samples(evidence)):
         return _without_repeatability(cause, evidence, pairs)
     return _exact(evidence, pairs) if numerics == "exact" else rounding.judge(evidence, pairs)
@@ -94,23 +95,13 @@ def _without_repeatability(cause: str, evidence: Evidence, pairs: tuple[Pair, ..
 
 
 def _exact(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
-    """Compare bits; `_why_not_repeatable` has found that they can be compared."""
+    """Compare bits, of a script that repeats itself."""
     if not all(pair.base.rng_digest and pair.lever.rng_digest for pair in pairs):
         return undecided("Random states were not recorded, so it is not proved that they stay as they are.")
     sure = extent(min(len(pair.steps()) for pair in pairs), [pair.lever for pair in pairs])
     other = (other_than(pairs, evidence.base, differing) for differing in _ALL)
     equal = unharmed(f"Losses, batches and random states are bit-equal over {sure}.")
     return next(filter(None, other), equal)
-
-
-def _bit_equal(pairs: Sequence[Pair]) -> bool:
-    """True if nothing that was recorded differs in any pair."""
-    return not any(differing(pair.base, pair.lever) for differing in _ALL for pair in pairs)
-
-
-def _why_not_repeatable(evidence: Evidence) -> str | None:
-    """What differs first between two baseline runs with one seed ("the loss (step 3)"); None if nothing does."""
-    return next((key for a, b in combinations(evidence.base, 2) for key in _other_steps(a, b)), None)
 
 
 def _same_samples(evidence: Evidence) -> bool:

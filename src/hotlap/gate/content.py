@@ -44,7 +44,8 @@ def harm(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None:
     for at in range(num_tensors):
         part = slice(at * NUM_FEATURES, (at + 1) * NUM_FEATURES)
         some, others = ([(mine[:, part], other[:, part]) for mine, other in each] for each in (tables, known))
-        if any(_other_form(*table) for table in some):
+        sizes = [[float(table[:, SQUARES].mean()) for table in both] for both in some]
+        if any(min(both) <= 0 or max(both) > OTHER_FORM * min(both) for both in sizes):
             continue
         for of_variance in (False, True):
             ruling = _apart(some, others, of_variance=of_variance, num_tensors=num_tensors)
@@ -63,11 +64,6 @@ def _both(base: Run, lever: Run) -> tuple[Table, Table] | None:
     return np.array([row[:width] for row in mine]), np.array([row[:width] for row in other])
 
 
-def _other_form(mine: Table, other: Table) -> bool:
-    sizes = [float(table[:, SQUARES].mean()) for table in (mine, other)]
-    return min(sizes) <= 0 or max(sizes) > OTHER_FORM * min(sizes)
-
-
 def _apart(
     tables: Sequence[tuple[Table, Table]],
     known: Sequence[tuple[Table, Table]],
@@ -75,6 +71,8 @@ def _apart(
     of_variance: bool,
     num_tensors: int,
 ) -> Ruling | None:
+    from scipy.special import fdtri
+
     gaps, scores, floors = _measured(tables, of_variance=of_variance)
     usual = np.ones(gaps.shape[1])
     if known:
@@ -82,7 +80,8 @@ def _apart(
     num_pairs, num_features = scores.shape
     tail = FALSE_ALARM / (4 * num_features * num_tensors)
     # Each seed on its own, for what is frozen is another thing with each; and all together.
-    each = np.sqrt((scores**2).mean(axis=0)) / usual / math.sqrt(_f_quantile(num_pairs, tail))
+    # (Squares that share their error have a mean of at least what those that do not have.)
+    each = np.sqrt((scores**2).mean(axis=0)) / usual / math.sqrt(fdtri(num_pairs, _FREEDOM, 1 - tail))
     together = np.abs(scores.mean(axis=0)) * math.sqrt(num_pairs) / usual / quantile(_FREEDOM, 1 - tail / 2)
     beyond = np.maximum(
         np.where(np.sqrt((gaps**2).mean(axis=0)) > floors, each, 0.0),
@@ -115,13 +114,6 @@ def _measured(tables: Sequence[tuple[Table, Table]], *, of_variance: bool) -> tu
         scores.append(np.divide(gap, error, out=np.zeros_like(gap), where=error > 0))
         floors.append(floor)
     return np.array(gaps), np.array(scores), np.mean(floors, axis=0)
-
-
-def _f_quantile(num_pairs: int, tail: float) -> float:
-    """Of a mean of so many squares that share their error: at least that of squares that do not."""
-    from scipy.special import fdtri
-
-    return float(fdtri(num_pairs, _FREEDOM, 1 - tail))
 
 
 def _name(feature: int) -> str:

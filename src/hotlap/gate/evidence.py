@@ -161,7 +161,8 @@ def is_finite(number: Number) -> bool:
 
 def loss_matrix(runs: Sequence[Run]) -> tuple[list[int], NDArray[np.float64]]:
     """Runs -> (steps at which all of them have a finite loss, losses as (run, step))."""
-    by_step = [_finite_losses(run) for run in runs]
+    both = [zip(run.step_index, run.loss, strict=False) for run in runs]
+    by_step = [{step: as_float(loss) for step, loss in losses if is_finite(loss)} for losses in both]
     steps = sorted(set.intersection(*(set(losses) for losses in by_step))) if by_step else []
     return steps, np.array([[losses[step] for step in steps] for losses in by_step], dtype=float)
 
@@ -178,11 +179,6 @@ def extent(num_steps: int, runs: Iterable[Run]) -> str:
     if not any(run.epoch_starts for run in runs):
         end = "no loader to know an epoch's end by"
     return f"{num_steps} steps, {end}"
-
-
-def _finite_losses(run: Run) -> dict[int, float]:
-    values = ((step, as_float(number)) for step, number in zip(run.step_index, run.loss, strict=False))
-    return {step: value for step, value in values if value is not None and math.isfinite(value)}
 
 
 def _ordered(run: Run, first: Run) -> Run:

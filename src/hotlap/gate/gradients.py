@@ -4,14 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
-from hotlap.gate.residues import GRADIENT_FLOOR, unsteady
-from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
-from hotlap.gate.standing_out import Trait, common_updates, log_ratios, of_both, trained, untrained, without
+from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS, GRADIENT_FLOOR, unsteady
+from hotlap.gate.standing_out import Trait, common_updates, log_ratios, trained, untrained, without
 from hotlap.record import Run, Update, as_float
 
-# A direction is told by 64 signs: one that rounding flips is an angle of 0.05, and three of them in the parameters that
-# make most of a gradient are no rounding.
-APART_FLOOR = 0.12
 # Where the loss is the same to the rounding of float32, so is each parameter's gradient, as far as it is no rounding
 # itself: below a thousandth of all of them. What bfloat16 leaves of a gradient that is exchanged is 0.4% away.
 FIRST_FLOOR, FIRST_SHARE = 0.01, 1e-3
@@ -42,7 +38,6 @@ def other_at_first(alike: Sequence[Pair]) -> Ruling | None:
     same but for the rounding of float32, both went forward alike, and gradients point the same way as well: what comes
     through a `detach` that was lost, or added, shows here alone."""
     same = all(abs(pair.first_loss_gap()) <= FLOOR_ULPS * FLOAT32_ULP for pair in alike)
-    by_luck = len(alike) < SURE_PAIRS
     for pair in alike:
         mine, other = next(common_updates(pair), (None, None))
         if mine is None or other is None:
@@ -56,24 +51,16 @@ def other_at_first(alike: Sequence[Pair]) -> Ruling | None:
                 f"The first gradient, of all parameters together, is {ratio:.3g} times as large as in the "
                 "baseline, with the same batch, random numbers and loss."
             )
-        if not same:
-            continue
-        if (apart := _apart(mine, other)) > APART_FLOOR:
-            return harmed(
-                f"The first gradient, of all parameters together, is {apart:.0%} of its size away from that of the "
-                "baseline, with the same batch, random numbers and loss.",
-                by_chance=by_luck,
-            )
-        for p, gap in _projected_apart(mine, other):
+        for p, gap in _apart(mine, other) if same else ():
             return harmed(
                 f"The first gradient of {trained(alike, p)} is {gap:.1%} of its size away from that of the baseline, "
                 "with the same batch, random numbers and loss.",
-                by_chance=by_luck,
+                by_chance=len(alike) < SURE_PAIRS,
             )
     return None
 
 
-def _projected_apart(mine: Update, other: Update) -> Iterator[tuple[int, float]]:
+def _apart(mine: Update, other: Update) -> Iterator[tuple[int, float]]:
     """(parameter, distance of its gradients as a part of the first one) where that is more than rounding."""
     least = FIRST_SHARE * _whole(mine, other)
     both = zip(mine.projections or (), other.projections or (), mine.gradients or (), strict=False)
@@ -84,16 +71,6 @@ def _projected_apart(mine: Update, other: Update) -> Iterator[tuple[int, float]]
         gap = math.dist(a, b) / math.hypot(*a)
         if gap > FIRST_FLOOR and gap * norm > least:
             yield p, gap
-
-
-def _apart(mine: Update, other: Update) -> float:
-    """Size of the difference of two gradients, of all parameters of which size and direction are known in both, as a
-    part of the first one's; 0 where none is. What is 0 but for rounding counts for nothing beside the others."""
-    squares = of_both(mine.gradients, other.gradients, lambda a, b: a * a + b * b)
-    products = of_both(mine.gradients, other.gradients, lambda a, b: 2 * a * b)
-    gaps = [x - y * math.cos(angle) for x, y, angle in zip(squares, products, _angles(mine, other), strict=False)]
-    known = [gap for gap in gaps if not math.isnan(gap)]
-    return math.sqrt(max(0.0, math.fsum(known))) / (_whole(mine, other) or math.inf)
 
 
 def _same_first_loss(pair: Pair) -> bool:
@@ -143,15 +120,11 @@ def directions(pairs: Sequence[Pair], rounding: frozenset[int], *, beyond: float
 
 
 def _angles(mine: Update, other: Update) -> list[float]:
-    """Between the directions of each parameter, and of each tensor that is not trained."""
-    return [_angle(a, b) for a, b in zip(mine.directions or (), other.directions or (), strict=False)]
-
-
-def _angle(mine: str | None, other: str | None) -> float:
-    """Between two directions, in radians."""
-    if mine is None or other is None:
-        return math.nan
-    return math.pi * (int(mine, 16) ^ int(other, 16)).bit_count() / (4 * len(mine))
+    """Between the directions of each parameter, and of each tensor that is not trained, in radians."""
+    return [
+        math.nan if a is None or b is None else math.pi * (int(a, 16) ^ int(b, 16)).bit_count() / (4 * len(a))
+        for a, b in zip(mine.directions or (), other.directions or (), strict=False)
+    ]
 
 
 def alike_at_first(pairs: Sequence[Pair]) -> list[Pair]:

@@ -19,6 +19,7 @@ from hotlap.gate.evidence import (
     first_certain,
     harmed,
     is_finite,
+    loss_matrix,
     other_than,
     undecided,
 )
@@ -34,8 +35,6 @@ MAX_NOT_FINITE = 0.1
 MAX_REPEATED = 0.02
 # Data that are kept as float16 leave a first loss to some hundred-thousandths; other samples do not.
 SAME_FIRST_LOSS = 1e-4
-# Of what `OptimizerFacts.settings` counts.
-REQUIRE_GRADIENTS = "parameters that require gradients"
 FAILED = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
 
 
@@ -83,9 +82,8 @@ def _settings_told(a: Run, b: Run) -> str:
     )
 
 
-def _epoch_flags(run: Run) -> tuple[bool, ...]:
-    starts = set(run.epoch_starts)
-    return tuple(i in starts for i in range(len(run.step_index)))
+def _epoch_flags(run: Run) -> list[bool]:
+    return [i in run.epoch_starts for i in range(len(run.step_index))]
 
 
 FIELDS = (
@@ -133,7 +131,7 @@ def unusable(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
             return undecided(f"A run {side} {reason}.")
     if not pairs or any(pair.base.seed != pair.lever.seed for pair in pairs):
         return undecided("No run with the lever has the seed of a baseline run.")
-    num_common = min(_num_common_losses(pair) for pair in pairs)
+    num_common = min(len(loss_matrix([pair.base, pair.lever])[0]) for pair in pairs)
     if num_common < MIN_STEPS:
         return undecided(f"Only {num_common} steps have a loss on both sides; it takes {MIN_STEPS} to judge.")
     return None
@@ -155,25 +153,6 @@ def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
     return None
 
 
-def cut_otherwise(pairs: Sequence[Pair]) -> Ruling | None:
-    """UNDECIDED where as many elements are trained in another number of tensors: several layers that are one now."""
-    for (tensors, elements), (others, same) in ((_trained(pair.base), _trained(pair.lever)) for pair in pairs):
-        if tensors and others and tensors != others and elements == same:
-            return undecided(
-                f"Parameters are cut otherwise, {plural(others, 'tensor')} of {same:,} elements together instead of "
-                f"{tensors}: their updates cannot be set side by side."
-            )
-    return None
-
-
-def _trained(run: Run) -> tuple[int, int]:
-    """(tensors, elements) of all optimizers; no tensor where some of them require no gradients."""
-    numbers = [(one.num_parameters, one.num_elements) for one in run.optimizers]
-    tensors, elements = (sum(column) for column in zip(*numbers, strict=True)) if numbers else (0, 0)
-    all_train = all(one.settings.get(REQUIRE_GRADIENTS) == str(one.num_parameters) for one in run.optimizers)
-    return (tensors if all_train else 0), elements
-
-
 def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     """HARMED where the bookkeeping of the training is another than the baseline's.
 
@@ -187,8 +166,7 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
     fields = (field.differing for field in (*FIELDS, STALE, FORGETFUL))
     of_draws = (draws.other_places, draws.other_dropouts)
-    of_loops = (_other_plan, _other_end, _fewer_backwards, _fewer_validations)
-    others = (_other_samples, *of_draws, _other_limits, _other_skips, *of_loops)
+    others = (_other_samples, *of_draws, _other_limits, _other_counts, _fewer_backwards)
     checks: tuple[Differing, ...] = (*fields, *others, saved.unwritten)
     for differing in checks:
         yield other_than(pairs, baseline, differing)
@@ -278,30 +256,26 @@ def _other_limits(a: Run, b: Run) -> dict[str, str]:
     return {}
 
 
-def _other_plan(a: Run, b: Run) -> dict[str, str]:
-    """The loops around the steps go round more often, or less, than the window has steps to show. With other batches
-    to a step the same loops are other steps."""
-    mine, other = a.planned_steps, b.planned_steps
-    if mine is None or other is None or mine == other or SAMPLES.first(a, b) is not None:
-        return {}
-    return {"": f"The loops around its steps make {other:,} steps; in the baseline {mine:,}."}
-
-
-def _other_end(a: Run, b: Run) -> dict[int, str]:
-    """The script came to its own end earlier in one of them."""
+def _other_counts(a: Run, b: Run) -> dict[str, str]:
+    """In as many steps a GradScaler left out another number of updates, or the script validates less often. The loops
+    around the steps go round more often, or less, than the window has steps to show (with other batches to a step the
+    same loops are other steps). The script came to its own end earlier in one of them."""
+    found = {}
+    mine, other = a.skipped_updates, b.skipped_updates
+    if mine != other and a.step_index == b.step_index:
+        found["skips"] = f"{other} updates were skipped because gradients overflowed; in the baseline {mine}."
+    plan, planned = a.planned_steps, b.planned_steps
+    if plan is not None and planned is not None and plan != planned and SAMPLES.first(a, b) is None:
+        found["plan"] = f"The loops around its steps make {planned:,} steps; in the baseline {plan:,}."
     first = min(a, b, key=lambda run: run.step_index[-1])
     mine, other = a.step_index[-1], b.step_index[-1]
-    if mine == other or first.status is not Status.ENDED:
-        return {}
-    return {first.step_index[-1]: f"The training came to step {other}; in the baseline to step {mine}."}
-
-
-def _other_skips(a: Run, b: Run) -> dict[str, str]:
-    """A GradScaler left out another number of updates in as many steps."""
-    mine, other = a.skipped_updates, b.skipped_updates
-    if mine == other or a.step_index != b.step_index:
-        return {}
-    return {"": f"{other} updates were skipped because gradients overflowed; in the baseline {mine}."}
+    if mine != other and first.status is Status.ENDED:
+        found[f"end {first.step_index[-1]}"] = f"The training came to step {other}; in the baseline to step {mine}."
+    mine, other = a.num_validations, b.num_validations
+    if mine > other and a.step_index == b.step_index:
+        times = f"{plural(other, 'time')} in {len(b.step_index)} steps"
+        found["validations"] = f"The script validates {times}; in the baseline {mine}."
+    return found
 
 
 def _fewer_backwards(a: Run, b: Run) -> dict[str, str]:
@@ -321,14 +295,6 @@ def _fewer_backwards(a: Run, b: Run) -> dict[str, str]:
             passes = plural(number, "backward pass")
             return {"": f"Step {step} has {passes}; others that have {wanted} in the baseline have {usual}."}
     return {}
-
-
-def _fewer_validations(a: Run, b: Run) -> dict[str, str]:
-    """The script validates less often in as many steps."""
-    if a.step_index != b.step_index or a.num_validations <= b.num_validations:
-        return {}
-    times = f"{plural(b.num_validations, 'time')} in {len(b.step_index)} steps"
-    return {"": f"The script validates {times}; in the baseline {a.num_validations}."}
 
 
 def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -364,7 +330,7 @@ def _new(a: Run, b: Run, values: _Fresh) -> tuple[float, int, float, float]:
 
 
 def _why_unusable(run: Run) -> str | None:
-    num_steps = len(run.step_index)
+    num_steps, num_not_finite = len(run.step_index), len(_not_finite_losses(run))
     reasons = (
         (run.status in FAILED, f"{run.status.value}: {run.error or 'no reason recorded'}".rstrip(".")),
         (bool(run.not_installed), f"could not install it: {'; '.join(run.not_installed)}".rstrip(".")),
@@ -372,7 +338,7 @@ def _why_unusable(run: Run) -> str | None:
         (num_steps == 0, "made no step"),
         (all(loss is None for loss in run.loss), "shows no loss"),
         (len(run.loss) != num_steps, f"has {num_steps} steps but {len(run.loss)} losses"),
-        (_share_not_finite(run) > MAX_NOT_FINITE, "has losses that are not finite: nothing to compare"),
+        (num_not_finite > MAX_NOT_FINITE * num_steps, "has losses that are not finite: nothing to compare"),
     )
     return next((reason for applies, reason in reasons if applies), None)
 
@@ -380,14 +346,6 @@ def _why_unusable(run: Run) -> str | None:
 def _not_finite_losses(run: Run) -> list[tuple[int, Number]]:
     losses = zip(run.step_index, run.loss, strict=False)
     return [(step, loss) for step, loss in losses if loss is not None and not is_finite(loss)]
-
-
-def _num_common_losses(pair: Pair) -> int:
-    return sum(is_finite(pair.base.loss[i]) and is_finite(pair.lever.loss[j]) for _, i, j in pair.steps())
-
-
-def _share_not_finite(run: Run) -> float:
-    return len(_not_finite_losses(run)) / max(1, len(run.loss))
 
 
 def _complete(field: StepField, run: Run) -> bool:

@@ -1,4 +1,5 @@
-"""ROUNDING: the same samples, and losses no further from those of the baseline than rounding alone takes them.
+"""ROUNDING: the same samples, and losses no further from those of the baseline than rounding alone takes them; and what
+it changes of gradients and updates, from runs of the baseline.
 
 Rounding differences start at the size of an ulp and grow, in most networks by a constant factor a step, until the two
 runs are as far apart as two trainings can be. A wrong update starts many orders of magnitude above an ulp. So the early
@@ -10,14 +11,17 @@ grow to the size of the loss, and with only two perturbed runs 7 in 150 were (5%
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate import prints
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.gate.standing_out import Measure, Of, common_updates, numbers_of
 from hotlap.record import BEYOND_EPOCH, Run
+from hotlap.student import mean_interval
 
 Row = NDArray[np.float64]
 
@@ -42,6 +46,13 @@ AT_ONCE = 2
 MAX_BEYOND = 0.05
 # What is wrong from an epoch's begin on is so in more than half of the steps that are recorded behind it.
 MOSTLY, FEWEST_AFTER_EPOCH = 0.5, 5
+# bfloat16 rounds each factor by up to 0.4%; a twentieth in the size of a gradient is no rounding.
+GRADIENT_FLOOR = 0.05
+# One element in a hundred: float16 under a scaler that works loses fewer of a gradient.
+FILLED_FLOOR = 0.01
+
+Rooms = Mapping[tuple[int, int], float]
+"""(step, parameter) -> by how much an update may grow (a logarithm)."""
 
 
 def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
@@ -174,3 +185,59 @@ def _compared(num_steps: int, pairs: Sequence[Pair]) -> str:
     if num_steps == whole:
         return extent(num_steps, runs)
     return f"{num_steps} steps (samples over {extent(whole, runs)})"
+
+
+def unsteady(evidence: Evidence, measure: Measure, floor: float = GRADIENT_FLOOR) -> frozenset[int]:
+    """What a nudge changes at once by more than `floor`: it is 0 but for rounding, so it means nothing.
+
+    The gradient of the bias of a convolution in front of a batch normalisation is such: whatever it is, the mean takes
+    it out again.
+    """
+    return frozenset(
+        k
+        for run in evidence.perturbed
+        for mine, other in common_updates(Pair(evidence.base[0], run))
+        if mine.step <= AT_ONCE
+        for k, change in enumerate(measure(mine, other))
+        if abs(change) > floor
+    )
+
+
+def without_room(ratio: float, room: float) -> float:
+    """What is left of a growth (both logarithms); a shrinking is as it is."""
+    return max(0.0, ratio - room) if ratio > 0 else ratio
+
+
+def rooms_of_residues(evidence: Evidence) -> Rooms:
+    """By how much updates may grow where a lever rounds more, from runs of the baseline alone.
+
+    Adam makes a whole step of an element that is rounded to 1e-7, and none of 1e-11. A bias of queries, keys and values
+    in one has such elements: what is added to all keys alike, the softmax takes out again. At worst each of them takes
+    a whole step. How many there are is taken at the upper end of what the runs leave open (97.5%, runs being the unit
+    of chance); and as large as a whole step was the largest update that the others ever made together.
+    """
+    runs = (*evidence.base, *evidence.perturbed)
+    shares = _by_parameter(runs, lambda update: update.residues)
+    norms = _by_parameter(runs, lambda update: update.norms)
+    rooms = {}
+    for p, by_run in shares.items():
+        of_runs = [fmean(found.values()) for found in by_run]
+        _, _, share = mean_interval(of_runs) or (of_runs[0],) * 3
+        if not FILLED_FLOOR < share < 1:
+            continue
+        whole = max((norm for found in norms.get(p, ()) for norm in found.values()), default=0.0)
+        for step in {step for found in norms.get(p, ()) for step in found}:
+            usual = fmean(found[step] for found in norms[p] if step in found)
+            if usual > 0:
+                rooms[step, p] = 0.5 * math.log1p(share / (1 - share) * (whole / usual) ** 2)
+    return rooms
+
+
+def _by_parameter(runs: Iterable[Run], of: Of) -> dict[int, list[dict[int, float]]]:
+    """Parameter -> for each run that tells it: step -> number."""
+    found: dict[int, dict[int, dict[int, float]]] = {}
+    for k, run in enumerate(runs):
+        for step, p, value in numbers_of(run, of):
+            if math.isfinite(value):
+                found.setdefault(p, {}).setdefault(k, {})[step] = value
+    return {p: list(by_run.values()) for p, by_run in found.items()}

@@ -8,10 +8,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
-from hotlap.gate import buffers, gradients
+from hotlap.gate import gradients
 from hotlap.gate.evidence import Evidence, Pair, Ruling, first_certain, harmed
-from hotlap.gate.residues import FILLED_FLOOR, Rooms, rooms_of_residues, without_room
-from hotlap.gate.rounding import AT_ONCE
+from hotlap.gate.rounding import AT_ONCE, FILLED_FLOOR, Rooms, rooms_of_residues, unsteady, without_room
 from hotlap.gate.standing_out import (
     Of,
     Sides,
@@ -21,6 +20,7 @@ from hotlap.gate.standing_out import (
     numbers_of,
     of_both,
     trained,
+    untrained,
     without,
 )
 from hotlap.record import Run, Update, as_float
@@ -34,6 +34,8 @@ FORMULA_MARGIN = 10.0
 NORM_FLOOR = 0.02
 # One unit in a layer of a hundred: with fewer elements untouched, a unit that went dead by chance looks the same.
 CHANGED_FLOOR = 0.01
+# Of statistics that forward passes keep, and of averages of weights.
+BUFFER_FLOOR = 0.05
 
 
 def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -50,10 +52,10 @@ def _looks(evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]
     first_alike = gradients.alike_at_first(pairs)
     sides, alike = Sides(pairs, evidence.references(pairs)), Sides(first_alike)
     rounding = gradients.of_rounding(evidence)
-    copies = buffers.copies(evidence.base[0], rounding)
+    copies = _copies(evidence.base[0], rounding)
     rounding |= {len(evidence.base[0].trained) + k for k in copies}  # as directions have them
     rooms = rooms_of_residues(evidence)
-    moves = buffers.moves(evidence, pairs, rooms, copies)
+    moves = _moves(evidence, pairs, rooms, copies)
     yield _against_formula(evidence, pairs)
     yield gradients.none(pairs)
     yield gradients.other_at_first(first_alike)
@@ -61,8 +63,8 @@ def _looks(evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]
     yield sides.harm(gradients.sizes(pairs, rounding))
     yield alike.harm_at_first(gradients.directions(pairs, rounding))
     yield sides.harm_in_a_part(gradients.directions(pairs, rounding, beyond=math.pi / 2))
-    yield buffers.still(pairs)
-    yield buffers.others(pairs, moves)
+    yield _still(pairs)
+    yield _other_moves(pairs, moves)
     yield alike.harm_at_first(moves, num_records=AT_ONCE + 1)
     yield sides.harm(moves)
     yield _other_parameters(pairs, rounding)
@@ -127,7 +129,8 @@ def _other_parameters(pairs: Sequence[Pair], rounding: frozenset[int]) -> Ruling
             return harmed(
                 f"{len(other.norms)} parameters are updated at step {other.step}; in the baseline {len(mine.norms)}."
             )
-        for p, (baseline, norm) in enumerate(zip(_floats(mine), _floats(other), strict=True)):
+        for p, (was, became) in enumerate(zip(mine.norms, other.norms, strict=True)):
+            baseline, norm = (math.nan if value is None else value for value in (as_float(was), as_float(became)))
             which = trained(pairs, p)
             if math.isfinite(baseline) and not math.isfinite(norm):
                 return harmed(f"The update of {which} at step {mine.step} is not finite; in the baseline it is.")
@@ -137,6 +140,44 @@ def _other_parameters(pairs: Sequence[Pair], rounding: frozenset[int]) -> Ruling
     return None
 
 
-def _floats(update: Update) -> list[float]:
-    values = (as_float(norm) for norm in update.norms)
-    return [math.nan if value is None else value for value in values]
+def _copies(run: Run, parameters: frozenset[int]) -> frozenset[int]:
+    """Which tensors that are not trained have names that end as those of these parameters: averages of them."""
+    ends = tuple(f".{run.trained[p].partition('.')[2]}" for p in parameters if p < len(run.trained))
+    return frozenset(k for k, name in enumerate(run.untrained) if name.endswith(ends))
+
+
+def _moves(evidence: Evidence, pairs: Sequence[Pair], rooms: Rooms, copies: frozenset[int]) -> Trait:
+    """How far statistics and averages have moved, but for `copies`. An average of weights grows with them."""
+    loose = copies | unsteady(evidence, lambda mine, other: log_ratios(mine.buffers, other.buffers))
+
+    def measure(mine: Update, other: Update) -> list[float]:
+        room = max((rooms.get((mine.step, p), 0.0) for p in range(len(mine.norms))), default=0.0)
+        return without(loose, [without_room(ratio, room) for ratio in log_ratios(mine.buffers, other.buffers)])
+
+    def say(k: int, size: float) -> str:
+        return f"{untrained(pairs, k)} has moved {math.exp(size):.3g} times as far as in the baseline."
+
+    return Trait(measure=measure, floor=BUFFER_FLOOR, say=say)
+
+
+def _other_moves(pairs: Sequence[Pair], moves: Trait) -> Ruling | None:
+    """Where all losses are bit-equal, both sides have the same weights at each step: then what is made of them has come
+    as far, at each step and in each run."""
+    for pair in pairs:
+        for mine, other in common_updates(pair) if pair.is_equal() else ():
+            for k, ratio in enumerate(moves.measure(mine, other)):
+                if abs(ratio) > BUFFER_FLOOR:
+                    return harmed(f"{moves.say(k, ratio).removesuffix('.')}, by step {mine.step}.")
+    return None
+
+
+def _still(pairs: Sequence[Pair]) -> Ruling | None:
+    """A statistic, or an average, that moves in the baseline stays where it was."""
+    for pair in pairs:
+        for mine, other in list(common_updates(pair))[-1:]:
+            for k, (a, b) in enumerate(zip(mine.buffers or (), other.buffers or (), strict=False)):
+                if len(mine.buffers or ()) == len(other.buffers or ()) and as_float(b) == 0 and (as_float(a) or 0) > 0:
+                    return harmed(
+                        f"{untrained(pairs, k)} is at step {mine.step} where it began; in the baseline it moves."
+                    )
+    return None

@@ -236,10 +236,8 @@ class Candidates:
         """Of the doubtful ones those that seemed to gain alone and were not faster by a 95% interval, the least first.
         (What did not even seem to gain may help only together with others.)"""
         seemed = [one for one in self.doubtful() if not one.shown and one.log_gain >= math.log(LEAST_GAIN)]
-        return sorted((one for one in seemed if not self._was_faster(one.specs[0])), key=lambda one: one.log_gain)
-
-    def _was_faster(self, spec: LeverSpec) -> bool:
-        return any(trial.speedup is not None and trial.speedup.low > 1.0 for trial in self._trials_of(spec))
+        faster = [trial.levers for trial in self._trials() if trial.speedup is not None and trial.speedup.low > 1.0]
+        return sorted((one for one in seemed if one.specs not in faster), key=lambda one: one.log_gain)
 
     def is_last(self, one: Candidate) -> bool:
         """Of what was accepted with this lever nothing else is left."""
@@ -336,7 +334,8 @@ class Candidates:
         """It brought nothing if it is of the loaders, else too little to be shown, on top of less, and the step is much
         shorter now."""
         in_vain = trial.kind == "lever" and not (trial.accepted or trial.runs or trial.failure or trial.one_time_s)
-        since = [one for one in self._trials() if one.accepted and not set(_names(one.levers)) <= _seen_by(trial)]
+        beside = {*_names(trial.on_top_of), *_names(trial.levers)}
+        since = [one for one in self._trials() if one.accepted and not set(_names(one.levers)) <= beside]
         shorter = math.fsum(map(_log_seen, since)) >= math.log(MUCH_SHORTER)
         of_loaders = all(levers.by_name(name).scope is Scope.LOADER for name in _names(trial.levers))
         return in_vain and shorter and of_loaders is not _may_gain(trial)
@@ -382,11 +381,6 @@ class Candidates:
 
 def _names(stack: Stack) -> list[str]:
     return [str(spec["name"]) for spec in stack]
-
-
-def _seen_by(trial: Trial) -> set[str]:
-    """Names of the levers that its runs had."""
-    return {*_names(trial.on_top_of), *_names(trial.levers)}
 
 
 def _log_seen(trial: Trial) -> float:

@@ -37,8 +37,6 @@ _FOR_WHOLE = 0.4
 WholeS = tuple[tuple[float, float], ...]
 """Seconds of whole trainings of the baseline and of its patched copy, one after the other."""
 
-_CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} over all looks"
-
 
 def whole_trainings_s(log: StudyLog, gate: GateRuns) -> float:
     """What one pair takes of the budget at the end of the study; 0 where that is too much of it, or not known."""
@@ -52,7 +50,7 @@ def _expected_s(log: StudyLog, run: Run, *, end_s: float) -> float | None:
     than the script's own. `end_s`: of an epoch, where the run saw none."""
     if log.study.total_steps is None or log.options.total_steps is not None:
         return None
-    return total_s(run, num_steps=log.study.total_steps, epoch_steps=facts(log.study).epoch_steps(), end_s=end_s)
+    return total_s(run, log.length, end_s=end_s)
 
 
 def fewest_heats(log: StudyLog, executor: Executor) -> int:
@@ -76,7 +74,7 @@ class Confirmation:
         self._scope = _scope_of(executor)
         # Of earlier comparisons: this one must not count twice once its trial is in the study.
         self._pooled = log.pooled(self._scope)
-        self._num_steps, self._epoch_steps = log.study.total_steps, facts(log.study).epoch_steps()
+        self._length = log.length
 
     def run(self) -> None:
         """Result and patch: the accepted levers as they are handed over, once more, in fresh processes."""
@@ -99,7 +97,8 @@ class Confirmation:
             )
             why = (
                 "Compared with the baseline in fresh processes, its patched copy did not show "
-                f"{_CERTAINTY} ({copy.failure.why if copy.failure is not None else seen}): nothing is changed."
+                f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} over all looks "
+                f"({copy.failure.why if copy.failure is not None else seen}): nothing is changed."
             )
             ruling = Ruling(verdict=Verdict.UNDECIDED, why=why)
         unharmed = ruling.verdict is Verdict.UNHARMED
@@ -112,25 +111,19 @@ class Confirmation:
 
     def _conclude(self, copy: Effect, speedup: Interval, ruling: Ruling, whole_s: WholeS) -> None:
         """It is faster, and unharmed: that is the result, unless a whole training gains nothing by it."""
-        total = whole_speedup(
-            whole_s,
-            copy.pairs,
-            self._told_by_steps(copy),
-            num_steps=self._num_steps,
-            epoch_steps=self._epoch_steps,
-        )
+        total = whole_speedup(whole_s, copy.pairs, self._told_by_steps(copy), self._length)
         if total is not None and total.low <= 1.0:
             comes_to = "cannot be told from none" if total.high >= 1.0 else "is no gain"
             why = (
-                f"{factor(speedup.mid)} as fast a step, but {length(self._num_steps)} came out at {factor(total.mid)} "
-                f"({_between(total)}), which {comes_to}: nothing is changed."
+                f"{factor(speedup.mid)} as fast a step, but {length(self._length.num_steps)} came out at "
+                f"{factor(total.mid)} ({_between(total)}), which {comes_to}: nothing is changed."
             )
             # Where it looks like a gain all the same, more time may tell.
             verdict = Verdict.UNDECIDED if total.mid > LEAST_GAIN else Verdict.UNHARMED
             self._log.change("result", result=unchanged(why, verdict))
             return
         compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
-        if compiles and total is not None and self._num_steps is not None:
+        if compiles and total is not None and self._length.num_steps is not None:
             self._tell_of_compiling(copy, total, whole_s)
         # No change where all levers are variables of the environment.
         edits = levers.edits_of(self._stack, facts(self._log.study))
@@ -170,8 +163,7 @@ class Confirmation:
     def _total(self, copy: Effect, *, ends_s: EndsS) -> Interval | None:
         return total_speedup(
             copy.pairs,
-            num_steps=self._num_steps,
-            epoch_steps=self._epoch_steps,
+            self._length,
             pooled=self._pooled,
             ends_s=ends_s,
             alone=self._log.study.baseline[0] if self._executor.sizes.together > 1 else None,
@@ -208,7 +200,7 @@ class Confirmation:
         effect = Effect(Arm(levers=self._stack), self._pooled)
         one = Comparison(
             effects=[effect],
-            design=Design(epoch_end=self._executor.sizes.sees_end_of(self._epoch_steps), afresh=True),
+            design=Design(epoch_end=self._executor.sizes.sees_end_of(self._length.epoch_steps), afresh=True),
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
             time_left=lambda: self._has_time(effect),
         )

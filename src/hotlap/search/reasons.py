@@ -20,6 +20,10 @@ SEEMS_MUCH = 1.25
 
 _NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
 _NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
+_TIME_OVER = (
+    "No lever was tried, so nothing is known of a gain: with starts and steps as long as here, what is left of the "
+    "budget holds no comparison"
+)
 _NOT_ALL = "Not all levers were compared for long enough to tell, and none showed a gain; raise --budget."
 
 
@@ -107,18 +111,10 @@ def not_reached(candidates: Candidates) -> str | None:
     return f"The budget was too short for all: {', and '.join(told)}; raise --budget to try more." if told else None
 
 
-def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
-    """The script stays as it is."""
-    return Result(levers=(), speedup=Interval(low=1.0, mid=1.0, high=1.0), verdict=verdict, why=why)
-
-
-def _time_over(needs_s: float) -> Result:
-    """Nothing was tried. `needs_s`: the budget that takes one lever to its end, as far as is known."""
-    why = (
-        "No lever was tried, so nothing is known of a gain: with starts and steps as long as here, what is left of the "
-        f"budget holds no comparison; raise --budget to {_minutes(needs_s)}."
-    )
-    return replace(unchanged(why), needs_s=needs_s)
+def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED, *, needs_s: float | None = None) -> Result:
+    """The script stays as it is. `needs_s`: as `Result.needs_s`."""
+    one = Interval(low=1.0, mid=1.0, high=1.0)
+    return Result(levers=(), speedup=one, verdict=verdict, why=why, needs_s=needs_s)
 
 
 def _minutes(needs_s: float) -> str:
@@ -157,19 +153,22 @@ def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: Callable[[
     gains = candidates.unjudged()
     if gains:
         gate_s = needs_s(gains)
-        return replace(unchanged(in_vain(gains, log.study.total_steps, needs_s=gate_s)), needs_s=gate_s)
+        return unchanged(in_vain(gains, log.study.total_steps, needs_s=gate_s), needs_s=gate_s)
     best = sighting(log, trials)
     if best is not None:
         # What four processes could not show takes many more of them.
         least_s = 2 * log.budget.total_s if len(best.log_ratios) > FEWEST_SHOWN else 0.0
         proof_s = max(least_s, needs_s([stacked(list(map(candidates.alone, best.levers)))]))
-        return replace(unchanged(seemed(best, needs_s=proof_s)), needs_s=proof_s)
+        return unchanged(seemed(best, log.study.baseline[0], needs_s=proof_s), needs_s=proof_s)
     if trials:
         decided = {key(trial.levers) for trial in trials if is_decided(log, trial)}
         if not candidates.open() and all(key(trial.levers) in decided for trial in trials):
             return unchanged(_NONE_HELD, Verdict.UNHARMED)
         return unchanged(_NOT_ALL)
-    return _time_over(needs_s(candidates.open())) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
+    if not candidates.open():
+        return unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
+    trial_s = needs_s(candidates.open())
+    return unchanged(f"{_TIME_OVER}; raise --budget to {_minutes(trial_s)}.", needs_s=trial_s)
 
 
 def is_decided(log: StudyLog, trial: Trial) -> bool:
@@ -195,10 +194,11 @@ def sighting(log: StudyLog, trials: list[Trial]) -> Trial | None:
     return best if best is not None and (best.seen or 0.0) >= SEEMS_MUCH else None
 
 
-def seemed(best: Trial, *, needs_s: float) -> str:
-    """A sighting, with the budget that may tell what it is."""
+def seemed(best: Trial, baseline: Run, *, needs_s: float) -> str:
+    """A sighting, with the budget that may tell what it is. Of a busy machine a ratio of few processes says little."""
+    busy = " while the machine was busy" if baseline.cpu is not None and baseline.cpu.disturbed else ""
     return (
         f"{lever_titles(best.levers)} seemed to make a step {factor(best.seen or 0.0)} as fast in "
-        f"{plural(len(best.log_ratios), 'process')}: too few to show it on this machine, and training was not "
+        f"{plural(len(best.log_ratios), 'process')}{busy}: too few to show it on this machine, and training was not "
         f"compared; --budget {_minutes(needs_s)} may show it."
     )

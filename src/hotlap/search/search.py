@@ -24,7 +24,7 @@ from hotlap.search.candidates import MUCH_SHORTER, Candidate, compatible, exclud
 from hotlap.search.confirmation import Confirmation
 from hotlap.search.costs import Costs, Group
 from hotlap.search.gate_runs import GateRuns
-from hotlap.search.study_log import StudyLog, facts
+from hotlap.search.study_log import StudyLog
 
 # From such a gain of other numbers (bf16) on the time of the gate's ten runs is kept while others are tried, and they
 # are worth it though nothing is shown yet.
@@ -254,8 +254,7 @@ class Search:
     def _never_shorter(self, pairs: Pairs, num_arms: int = 2) -> bool:
         """A step may be shorter where a training as long as the user's is not. `num_arms`: of the heats."""
         at_once = num_arms if num_arms <= self._executor.sizes.together else 2  # else they start one after the other
-        epoch_steps = facts(self._log.study).epoch_steps()
-        return never_shorter(pairs, num_steps=self._log.study.total_steps, epoch_steps=epoch_steps, at_once=at_once)
+        return never_shorter(pairs, self._log.length, at_once=at_once)
 
     def _add(self, one: Candidate, effect: Effect) -> None:
         """What its comparison came to, as a trial."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from hotlap.experiment import EditedScript, Effect, Executor, Runs, Sizes, Stack
 from hotlap.experiment.statistics import Pool, pool
+from hotlap.experiment.total import Length
 from hotlap.record import Machine, Plan, Run, Study, Trial
 from hotlap.units import duration
 
@@ -145,6 +146,11 @@ class StudyLog:
     def several(self) -> bool:
         """Several processes train together."""
         return self.study.baseline[0].world_size > 1
+
+    @property
+    def length(self) -> Length:
+        """Of the user's training."""
+        return Length(self.study.total_steps, facts(self.study).epoch_steps())
 
     def executor(self, sizes: Sizes, *, limit: Callable[[float], float] | None = None) -> Executor:
         """What compares within this study. `limit`: as an `Executor` has it; None: the budget's."""

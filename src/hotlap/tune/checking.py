@@ -9,7 +9,7 @@ from hotlap.errors import ScriptFailed
 from hotlap.experiment import Arm, Comparison, Design, Effect, Executor, Rule, Sizes, compare
 from hotlap.experiment.failure import Failed, failed
 from hotlap.experiment.statistics import FEWEST_SHOWN, Progress
-from hotlap.experiment.total import total_speedup
+from hotlap.experiment.total import Length, total_speedup
 from hotlap.gate import Ruling
 from hotlap.levers import Numerics
 from hotlap.record import Failure, Interval, Run, Verdict
@@ -169,5 +169,5 @@ def _total(pairs: Sequence[tuple[Run, Run]], run: Run) -> Interval | None:
     epoch_steps = run.epoch_steps()
     if epoch_steps is not None and not all(one.epoch_starts for pair in pairs for one in pair):
         return None  # what an epoch's start takes was not seen
-    found = total_speedup(pairs, num_steps=None, epoch_steps=epoch_steps, pooled=None)
+    found = total_speedup(pairs, Length(None, epoch_steps), pooled=None)
     return found if found is not None and math.isfinite(found.high) else None

@@ -12,8 +12,7 @@ from hotlap.experiment.table import mean_step_s
 from hotlap.machine import cores, threads
 from hotlap.record import NO_OPERATORS, Phase, Plan, Run, State, Status, Study
 from hotlap.search import StudyLog
-from hotlap.tune.ceilings import ceilings, input_matters
-from hotlap.tune.diagnosis import diagnosed
+from hotlap.tune.diagnosis import ceilings, diagnosed, input_matters
 from hotlap.tune.first_look import FEWEST_STEPS, first_look
 from hotlap.tune.noise import noise_of
 from hotlap.tune.side_by_side import trainers, with_fewer_threads
@@ -161,8 +160,7 @@ def _sweep(log: StudyLog, run: Run, executor: Executor) -> None:
     if len(counts) < 2 or executor.estimate_s(len(counts), switched=True) > _SWEEP_S:
         return
     log.doing(f"running {log.options.title} with {', '.join(map(str, counts))} threads in turns")
-    doubt = threads.crowded(run, "fewer")
-    found = thread_sweep(executor, counts, here, default_threads=run.num_threads, doubt=doubt)
+    found = thread_sweep(executor, counts, here, run)
     if len(found.times) > 1:
         log.change("sweep", sweep=found)
 

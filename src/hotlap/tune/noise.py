@@ -8,7 +8,7 @@ from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.table import log_ratio_within
 from hotlap.record import Noise
 from hotlap.search import StudyLog
-from hotlap.tune.ceilings import ceilings, has_workers
+from hotlap.tune.diagnosis import ceilings, has_workers
 from hotlap.units import factor
 
 # Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later heats
@@ -29,7 +29,7 @@ def calibrate(log: StudyLog, executor: Executor) -> None:
     if not log.study.noise:
         _compare_equal(log, executor)
     noise = next((one for one in log.study.noise if one.scope == "process"), None)
-    if noise is None or not noise.log_ratios or _smallest_gain(noise.log_ratios) <= _MUCH_NOISE:
+    if noise is None or not noise.log_ratios or statistics.smallest_gain(noise.log_ratios) <= _MUCH_NOISE:
         return
     log.extend()
     hidden = "most gains" if noise.smallest_gain is None else f"gains below {factor(noise.smallest_gain)}"
@@ -81,10 +81,6 @@ def noise_of(scope: str, log_ratios: Sequence[float]) -> Noise | None:
     return Noise(
         scope=scope,
         speedup=statistics.interval(log_ratios) if shown else None,
-        smallest_gain=_smallest_gain(log_ratios) if shown else None,
+        smallest_gain=statistics.smallest_gain(log_ratios) if shown else None,
         log_ratios=tuple(log_ratios),
     )
-
-
-def _smallest_gain(log_ratios: Sequence[float]) -> float:
-    return statistics.smallest_gain(log_ratios, num_processes=4)

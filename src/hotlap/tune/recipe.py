@@ -91,7 +91,9 @@ class Recipes:
         # A curve alone says nothing about training: the other half of the time is for the losses.
         for_losses_s = self._log.budget.left_s / 2
         size = self._before
-        while (size := 2 * size) <= self._most():
+        items = [loader.num_items for loader in self._known.loaders if loader.trained_on]
+        most = min((number for number in items if number is not None), default=2**62) // _FEWEST_BATCHES
+        while (size := 2 * size) <= most:
             if self._log.budget.left_s < for_losses_s + num_heats * self._executor.estimate_s():
                 return tuple(points), "; the time for more sizes was over"
             self._log.doing(f"timing batches of {size}")
@@ -106,14 +108,10 @@ class Recipes:
             growth = fmean(_samples_a_step(run) / _samples_a_step(base) for base, run in effect.runs)
             faster = growth * math.exp(effect.mean)
             points.append(BatchPoint(size=size, samples_per_s=faster * points[0].samples_per_s))
-            if _is_flat(points):
+            speed = [point.samples_per_s for point in points]
+            if len(speed) > 2 and max(speed[-2:]) < _LITTLE * max(speed[:-2]):
                 return tuple(points), ""
         return tuple(points), "; the data set has too few samples for more"
-
-    def _most(self) -> int:
-        """The largest size that leaves a training enough batches."""
-        items = [loader.num_items for loader in self._known.loaders if loader.trained_on]
-        return min((number for number in items if number is not None), default=2**62) // _FEWEST_BATCHES
 
     def _judged(self, curve: tuple[BatchPoint, ...], ended: str) -> Recipe:
         """From the knee down: what a larger batch gains in samples a second it may lose in progress a sample."""
@@ -196,11 +194,6 @@ def knee(curve: Sequence[BatchPoint]) -> int:
     """The smallest size that is nearly as fast as the fastest; the first one where none is clearly faster than it."""
     fastest = max((point.samples_per_s for point in curve), default=0.0)
     return next((point.size for point in curve if point.samples_per_s >= _NEARLY * fastest), 0)
-
-
-def _is_flat(points: Sequence[BatchPoint]) -> bool:
-    speed = [point.samples_per_s for point in points]
-    return len(speed) > 2 and max(speed[-2:]) < _LITTLE * max(speed[:-2])
 
 
 def _samples_a_step(run: Run) -> float:

@@ -15,8 +15,7 @@ from hotlap.units import duration, plural
 
 def trainers(run: Run) -> int:
     """Processes of the command that train without taking turns."""
-    ours = () if run.cpu is None else tuple(one for one in run.cpu.neighbours if one.ours)
-    return 1 + len(ours)
+    return 1 + sum(one.ours for one in (run.cpu.neighbours if run.cpu is not None else ()))
 
 
 def with_fewer_threads(log: StudyLog, run: Run) -> Run:

@@ -13,8 +13,7 @@ from hotlap.record import Run, State, Status, Study
 from hotlap.search import Foresight, GateRuns, Search, StudyLog, facts, unchanged
 from hotlap.search.candidates import CLEAR
 from hotlap.search.costs import MOST_LATE
-from hotlap.tune.ceilings import ceilings
-from hotlap.tune.diagnosis import findings_of
+from hotlap.tune.diagnosis import ceilings, findings_of
 from hotlap.tune.first_look import enough_s, first_look
 from hotlap.tune.measuring import WATCHES
 from hotlap.tune.noise import EQUAL, calibrate

@@ -21,7 +21,7 @@ SIZES = Sizes(
 
 def swept(launcher: ReplayedLauncher, counts: tuple[int, ...] = COUNTS) -> Sweep:
     executor = Executor(launcher, Plan(command=("python", "train.py"), cwd=".", out=""), SIZES, script=AnyScript())
-    return thread_sweep(executor, counts, EIGHT, default_threads=8)
+    return thread_sweep(executor, counts, EIGHT, Run(status=Status.COMPLETE, device="cpu", num_threads=8))
 
 
 def law_s(count: int) -> float:

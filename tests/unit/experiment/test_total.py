@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment.total import epoch_end_s, long_step_s, never_shorter, total_s, total_speedup, whole_speedup
+from hotlap.experiment.total import (
+    Length,
+    epoch_end_s,
+    long_step_s,
+    never_shorter,
+    total_s,
+    total_speedup,
+    whole_speedup,
+)
 from hotlap.record import Interval, Run, Status
 from tests.unit.tune.world import LOADER
 
@@ -28,15 +36,15 @@ def training(step_s: float, *, fill_s: float = 0.0, start_s: float = 0.0, valida
 def test_start_fill_epoch_starts_and_validations_are_in_the_total() -> None:
     run = training(0.01, fill_s=1.0, start_s=0.5, validation_s=0.3)
     # 2 s of start, 10 first steps with the fill, 990 later ones, each with its part of what an epoch costs once.
-    assert total_s(run, num_steps=1000, epoch_steps=100) == pytest.approx(2.0 + 0.1 + 1.0 + 990 * (0.01 + 0.8 / 100))
+    assert total_s(run, Length(1000, 100)) == pytest.approx(2.0 + 0.1 + 1.0 + 990 * (0.01 + 0.8 / 100))
 
 
 def test_an_epochs_end_that_the_run_did_not_see_counts_as_it_came_elsewhere() -> None:
     unseen = replace(training(0.01), epoch_starts=())
-    assert total_s(unseen, num_steps=1000, epoch_steps=100, end_s=0.8) == pytest.approx(2.1 + 990 * (0.01 + 0.008))
+    assert total_s(unseen, Length(1000, 100), end_s=0.8) == pytest.approx(2.1 + 990 * (0.01 + 0.008))
     seen = training(0.01, start_s=0.5, validation_s=0.3)
-    assert total_s(seen, num_steps=1000, epoch_steps=100, end_s=9.0) == total_s(seen, num_steps=1000, epoch_steps=100)
-    told = total_speedup([(unseen, unseen)] * 3, num_steps=1000, epoch_steps=100, pooled=None, ends_s=(2.0, 0.5))
+    assert total_s(seen, Length(1000, 100), end_s=9.0) == total_s(seen, Length(1000, 100))
+    told = total_speedup([(unseen, unseen)] * 3, Length(1000, 100), pooled=None, ends_s=(2.0, 0.5))
     assert told is not None and told.mid == pytest.approx((2.1 + 9.9 + 9.9 * 2.0) / (2.1 + 9.9 + 9.9 * 0.5))
 
 
@@ -62,12 +70,12 @@ def test_a_validation_every_so_many_steps_counts_as_often_as_it_comes() -> None:
 
 def test_what_hotlap_took_to_start_is_not_in_the_total() -> None:
     run = training(0.01)
-    told = total_s(replace(run, own_start_s=0.4), num_steps=100, epoch_steps=100)
-    assert told == pytest.approx(total_s(run, num_steps=100, epoch_steps=100) - 0.4)
+    told = total_s(replace(run, own_start_s=0.4), Length(100, 100))
+    assert told == pytest.approx(total_s(run, Length(100, 100)) - 0.4)
 
 
 def test_a_training_that_is_shorter_than_its_warm_up_takes_its_own_steps_only() -> None:
-    assert total_s(training(0.01, fill_s=1.0), num_steps=5, epoch_steps=100) == pytest.approx(2.0 + 0.05 + 0.5)
+    assert total_s(training(0.01, fill_s=1.0), Length(5, 100)) == pytest.approx(2.0 + 0.05 + 0.5)
 
 
 def test_where_epochs_are_not_known_their_starts_count_as_they_came() -> None:
@@ -78,16 +86,16 @@ def test_where_epochs_are_not_known_their_starts_count_as_they_came() -> None:
 
 def test_what_is_paid_once_counts_in_a_short_training_and_not_in_the_long_run() -> None:
     pairs = [(training(0.010), training(0.005, fill_s=3.0))] * 4
-    short = total_speedup(pairs, num_steps=400, epoch_steps=100, pooled=None)
-    long = total_speedup(pairs, num_steps=None, epoch_steps=100, pooled=None)
+    short = total_speedup(pairs, Length(400, 100), pooled=None)
+    long = total_speedup(pairs, Length(None, 100), pooled=None)
     assert short is not None and long is not None
     assert short.mid == pytest.approx((2.0 + 4.0) / (2.0 + 3.0 + 2.0))
     assert long.mid == pytest.approx(2.0)
 
 
 def test_one_pair_of_processes_alone_has_no_interval() -> None:
-    assert total_speedup([(training(0.01), training(0.005))], num_steps=100, epoch_steps=None, pooled=None) is None
-    assert total_speedup([], num_steps=100, epoch_steps=None, pooled=None) is None
+    assert total_speedup([(training(0.01), training(0.005))], Length(100, None), pooled=None) is None
+    assert total_speedup([], Length(100, None), pooled=None) is None
 
 
 def test_an_epoch_is_that_of_the_one_loader_that_is_trained_on() -> None:
@@ -109,7 +117,7 @@ def test_a_training_is_called_no_shorter_only_where_every_pair_says_so() -> None
     dear = training(0.008, start_s=0.5)
 
     def never(*others: Run) -> bool:
-        return never_shorter([(base, other) for other in others], num_steps=None, epoch_steps=100, at_once=1)
+        return never_shorter([(base, other) for other in others], Length(None, 100), at_once=1)
 
     assert not never(faster)
     assert never(dear, dear)
@@ -119,23 +127,23 @@ def test_a_training_is_called_no_shorter_only_where_every_pair_says_so() -> None
 
 def test_a_cost_comes_too_late_only_in_a_training_whose_length_is_known() -> None:
     pairs = [(training(0.01), training(0.005, fill_s=5.0))]
-    assert never_shorter(pairs, num_steps=900, epoch_steps=100, at_once=1)
-    assert not never_shorter(pairs, num_steps=1100, epoch_steps=100, at_once=1)
-    assert not never_shorter(pairs, num_steps=None, epoch_steps=100, at_once=1)
+    assert never_shorter(pairs, Length(900, 100), at_once=1)
+    assert not never_shorter(pairs, Length(1100, 100), at_once=1)
+    assert not never_shorter(pairs, Length(None, 100), at_once=1)
 
 
 def test_a_cost_at_the_start_of_several_processes_is_less_for_one_of_them() -> None:
     pairs = [(training(0.01), training(0.005, fill_s=5.0))]
-    assert not never_shorter(pairs, num_steps=900, epoch_steps=100, at_once=4)
-    assert never_shorter(pairs, num_steps=200, epoch_steps=100, at_once=4), "1.7 s are more than 200 steps save"
+    assert not never_shorter(pairs, Length(900, 100), at_once=4)
+    assert never_shorter(pairs, Length(200, 100), at_once=4), "1.7 s are more than 200 steps save"
     slower = [(training(0.01), training(0.011))]
-    assert never_shorter(slower, num_steps=900, epoch_steps=100, at_once=4)
+    assert never_shorter(slower, Length(900, 100), at_once=4)
 
 
 def test_beside_the_base_alone_a_cost_is_what_was_seen() -> None:
     """The base waits for its turn behind a start as long as both have, and the other goes on alone."""
     pairs = [(training(0.01), training(0.005, fill_s=5.0))]
-    assert never_shorter(pairs, num_steps=900, epoch_steps=100, at_once=2)
+    assert never_shorter(pairs, Length(900, 100), at_once=2)
 
 
 def waiting(run: Run, waited_s: float) -> Run:
@@ -149,18 +157,18 @@ def test_what_both_waited_for_each_other_at_their_start_is_not_in_a_training_by_
     alone = training(0.010)
     pairs = [(waiting(alone, 3.0), waiting(training(0.005, fill_s=1.0), 3.0))] * 4
     true = (2.0 + 10.0) / (2.0 + 1.0 + 5.0)
-    told = total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None, alone=alone)
+    told = total_speedup(pairs, Length(1000, 100), pooled=None, alone=alone)
     assert told is not None and told.mid == pytest.approx(true)
-    seen = total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None)
+    seen = total_speedup(pairs, Length(1000, 100), pooled=None)
     assert seen is not None and seen.mid < 1.4 < true
     assert told.low == seen.low and told.high > true, "one run by itself is no proof: what was seen is in it as well"
 
 
 def test_a_first_run_that_started_slowly_changes_nothing() -> None:
     pairs = [(training(0.010), training(0.005, fill_s=1.0))] * 4
-    told = total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None, alone=waiting(training(0.010), 3.0))
-    assert told == total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None)
-    unknown = total_speedup(pairs, num_steps=1000, epoch_steps=100, pooled=None, alone=Run(status=Status.CRASHED))
+    told = total_speedup(pairs, Length(1000, 100), pooled=None, alone=waiting(training(0.010), 3.0))
+    assert told == total_speedup(pairs, Length(1000, 100), pooled=None)
+    unknown = total_speedup(pairs, Length(1000, 100), pooled=None, alone=Run(status=Status.CRASHED))
     assert told == unknown
 
 
@@ -170,7 +178,7 @@ def levels(*of: float) -> list[tuple[Run, Run]]:
 
 
 def told(whole_s: list[tuple[float, float]], pairs: list[tuple[Run, Run]], by_steps: Interval | None) -> Interval:
-    found = whole_speedup(whole_s, pairs, by_steps, num_steps=1000, epoch_steps=None)
+    found = whole_speedup(whole_s, pairs, by_steps, Length(1000, None))
     assert found is not None
     return found
 
@@ -186,7 +194,7 @@ def test_whole_trainings_count_for_much_where_the_machine_is_steady_and_for_litt
     assert told(whole_s * 4, unsteady, BY_STEPS).mid > told(whole_s, unsteady, BY_STEPS).mid
     assert told(whole_s, unsteady, None).mid == pytest.approx(2.5), "nothing else is known"
     assert told([], steady, BY_STEPS) == BY_STEPS
-    assert whole_speedup(whole_s, [], None, num_steps=1000, epoch_steps=None) is None, "one may be anything"
+    assert whole_speedup(whole_s, [], None, Length(1000, None)) is None, "one may be anything"
 
 
 def test_one_or_two_whole_trainings_that_contradict_the_steps_leave_both_in_the_interval() -> None:

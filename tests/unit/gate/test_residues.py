@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from hotlap.gate import Evidence, judge
-from hotlap.gate.residues import rooms_of_residues
+from hotlap.gate.rounding import rooms_of_residues
 from hotlap.record import Run, Update, Verdict
 from tests.unit.gate.recorded import recorded
 

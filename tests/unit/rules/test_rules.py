@@ -45,7 +45,7 @@ from hotlap.rules import (
     too_small_for_gpu,
     wasted_forward,
 )
-from hotlap.tune.ceilings import ceilings
+from hotlap.tune.diagnosis import ceilings
 from tests.rule_runs import calls, device_window, firing, healthy, left_off, memory, run_of_shares, sighting
 from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with
 

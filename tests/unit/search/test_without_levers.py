@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hotlap.experiment import Arm, Effect
 from hotlap.experiment.failure import Failed
-from hotlap.record import Failure, Interval, LeverSpec, Noise, Plan, Trial, Verdict
+from hotlap.record import CpuUse, Failure, Interval, LeverSpec, Noise, Plan, Trial, Verdict
 from hotlap.search import Candidates, StudyLog
 from hotlap.search.reasons import is_decided, not_gated, seemed, sighting, why_not_judged
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
@@ -26,10 +26,11 @@ def log_of(*trials: Trial, noise: tuple[Noise, ...] = (NOISE,)) -> StudyLog:
     return StudyLog(study, options, MACHINE, world, Silent(), now=world.now)
 
 
-def seen(*trials: Trial, noise: tuple[Noise, ...] = (NOISE,)) -> str | None:
-    """What is told of them."""
-    best = sighting(log_of(*trials, noise=noise), list(trials))
-    return None if best is None else seemed(best, needs_s=290.0)
+def seen(*trials: Trial, noise: tuple[Noise, ...] = (NOISE,), cpu: CpuUse | None = None) -> str | None:
+    """What is told of them. `cpu`: of the baseline."""
+    log = log_of(*trials, noise=noise)
+    best = sighting(log, list(trials))
+    return None if best is None else seemed(best, replace(log.study.baseline[0], cpu=cpu), needs_s=290.0)
 
 
 def trial(*levers: LeverSpec, saw: tuple[float, ...]) -> Trial:
@@ -49,6 +50,17 @@ def test_what_seemed_to_gain_is_told_from_all_processes_that_timed_it() -> None:
         "cached-dataset seemed to make a step 1.94x as fast in 4 processes: too few to show it on this machine, and "
         "training was not compared; --budget 5m may show it."
     )
+
+
+def test_what_a_busy_machine_showed_is_told_as_such() -> None:
+    busy, quiet = (CpuUse(usable_cores=2.0, main=main, others=0.0, runnable=2.0) for main in (1.0, 2.0))
+    few = trial(CACHED, saw=(22.3, 22.3))
+    told = seen(few, cpu=busy)
+    assert told is not None
+    assert told.startswith(
+        "cached-dataset seemed to make a step 22.30x as fast in 2 processes while the machine was busy:"
+    )
+    assert "busy" not in (seen(few, cpu=quiet) or "busy")
 
 
 def test_what_three_processes_saw_is_not_decided_by_counting_their_spread_twice() -> None:

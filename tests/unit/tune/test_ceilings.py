@@ -6,7 +6,7 @@ import pytest
 
 from hotlap.record import Phase, Run
 from hotlap.rules import host_bound, launch_bound
-from hotlap.tune.ceilings import ceilings
+from hotlap.tune.diagnosis import ceilings
 from tests.rule_runs import calls, device_window, firing, healthy, run_of_shares
 
 # The host spends nearly all of its step in the copy, behind the kernels of the step before.
