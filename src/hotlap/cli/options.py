@@ -317,7 +317,6 @@ def _predict(subparsers: Subparsers) -> None:
     parser.add_argument("--fill", action="store_true", help="give each GPU the largest batch that fits")
     add_time(parser, "--timeout", _TIMEOUT.format("10m"), default="10m")
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
-    parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
     parser.add_argument("--list", action="store_true", help="show the names of all devices, and end")
     add_display(parser, progress=False)
 

@@ -14,7 +14,6 @@ from hotlap.errors import UserError
 from hotlap.predict import Device, forecast, memory, own_devices, resolve, workload
 from hotlap.predict.catalogue import devices, variants
 from hotlap.record import Checkup, load, save
-from hotlap.report import html
 from hotlap.units import count as number
 from hotlap.units import duration
 
@@ -50,7 +49,10 @@ def run(args: argparse.Namespace) -> int:
     workbench.check_outputs(args)
     hosts = host_of(load(Path(args.machine), Checkup)) if args.machine else {}
     known = _known(args, extra, counts=counts)
-    _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices, hosts=hosts))
+    shown = _forecasts(args, known, counts=counts, prices=prices, hosts=hosts)
+    workbench.write_json(args.json, [row.prediction for row in shown.rows])
+    if args.json != "-":
+        forecast_table.show(shown, color=args.color)
     return 0
 
 
@@ -201,16 +203,3 @@ def _batch_factor(args: argparse.Namespace, known: Traced, name: str) -> float:
     today = known.work.batch_size
     # Whole samples; that one does not fit is said by the forecast.
     return max(1, int(today * factor)) / today if today else factor or 1.0
-
-
-def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
-    """To files, and to the terminal."""
-    found = [row.prediction for row in shown.rows]
-    title = known.work.name or "training"
-    measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
-    workbench.write_json(args.json, found)
-    if args.html:
-        page = html.predictions(found, title=title, measured=measured, lead=forecast_table.why(shown))
-        workbench.write_text(Path(args.html), page)
-    if args.json != "-":
-        forecast_table.show(shown, color=args.color)
