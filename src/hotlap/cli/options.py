@@ -198,7 +198,7 @@ def _mcp(subparsers: Subparsers) -> None:
         subparsers,
         "mcp",
         description="A server of the Model Context Protocol over standard input and output. Its tools are measure, "
-        "tune, check, apply and explain, with the options that an agent needs; the studies made are resources. "
+        "tune, check, apply and explain, with the options that an agent needs. "
         "It is started by the client, not by hand.",
         examples=("hotlap mcp", "claude mcp add hotlap -- hotlap mcp"),
         note="It needs the package mcp: pip install 'mcp>=2'.",
