@@ -8,13 +8,14 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
 import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
 from hotlap.cli.target import source
-from hotlap.cli.words import check_swallowed, commands, split_command
+from hotlap.cli.words import check_swallowed, command, commands, split_command
 from hotlap.errors import HotlapError, ScriptFailed, UserError, nearest
 
 _EPILOG = """\
@@ -58,9 +59,8 @@ def build_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         prog="hotlap", metavar="COMMAND", dest="command", required=True, help=argparse.SUPPRESS
     )
-    for known in COMMANDS.values():
-        for add_options, _ in known.values():
-            add_options(subparsers)
+    for add_options in chain.from_iterable(COMMANDS.values()):
+        command(subparsers, add_options)
     parser.set_defaults(configured=frozenset())
     return parser
 
@@ -68,7 +68,8 @@ def build_parser() -> argparse.ArgumentParser:
 def _listed() -> str:
     lines = []
     for title, known in COMMANDS.items():
-        lines += [f"{title}:", *(f"  {name:10} {summary}" for name, (_, summary) in known.items()), ""]
+        summaries = ((one.__name__.removeprefix("_"), (one.__doc__ or "").partition("\n")[0]) for one in known)
+        lines += [f"{title}:", *(f"  {name:10} {summary}" for name, summary in summaries), ""]
     return "\n".join(lines)
 
 
@@ -119,14 +120,14 @@ def parsed(words: Sequence[str], parser: argparse.ArgumentParser | None = None) 
     parser = parser or build_parser()
     configuration.apply(parser, Path.cwd())
     head, tail = split_command(words, parser)
-    command = commands(parser).get(words[0])
-    if command is not None and not tail and command.get_default("trains"):
-        check_swallowed(head, command)
+    own = commands(parser).get(words[0])
+    if own is not None and not tail and own.get_default("trains"):
+        check_swallowed(head, own)
     args, unknown = parser.parse_known_args(head)
-    command = commands(parser)[args.command]
+    own = commands(parser)[args.command]
     if unknown:
-        meant = nearest(unknown[0].partition("=")[0], command._option_string_actions)
-        command.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        meant = nearest(unknown[0].partition("=")[0], own._option_string_actions)
+        own.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
     args.tail = tail
     return args
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.cli import options, predict
-from hotlap.cli.words import split_command
+from hotlap.cli.words import command, split_command
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.predict import Workload, workload
 from hotlap.record import save
@@ -34,7 +34,7 @@ END
 
 def call(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    options.COMMANDS["hardware"]["predict"][0](parser.add_subparsers())
+    command(parser.add_subparsers(), options._predict)
     head, tail = split_command(["predict", *words], parser)
     args = parser.parse_args(head)
     args.tail, args.configured = tail, frozenset()
