@@ -176,15 +176,6 @@ def test_a_thousand_steps_of_several_gpus_are_said_to_be_batches_of_today(
     assert "1000 steps" in capsys.readouterr().out
 
 
-def test_the_page_escapes_and_draws_every_device(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    words = ["--workload", saved(tmp_path), "--html", str(page), "--json", str(tmp_path / "p.json")]
-    assert call(*words, "--price", "L4=1", "--price", "A10G=2") == 0
-    text = page.read_text()
-    assert text.count("<circle") == 9
-    assert "<script" not in text
-
-
 def test_each_gpu_is_given_the_batch_that_fills_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "work.json"
     work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8, batch_size=64)
