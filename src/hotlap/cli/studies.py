@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> None:
     workbench.check_outputs(args)
-    _, study = storage.chosen(args.study)
+    _, study = storage.found(args.study)[0]
     workbench.hand_out(args, study)
 
 
