@@ -22,9 +22,6 @@ _OUTPUTS = {
     "markdown": "write a report for a pull request there",
 }
 
-# Options whose value may be a Python file, if an odd one.
-_FILES = frozenset(f"--{name}" for name in _OUTPUTS)
-
 _TRAINING = "(SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
 _THEIRS = "What stands behind SCRIPT, MODULE or -- goes to the training as it is."
 
@@ -136,17 +133,6 @@ def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentP
 def value_options(command: argparse.ArgumentParser) -> frozenset[str]:
     """Options that are followed by a value."""
     return frozenset(name for action in command._actions if action.nargs != 0 for name in action.option_strings)
-
-
-def check_swallowed(head: Sequence[str], command: argparse.ArgumentParser) -> None:
-    """Refuse an option that lacks its value, so that the script was taken for it.
-
-    Raises:
-        UserError: names both.
-    """
-    option, value = ("", *head)[-2:]
-    if option in value_options(command) - _FILES and value.endswith(".py"):
-        raise UserError(f"{option} needs a value in front of the script: {value} was taken for it.")
 
 
 def seconds(text: str, option: str) -> float:

@@ -42,13 +42,11 @@ def test_speed_without_proof_of_harmlessness_is_no_gain(verdict: Verdict, comes_
     assert full.result is not None
     study = dataclasses.replace(full, result=dataclasses.replace(full.result, verdict=verdict))
     assert outcome.conclusion(study).outcome is comes_to
-    assert outcome.caution(study) is not None
 
 
 def test_no_command_is_given_for_a_patch_that_does_harm() -> None:
     assert outcome.apply_commands(samples.study_not_finite()) == ()
     assert outcome.apply_commands(samples.study_full()) != ()
-    assert outcome.caution(samples.study_full()) is None
 
 
 def test_an_interval_that_reaches_down_to_the_noise_is_no_gain() -> None:
@@ -170,23 +168,6 @@ def test_why_there_is_no_patch_depends_on_how_far_the_study_came() -> None:
 
 
 RENDERS = (terminal.render, markdown.render, html.render)
-
-
-def test_a_step_of_many_forward_passes_is_told_by_the_pass() -> None:
-    full = samples.study_full()
-    run = dataclasses.replace(
-        full.baseline[0],
-        step_s=tuple(0.001 * k for k in range(10, 110)),
-        num_forwards=tuple(range(10, 110)),
-        phase_s={},
-    )
-    for render in RENDERS:
-        text = " ".join(render(dataclasses.replace(full, baseline=(run,))).split())
-        assert "A step makes 60 forward passes in the mean, those of loss modules included: 1.00 ms for each." in text
-    few = dataclasses.replace(run, num_forwards=(2,) * len(run.step_s))
-    assert "forward passes" not in story.step_sentence(few)
-    alike = dataclasses.replace(run, num_forwards=(30,) * len(run.step_s))
-    assert "those of loss modules included: 1.98 ms for each." in story.step_sentence(alike)
 
 
 def test_steps_that_grow_longer_are_told_and_one_odd_stretch_is_not() -> None:
