@@ -47,7 +47,7 @@ def studied(args: argparse.Namespace) -> Study:
         watches=WATCHES,
         whole_epoch=True,
     )
-    with bench.making(budget_s=None):
+    with bench.making():
         try:
             with bench.launching(timeout_s=options.timeout_s) as launcher:
                 log = StudyLog(bench.study, options, machine.look(), launcher, bench)
