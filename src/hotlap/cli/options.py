@@ -280,12 +280,6 @@ def _predict(parser: argparse.ArgumentParser) -> None:
     add_time(parser, "--measured-step", "its time there: narrows the intervals")
     parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
     add_number(parser, "--steps-per-epoch", "default: as the script's loader says", least=1)
-    parser.add_argument(
-        "--price",
-        action="append",
-        metavar="PRICE",
-        help="of a GPU for an hour: 2.5, or H100=2.5 for that one; may be given again",
-    )
     parser.add_argument("--fill", action="store_true", help="give each GPU the largest batch that fits")
     add_time(parser, "--timeout", _TIMEOUT.format("10m"), default="10m")
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
