@@ -10,7 +10,7 @@ from rich.table import Table
 
 from hotlap.cli.console import console as console_on
 from hotlap.cli.traced import Traced
-from hotlap.predict import Device, Precision, Workload, forecast, memory, resolve
+from hotlap.predict import Precision, Workload, forecast, memory, resolve
 from hotlap.predict.precision import parse
 from hotlap.record import Interval, Prediction
 from hotlap.report.story import busy_sentence
@@ -51,10 +51,6 @@ class Shown:
     def holding(self) -> tuple[Row, ...]:
         """Those whose memory holds the batch, as far as that is known; all, if there is none."""
         return tuple(row for row in self.rows if row.prediction.fits is not False) or self.rows
-
-    def device(self, row: Row) -> Device:
-        """That it is predicted for."""
-        return resolve(row.prediction.device, extra=self.known.devices).device
 
 
 def show(shown: Shown, *, color: str = "auto") -> None:
@@ -181,7 +177,8 @@ def _memory(shown: Shown) -> Iterator[Column]:
     wanted = computed_in(work, shown.precision)
     needs = [memory.need(share, precision=wanted) for share in shares]
     yield "memory", ["-" if need is None else size(need) for need in needs]
-    largest = [memory.largest_batch_factor(work, shown.device(row), precision=wanted) for row in rows]
+    devices = [resolve(row.prediction.device, extra=shown.known.devices).device for row in rows]
+    largest = [memory.largest_batch_factor(work, device, precision=wanted) for device in devices]
     yield "largest batch", [_batch(work.batch_size, value) for value in largest]
 
 
