@@ -37,6 +37,9 @@ LETTERS = {
 }
 """Phases in the order in which a training loop comes to them, and their letters in pictures."""
 
+# A GAN's step makes six forward passes: three of its networks, and three losses that are modules.
+_MANY_FORWARDS = 8
+
 # Characters of an error, which may be pages; all of it is in the JSON. A message of torch says what to do in its second
 # line or so.
 _A_LINE = 200
@@ -108,6 +111,11 @@ def step_sentence(run: Run) -> str:
     threads = "" if run.num_threads is None else f", {plural(run.num_threads, 'thread')}"
     usual = f"Median step {duration(run.median_step_s())} (mean {duration(mean(run.step_s))})"
     sentence = f"{usual} over {steps} on {run.device}{threads}."
+    if len(run.num_forwards) == len(run.step_s) and mean(run.num_forwards) >= _MANY_FORWARDS:
+        number = mean(run.num_forwards)
+        each_s = duration(mean(run.step_s) / number)
+        sentence += f" A step makes {number:,.0f} forward passes in the mean, those of loss modules included: {each_s}"
+        sentence += " for each."
     return " ".join(filter(None, (sentence, growth_sentence(run), busy_sentence(run))))
 
 

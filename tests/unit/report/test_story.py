@@ -170,6 +170,23 @@ def test_why_there_is_no_patch_depends_on_how_far_the_study_came() -> None:
 RENDERS = (terminal.render, markdown.render, html.render)
 
 
+def test_a_step_of_many_forward_passes_is_told_by_the_pass() -> None:
+    full = samples.study_full()
+    run = dataclasses.replace(
+        full.baseline[0],
+        step_s=tuple(0.001 * k for k in range(10, 110)),
+        num_forwards=tuple(range(10, 110)),
+        phase_s={},
+    )
+    for render in RENDERS:
+        text = " ".join(render(dataclasses.replace(full, baseline=(run,))).split())
+        assert "A step makes 60 forward passes in the mean, those of loss modules included: 1.00 ms for each." in text
+    few = dataclasses.replace(run, num_forwards=(2,) * len(run.step_s))
+    assert "forward passes" not in story.step_sentence(few)
+    alike = dataclasses.replace(run, num_forwards=(30,) * len(run.step_s))
+    assert "those of loss modules included: 1.98 ms for each." in story.step_sentence(alike)
+
+
 def test_steps_that_grow_longer_are_told_and_one_odd_stretch_is_not() -> None:
     def told(*levels_ms: float, work: int = 0, followed: bool = False) -> str:
         step_s = tuple(level / 1000 for level in levels_ms for _ in range(5))
