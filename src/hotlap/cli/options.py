@@ -1,4 +1,4 @@
-"""The options of each command, and nothing that takes time to import: for help, and for pyproject.toml."""
+"""The options of each command, and nothing that takes time to import: for help, for completion, for pyproject.toml."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -195,6 +195,19 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
     """
 
 
+def _completion(parser: argparse.ArgumentParser) -> None:
+    """print what makes a shell complete commands, options and names
+
+    Prints a script for the shell: commands, options, and names of levers and findings are completed.
+
+    eval "$(hotlap completion bash)"  # in ~/.bashrc; zsh: in ~/.zshrc, behind compinit
+    hotlap completion fish > ~/.config/fish/completions/hotlap.fish
+    """
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    typed = parser.add_argument("typed", nargs=argparse.REMAINDER, default=[], help=argparse.SUPPRESS)
+    typed.required = False  # or it is named where the shell is missing
+
+
 def _show(parser: argparse.ArgumentParser) -> None:
     """show the report of a study again
 
@@ -313,7 +326,7 @@ COMMANDS: Mapping[str, Sequence[Callable[[argparse.ArgumentParser], None]]] = {
     "make a training faster": (_tune, _apply),
     "see where its time goes": (_measure, _explain, _levers, _read),
     "judge changes, in CI as well": (_check,),
-    "for agents": (_mcp,),
+    "for agents and shells": (_mcp, _completion),
     "studies made here": (_show, _list, _clean),
     "hardware": (_machine, _predict, _lab),
 }
