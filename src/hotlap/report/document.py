@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hotlap.record import LEAST_GAIN, Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
 from hotlap.report.clean import clean, last_lines
-from hotlap.report.findings import change_lines, cost, next_commands, remedy
+from hotlap.report.findings import change_lines, cost, next_commands, other_phases, remedy
 from hotlap.units import duration, factor, percent
 
 VERDICTS = {Verdict.UNHARMED: "passes", Verdict.HARMED: "fails", Verdict.UNDECIDED: "inconclusive"}
@@ -102,7 +102,7 @@ def _output(run: Run | None) -> str:
 
 
 def findings(study: Study) -> Section:
-    """The diagnoses, costliest first."""
+    """The diagnoses, costliest first, and which usual causes it is not."""
     rows = tuple(
         Row(one.code, one.evidence, cost(study, one), remedy(study, one), change_lines(study, one))
         for one in study.findings
@@ -111,7 +111,8 @@ def findings(study: Study) -> Section:
     if not rows:
         measured = any(run.step_s for run in study.baseline)
         lead = "No rule found a bottleneck." if measured else "Not known: no step was measured."
-    return Section(name="findings", title="Findings", lead=lead, rows=rows)
+    other = other_phases(study)
+    return Section(name="findings", title="Findings", lead=lead, rows=rows, notes=(other,) if other else ())
 
 
 def ceilings(study: Study) -> Section:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from difflib import unified_diff
+from statistics import mean
 
-from hotlap.record import LEAST_GAIN, Finding, Study
+from hotlap.record import LEAST_GAIN, Finding, Phase, Study
 from hotlap.report.clean import clean, clean_line
-from hotlap.report.story import command_under, cost_share, script, timed
-from hotlap.units import duration, factor
+from hotlap.report.story import command_under, cost_share, phases, script, share_of, timed
+from hotlap.units import duration, factor, percent
 
 
 def cost(study: Study, finding: Finding) -> str:
@@ -64,6 +65,40 @@ def _can_run_again(study: Study) -> bool:
     """A recorded trace has no versions, and cannot be run again."""
     run = timed(study)
     return run is not None and bool(run.versions)
+
+
+# What a phase that takes too much of a step is called.
+_CAUSE_OF = {
+    Phase.INPUT: "input-bound",
+    Phase.TRANSFER: "transfer-bound",
+    Phase.COMMUNICATION: "communication-bound",
+    Phase.OPTIMIZER: "optimizer-bound",
+    Phase.SYNC: "sync-bound",
+    Phase.OTHER: "host-bound",
+}
+
+
+# A phase that takes so much is a cause, or what a finding explains; but of `other` less than half can be Python here.
+_MUCH = 0.2
+
+
+def other_phases(study: Study) -> str | None:
+    """The usual causes that were not found, and what their phases take; None where there is no such phase."""
+    run = timed(study)
+    codes = {finding.code for finding in study.findings}
+    shares = []
+    for part in phases(run) if run is not None else ():
+        code = _CAUSE_OF.get(part.phase)
+        if run is None or code is None or code in codes or part.mean_s is None:
+            continue
+        # Of the device's time where it is known: what the host waits for meanwhile may be work.
+        on_device = run.device_phase_s.get(part.phase)
+        share = (share_of(run, mean(on_device)) or 0.0) if on_device else part.share
+        if share < _MUCH or part.phase is Phase.OTHER:
+            # host-bound is found where a tenth of a step is the script's own Python.
+            why = ", most of it in operators" if share >= _MUCH else ""
+            shares.append(f"{code} ({part.phase.value} takes {percent(share)} of a step{why})")
+    return f"Not found: {', '.join(shares)}." if shares else None
 
 
 def next_commands(study: Study) -> Iterator[tuple[str, str]]:

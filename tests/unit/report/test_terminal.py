@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console, Group
 
-from hotlap.record import Failure, Interval, Study, Trial
+from hotlap.record import Failure, Interval, Phase, Study, Trial
 from hotlap.report import terminal
 from tests import sample_measured, samples
 
@@ -121,6 +121,21 @@ def test_a_measurement_ends_with_what_to_do_next() -> None:
     )
     assert "hotlap explain sync-bound" in last
     assert last.endswith("tries cached-dataset, and proves what helps")
+
+
+def test_usual_causes_that_were_not_found_say_why_not() -> None:
+    text = " ".join(terminal.render(sample_measured.study_measured()).split())
+    assert "Not found: transfer-bound (transfer takes 10% of a step), optimizer-bound" in text
+
+
+def test_a_phase_that_takes_much_is_not_told_to_be_no_cause() -> None:
+    """What explains it is another finding, as threads explain a slow optimizer."""
+    study = sample_measured.study_measured()
+    run = study.baseline[0]
+    slow = {**run.phase_s, Phase.OPTIMIZER: tuple(0.4 * step_s for step_s in run.step_s)}
+    text = terminal.render(dataclasses.replace(study, baseline=(dataclasses.replace(run, phase_s=slow),)))
+    assert "Not found: transfer-bound" in text
+    assert "optimizer-bound (" not in text
 
 
 def test_bounds_that_promise_nothing_are_named_in_a_line() -> None:
