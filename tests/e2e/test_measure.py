@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -83,22 +83,28 @@ def test_of_a_training_that_was_killed_all_is_told_that_was_measured_until_then(
     assert "ended by SIGKILL" in page.read_text()
 
 
-def test_the_excerpt_holds_the_spans_of_steps_as_they_went(
+def test_the_exported_trace_holds_the_spans_of_steps_as_they_went(
     killed: tuple[Path, "subprocess.CompletedProcess[str]"],
 ) -> None:
     folder, _ = killed
+    done = hotlap("show", "--perfetto", "trace.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "trace.json was written" in done.stderr
     run = study_in(folder).baseline[0]
-    assert run.excerpt is not None
-    assert (run.excerpt.first, len(run.excerpt.ends_s)) == (36, 24)
-    for i, (begin_s, end_s) in enumerate(pairwise((0.0, *run.excerpt.ends_s)), 16):
-        assert end_s - begin_s == pytest.approx(run.step_s[i])
-        within = [one for one in run.excerpt.spans if begin_s - 1e-8 <= one.begin_s < end_s - 1e-8]
-        order = [one.phase for one in sorted(within, key=lambda one: one.begin_s) if one.phase is not Phase.OTHER]
-        assert order == [Phase.INPUT, Phase.OPTIMIZER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER]
-        assert sum(one.end_s - one.begin_s for one in within) == pytest.approx(end_s - begin_s)
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    spans = [one for one in events if one["ph"] == "X"]
+    steps = [one for one in spans if one["name"].startswith("step ")]
+    assert [one["name"] for one in steps] == [f"step {number}" for number in range(36, 60)]
+    for i, step in enumerate(steps, 16):
+        begin, end = step["ts"], step["ts"] + step["dur"]
+        assert step["dur"] == pytest.approx(1e6 * run.step_s[i])
+        within = [one for one in spans if one not in steps and begin - 0.01 <= one["ts"] < end - 0.01]
+        order = [one["name"] for one in sorted(within, key=lambda one: one["ts"]) if one["name"] != "other"]
+        assert order == ["input", "optimizer", "forward", "backward", "optimizer"]
+        assert sum(one["dur"] for one in within) == pytest.approx(step["dur"])
         for phase, parts in run.phase_s.items():
-            lasted_s = sum(one.end_s - one.begin_s for one in within if one.phase is phase)
-            assert lasted_s == pytest.approx(parts[i] if parts else 0.0, abs=1e-8)
+            lasted = sum(one["dur"] for one in within if one["name"] == phase)
+            assert lasted == pytest.approx(1e6 * parts[i] if parts else 0.0, abs=0.01)
 
 
 def test_a_training_for_real_that_is_killed_at_once_is_told_as_well(tmp_path: Path) -> None:

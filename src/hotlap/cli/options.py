@@ -216,10 +216,12 @@ def _show(parser: argparse.ArgumentParser) -> None:
     hotlap show
     hotlap show train.py
     hotlap show train-20260504-093000 --html report.html
+    hotlap show --perfetto trace.json
     """
     add_study(parser)
     add_display(parser, progress=False)
     add_outputs(parser)
+    parser.add_argument("--perfetto", metavar="PATH", help="write some steps there, as they went, for ui.perfetto.dev")
 
 
 def _list(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from hotlap.cli import storage, workbench
-from hotlap.report import outcome, story
+from hotlap.report import outcome, story, trace
 from hotlap.report.clean import clean_line
 
 
@@ -19,7 +19,11 @@ def run(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> None:
     workbench.check_outputs(args)
     _, study = storage.found(args.study)[0]
+    if args.perfetto is not None:
+        workbench.write_text(Path(args.perfetto), trace.perfetto(study))
     workbench.hand_out(args, study)
+    if args.perfetto is not None:
+        print(f"{args.perfetto} was written: open it at https://ui.perfetto.dev.", file=sys.stderr)
 
 
 def _list(args: argparse.Namespace) -> None:

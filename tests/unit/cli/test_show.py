@@ -123,6 +123,35 @@ def test_names_of_any_length_are_listed_in_columns(two: Path, capsys: pytest.Cap
     assert tuned.index("tune ") == measured.index("measure ")
 
 
+def test_steps_are_written_for_perfetto_as_they_went(two: Path, folder: Path) -> None:
+    assert cli.main(["show", ".hotlap/train-1", "--perfetto", "t.json"]) == 0
+    events = json.loads((folder / "t.json").read_text())["traceEvents"]
+    named = {(one["pid"], one.get("tid")): one["args"]["name"] for one in events if one["ph"] == "M"}
+    assert (named[0, None], named[1, None]) == ("baseline", "optimized")
+    run = samples.study_full().baseline[0]
+    assert run.excerpt is not None
+    for lane in ("loader", "host"):
+        told = [
+            (one["name"], one["ts"] / 1e6, one["dur"] / 1e6)
+            for one in events
+            if one["ph"] == "X" and one["pid"] == 0 and named[0, one["tid"]] == lane
+        ]
+        spans = [one for one in run.excerpt.spans if one.lane == lane]
+        assert [name for name, *_ in told] == [one.phase.value for one in spans]
+        assert [begin_s for _, begin_s, _ in told] == pytest.approx([one.begin_s for one in spans])
+        assert [lasts_s for *_, lasts_s in told] == pytest.approx([one.end_s - one.begin_s for one in spans])
+
+
+def test_a_study_that_holds_no_spans_says_what_to_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = sample_measured.study_measured()
+    save(replace(study, baseline=(replace(study.baseline[0], excerpt=None),)), folder / "s.json")
+    assert cli.main(["show", "s.json", "--perfetto", "t.json"]) == 2
+    said = capsys.readouterr()
+    assert "Measure the script with `hotlap measure`" in said.err
+    assert not said.out
+    assert not (folder / "t.json").exists()
+
+
 @pytest.mark.parametrize("command", ["show", "clean", "list"])
 def test_nothing_was_made_here(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([command]) == (2 if command == "show" else 0)
@@ -153,7 +182,7 @@ def test_a_damaged_study_is_told_and_says_why(two: Path, capsys: pytest.CaptureF
     assert "study.json" in newest
 
 
-@pytest.mark.parametrize("option", ["--html", "--markdown"])
+@pytest.mark.parametrize("option", ["--html", "--markdown", "--perfetto"])
 def test_only_json_goes_to_standard_output(
     two: Path, folder: Path, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
