@@ -186,7 +186,8 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
     """serve measure, tune, check and others to an MCP client
 
     A server of the Model Context Protocol over standard input and output. Its tools are measure, tune, check, apply and
-    explain, with the options that an agent needs. It is started by the client, not by hand.
+    explain, with the options that an agent needs; the studies made are resources. It is started by the client, not by
+    hand.
 
     hotlap mcp
     claude mcp add hotlap -- hotlap mcp

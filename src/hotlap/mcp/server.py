@@ -1,4 +1,4 @@
-"""Folder -> the server: a tool for each command that somebody calls who is no person, run in a process of its own."""
+"""Folder -> the server: a tool for each command that somebody calls who is no person, and the studies as resources."""
 
 import contextlib
 import json
@@ -17,8 +17,8 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp_types import Resource, ToolAnnotations
 from pydantic import Field
 
 import hotlap
@@ -26,8 +26,9 @@ from hotlap.cli import storage, words
 from hotlap.cli.check import conclusion
 from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.errors import HotlapError
-from hotlap.record import decode
-from hotlap.report.clean import last_lines
+from hotlap.record import Study, decode, encode
+from hotlap.report import markdown, outcome, story
+from hotlap.report.clean import clean_line, last_lines
 from hotlap.tune.checking import Checked
 
 INSTRUCTIONS = """\
@@ -77,6 +78,7 @@ class Server(MCPServer[Any]):
     def __init__(self, folder: Path) -> None:
         super().__init__("hotlap", version=hotlap.__version__, instructions=INSTRUCTIONS, log_level="WARNING")
         self._folder = folder
+        self._folders = {folder: None}
         self._alone = anyio.Lock()
         # A text is not told a second time as an object with one key.
         self.add_tool(self.measure, annotations=_RUNS, structured_output=False)
@@ -84,6 +86,8 @@ class Server(MCPServer[Any]):
         self.add_tool(self.check, annotations=_RUNS)
         self.add_tool(self.apply, annotations=_WRITES, structured_output=False)
         self.add_tool(self.explain, annotations=_LOOKS, structured_output=False)
+        self.resource("hotlap://studies/{name}", mime_type="text/markdown")(self._report)
+        self.resource("hotlap://studies/{name}/json", mime_type="application/json")(self._json)
 
     # Tools: their docstrings are what a client shows
 
@@ -175,7 +179,7 @@ class Server(MCPServer[Any]):
             await self._run(ctx, line, folder, budget_s=budget_s, trains=True)
             report = path.read_text(encoding="utf-8")
         made = next(iter(storage.studies(self._place(folder))), None)
-        return report if made is None else f"{report}\nStudy: {made}\n"
+        return report if made is None else f"{report}\nStudy: {_uri(made)}\n"
 
     async def _printed(self, ctx: Told, line: Sequence[str], folder: str) -> str:
         _, printed = await self._run(ctx, line, folder)
@@ -201,7 +205,45 @@ class Server(MCPServer[Any]):
             return await run(line, self._place(folder), tell, fine=fine)
 
     def _place(self, folder: str) -> Path:
-        return (self._folder / folder).resolve()
+        place = (self._folder / folder).resolve()
+        self._folders[place] = None
+        return place
+
+    # Resources
+
+    async def list_resources(self) -> list[Resource]:
+        """The studies in the server's folder, and in those that its tools worked in."""
+        return [
+            Resource(
+                uri=_uri(path),
+                name=path.parent.name,
+                title=f"{study.purpose.value}: {outcome.conclusion(study).title}",
+                description=clean_line(story.script(study)),
+                mime_type="text/markdown",
+            )
+            for folder in self._folders
+            for path, study in storage.known(folder)
+        ]
+
+    def _report(self, name: str) -> str:
+        """A study as Markdown: the answer, the patch, findings, bounds, trials."""
+        return markdown.render(self._study(name))
+
+    def _json(self, name: str) -> str:
+        """A study, whole: every key is described in the docs, in the record."""
+        return encode(self._study(name)).decode()
+
+    def _study(self, name: str) -> Study:
+        for folder in self._folders:
+            for path in storage.studies(folder):
+                if path.parent.name == name:
+                    return storage.read(path)
+        raise ResourceNotFoundError(f"There is no study {name}.")
+
+
+def _uri(path: Path) -> str:
+    """Of a study's file."""
+    return f"hotlap://studies/{path.parent.name}"
 
 
 def _seconds(budget: str) -> float:

@@ -1,4 +1,4 @@
-"""The tools of `hotlap mcp`, asked by the client of the protocol's own package."""
+"""The tools and resources of `hotlap mcp`, asked by the client of the protocol's own package."""
 
 from __future__ import annotations
 
@@ -68,6 +68,14 @@ def told(folder: Path, tool: str, /, **arguments: Any) -> tuple[str, bool]:
     return content.text, bool(result.is_error)
 
 
+def read(folder: Path, uri: str) -> str:
+    from mcp_types import TextResourceContents
+
+    (content,) = asked(folder, lambda client: client.read_resource(uri)).contents
+    assert isinstance(content, TextResourceContents)
+    return content.text
+
+
 def test_tools_say_what_they_do_and_whether_they_write(folder: Path) -> None:
     tools = {tool.name: tool for tool in asked(folder, lambda client: client.list_tools()).tools}
     assert set(tools) == {"measure", "tune", "check", "apply", "explain"}
@@ -75,6 +83,26 @@ def test_tools_say_what_they_do_and_whether_they_write(folder: Path) -> None:
     assert tools["apply"].annotations is not None and tools["apply"].annotations.destructive_hint
     for tool in tools.values():
         assert "ctx" not in tool.input_schema["properties"]
+
+
+def test_studies_are_resources_with_what_they_came_to(folder: Path) -> None:
+    found = {one.name: one for one in asked(folder, lambda client: client.list_resources()).resources}
+    assert found["tuned"].title == "tune: 3.11x as fast"
+    assert found["measured"].description
+    assert read(folder, str(found["tuned"].uri)).startswith("## 3.11x as fast")
+    assert json.loads(read(folder, f"{found['measured'].uri}/json"))["purpose"] == "measure"
+
+
+@pytest.mark.parametrize("name", ["gone", "..%2Fmeasured"])
+def test_a_study_that_is_not_there_is_said_to_be_missing(folder: Path, name: str) -> None:
+    from mcp import MCPError
+
+    async def missing(client: Client) -> str:
+        with pytest.raises(MCPError) as error:
+            await client.read_resource(f"hotlap://studies/{name}")
+        return error.value.error.message
+
+    assert name in asked(folder, missing)
 
 
 def test_a_finding_is_explained(folder: Path) -> None:
@@ -140,7 +168,7 @@ def test_a_check_is_concluded_where_nothing_was_printed(folder: Path, monkeypatc
 def test_a_training_is_measured_over_standard_input_and_output(folder: Path) -> None:
     """The real server: its output is the protocol's alone, and what it is doing comes as progress."""
     from mcp import Client, StdioServerParameters
-    from mcp_types import TextContent
+    from mcp_types import TextContent, TextResourceContents
 
     (folder / "train.py").write_text(TRAINING)
     doing: list[str] = []
@@ -155,10 +183,12 @@ def test_a_training_is_measured_over_standard_input_and_output(folder: Path) -> 
             result = await client.call_tool("measure", arguments, progress_callback=note)
             (content,) = result.content
             assert isinstance(content, TextContent) and not result.is_error
-            return content.text
+            uri = content.text.split()[-1]
+            (found,) = (await client.read_resource(f"{uri}/json")).contents
+            assert isinstance(found, TextResourceContents)
+            return found.text
 
-    path = asyncio.run(session()).split()[-1]
-    assert json.loads(Path(path).read_bytes())["state"] == "complete"
+    assert json.loads(asyncio.run(session()))["state"] == "complete"
     assert "running train.py as it is" in doing
 
 
