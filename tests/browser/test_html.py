@@ -62,26 +62,12 @@ def test_every_chart_is_drawn(chromium: Browser, tmp_path: Path, width: int) -> 
         "return [s.getAttribute('class'), box.width, box.height, marks.length] })"
     )
     names = [name for name, *_ in sizes]
-    assert {"chart-lanes", "chart-phase", "chart-device", "chart chart-series"} == set(names)
+    assert {"chart-lanes", "chart-phase", "chart chart-series"} == set(names)
     assert names.count("chart-lanes") == 2
     for name, chart_width, height, num_marks in sizes:
         assert chart_width > 100, name
         assert height > 10, name
         assert num_marks > 0, name
-
-
-@pytest.mark.parametrize("where", ["predict", "study"])
-def test_the_picture_of_devices_can_be_read_on_a_telephone(chromium: Browser, tmp_path: Path, where: str) -> None:
-    chromium.look(width=360, scheme="light")
-    found = samples.study_full()
-    page = html.predictions(found.predictions, title="train.py") if where == "predict" else html.render(found)
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    chromium.open(tmp_path / "page.html")
-    assert chromium.value("window.innerWidth") == 360
-    assert chromium.value("document.documentElement.scrollWidth") == 360
-    sizes = "[...document.querySelectorAll('.devices {} ')].map(m => m.getBoundingClientRect().{})"
-    assert min(chromium.value(sizes.format("text", "height"))) > 8
-    assert min(chromium.value(sizes.format("svg", "width"))) > 200
 
 
 def test_an_interval_is_not_broken_at_its_hyphen(chromium: Browser, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotlap import native
-from hotlap.launch.template import can_fork
+from hotlap.launch.starting import can_fork
 from hotlap.record import State, Study, load
 from tests.e2e.running import hotlap, names, place
 

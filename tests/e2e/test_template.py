@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.launch import Launcher
-from hotlap.launch.template import can_fork
+from hotlap.launch.starting import can_fork
 from hotlap.record import Plan, Run, Status, Turn
 from tests.e2e.running import SCRIPTS, Forks
 

@@ -267,15 +267,6 @@ def test_an_option_in_front_of_the_command_is_told_where_it_stands(
     assert told == "Options stand behind the command: hotlap measure -q."
 
 
-def test_an_option_without_its_value_does_not_take_the_script_for_it_in_silence(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    for command, option in (("tune", "--budget"), ("measure", "--steps"), ("predict", "--count")):
-        sentence = refused([command, option, "train.py"], capsys, cwd=tmp_path)
-        assert sentence == f"{option} needs a value in front of the script: train.py was taken for it."
-    assert "Which training?" in refused(["measure", "--json", "train.py"], capsys, cwd=tmp_path)
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -328,19 +319,6 @@ def test_the_scripts_own_words_come_before_ours(
     monkeypatch.setattr(tune, "studied", fails)
     assert cli.main(["tune", "train.py"]) == 3
     assert capsys.readouterr().err == "Traceback ...\nValueError: no\n\nhotlap: train.py failed.\n"
-
-
-@pytest.mark.parametrize(("theirs", "hinted"), [("--budget=4m", True), ("--epochs=4", False)])
-def test_an_option_behind_the_script_that_it_does_not_know_may_be_ours(
-    theirs: str, hinted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    def fails(*_: object) -> int:
-        raise ScriptFailed(f"train.py failed: unrecognized arguments: {theirs}.")
-
-    (tmp_path / "train.py").write_text("")
-    monkeypatch.setattr(tune, "studied", fails)
-    assert cli.main(["tune", "train.py", theirs]) == 3
-    assert (" If --budget was meant for hotlap, it stands in front of" in capsys.readouterr().err) is hinted
 
 
 @pytest.mark.parametrize("words", [["tune", "train.py"], ["check", "train.py", "train.py"]])

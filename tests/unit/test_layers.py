@@ -174,7 +174,6 @@ PARENT += ("machine.checkup", "machine.threads", "report.machine", "experiment.s
 PARENT += (
     "predict",
     "predict.prediction",
-    "report.devices",
     "cli.predict",
     "cli.traced",
     "cli.forecast_table",

@@ -8,14 +8,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
 import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
 from hotlap.cli.target import source
-from hotlap.cli.words import check_swallowed, commands, split_command
-from hotlap.errors import HotlapError, ScriptFailed, UserError, nearest
+from hotlap.cli.words import command, commands, split_command
+from hotlap.errors import HotlapError, UserError, nearest
 
 _EPILOG = """\
 hotlap COMMAND --help has options and examples. Defaults stand in [tool.hotlap] of pyproject.toml.
@@ -58,9 +59,8 @@ def build_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         prog="hotlap", metavar="COMMAND", dest="command", required=True, help=argparse.SUPPRESS
     )
-    for known in COMMANDS.values():
-        for add_options, _ in known.values():
-            add_options(subparsers)
+    for add_options in chain.from_iterable(COMMANDS.values()):
+        command(subparsers, add_options)
     parser.set_defaults(configured=frozenset())
     return parser
 
@@ -68,7 +68,8 @@ def build_parser() -> argparse.ArgumentParser:
 def _listed() -> str:
     lines = []
     for title, known in COMMANDS.items():
-        lines += [f"{title}:", *(f"  {name:10} {summary}" for name, (_, summary) in known.items()), ""]
+        summaries = ((one.__name__.removeprefix("_"), (one.__doc__ or "").partition("\n")[0]) for one in known)
+        lines += [f"{title}:", *(f"  {name:10} {summary}" for name, summary in summaries), ""]
     return "\n".join(lines)
 
 
@@ -94,17 +95,15 @@ def _main(words: list[str]) -> int:
     if not words:
         parser.print_help()
         return 2
-    behind: list[str] = []
     try:
         _check_folder()
         _check_command(words, parser)
         args = parsed(words, parser)
-        behind = _ours_behind(args.tail, commands(parser)[args.command])
-        _tell_of_unread(args, behind)
+        _tell_of_unread(args, commands(parser)[args.command])
         file = import_module(f"hotlap.cli.{_FILES.get(args.command, args.command)}")
         return int(file.run(args))
     except HotlapError as error:
-        _tell(error, behind)
+        _tell(error)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         return 128 + next(iter(interrupt.args), signal.SIGINT)
@@ -119,14 +118,11 @@ def parsed(words: Sequence[str], parser: argparse.ArgumentParser | None = None) 
     parser = parser or build_parser()
     configuration.apply(parser, Path.cwd())
     head, tail = split_command(words, parser)
-    command = commands(parser).get(words[0])
-    if command is not None and not tail and command.get_default("trains"):
-        check_swallowed(head, command)
     args, unknown = parser.parse_known_args(head)
-    command = commands(parser)[args.command]
+    own = commands(parser)[args.command]
     if unknown:
-        meant = nearest(unknown[0].partition("=")[0], command._option_string_actions)
-        command.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        meant = nearest(unknown[0].partition("=")[0], own._option_string_actions)
+        own.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
     args.tail = tail
     return args
 
@@ -170,34 +166,26 @@ def _tell_of_surroundings(error: OSError) -> int:
     return UserError.exit_code
 
 
-def _tell_of_unread(args: argparse.Namespace, behind: Sequence[str]) -> None:
+def _tell_of_unread(args: argparse.Namespace, command: argparse.ArgumentParser) -> None:
     """A script that names no such option may take any, and do nothing with it."""
     script = args.after if args.command == "check" else next(iter(args.tail), "")
-    if not script.endswith(".py"):
+    options = (word.partition("=")[0] for word in args.tail if word.startswith("--"))
+    ours = [one for one in options if one in command._option_string_actions]
+    if not ours or not script.endswith(".py"):
         return
     with contextlib.suppress(OSError, UnicodeDecodeError, SyntaxError):
         text = source(Path(script))
-        unread = (one for one in behind if one.lstrip("-").replace("-", "_") not in text)
-        if (found := next(unread, None)) is not None:
+        for option in [one for one in ours if one.lstrip("-").replace("-", "_") not in text][:1]:
             print(
-                f"hotlap: note: {found} stands behind {script}, which does not name it; options of hotlap stand in "
+                f"hotlap: note: {option} stands behind {script}, which does not name it; options of hotlap stand in "
                 "front of the script.",
                 file=sys.stderr,
             )
 
 
-def _ours_behind(tail: Sequence[str], command: argparse.ArgumentParser) -> list[str]:
-    """Options among the training's words that are called like one of the command's own."""
-    options = (word.partition("=")[0] for word in tail if word.startswith("--"))
-    return [one for one in options if one in command._option_string_actions]
-
-
-def _tell(error: HotlapError, behind: Sequence[str]) -> None:
-    """The script's own output as it is, then a sentence of ours, and one on an option `behind` that it complains of."""
+def _tell(error: HotlapError) -> None:
+    """The script's own output as it is, then a sentence of ours."""
     if error.output:
         print(error.output.rstrip(), file=sys.stderr)
         print(file=sys.stderr)
-    blamed = next((one for one in behind if one in f"{error} {error.output}"), None)
-    script_failed = isinstance(error, ScriptFailed)
-    hint = f" If {blamed} was meant for hotlap, it stands in front of the script." if script_failed and blamed else ""
-    print(f"hotlap: {error}{hint}", file=sys.stderr)
+    print(f"hotlap: {error}", file=sys.stderr)

@@ -2,8 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 
 from hotlap.cli import storage
@@ -21,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     if args.revert:
         return _revert(args)
-    path, study = _named(args.study) if args.study else _newest()
+    path, study = _with_patch(storage.found(args.study, command="tune"))
     part = _part(args, path, study)
     if args.diff:
         print(clean(part.patch or ""), end="")
@@ -59,43 +58,24 @@ def _revert(args: argparse.Namespace) -> int:
     return 0
 
 
-def _named(name: str) -> tuple[Path, Study]:
-    """The study that the user named; of a script's, the newest that has a patch."""
-    return _with_patch(storage.named(name, command="tune"))
-
-
-def _newest() -> tuple[Path, Study]:
-    """The newest study here that has a patch."""
-    here = Path.cwd()
-    known = storage.known(here)
-    newest = next(known, None)
-    if newest is not None:
-        return _with_patch(chain([newest], known))
-    for path in storage.studies(here):
-        storage.read(path)  # which says what is wrong with it
-    raise UserError(f"There is no study {storage.shown(here)}. Run `hotlap tune SCRIPT` first.")
-
-
-def _with_patch(found: Iterable[tuple[Path, Study]]) -> tuple[Path, Study]:
+def _with_patch(found: Sequence[tuple[Path, Study]]) -> tuple[Path, Study]:
     """The first of them that has a patch; there is one study at least."""
-    newest = None
     for path, study in found:
         if study.patch is not None and study.changes:
             return path, study
-        newest = newest or (path, study)
-    assert newest is not None, "whoever asks has found a study"
-    raise UserError(_no_patch(*newest))
+    raise UserError(_no_patch(*found[0]))
 
 
 def _applied(name: str | None) -> tuple[Path, Study]:
     """The study here, or of those that the user named, whose patch was applied last."""
-    paths = storage.studies(Path.cwd()) if name is None else [path for path, _ in storage.named(name, command="tune")]
+    named = None if name is None else storage.found(name, command="tune")
+    paths = storage.studies(Path.cwd()) if named is None else [path for path, _ in named]
     applied = [path for path in paths if _note(path).exists()]
     if applied:
         path = max(applied, key=lambda path: _note(path).stat().st_mtime_ns)
         return path, storage.read(path)
-    if name is not None:
-        return _named(name)
+    if named is not None:
+        return _with_patch(named)
     where = storage.shown(Path.cwd())
     raise UserError(f"No patch of a study {where} is applied, so there is nothing to take back.")
 

@@ -3,7 +3,6 @@
 import argparse
 import tomllib
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +49,8 @@ def _value(value: Any, action: argparse.Action, what: str) -> Any:
     texts = value if isinstance(value, list) else [str(value)]
     if not isinstance(value, str | int | float | list) or not all(isinstance(one, str) for one in texts):
         raise UserError(f"{what} is neither a text, a number, a switch, nor a list of texts.")
-    if not isinstance(action, argparse._AppendAction):
-        return _converted(",".join(texts), action, what)
-    found = [_converted(text, action, what) for text in texts]
-    return _Several(chain.from_iterable(found) if isinstance(action, argparse._ExtendAction) else found)
+    found = _converted(",".join(texts), action, what)
+    return _Several(found) if isinstance(action, argparse._ExtendAction) else found
 
 
 def _converted(text: str, action: argparse.Action, what: str) -> Any:

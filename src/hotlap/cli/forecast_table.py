@@ -10,11 +10,11 @@ from rich.table import Table
 
 from hotlap.cli.console import console as console_on
 from hotlap.cli.traced import Traced
-from hotlap.predict import Device, Precision, Workload, forecast, memory, resolve
-from hotlap.predict.precision import matrix_rate, parse
+from hotlap.predict import Precision, Workload, forecast, memory, resolve
+from hotlap.predict.precision import parse
 from hotlap.record import Interval, Prediction
 from hotlap.report.story import busy_sentence
-from hotlap.units import between, count, duration, factor, size
+from hotlap.units import between, duration, factor, size
 
 Column = tuple[str, list[str]]
 """Heading and cells."""
@@ -27,8 +27,6 @@ class Row:
     prediction: Prediction
     batches: float
     """Samples of a predicted step over those of today's: more with several GPUs, or where a larger batch was asked."""
-    per_hour: float | None
-    """Price of all its GPUs for an hour, in the user's currency; None: not known."""
 
     @property
     def today_s(self) -> float:
@@ -54,10 +52,6 @@ class Shown:
         """Those whose memory holds the batch, as far as that is known; all, if there is none."""
         return tuple(row for row in self.rows if row.prediction.fits is not False) or self.rows
 
-    def device(self, row: Row) -> Device:
-        """That it is predicted for."""
-        return resolve(row.prediction.device, extra=self.known.devices).device
-
 
 def show(shown: Shown, *, color: str = "auto") -> None:
     """Print what bounds the step here, the table, why it is so, and what was assumed."""
@@ -80,7 +74,7 @@ def show(shown: Shown, *, color: str = "auto") -> None:
 
 
 def parts(columns: list[Column], *, width: int) -> tuple[list[Column], ...]:
-    """One table; or, where that is too wide, times in one, and memory and costs in another."""
+    """One table; or, where that is too wide, times in one, and memory and an epoch in another."""
     if sum(1 + max(map(len, (name, *cells))) for name, cells in columns) <= width:
         return (columns,)
     names = [name for name, _ in columns]
@@ -99,7 +93,7 @@ def _columns(shown: Shown) -> Iterator[Column]:
     yield "bound by", [one.bound_by for one in found]
     yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
     yield from _memory(shown)
-    yield from _costs(shown)
+    yield _epoch(shown)
 
 
 def _speedup(shown: Shown, row: Row) -> str:
@@ -136,13 +130,12 @@ _BOUND = {
 
 
 def why(shown: Shown) -> tuple[str, ...]:
-    """What bounds the step here; which is fastest, and from what; and which takes the least money, where prices are
-    known."""
+    """What bounds the step here, and which is fastest."""
     known = shown.known
     title = f"A step of {known.work.name}" if known.work.name else "The step"
     there = _fastest(shown)
     if known.device is None or known.step_s is None:
-        return f"{title} was not timed on any device.", there, *_cheapest(shown)
+        return f"{title} was not timed on any device.", there
     measured = forecast(
         known.work,
         target=known.device,
@@ -152,7 +145,7 @@ def why(shown: Shown) -> tuple[str, ...]:
     )
     here = f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[measured.bound_by]}."
     busy = busy_sentence(known.run) if known.run is not None else None
-    return " ".join(filter(None, (here, busy))), there, *_cheapest(shown)
+    return " ".join(filter(None, (here, busy))), there
 
 
 def _fastest(shown: Shown) -> str:
@@ -161,42 +154,20 @@ def _fastest(shown: Shown) -> str:
     # No larger batch helps where this one is the largest, or too large.
     cause = _BOUND[one.bound_by].partition(", so a larger batch" if shown.filled or one.fits is False else "\0")[0]
     bound = f"there it is bound by {cause}."
+    gain = "" if shown.known.step_s is None else f", {_speedup(shown, row)}"
     if one.fits is False:
         held = "a single sample" if shown.filled else "this batch (--fill: one that it does)"
         none = f"None holds {held}; fastest would be"
-        return f"{none} {one.title}{_gain(shown, row)}; {bound}"
+        return f"{none} {one.title}{gain}; {bound}"
     alike = sum(other.today_s <= row.today_s * _ALIKE for other in shown.holding)
     if alike > 1:
-        gain = "" if shown.known.step_s is None else f", {_speedup(shown, row)}"
         return f"The fastest {alike} of {len(shown.rows)} take the same time within {_ALIKE - 1:.0%}{gain}; {bound}"
-    return f"Fastest is {one.title}{_gain(shown, row)}; {bound}"
-
-
-def _gain(shown: Shown, row: Row) -> str:
-    """How much faster, beside how much more the hardware could do."""
-    known, work = shown.known, shown.known.work
-    if known.device is None or known.step_s is None:
-        return ""
-    here, there = resolve(known.device, extra=known.devices).device, shown.device(row)
-    own = work.precision if here.is_cpu else computed_in(work)
-    wanted = computed_in(work, shown.precision)
-    rates = [
-        matrix_rate(one, precision, tf32=work.matmul_tf32 is not False)
-        for one, precision in ((here, own), (there, wanted))
-    ]
-    peak, bandwidth = (row.prediction.count * more for more in (rates[1] / rates[0], there.bandwidth / here.bandwidth))
-    return f", {_speedup(shown, row)} from {count(peak)} times the peak and {count(bandwidth)} times the bandwidth"
+    return f"Fastest is {one.title}{gain}; {bound}"
 
 
 def computed_in(work: Workload, asked: str | None = None) -> Precision:
     """On a GPU: what is asked for, or what the script itself asks of one."""
     return parse(asked or work.autocast or work.precision)
-
-
-def _cheapest(shown: Shown) -> Iterator[str]:
-    priced = {row: row.per_hour * row.today_s / 3600 for row in shown.holding if row.per_hour is not None}
-    for row in sorted(priced, key=lambda row: priced[row])[:1]:
-        yield f"Cheapest is {row.prediction.title}: {_money(1000 * priced[row])} for a thousand of today's batches."
 
 
 def _memory(shown: Shown) -> Iterator[Column]:
@@ -206,7 +177,8 @@ def _memory(shown: Shown) -> Iterator[Column]:
     wanted = computed_in(work, shown.precision)
     needs = [memory.need(share, precision=wanted) for share in shares]
     yield "memory", ["-" if need is None else size(need) for need in needs]
-    largest = [memory.largest_batch_factor(work, shown.device(row), precision=wanted) for row in rows]
+    devices = [resolve(row.prediction.device, extra=shown.known.devices).device for row in rows]
+    largest = [memory.largest_batch_factor(work, device, precision=wanted) for device in devices]
     yield "largest batch", [_batch(work.batch_size, value) for value in largest]
 
 
@@ -216,17 +188,9 @@ def _batch(today: int | None, times: float | None) -> str:
     return factor(times) if today is None else str(int(today * times) or "none")
 
 
-def _costs(shown: Shown) -> Iterator[Column]:
+def _epoch(shown: Shown) -> Column:
     """Of an epoch, or of a thousand steps of today's batch."""
     steps, unit = shown.steps_per_epoch or 1000, "epoch" if shown.steps_per_epoch else "1000 steps"
     if unit != "epoch" and any(row.batches != 1 for row in shown.rows):
         unit = "1000 of today's batches"
-    yield unit, [duration(row.today_s * steps) for row in shown.rows]
-    yield (
-        "price",
-        ["-" if row.per_hour is None else _money(row.per_hour * row.today_s * steps / 3600) for row in shown.rows],
-    )
-
-
-def _money(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+    return unit, [duration(row.today_s * steps) for row in shown.rows]

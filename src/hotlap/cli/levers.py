@@ -63,7 +63,7 @@ def _print(label: str, text: str) -> None:
 def _in_study(name: str | None) -> Mapping[str, str]:
     """Lever -> what came of it in the study; nothing where there is none and none was named."""
     try:
-        _, study = storage.chosen(name)
+        _, study = storage.found(name)[0]
     except UserError:
         if name is not None:
             raise

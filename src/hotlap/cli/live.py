@@ -27,7 +27,6 @@ class Live:
         verbose: on a terminal too each change is a line, which stays.
         color: as `--color` has it.
         budget_s: time that the study may take; None: it is not told.
-        spent_s: part of it that was used before (a study that goes on).
         clock: seconds, from any start.
     """
 
@@ -39,17 +38,20 @@ class Live:
         verbose: bool = False,
         color: str = "auto",
         budget_s: float | None = None,
-        spent_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._quiet = quiet
         self._budget_s = budget_s
         self._clock = clock
-        self._start_s = clock() - spent_s
+        self._start_s = clock()
         self._console = console(stream, color)
         self._text = ""
         self._animated = stream.isatty() and not verbose and not self._console.is_dumb_terminal
         self._line = self._status_line() if self._animated else None
+
+    def go_on(self, spent_s: float) -> None:
+        """So much of the time was used before."""
+        self._start_s -= spent_s
 
     def allow(self, budget_s: float) -> None:
         """The study may take so long, from now on. Where a budget is not told, it still is not."""

@@ -1,17 +1,15 @@
 """The options of each command, and nothing that takes time to import: for help, for completion, for pyproject.toml."""
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hotlap.cli.words import (
-    Subparsers,
     add_display,
     add_names,
     add_number,
     add_outputs,
     add_study,
     add_time,
-    command,
     several,
     share,
 )
@@ -28,19 +26,17 @@ def _add_runs(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--seed", "seed for scripts that set none (default: 0)", default="0")
 
 
-def _tune(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "tune",
-        description="Finds where the time of a training step goes, tries what makes it faster, proves that the gain "
-        "is real and training unharmed, and hands over a patch. The script is not changed; `hotlap apply` does that.",
-        examples=(
-            "hotlap tune train.py --lr 0.1",
-            "hotlap tune --budget 15m --skip bf16-autocast -m package.train",
-            "hotlap tune -- torchrun --nproc-per-node 1 train.py",
-        ),
-        training=True,
-    )
+def _tune(parser: argparse.ArgumentParser) -> None:
+    """make a training script faster, and prove it
+
+    Finds where the time of a training step goes, tries what makes it faster, proves that the gain is real and training
+    unharmed, and hands over a patch. The script is not changed; `hotlap apply` does that.
+
+    hotlap tune train.py --lr 0.1
+    hotlap tune --budget 15m --skip bf16-autocast -m package.train
+    hotlap tune -- torchrun --nproc-per-node 1 train.py
+    """
+    parser.set_defaults(own_words=0, trains=True)
     add_time(
         parser,
         "--budget",
@@ -72,19 +68,17 @@ def _tune(subparsers: Subparsers) -> None:
     add_outputs(parser)
 
 
-def _apply(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "apply",
-        description="Apply the patch that a study came to. A file that changed since it was measured is left alone.",
-        examples=(
-            "hotlap apply --diff",
-            "hotlap apply",
-            "hotlap apply train.py",
-            "hotlap apply --revert",
-            "hotlap apply --without hotlap",
-        ),
-    )
+def _apply(parser: argparse.ArgumentParser) -> None:
+    """apply the patch that a study came to, or take it back
+
+    Apply the patch that a study came to. A file that changed since it was measured is left alone.
+
+    hotlap apply --diff
+    hotlap apply
+    hotlap apply train.py
+    hotlap apply --revert
+    hotlap apply --without hotlap
+    """
     add_study(parser, "the newest here that has a patch")
     add_names(parser, "--only", "what these levers change, separated by commas")
     add_names(parser, "--without", 'all but what these levers change ("hotlap": all that import it)')
@@ -92,19 +86,17 @@ def _apply(subparsers: Subparsers) -> None:
     parser.add_argument("--revert", action="store_true", help="take the patch back: the files are as they were")
 
 
-def _measure(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "measure",
-        description="Runs the script for some hundred steps and tells where their time goes, by phase, cause and line "
-        "of the source, and what could be gained at best. It is not changed, and what it writes is thrown away. "
-        "With --full the training is run to its end, for real, and only watched.",
-        examples=(
-            "hotlap measure train.py --lr 0.1",
-            "hotlap measure --full --quiet train.py",
-        ),
-        training=True,
-    )
+def _measure(parser: argparse.ArgumentParser) -> None:
+    """find where the time of a training step goes
+
+    Runs the script for some hundred steps and tells where their time goes, by phase, cause and line of the source, and
+    what could be gained at best. It is not changed, and what it writes is thrown away. With --full the training is run
+    to its end, for real, and only watched.
+
+    hotlap measure train.py --lr 0.1
+    hotlap measure --full --quiet train.py
+    """
+    parser.set_defaults(own_words=0, trains=True)
     add_number(parser, "--steps", "steps to record (default: 200)", least=8)
     add_number(parser, "--warmup", "steps that are made and thrown away first (default: 20)")
     _add_runs(parser)
@@ -117,40 +109,39 @@ def _measure(subparsers: Subparsers) -> None:
     add_outputs(parser)
 
 
-def _explain(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "explain",
-        description="Explains a finding (input-bound, sync-bound, ...) or a lever (cached-dataset, ...): what it is, "
-        "why, an example, and when it hurts.",
-        examples=("hotlap explain input-bound", "hotlap explain cached-dataset"),
-    )
+def _explain(parser: argparse.ArgumentParser) -> None:
+    """explain a finding or a lever
+
+    Explains a finding (input-bound, sync-bound, ...) or a lever (cached-dataset, ...): what it is, why, an example, and
+    when it hurts.
+
+    hotlap explain input-bound
+    hotlap explain cached-dataset
+    """
     parser.add_argument("name", metavar="NAME", help="of a finding or a lever; `all` lists them")
 
 
-def _levers(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "levers",
-        description="Lists all levers: what each promises about numbers, and what it does. Where a study was made "
-        "here, also what came of each in it, and why those that were not tried do not apply.",
-        examples=("hotlap levers", "hotlap levers train-20260504-093000"),
-    )
+def _levers(parser: argparse.ArgumentParser) -> None:
+    """list what is tried, and why some of it does not apply
+
+    Lists all levers: what each promises about numbers, and what it does. Where a study was made here, also what came of
+    each in it, and why those that were not tried do not apply.
+
+    hotlap levers
+    hotlap levers train-20260504-093000
+    """
     add_study(parser)
 
 
-def _read(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "read",
-        description="Reads traces that torch.profiler wrote (CUDA and ROCm; plain or gzip) and tells what each step "
-        "waited for on the device, and what could be gained at best. Several traces are ranks of one job. No GPU is "
-        "needed, and nothing is run.",
-        examples=(
-            "hotlap read trace.json.gz",
-            "hotlap read --html report.html rank0.json rank1.json",
-        ),
-    )
+def _read(parser: argparse.ArgumentParser) -> None:
+    """tell what a recorded GPU trace says
+
+    Reads traces that torch.profiler wrote (CUDA and ROCm; plain or gzip) and tells what each step waited for on the
+    device, and what could be gained at best. Several traces are ranks of one job. No GPU is needed, and nothing is run.
+
+    hotlap read trace.json.gz
+    hotlap read --html report.html rank0.json rank1.json
+    """
     parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace.json[.gz], a folder or a tar archive")
     add_outputs(parser, "json", "html", "markdown")
     parser.add_argument(
@@ -159,22 +150,20 @@ def _read(subparsers: Subparsers) -> None:
     add_display(parser, progress=False)
 
 
-def _check(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "check",
-        description="Runs two versions of a script in turns: is AFTER not slower than BEFORE, and does it train the "
-        "same? AFTER is run in the place of BEFORE: with its folder, its name and the same arguments. Nothing is "
-        "changed, and what the scripts write is thrown away.",
-        examples=(
-            "hotlap check train.py faster.py",
-            "git show HEAD:train.py > before.py; hotlap check before.py train.py --epochs 3",
-        ),
-        note="Exit code 0: the same training, and not slower. "
-        f"{FAILS}: the gate fails it. {INCONCLUSIVE}: inconclusive. {SLOWER}: the same training, and slower.",
-        usage="hotlap check [options] BEFORE AFTER [ARGS...]",
-        training=True,
-    )
+def _check(parser: argparse.ArgumentParser) -> None:
+    """judge an edit: does it train the same, and is it not slower?
+
+    Runs two versions of a script in turns: is AFTER not slower than BEFORE, and does it train the same? AFTER is run in
+    the place of BEFORE: with its folder, its name and the same arguments. Nothing is changed, and what the scripts
+    write is thrown away.
+
+    hotlap check train.py faster.py
+    git show HEAD:train.py > before.py; hotlap check before.py train.py --epochs 3
+
+    Exit code 0: the same training, and not slower. 10: the gate fails it. 11: inconclusive. 12: the same training, and
+    slower.
+    """
+    parser.usage = "hotlap check [options] BEFORE AFTER [ARGS...]"
     for name in ("BEFORE", "AFTER"):
         parser.add_argument(name.lower(), metavar=name, help=f"the script {name.lower()} the edit")
     add_time(parser, "--budget", "time for all of it (default: 5m)", default="5m")
@@ -190,107 +179,106 @@ def _check(subparsers: Subparsers) -> None:
     _add_runs(parser)
     add_display(parser)
     add_outputs(parser, "json")
-    parser.set_defaults(own_words=2)  # the two scripts
+    parser.set_defaults(own_words=2, trains=True)  # the two scripts
 
 
-def _mcp(subparsers: Subparsers) -> None:
-    command(
-        subparsers,
-        "mcp",
-        description="A server of the Model Context Protocol over standard input and output. Its tools are measure, "
-        "tune, check, apply and explain, with the options that an agent needs; the studies made are resources. "
-        "It is started by the client, not by hand.",
-        examples=("hotlap mcp", "claude mcp add hotlap -- hotlap mcp"),
-        note="It needs the package mcp: pip install 'mcp>=2'.",
-    )
+def _mcp(parser: argparse.ArgumentParser) -> None:
+    """serve measure, tune, check and others to an MCP client
+
+    A server of the Model Context Protocol over standard input and output. Its tools are measure, tune, check, apply and
+    explain, with the options that an agent needs; the studies made are resources. It is started by the client, not by
+    hand.
+
+    hotlap mcp
+    claude mcp add hotlap -- hotlap mcp
+
+    It needs the package mcp: pip install 'mcp>=2'.
+    """
 
 
-def _completion(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "completion",
-        description="Prints a script for the shell: commands, options, and names of levers and findings are completed.",
-        examples=(
-            'eval "$(hotlap completion bash)"  # in ~/.bashrc; zsh: in ~/.zshrc, behind compinit',
-            "hotlap completion fish > ~/.config/fish/completions/hotlap.fish",
-        ),
-    )
+def _completion(parser: argparse.ArgumentParser) -> None:
+    """print what makes a shell complete commands, options and names
+
+    Prints a script for the shell: commands, options, and names of levers and findings are completed.
+
+    eval "$(hotlap completion bash)"  # in ~/.bashrc; zsh: in ~/.zshrc, behind compinit
+    hotlap completion fish > ~/.config/fish/completions/hotlap.fish
+    """
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     typed = parser.add_argument("typed", nargs=argparse.REMAINDER, default=[], help=argparse.SUPPRESS)
     typed.required = False  # or it is named where the shell is missing
 
 
-def _show(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "show",
-        description="Shows a study that was made here: the newest, or the one that is named. Nothing is run.",
-        examples=(
-            "hotlap show",
-            "hotlap show train.py",
-            "hotlap show train-20260504-093000 --html report.html",
-            "hotlap show --perfetto trace.json",
-        ),
-    )
+def _show(parser: argparse.ArgumentParser) -> None:
+    """show the report of a study again
+
+    Shows a study that was made here: the newest, or the one that is named. Nothing is run.
+
+    hotlap show
+    hotlap show train.py
+    hotlap show train-20260504-093000 --html report.html
+    hotlap show --perfetto trace.json
+    """
     add_study(parser)
     add_display(parser, progress=False)
     add_outputs(parser)
     parser.add_argument("--perfetto", metavar="PATH", help="write some steps there, as they went, for ui.perfetto.dev")
 
 
-def _list(subparsers: Subparsers) -> None:
-    command(
-        subparsers,
-        "list",
-        description="Lists the studies that were made in this folder, the newest first: when, of what, and what each "
-        "came to.",
-        examples=("hotlap list",),
-    )
+def _list(parser: argparse.ArgumentParser) -> None:
+    """list the studies that were made here
+
+    Lists the studies that were made in this folder, the newest first: when, of what, and what each came to.
+
+    hotlap list
+    """
 
 
-def _clean(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "clean",
-        description="Deletes the studies that were made in this folder. One that is at work, and one whose patch is "
-        "applied (it takes it back), stays.",
-        examples=("hotlap clean --check", "hotlap clean --keep 3"),
-    )
+def _clean(parser: argparse.ArgumentParser) -> None:
+    """delete studies that were made here
+
+    Deletes the studies that were made in this folder. One that is at work, and one whose patch is applied (it takes it
+    back), stays.
+
+    hotlap clean --check
+    hotlap clean --keep 3
+    """
     add_number(parser, "--keep", "leave the newest N (default: 0)", default="0")
     parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
 
 
-def _machine(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "machine",
-        description="Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the "
-        "machine, what it costs, and how to fix it. Figures are kept in the user's cache folder for this "
-        "hardware and these versions; what is wrong is looked at anew each time.",
-        examples=("hotlap machine", "hotlap machine --quick"),
-    )
+def _machine(parser: argparse.ArgumentParser) -> None:
+    """what this machine can do at best, and what is wrong with it
+
+    Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the machine, what it
+    costs, and how to fix it. Figures are kept in the user's cache folder for this hardware and these versions; what is
+    wrong is looked at anew each time.
+
+    hotlap machine
+    hotlap machine --quick
+    """
     parser.add_argument("--json", metavar="PATH", help="write it there; - is standard output")
     parser.add_argument("--fresh", action="store_true", help="measure anew, whatever was measured before")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter repeats: some seconds")
     add_display(parser, progress=False)
 
 
-def _predict(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "predict",
-        description="Runs a few steps of the training here, traces one, and predicts a step on other hardware, with "
-        "an 80% interval. The script is not changed, and ends after the traced step.",
-        examples=(
-            "hotlap predict train.py",
-            "hotlap predict --gpu 4090,H100 --count 1,4 train.py",
-            "hotlap predict --trace trace.json.gz --gpu H100",
-        ),
-        usage="hotlap predict [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)\n"
+def _predict(parser: argparse.ArgumentParser) -> None:
+    """predict the training on other GPUs, and on several
+
+    Runs a few steps of the training here, traces one, and predicts a step on other hardware, with an 80% interval. The
+    script is not changed, and ends after the traced step.
+
+    hotlap predict train.py
+    hotlap predict --gpu 4090,H100 --count 1,4 train.py
+    hotlap predict --trace trace.json.gz --gpu H100
+    """
+    parser.usage = (
+        "hotlap predict [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)\n"
         "       hotlap predict [options] --trace FILE\n"
-        "       hotlap predict [options] --workload FILE",
-        training=True,
+        "       hotlap predict [options] --workload FILE"
     )
+    parser.set_defaults(own_words=0, trains=True)
     parser.add_argument(
         "--gpu", action="extend", type=several, metavar="NAME,NAME", help="GPUs to predict (default: nine; --list: all)"
     )
@@ -308,31 +296,25 @@ def _predict(subparsers: Subparsers) -> None:
     add_time(parser, "--measured-step", "its time there: narrows the intervals")
     parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
     add_number(parser, "--steps-per-epoch", "default: as the script's loader says", least=1)
-    parser.add_argument(
-        "--price",
-        action="append",
-        metavar="PRICE",
-        help="of a GPU for an hour: 2.5, or H100=2.5 for that one; may be given again",
-    )
     parser.add_argument("--fill", action="store_true", help="give each GPU the largest batch that fits")
     add_time(parser, "--timeout", _TIMEOUT.format("10m"), default="10m")
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
-    parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
     parser.add_argument("--list", action="store_true", help="show the names of all devices, and end")
     add_display(parser, progress=False)
 
 
-def _lab(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        "lab",
-        description="Repeats one of the experiments that hotlap was founded on, on this machine, and explains what "
-        "came out. Where no GPU is here, its figures are predicted, with intervals, and marked. Without NAME: the "
-        "list.",
-        examples=("hotlap lab", "hotlap lab pinning --quick"),
-        note="What stands behind SCRIPT goes to the training as it is.",
-        usage="hotlap lab [NAME [options] [SCRIPT [ARGS...]]]",
-    )
+def _lab(parser: argparse.ArgumentParser) -> None:
+    """the founding experiments on this machine; without a name: which there are
+
+    Repeats one of the experiments that hotlap was founded on, on this machine, and explains what came out. Where no GPU
+    is here, its figures are predicted, with intervals, and marked. Without NAME: the list.
+
+    hotlap lab
+    hotlap lab pinning --quick
+
+    What stands behind SCRIPT goes to the training as it is.
+    """
+    parser.usage = "hotlap lab [NAME [options] [SCRIPT [ARGS...]]]"
     parser.add_argument("name", nargs="?", metavar="NAME", help="of the experiment")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")
     parser.add_argument("--gpu", action="extend", type=several, metavar="NAME,NAME", help="GPUs to predict")
@@ -343,32 +325,12 @@ def _lab(subparsers: Subparsers) -> None:
     parser.set_defaults(own_words=1)  # the experiment
 
 
-COMMANDS: Mapping[str, Mapping[str, tuple[Callable[[Subparsers], None], str]]] = {
-    "make a training faster": {
-        "tune": (_tune, "make a training script faster, and prove it"),
-        "apply": (_apply, "apply the patch that a study came to, or take it back"),
-    },
-    "see where its time goes": {
-        "measure": (_measure, "find where the time of a training step goes"),
-        "explain": (_explain, "explain a finding or a lever"),
-        "levers": (_levers, "list what is tried, and why some of it does not apply"),
-        "read": (_read, "tell what a recorded GPU trace says"),
-    },
-    "judge changes, in CI as well": {
-        "check": (_check, "judge an edit: does it train the same, and is it not slower?"),
-    },
-    "for agents and shells": {
-        "mcp": (_mcp, "serve measure, tune, check and others to an MCP client"),
-        "completion": (_completion, "print what makes a shell complete commands, options and names"),
-    },
-    "studies made here": {
-        "show": (_show, "show the report of a study again"),
-        "list": (_list, "list the studies that were made here"),
-        "clean": (_clean, "delete studies that were made here"),
-    },
-    "hardware": {
-        "machine": (_machine, "what this machine can do at best, and what is wrong with it"),
-        "predict": (_predict, "predict the training on other GPUs, and on several"),
-        "lab": (_lab, "the founding experiments on this machine; without a name: which there are"),
-    },
+COMMANDS: Mapping[str, Sequence[Callable[[argparse.ArgumentParser], None]]] = {
+    "make a training faster": (_tune, _apply),
+    "see where its time goes": (_measure, _explain, _levers, _read),
+    "judge changes, in CI as well": (_check,),
+    "for agents and shells": (_mcp, _completion),
+    "studies made here": (_show, _list, _clean),
+    "hardware": (_machine, _predict, _lab),
 }
+"""What they are for -> functions that add the options of the command that they are named after."""

@@ -12,9 +12,8 @@ from hotlap.cli.forecast_table import Shown
 from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
 from hotlap.predict import Device, forecast, memory, own_devices, resolve, workload
-from hotlap.predict.catalogue import devices, variants
+from hotlap.predict.catalogue import devices
 from hotlap.record import Checkup, load, save
-from hotlap.report import html
 from hotlap.units import count as number
 from hotlap.units import duration
 
@@ -45,12 +44,15 @@ def run(args: argparse.Namespace) -> int:
         return 0
     counts = _counts(args.count)
     # Names are checked before anything runs.
-    prices = _prices(args, extra)
-    resolve(args.measured_on or _USUAL[0], extra=extra)
+    for name in (*_gpus(args), args.measured_on or _USUAL[0]):
+        resolve(name, extra=extra)
     workbench.check_outputs(args)
     hosts = host_of(load(Path(args.machine), Checkup)) if args.machine else {}
     known = _known(args, extra, counts=counts)
-    _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices, hosts=hosts))
+    shown = _forecasts(args, known, counts=counts, hosts=hosts)
+    workbench.write_json(args.json, [row.prediction for row in shown.rows])
+    if args.json != "-":
+        forecast_table.show(shown, color=args.color)
     return 0
 
 
@@ -69,26 +71,6 @@ def _counts(text: str) -> tuple[int, ...]:
     if not counts or min(counts) < 1:
         raise UserError(f'--count {text} is not a list of numbers from 1 up, as in "1,2,4".')
     return counts
-
-
-def _prices(args: argparse.Namespace, extra: tuple[Device, ...]) -> dict[str, float]:
-    """Device that is shown -> price of one for an hour: of several that fit it, the one that fits the fewest."""
-    shown = {resolve(name, extra=extra).device.name for name in _gpus(args)}
-    found = []
-    for text in args.price or ():
-        name, _, figure = text.rpartition("=")
-        try:
-            price = float(figure)
-        except ValueError:
-            price = math.nan
-        if not 0 <= price < math.inf:
-            raise UserError(f"--price {text} is no price for an hour, as in 2.5 or H100=2.5.")
-        fits = {device.name for device in variants(name, extra=extra)} if name else shown
-        if not fits & shown and "price" not in args.configured:
-            raise UserError(f"--price {text} is for none of the GPUs that are shown: {', '.join(sorted(shown))}.")
-        found.append((len(fits) if name else math.inf, fits & shown, price))
-    found.sort(key=lambda one: one[0], reverse=True)
-    return {device: price for _, fits, price in found for device in fits}
 
 
 def host_of(found: Checkup) -> dict[str, float]:
@@ -160,7 +142,6 @@ def _forecasts(
     known: Traced,
     *,
     counts: tuple[int, ...],
-    prices: dict[str, float],
     hosts: dict[str, float],
 ) -> Shown:
     rows = []
@@ -181,14 +162,7 @@ def _forecasts(
             batch_factor=factor,
             devices=known.devices,
         )
-        per_hour = prices.get(one.device)
-        rows.append(
-            forecast_table.Row(
-                prediction=one,
-                batches=factor * count,
-                per_hour=None if per_hour is None else count * per_hour,
-            )
-        )
+        rows.append(forecast_table.Row(prediction=one, batches=factor * count))
     return Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch, precision=args.precision, filled=args.fill)
 
 
@@ -201,16 +175,3 @@ def _batch_factor(args: argparse.Namespace, known: Traced, name: str) -> float:
     today = known.work.batch_size
     # Whole samples; that one does not fit is said by the forecast.
     return max(1, int(today * factor)) / today if today else factor or 1.0
-
-
-def _hand_out(args: argparse.Namespace, known: Traced, shown: Shown) -> None:
-    """To files, and to the terminal."""
-    found = [row.prediction for row in shown.rows]
-    title = known.work.name or "training"
-    measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
-    workbench.write_json(args.json, found)
-    if args.html:
-        page = html.predictions(found, title=title, measured=measured, lead=forecast_table.why(shown))
-        workbench.write_text(Path(args.html), page)
-    if args.json != "-":
-        forecast_table.show(shown, color=args.color)

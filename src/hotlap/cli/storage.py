@@ -160,9 +160,9 @@ def read(path: Path) -> Study:
     return load(path, Study, remedy="Delete it and measure again." if ours else None)
 
 
-def named(name: str, *, command: str = "measure") -> list[tuple[Path, Study]]:
+def found(name: str | None, *, command: str = "measure") -> list[tuple[Path, Study]]:
     """The study of that name (as `hotlap list` has it), in that folder or JSON file, with its file; where the name is
-    that of a script instead, all studies of it that were made here, the newest first.
+    that of a script instead, all studies of it that were made here, and without a name all of these, the newest first.
 
     Arguments:
         command: which makes one, for the error.
@@ -170,13 +170,18 @@ def named(name: str, *, command: str = "measure") -> list[tuple[Path, Study]]:
     Raises:
         UserError: there is none. RecordError: it cannot be read.
     """
-    path = _file(name)
+    here = Path.cwd()
+    files = [] if name is None else [Path(name) / _FILE, Path(name), root(here) / name / _FILE]
+    path = next((file for file in files if file.is_file() and file.suffix == ".json"), None)
     if path is not None:
         return [(path, read(path))]
-    here = Path.cwd()
-    found = [(path, study) for path, study in known(here) if _is_of(study, name)]
-    if found:
-        return found
+    kept = [(path, study) for path, study in known(here) if name is None or _is_of(study, name)]
+    if kept:
+        return kept
+    if name is None:
+        for path in studies(here):
+            read(path)  # which says what is wrong with it
+        raise UserError(f"There is no study {shown(here)}. Run `hotlap {command} SCRIPT` first.")
     script = next((one for one in (name, f"{name}.py") if Path(one).is_file()), None)
     if script is not None:
         raise UserError(
@@ -184,25 +189,6 @@ def named(name: str, *, command: str = "measure") -> list[tuple[Path, Study]]:
             f"`hotlap {command} {shlex.quote(script)}` makes one."
         )
     raise UserError(f"There is no study at {name}. Name it as `hotlap list` does, or its JSON file, or its script.")
-
-
-def _file(name: str) -> Path | None:
-    """A study's, by its name, its folder or as it is; None where none has that name."""
-    path = Path(name)
-    kept = root(Path.cwd()) / name / _FILE
-    files = [path / _FILE if path.is_dir() else path, kept]
-    return next((file for file in files if file.is_file() and _may_be_study(file)), None)
-
-
-def _may_be_study(path: Path) -> bool:
-    """It looks like a study, if a damaged one; scripts do not."""
-    if path.suffix == ".json":
-        return True
-    try:
-        with path.open("rb") as file:
-            return file.read(1) == b"{"
-    except OSError:
-        return True  # whoever reads it says why not
 
 
 def _is_of(study: Study, name: str) -> bool:
@@ -216,23 +202,6 @@ def _is_of(study: Study, name: str) -> bool:
         scripts = [first]
     path = Path(name).resolve()
     return any(name == Path(script).stem or Path(script).resolve() == path for script in scripts)
-
-
-def chosen(name: str | None) -> tuple[Path, Study]:
-    """The study of that name, or the newest of that script; without a name, the newest that was made here.
-
-    Raises:
-        UserError: there is none. RecordError: it cannot be read.
-    """
-    if name is not None:
-        return named(name)[0]
-    here = Path.cwd()
-    found = next(known(here), None)
-    if found is not None:
-        return found
-    for path in studies(here):
-        return path, read(path)  # it says why it cannot be read
-    raise UserError(f"There is no study {shown(here)}. Run `hotlap measure SCRIPT` or `hotlap tune SCRIPT` first.")
 
 
 def is_at_work(folder: Path) -> bool:

@@ -31,7 +31,7 @@ def studied(args: argparse.Namespace) -> Study:
     resumed = None if args.fresh else bench.storage.resume(bench.study.key)
     if resumed is not None:
         bench.study = replace(resumed, hotlap=bench.study.hotlap, state=State.RUNNING, budget_s=options.budget_s)
-    with bench.making(budget_s=options.budget_s):
+    with bench.making():
         if resumed is not None:
             bench.doing(f"going on with the study in {bench.storage.folder.name}")
             for part in ("baseline", "findings", "ceilings", "noise"):

@@ -3,7 +3,7 @@
 import argparse
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -22,9 +22,6 @@ _OUTPUTS = {
     "markdown": "write a report for a pull request there",
 }
 
-# Options whose value may be a Python file, if an odd one.
-_FILES = frozenset(f"--{name}" for name in _OUTPUTS)
-
 _TRAINING = "(SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
 _THEIRS = "What stands behind SCRIPT, MODULE or -- goes to the training as it is."
 
@@ -37,29 +34,20 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         return super()._fill_text(text, width, indent) if raw else textwrap.fill(text, width)
 
 
-def command(
-    subparsers: Subparsers,
-    name: str,
-    *,
-    description: str,
-    examples: Sequence[str],
-    note: str = "",
-    training: bool = False,
-    usage: str | None = None,
-) -> argparse.ArgumentParser:
-    """A parser of `hotlap NAME`; of one that runs a `training` the words behind the options are that training's."""
-    note = " ".join(filter(None, (note, _THEIRS if training else "")))
+def command(subparsers: Subparsers, add_options: Callable[[argparse.ArgumentParser], None]) -> None:
+    """Adds the parser of the command that the function is named after. Its docstring is what help says: paragraphs
+    with a summary, what the command does, examples, and what else there is to say."""
+    name = add_options.__name__.removeprefix("_")
+    _, description, examples, *notes = (add_options.__doc__ or "\n\n\n\n").split("\n\n")
     parser = subparsers.add_parser(
-        name,
-        usage=usage or (f"hotlap {name} [options] {_TRAINING}" if training else None),
-        allow_abbrev=False,
-        formatter_class=_Help,
-        description=description,
-        epilog="\n".join(["examples:", *(f"  {one}" for one in examples), "", note, _MORE]).replace("\n\n\n", "\n\n"),
+        name, allow_abbrev=False, formatter_class=_Help, description=" ".join(description.split())
     )
-    if training:
-        parser.set_defaults(own_words=0, trains=True)
-    return parser
+    add_options(parser)
+    if parser.get_default("trains"):
+        parser.usage = parser.usage or f"hotlap {name} [options] {_TRAINING}"
+        notes.append(_THEIRS)
+    epilog = ["examples:", *(f"  {one.strip()}" for one in examples.strip().split("\n"))]
+    parser.epilog = "\n".join([*epilog, "", *([" ".join(" ".join(notes).split())] if notes else []), _MORE])
 
 
 _MORE = "Exit codes, and all commands: hotlap --help"
@@ -145,17 +133,6 @@ def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentP
 def value_options(command: argparse.ArgumentParser) -> frozenset[str]:
     """Options that are followed by a value."""
     return frozenset(name for action in command._actions if action.nargs != 0 for name in action.option_strings)
-
-
-def check_swallowed(head: Sequence[str], command: argparse.ArgumentParser) -> None:
-    """Refuse an option that lacks its value, so that the script was taken for it.
-
-    Raises:
-        UserError: names both.
-    """
-    option, value = ("", *head)[-2:]
-    if option in value_options(command) - _FILES and value.endswith(".py"):
-        raise UserError(f"{option} needs a value in front of the script: {value} was taken for it.")
 
 
 def seconds(text: str, option: str) -> float:

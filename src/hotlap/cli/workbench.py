@@ -71,7 +71,7 @@ class Workbench:
     Args:
         args: of the command: the training, what is shown (`words.add_display`), and the outputs (`words.add_outputs`).
         settings: what beside the training tells this study from others, where one that was interrupted goes on.
-        budget_s: time that the study may take.
+        budget_s: time that the study may take; told of one that tries levers.
         full: the training itself runs, and has standard output.
 
     Raises:
@@ -104,19 +104,26 @@ class Workbench:
         self.storage = StudyFolder(self.cwd, aim.title, created)
         self._args = args
         self._stream = sys.stderr if full or args.json == "-" else sys.stdout
-        self.live: Live | None = None
+        self.live = Live(
+            self._stream,
+            quiet=args.quiet,
+            verbose=args.verbose,
+            color=args.color,
+            budget_s=budget_s if purpose is Purpose.TUNE else None,
+        )
         self.interrupt = Interrupt()
         self.storage.check()
 
     @contextmanager
-    def making(self, *, budget_s: float | None) -> Iterator[None]:
+    def making(self) -> Iterator[None]:
         """The study is made in this context, shown as it comes and kept at its end; one that is interrupted as well.
 
         Raises:
             KeyboardInterrupt: it was.
         """
+        self.live.go_on(self.study.elapsed_s)
         with closing(self.storage), self.interrupt:
-            with self.showing(budget_s=budget_s):
+            with self.live:
                 try:
                     yield
                 except KeyboardInterrupt:
@@ -136,27 +143,11 @@ class Workbench:
             what = "The report has what was measured until then."
         return f"Interrupted{by}. {what}"
 
-    @contextmanager
-    def showing(self, *, budget_s: float | None) -> Iterator[Live]:
-        """Sections are shown as they come, until the context ends."""
-        args = self._args
-        with Live(
-            self._stream,
-            quiet=args.quiet,
-            verbose=args.verbose,
-            color=args.color,
-            budget_s=budget_s,
-            spent_s=self.study.elapsed_s,
-        ) as live:
-            self.live = live
-            yield live
-
     # The observer of the study
 
     def doing(self, text: str) -> None:
         """What is being done now."""
-        if self.live is not None:
-            self.live.doing(text)
+        self.live.doing(text)
 
     def changed(self, study: Study, part: str) -> None:
         """Save, write where the user asked, show what is new."""
@@ -168,16 +159,13 @@ class Workbench:
 
     def show(self, part: str, study: Study | None = None) -> None:
         """What of the report is new when `part` is known."""
-        if self.live is None:
-            return
         self.live.allow((study or self.study).budget_s)
         if self._args.sections:
             self.live.show(*terminal.part(study or self.study, part, verbose=self._args.verbose))
 
     def show_all(self) -> None:
         """The whole report at once."""
-        with self.showing(budget_s=None) as live:
-            live.show(*terminal.sections(self.study))
+        self.live.show(*terminal.sections(self.study))
 
     # Files
 
@@ -251,7 +239,7 @@ class Workbench:
 
     def _warn(self, sentence: str) -> None:
         self.study = replace(self.study, warnings=(*self.study.warnings, sentence))
-        if self.live is not None and self._args.sections:  # the report's own warnings were shown before
+        if self._args.sections:  # the report's own warnings were shown before
             self.live.show(Text(f"! {clean_line(sentence)}"))
 
 

@@ -12,9 +12,8 @@ from hotlap.errors import Interrupted
 from hotlap.launch.outcome import outcome
 from hotlap.launch.reaper import Reaper, end_all, signal_group
 from hotlap.launch.scratch import Scratch
-from hotlap.launch.starting import Environment, Starter
+from hotlap.launch.starting import Environment, Forked, Process, Starter
 from hotlap.launch.streams import StandardInput, Tail, end_of, readable
-from hotlap.launch.template import Forked, Process
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Plan, Run, Status
 from hotlap.record.order import rounds
@@ -161,7 +160,6 @@ class _Child:
         self.turns = 0
         self.waiting = False
         self.warming = True
-        self.ended = False
         self.asked_at: float | None = None
         self._left_at: float | None = None
         self.process = process
@@ -170,7 +168,7 @@ class _Child:
         self._steps = 0
         self._longest_s = 0.0
         self._begun_at = self.moved_at = time.monotonic()
-        self._ended_at: float | None = None
+        self.whole_s: float | None = None
         self.handle = end_of(process.pid)
 
     @property
@@ -234,17 +232,13 @@ class _Child:
         if self.waiting:
             self.go()
 
-    def left(self) -> None:
-        """It has ended by itself, just now or before."""
-        self._ended_at = self._ended_at or time.monotonic()
-
     def end(self) -> None:
         """No process of it is left, and nothing of what they wrote."""
+        self.whole_s = self.whole_s or time.monotonic() - self._begun_at
         end_all(self.process.pid, self.place.marker)
         self.process.wait()
-        if self.handle is not None and not self.ended:
+        if self.handle is not None:
             os.close(self.handle)
-        self.ended = True
         self.handle = None
         self.place.clear()
 
@@ -256,8 +250,8 @@ class _Child:
             stdout=self._stdout.text(),
             stderr=self._stderr.text(),
         )
-        if found.status is Status.ENDED and self.plan.only_levers and self._ended_at is not None:
-            found = replace(found, whole_s=self._ended_at - self._begun_at)
+        if found.status is Status.ENDED and self.plan.only_levers:
+            found = replace(found, whole_s=self.whole_s)
         forked = isinstance(self.process, Forked)
         return replace(found, forked=forked, written=self.place.written, marks=self.place.marks())
 
@@ -287,7 +281,6 @@ class _Heat:
                 self._watch(child, now)
             self._pass_token()
         for child in self._children:
-            child.left()
             self._left(child)
 
     def _await_news(self) -> None:
@@ -302,7 +295,6 @@ class _Heat:
         if child.has_left(now):
             child.end()
         if not child.alive:
-            child.left()
             self._left(child)
             return
         child.look(now)
@@ -319,7 +311,7 @@ class _Heat:
         """It is over. Those that go on do so without what it wrote beside them."""
         if child is self._running:
             self._running = None
-        if not child.ended:
+        if child.whole_s is None:
             self._scratch.check(now=True)  # it may have failed for want of room
             child.end()
 

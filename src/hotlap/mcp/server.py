@@ -2,13 +2,19 @@
 
 import contextlib
 import json
+import re
+import signal
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
@@ -20,10 +26,9 @@ from hotlap.cli import storage, words
 from hotlap.cli.check import conclusion
 from hotlap.cli.options import FAILS, INCONCLUSIVE, SLOWER
 from hotlap.errors import HotlapError
-from hotlap.mcp import commands
 from hotlap.record import Study, decode, encode
 from hotlap.report import markdown, outcome, story
-from hotlap.report.clean import clean_line
+from hotlap.report.clean import clean_line, last_lines
 from hotlap.tune.checking import Checked
 
 INSTRUCTIONS = """\
@@ -54,6 +59,17 @@ _LOOKS = ToolAnnotations(read_only_hint=True)
 # They run the user's training: with what that does beyond its folder, they change the world as it does.
 _RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True)
+
+Tell = Callable[[str], Awaitable[None]]
+"""Told what is being done now."""
+
+# "[12 s of 300 s] timing threads": a status line of a command that has no terminal.
+_STATUS = re.compile(r"\[[^\]]*\] (.+)")
+_LONGEST_LINE = 1 << 20
+# Of what a training printed before it failed, its last lines say why.
+_MOST_ERROR_LINES = 60
+# A command that is told to end ends its trainings first.
+_ENDING_S = 20.0
 
 
 class Server(MCPServer[Any]):
@@ -186,7 +202,7 @@ class Server(MCPServer[Any]):
             await ctx.report_progress(spent if budget_s is None else min(spent, budget_s), budget_s, doing)
 
         async with self._alone if trains else contextlib.nullcontext():
-            return await commands.run(line, self._place(folder), tell, fine=fine)
+            return await run(line, self._place(folder), tell, fine=fine)
 
     def _place(self, folder: str) -> Path:
         place = (self._folder / folder).resolve()
@@ -239,3 +255,57 @@ def _seconds(budget: str) -> float:
 
 def _named(option: str, names: Sequence[str]) -> list[str]:
     return [f"--{option}={','.join(names)}"] if names else []
+
+
+async def run(words: Sequence[str], folder: Path, tell: Tell, *, fine: Collection[int] = (0,)) -> tuple[int, list[str]]:
+    """`hotlap WORDS` in `folder` -> its exit code, and what it printed, status lines left out; a call that is cancelled
+    interrupts it as Ctrl-C does.
+
+    Raises:
+        ToolError: its exit code is none of the `fine` (the command's own message), or there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ToolError(f"There is no folder {folder}. Give the one that the script is started in.")
+    with tempfile.TemporaryFile() as errors:
+        # -P: a module in that folder is the training's, not ours.
+        process = await anyio.open_process(
+            [sys.executable, "-P", "-m", "hotlap", *words], stdin=subprocess.DEVNULL, stderr=errors, cwd=folder
+        )
+        try:
+            lines = await _read(process, tell)
+            code = await process.wait()
+        finally:
+            await _end(process)
+        if code not in fine:
+            errors.seek(0)
+            told = last_lines(errors.read().decode(errors="backslashreplace"), _MOST_ERROR_LINES)
+            raise ToolError(told or f"`hotlap {words[0]}` left with exit code {code}.")
+    return code, lines
+
+
+async def _read(process: Process, tell: Tell) -> list[str]:
+    assert process.stdout is not None
+    stream = BufferedByteReceiveStream(process.stdout)
+    lines: list[str] = []
+    while True:
+        try:
+            line = (await stream.receive_until(b"\n", _LONGEST_LINE)).decode(errors="backslashreplace")
+        except anyio.IncompleteRead:
+            return lines
+        status = _STATUS.fullmatch(line)
+        if status is None:
+            lines.append(line)
+        else:
+            await tell(status[1])
+
+
+async def _end(process: Process) -> None:
+    """Nothing of it is left."""
+    if process.returncode is None:
+        with anyio.CancelScope(shield=True):
+            process.send_signal(signal.SIGINT)
+            with anyio.move_on_after(_ENDING_S):
+                await process.wait()
+            if process.returncode is None:
+                process.kill()
+    await process.aclose()

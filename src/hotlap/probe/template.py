@@ -5,7 +5,7 @@ Each process that it forks goes on from there as one that was just started: Pyth
 the script. Streams, environment, folder and scratch layers are those of its run, and the modules are hidden until the
 script imports them (`hotlap.probe.preloaded`). Linux only.
 
-The parent writes to a socket: a line of JSON a message (`hotlap.launch.template`).
+The parent writes to a socket: a line of JSON a message (`hotlap.launch.starting`).
 """
 
 import contextlib

@@ -251,7 +251,7 @@ def answer(study: Study) -> Answer:
         fewer = study.sweep.fewer if study.sweep is not None else ""
         lines = (*([fewer] if fewer else []), *([f"Next, {first.code}: {first.evidence}"] if first is not None else []))
         code = () if first is None else tuple(line for line in change_lines(study, first) if line[0] != "$")
-        commands = next_commands(study)
+        commands = tuple(next_commands(study))
     return Answer(
         outcome=found.outcome, title=found.title, sentence=found.sentence, lines=lines, code=code, commands=commands
     )

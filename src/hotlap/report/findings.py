@@ -101,32 +101,22 @@ def other_phases(study: Study) -> str | None:
     return f"Not found: {', '.join(shares)}." if shares else None
 
 
-def next_commands(study: Study) -> tuple[tuple[str, str], ...]:
+def next_commands(study: Study) -> Iterator[tuple[str, str]]:
     """What to do after a measurement: (command, what it does)."""
-    return (*_fewer_threads(study), *_of_findings(study))
-
-
-def _fewer_threads(study: Study) -> Iterator[tuple[str, str]]:
-    """Where they are clearly faster; not where the script sets its threads itself, for then no trial changes them."""
-    run = timed(study)
+    run, found = timed(study), study.findings
+    # Where the script sets its threads itself no trial changes them.
     own = run is not None and any(site.calls == "torch.set_num_threads" for site in run.call_sites)
     if study.sweep is not None and study.sweep.fewer and not own:
         yield f"hotlap tune --levers threads {script(study)}", "tries fewer threads, and proves what helps"
-
-
-def _of_findings(study: Study) -> tuple[tuple[str, str], ...]:
-    found = study.findings
     if not found:
-        return ()
-    first = found[0]
-    command = command_under(study, first.environment)
-    levers = (lever for finding in found for lever in finding.try_levers)
-    tries = dict.fromkeys(levers) if _can_run_again(study) else {}
-    return (
-        *([(command, "starts it without that fault")] if command is not None else []),
-        (f"hotlap explain {first.code}", "what it is, and what helps"),
-        *([(f"hotlap tune {script(study)}", f"tries {', '.join(tries)}, and proves what helps")] if tries else []),
-    )
+        return
+    command = command_under(study, found[0].environment)
+    if command is not None:
+        yield command, "starts it without that fault"
+    yield f"hotlap explain {found[0].code}", "what it is, and what helps"
+    levers = dict.fromkeys(lever for finding in found for lever in finding.try_levers)
+    if levers and _can_run_again(study):
+        yield f"hotlap tune {script(study)}", f"tries {', '.join(levers)}, and proves what helps"
 
 
 def change_lines(study: Study, finding: Finding) -> tuple[str, ...]:

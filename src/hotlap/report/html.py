@@ -1,4 +1,4 @@
-"""Study, or predictions -> one self-contained HTML page: no script, no network, light and dark, for any width.
+"""Study -> one self-contained HTML page: no script, no network, light and dark, for any width.
 
 The page's policy forbids scripts and everything that would be fetched. Every text of the study is cleaned of control
 characters by `finalize` and then escaped by Jinja2, at each place where the template shows one.
@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from hotlap.record import Phase, Prediction, Run, Study
-from hotlap.report import devices, document, lanes, outcome, series, story
+from hotlap.record import Phase, Run, Study
+from hotlap.report import document, lanes, outcome, series, story
 from hotlap.report.clean import clean
 from hotlap.report.details import closer_look
 from hotlap.report.scale import percent_of
@@ -36,28 +36,11 @@ def render(study: Study) -> str:
         timeline=lanes.timeline(pictured, study.after),
         phase_bars=list(_bars(runs)),
         losses=series.losses(pictured, study.after),
-        devices=devices.picture(study.predictions),
         memory=series.memory(before),
         step_times=series.step_times(before),
         details=closer_look(study),
         diff_lines=document.diff_lines(study.patch),
         environment=_environment(study),
-    )
-
-
-def predictions(
-    found: Sequence[Prediction], *, title: str, measured: tuple[str, float] | None = None, lead: Sequence[str] = ()
-) -> str:
-    """A page of step times elsewhere. `measured`: device and seconds of the step there; `lead`: sentences above."""
-    return (
-        _templates()
-        .get_template("predictions.html.j2")
-        .render(
-            title=title,
-            lead=lead,
-            picture=devices.picture(found, measured=measured),
-            assumed=list(dict.fromkeys(note for one in found for note in one.assumptions)),
-        )
     )
 
 

@@ -116,7 +116,8 @@ def _concluded(study: Study) -> Conclusion:
         sentence = f"The step is {gain} as fast, but the gate fails it: training is harmed. Do not apply this."
         return Conclusion(outcome=Outcome.HARM, title="Training is harmed", sentence=sentence)
     if study.result.verdict is Verdict.UNDECIDED:
-        sentence = f"The step is {gain} as fast, but the gate is inconclusive: training may be harmed."
+        sentence = f"The step is {gain} as fast, but the gate is inconclusive: training may be harmed. "
+        sentence += "Read the patch before you apply it."
         return Conclusion(outcome=Outcome.UNPROVEN, title="Gate inconclusive", sentence=sentence)
     if not speedup.low > LEAST_GAIN:
         sentence = f"The step came out at {gain}: that is not told from no gain, so leave the script as it is."
@@ -239,16 +240,6 @@ def _ours(study: Study) -> list[str]:
 _OURS = re.compile(r"^\+\s*from hotlap[\w.]* import (\w+)", re.MULTILINE)
 
 
-def caution(study: Study) -> str | None:
-    """Why the patch must not be applied as it is; None when nothing speaks against it."""
-    outcome = conclusion(study).outcome
-    if not study.patch or outcome is Outcome.GAIN:
-        return None
-    if outcome is Outcome.HARM:
-        return "Training is harmed by this patch: do not apply it."
-    return "The gain and its harmlessness are not both proven: read the patch before you apply it."
-
-
 def apply_commands(study: Study) -> tuple[tuple[str, str], ...]:
     """Commands for the patch, and what they do; none for a patch that does harm."""
     if not study.patch or conclusion(study).outcome is Outcome.HARM:
@@ -277,7 +268,7 @@ def again_commands(study: Study) -> tuple[tuple[str, str], ...]:
 def result_lines(study: Study) -> tuple[str, ...]:
     """What a tuned study's reader should know before a patch is applied: levers, proof, costs, needs."""
     levers = accepted(study)
-    lines = [caution(study)]
+    lines: list[str | None] = []
     if levers:
         lines.append(f"Levers: {', '.join(map(lever_title, levers))}.")
     if study.result is not None and levers:

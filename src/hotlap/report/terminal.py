@@ -5,14 +5,12 @@ markup from being read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import StringIO
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
+from rich.bar import Bar
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.segment import Segment
-from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -25,8 +23,8 @@ from hotlap.report.document import Row, Section
 WIDTH = 100
 """Columns of text that is not for a terminal."""
 
-# Columns that stand beside the longest command: the margins, and what it does in a line or some.
-_LEAST_BESIDE = 24
+# Characters of a command that has what it does beside it: in 80 columns that takes a line or some.
+_LONGEST_BESIDE = 48
 
 PHASE_STYLES = {
     Phase.INPUT: "yellow",
@@ -128,24 +126,20 @@ def answer(study: Study) -> RenderableType:
     gain = found.outcome is outcome.Outcome.GAIN
     title = Text.assemble(_text(found.title, "bold reverse" if gain else "bold"), "  ", _text(story.script(study)))
     lines = [_text(line) for line in (found.sentence, *found.lines)]
-    return Group(title, Padding(Group(*lines, *_changes(found.code)), (0, 0, 0, 2)), _Commands(found.commands))
+    return Group(title, Padding(Group(*lines, *_changes(found.code)), (0, 0, 0, 2)), *_commands(found.commands))
 
 
-@dataclass(frozen=True, slots=True)
-class _Commands:
+def _commands(commands: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
     """Beside each what it does; below it where one is too long for that: a command in pieces cannot be copied."""
-
-    commands: Sequence[tuple[str, str]]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    if all(len(command) <= _LONGEST_BESIDE for command, _ in commands):
         beside = Table.grid(padding=(0, 2, 0, 0))
-        parts: list[RenderableType] = []
-        for command, what in self.commands:
+        for command, what in commands:
             beside.add_row(_text(command, "bold"), _text(what, "dim"))
-            line = Text.assemble("  ", _text(command, "bold"), no_wrap=True, overflow="ignore")
-            parts += [line, Padding(_text(what, "dim"), (0, 0, 0, 6))]  # padding would cut the command
-        fits = max((len(command) for command, _ in self.commands), default=0) + _LEAST_BESIDE <= options.max_width
-        yield from [Padding(beside, (0, 0, 0, 2))] if fits else parts
+        yield Padding(beside, (0, 0, 0, 2))
+        return
+    for command, what in commands:
+        yield Text.assemble("  ", _text(command, "bold"), no_wrap=True, overflow="ignore")  # padding would cut it
+        yield Padding(_text(what, "dim"), (0, 0, 0, 6))
 
 
 def patch(text: str) -> RenderableType:
@@ -209,29 +203,10 @@ def _phases(rows: Iterable[Row]) -> RenderableType:
     start = 0.0
     for row in rows:
         assert row.phase is not None
-        bar = Bar(start=start, end=start + row.share, style=PHASE_STYLES[row.phase])
+        bar = Bar(1.0, start, start + row.share, color=PHASE_STYLES[row.phase])
         table.add_row(row.head, row.note, row.text, bar)
         start += row.share
     return table
-
-
-class Bar:
-    """The part from `start` to `end`, both in [0, 1], of the width that there is; at least one cell."""
-
-    def __init__(self, *, start: float, end: float, style: str) -> None:
-        self._start = start
-        self._end = end
-        self._style = style
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = options.max_width
-        first = min(round(self._start * width), width - 1)
-        num_cells = max(1, min(round(self._end * width), width) - first)
-        cell = "#" if options.ascii_only else "\N{FULL BLOCK}"
-        yield Segment(" " * first + cell * num_cells, Style.parse(self._style))
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(4, options.max_width)
 
 
 def _section(title: str, *parts: RenderableType) -> RenderableType:

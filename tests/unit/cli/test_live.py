@@ -75,7 +75,9 @@ def test_without_a_terminal_each_change_is_one_plain_line() -> None:
 
 def test_a_study_that_goes_on_counts_the_time_it_has_used() -> None:
     out = StringIO()
-    Live(out, spent_s=90.0, clock=Clock()).doing("going on")
+    live = Live(out, clock=Clock())
+    live.go_on(90.0)
+    live.doing("going on")
     assert out.getvalue() == "[1 min 30 s] going on\n"
 
 

@@ -68,6 +68,6 @@ def test_a_step_that_was_timed_on_a_busy_machine_is_told_as_such(main: float, bu
     use = CpuUse(usable_cores=2.0, main=main, others=0.0, runnable=1.0)
     known = traced.recorded(trace, parameters=None, devices=())
     known = replace(known, run=Run(status=Status.COMPLETE, cpu=use))
-    row = forecast_table.Row(prediction=forecast(known.work, target="H100"), batches=1.0, per_hour=None)
+    row = forecast_table.Row(prediction=forecast(known.work, target="H100"), batches=1.0)
     here, *_ = forecast_table.why(forecast_table.Shown(known=known, rows=(row,), steps_per_epoch=None))
     assert ("The machine was busy: training had a core for 40%" in here) is busy

@@ -102,7 +102,6 @@ def test_a_study_is_of_what_its_command_starts(
         (".hotlap/x/study.json", "", True),
         (".hotlap/x/study.json", '{"command": 1}', True),
         ("r.json", "", False),
-        ("notes", "{", False),
     ],
 )
 def test_nobody_is_told_to_delete_a_file_that_is_not_a_study_s_own(

@@ -179,8 +179,7 @@ def test_a_disk_that_fills_later_costs_no_result(
     study = samples.study_full()
     bench = workbench_of("measure", "--html", str(tmp_path / "page"))
     monkeypatch.setattr(storage, "save", full)
-    with bench.showing(budget_s=None):
-        bench.changed(study, "findings")
+    bench.changed(study, "findings")
     with pytest.raises(UserError, match=r"cannot be saved in .*true-.*: No space left on device"):
         bench.finish()
     bench.storage.close()

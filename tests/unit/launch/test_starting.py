@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.launch.reaper import end_all
-from hotlap.launch.starting import VARIABLE, Starter
+from hotlap.launch.starting import VARIABLE, Forked, Starter, can_fork
 from hotlap.launch.streams import StandardInput
-from hotlap.launch.template import Forked, can_fork
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Plan
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from hotlap.launch.reaper import end_all
-from hotlap.launch.template import Process, Template, can_fork
+from hotlap.launch.starting import Process, Template, can_fork
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Plan
 

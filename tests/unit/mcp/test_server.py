@@ -146,7 +146,7 @@ def test_bad_input_is_an_error_of_one_clear_sentence(
 def test_a_check_is_concluded_where_nothing_was_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command itself is replaced: it writes what came of it, and prints nothing."""
     from hotlap.cli.check import conclusion
-    from hotlap.mcp import commands
+    from hotlap.mcp import server
     from hotlap.record import encode
     from hotlap.tune.checking import Checked, Speed
 
@@ -158,7 +158,7 @@ def test_a_check_is_concluded_where_nothing_was_printed(folder: Path, monkeypatc
         Path(line[1].removeprefix("--json=")).write_bytes(encode(made))
         return 0, []
 
-    monkeypatch.setattr(commands, "run", quietly)
+    monkeypatch.setattr(server, "run", quietly)
     text, is_error = told(folder, "check", before="a.py", after="b.py")
     assert not is_error
     assert json.loads(text)["conclusion"] == conclusion("a.py", "b.py", made)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.cli import options, predict
-from hotlap.cli.words import split_command
+from hotlap.cli.words import command, split_command
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.predict import Workload, workload
 from hotlap.record import save
@@ -34,7 +34,7 @@ END
 
 def call(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    options.COMMANDS["hardware"]["predict"][0](parser.add_subparsers())
+    command(parser.add_subparsers(), options._predict)
     head, tail = split_command(["predict", *words], parser)
     args = parser.parse_args(head)
     args.tail, args.configured = tail, frozenset()
@@ -92,7 +92,6 @@ def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.Ca
     assert "was taken for" in shown
     assert "Fastest is A100 SXM4 40GB" in shown
     assert "slower?" in shown
-    assert "Cheapest" not in shown
 
 
 def test_of_gpus_that_are_as_fast_as_each_other_none_is_called_the_fastest(
@@ -107,58 +106,11 @@ def test_of_gpus_that_are_as_fast_as_each_other_none_is_called_the_fastest(
     assert "The fastest 3 of 3 take the same time within 1%" in shown and "Fastest is" not in shown
 
 
-def test_the_peak_beside_the_gain_is_that_of_the_precision_that_is_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "work.json"
-    save(Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, precision="fp32-ieee"), path)
-    options = ["--measured-on", "V100 SXM2 16GB", "--measured-step", "0.8", "--precision", "amp"]
-    assert call("--workload", str(path), "--gpu", "V100 SXM2 16GB", *options) == 0
-    assert "8 times the peak" in capsys.readouterr().out  # 125 TFLOP/s over 15.7
-
-
-def test_thousands_are_written_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--measured-on", "V100", "--measured-step", "1", "--count", "2048"]
-    assert call("--workload", saved(tmp_path), "--gpu", "V100", *options) == 0
-    assert "2,048 times the peak" in capsys.readouterr().out
-
-
-def test_an_hour_of_a_named_gpu_has_a_price_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--measured-on", "V100", "--measured-step", "1", "--steps-per-epoch", "3600", "--count", "1,2"]
-    prices = ["--price", "7", "--price", "V100 SXM2 16GB=2"]
-    assert call("--workload", saved(tmp_path), "--gpu", "V100 SXM2 16GB, A100", *options, *prices) == 0
-    shown = capsys.readouterr().out
-    (row,) = [line for line in shown.splitlines() if line.startswith("Tesla V100 SXM2 16GB ")]
-    assert row.split()[-1] == "2.00"  # 3,600 steps of a second
-    assert "Cheapest is " in shown
-
-
 def test_a_time_without_its_unit_is_refused(tmp_path: Path) -> None:
     words = ["--workload", saved(tmp_path), "--gpu", "H100", "--measured-on", "V100", "--measured-step"]
     with pytest.raises(UserError, match="Is the unit right"):
         call(*words, "1ms")
     assert call(*words, "1") == 0
-
-
-def prices_shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Last cells of the table."""
-    rows = capsys.readouterr().out.splitlines()[2:]
-    return [row.split()[-1] for row in rows[: next(k for k, row in enumerate(rows) if row.startswith("Fastest"))]]
-
-
-def test_a_price_is_that_of_every_variant_which_fits_and_the_narrower_name_goes_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--workload", saved(tmp_path), "--gpu", "A100 SXM4 40GB,A100 80GB,T4"]
-    assert call(*words, "--price", "A100=1.5") == 0
-    assert [price == "-" for price in prices_shown(capsys)] == [False, False, True]
-    assert call(*words, "--price", "A100 SXM4 80GB=0", "--price", "A100=1.5", "--price", "0") == 0
-    assert [price in ("0", "0.00") for price in prices_shown(capsys)] == [False, True, True]
-
-
-def test_a_price_of_nothing_that_is_shown_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="for none of the GPUs that are shown: H100 SXM5 80GB"):
-        call("--workload", saved(tmp_path), "--gpu", "H100", "--price", "A100=1")
 
 
 @pytest.mark.parametrize("names", ["", " , "])
@@ -174,15 +126,6 @@ def test_a_thousand_steps_of_several_gpus_are_said_to_be_batches_of_today(
     assert "1000 of today's batches" in capsys.readouterr().out
     assert call("--workload", saved(tmp_path), "--gpu", "H100") == 0
     assert "1000 steps" in capsys.readouterr().out
-
-
-def test_the_page_escapes_and_draws_every_device(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    words = ["--workload", saved(tmp_path), "--html", str(page), "--json", str(tmp_path / "p.json")]
-    assert call(*words, "--price", "L4=1", "--price", "A10G=2") == 0
-    text = page.read_text()
-    assert text.count("<circle") == 9
-    assert "<script" not in text
 
 
 def test_each_gpu_is_given_the_batch_that_fills_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,10 +152,9 @@ def large(tmp_path: Path) -> list[str]:
 
 
 def test_what_does_not_hold_the_batch_is_not_the_fastest(large: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(*large, "--gpu", "RTX 5090,H200 SXM 141GB,T4", "--price", "RTX 5090=0.1", "--price", "H200=9") == 0
-    *_, fastest, least = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("  assumed")]
+    assert call(*large, "--gpu", "RTX 5090,H200 SXM 141GB,T4") == 0
+    *_, fastest = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("  assumed")]
     assert fastest.startswith("Fastest is H200 SXM 141GB")
-    assert least.startswith("Cheapest is H200 SXM 141GB")
     assert call(*large, "--gpu", "RTX 5090") == 0
     shown = capsys.readouterr().out
     assert "None holds this batch" in shown
@@ -311,7 +253,6 @@ def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         [], ["--gpu", "4095", "train.py"], ["--count", "0", "train.py"], ["--count", "two", "train.py"],
         ["missing.py"], ["--workload", "missing.json"], ["--devices", "missing.toml", "train.py"],
         ["--parameters", "nan", "train.py"], ["--parameters", "-5", "train.py"], ["--steps-per-epoch", "0", "train.py"],
-        ["--price", "H100=much", "train.py"], ["--price", "-1", "train.py"], ["--price", "4095=1", "train.py"],
         ["--interconnect", "nvlink", "train.py"],
     ],
 )  # fmt: skip

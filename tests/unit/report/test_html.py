@@ -59,7 +59,7 @@ def test_tells_what_the_terminal_tells() -> None:
 def test_losses_that_are_not_finite_are_told() -> None:
     words = " ".join(Page(html.render(samples.study_not_finite())).words.split())
     assert "gaps where it was NaN or infinite" in words
-    assert "do not apply it" in words
+    assert "Do not apply this" in words
 
 
 def test_a_crashed_study_shows_the_traceback_and_no_empty_sections() -> None:

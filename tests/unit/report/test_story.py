@@ -42,13 +42,11 @@ def test_speed_without_proof_of_harmlessness_is_no_gain(verdict: Verdict, comes_
     assert full.result is not None
     study = dataclasses.replace(full, result=dataclasses.replace(full.result, verdict=verdict))
     assert outcome.conclusion(study).outcome is comes_to
-    assert outcome.caution(study) is not None
 
 
 def test_no_command_is_given_for_a_patch_that_does_harm() -> None:
     assert outcome.apply_commands(samples.study_not_finite()) == ()
     assert outcome.apply_commands(samples.study_full()) != ()
-    assert outcome.caution(samples.study_full()) is None
 
 
 def test_an_interval_that_reaches_down_to_the_noise_is_no_gain() -> None:
