@@ -23,10 +23,11 @@ class _Tracer(fx.Tracer):
     """Looks into functions that use modules from outside as well."""
 
     def path_of_module(self, mod: nn.Module) -> str:
-        """A function's modules are outside of its root; they get a name inside it."""
+        """A function's modules are outside of its root; they get a name inside it, and may have no hooks either."""
         try:
             return super().path_of_module(mod)
         except NameError:
+            check_plain(mod)
             name = f"outside_{len(list(self.root.children()))}"
             self.root.add_module(name, mod)
             return name

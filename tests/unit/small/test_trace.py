@@ -129,6 +129,8 @@ def test_hooks_are_refused() -> None:
     model[0].register_forward_hook(lambda *_: None)
     with pytest.raises(Unsupported, match="hooks"):
         trace_model(model)
+    with pytest.raises(Unsupported, match="hooks"):
+        trace_field(lambda t, y: model(y), torch.zeros(3))
 
 
 def test_the_numbers_of_operations_are_those_of_the_core() -> None:
