@@ -19,8 +19,18 @@ from hotlap.small.program import Program, Unsupported
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+_LAYERS = (
+    *(nn.Linear, nn.Tanh, nn.ReLU, nn.LeakyReLU, nn.Sigmoid, nn.SiLU, nn.Softplus, nn.Dropout, nn.Identity, nn.Flatten),
+)
+"""Layers of torch's that are known: each is one function of torch's, or nothing."""
+
+
 class _Tracer(fx.Tracer):
-    """Looks into functions that use modules from outside as well."""
+    """Looks into known layers, and into functions that use modules from outside as well."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """What a known layer calls is recorded in its place."""
+        return type(m) not in _LAYERS and super().is_leaf_module(m, module_qualified_name)
 
     def path_of_module(self, mod: nn.Module) -> str:
         """A function's modules are outside of its root; they get a name inside it, and may have no hooks either."""
@@ -153,10 +163,6 @@ def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Progra
 
 def _first_layer(recorded: Recorded) -> tuple[int, torch.dtype]:
     for node in recorded.graph.nodes:
-        if node.op == "call_module":
-            module = recorded.root.get_submodule(str(node.target))
-            if type(module) is nn.Linear:
-                return module.in_features, module.weight.dtype
         if node.op == "call_function" and node.target is F.linear and isinstance(node.args[1], fx.Node):
             weight = attribute(recorded.root, str(node.args[1].target))
             return weight.shape[1], weight.dtype
