@@ -11,7 +11,6 @@ from hotlap.errors import UserError
 from hotlap.record import IdleReason, OperatorWindow, Run, Status
 from hotlap.trace import excerpt, phases, sightings, spans, steps
 from hotlap.trace import idle as idles
-from hotlap.trace.hold_ups import hold_ups
 from hotlap.trace.operators import COMPILED, aggregate
 from hotlap.trace.recomputed import launched_again, on_host_s
 from hotlap.trace.seen import Seen
@@ -42,7 +41,7 @@ class Reading(Seen):
         reasons = {str(why): self.idle.seconds(why) / self.count for why in IdleReason if self.idle.seconds(why) > 0}
         named = {
             str(why): {name: seconds / self.count for name, seconds in found.items()}
-            for why, found in hold_ups(self, self.idle).items()
+            for why, found in idles.hold_ups(self, self.idle).items()
         }
         seen = window(self, self.kernels, on_device=True)
         return Run(
