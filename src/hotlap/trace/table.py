@@ -5,18 +5,22 @@ Kineto calls the same things by other names from version to version ("Kernel" an
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.errors import UserError
 from hotlap.trace.files import TraceFile
 from hotlap.trace.parse import NOT_TOLD, Args, Event, events
+from hotlap.trace.peaks import known_name
 from hotlap.trace.spans import Spans, union
+from hotlap.units import size
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,6 +65,8 @@ _LATEST_US = 4e18
 # Kernels of nested templates have names of a thousand letters; no report shows more.
 _LONGEST_NAME = 2000
 _LONGEST_DEVICE = 100
+# Calls within calls, at most.
+_DEEPEST = 1000
 
 
 class Written(NamedTuple):
@@ -116,7 +122,7 @@ class Trace:
     rank: int | None = None
     world_size: int = 1
     devices: dict[str, str] = field(default_factory=dict)
-    """Number -> the name that the driver gives."""
+    """Number -> the name that the driver gives, or the catalogue where that tells more."""
     notes: tuple[str, ...] = ()
 
     def which(self, *kinds: Kind) -> Mask:
@@ -161,6 +167,7 @@ def read(file: TraceFile) -> Trace:
     columns = _Columns()
     for some in events(file.pieces(), file.title, header):
         columns.add(some)
+    columns.add(columns.joined())
     if not columns.parts:
         raise UserError(f"{file.title} holds no event that torch.profiler writes: nothing to tell of.")
     return _table(columns, file.title, header)
@@ -183,10 +190,13 @@ class _Columns:
         self.names, self.stacks, self.arguments, self.exchanges = _Index(), _Index(), _Index(), _Index()
         self.lanes = _Index()
         """(on a device, process, thread, device, stream), as they stand in the file."""
+        self.edges: list[Event] = []
+        """Begins and ends that stand apart."""
         self.odd = 0
 
     def add(self, some: list[Event]) -> None:
         """Keep those of a kind that is known that have a name, a begin and an end."""
+        self.edges += [one for one in some if one.ph in ("B", "E") and abs(_number(one.ts)) <= _LATEST_US]
         events = [one for one in some if one.ph == "X" and one.cat in _KINDS]
         start, length = _numbers([one.ts for one in events]), _numbers([one.dur for one in events])
         usable = (np.abs(start) <= _LATEST_US) & (length >= 0) & (length <= _LATEST_US)
@@ -215,6 +225,24 @@ class _Columns:
         num_bytes = np.array([_whole(one.bytes) for one in args], np.int64)
         integers = (np.array(column, np.int32) for column in columns)
         self.parts.append((start, start + length, kind, correlation, num_bytes, *integers))
+
+    def joined(self) -> list[Event]:
+        """Begins with their ends: of those that are open on a thread, the innermost of that name. What has no end has
+        no length."""
+        found: list[Event] = []
+        open_ = defaultdict[object, list[Event]](list)
+        for edge in sorted(self.edges, key=lambda one: _number(one.ts)):
+            begun = open_[edge.pid, edge.tid]
+            if edge.ph == "B":
+                begun.append(msgspec.structs.replace(edge, ph="X", dur=None))
+                found.append(begun[-1])
+                continue
+            innermost = reversed(range(max(0, len(begun) - _DEEPEST), len(begun)))
+            ended = (at for at in innermost if edge.name in (None, begun[at].name))
+            if (at := next(ended, None)) is not None:
+                one = begun.pop(at)
+                one.dur = _number(edge.ts) - _number(one.ts)
+        return found
 
     def _argument(self, args: Args) -> int:
         return self.arguments[Written(bytes(args.dims), bytes(args.types), bytes(args.values))]
@@ -272,7 +300,9 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
     lanes = {one: number for number, one in enumerate(dict.fromkeys(keys))}
     numbers = np.array([lanes[one] for one in keys], np.int32)
     ids = _of_job(header)
-    odd = f"{columns.odd:,} events without a name, a begin or an end were left out."
+    devices, notes = _devices(header)
+    if columns.odd:
+        notes.append(f"{columns.odd:,} events without a name, a begin or an end were left out.")
     return Trace(
         title=title,
         start=(start[order] - base) * 1e-6,
@@ -292,8 +322,8 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
         lanes=tuple(lanes),
         rank=ids[0],
         world_size=ids[1],
-        devices=_devices(header),
-        notes=(odd,) if columns.odd else (),
+        devices=devices,
+        notes=tuple(notes),
     )
 
 
@@ -326,8 +356,21 @@ def _of_job(header: dict[str, Any]) -> tuple[int | None, int]:
     return (rank if rank >= 0 else None), max(1, size)
 
 
-def _devices(header: dict[str, Any]) -> dict[str, str]:
-    """Number -> name, by the driver."""
+def _devices(header: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Number -> name, by the driver; or by the catalogue, where its figures tell more than its name: a note says so."""
     listed = header.get("deviceProperties")
-    known = (one for one in listed if isinstance(one, dict)) if isinstance(listed, list) else ()
-    return {str(one.get("id")): str(one["name"])[:_LONGEST_DEVICE] for one in known if one.get("name")}
+    found: dict[str, str] = {}
+    notes: dict[str, None] = {}
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict) or not one.get("name"):
+            continue
+        given, units, memory = (
+            str(one["name"])[:_LONGEST_DEVICE],
+            _whole(one.get("numSms")),
+            _whole(one.get("totalGlobalMem")),
+        )
+        capability = (_whole(one.get("computeMajor")), _whole(one.get("computeMinor")))
+        name = found[str(one.get("id"))] = known_name(given, units=units, memory=memory, capability=capability)
+        if name != given:
+            notes[f"The driver calls it {given}; {units} multiprocessors and {size(memory)} make it a {name}."] = None
+    return found, list(notes)

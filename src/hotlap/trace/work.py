@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from hotlap.errors import UserError
-from hotlap.predict.catalogue import resolve
-from hotlap.predict.precision import BY_DTYPE, Precision, matrix_rate
+from hotlap.predict.precision import BY_DTYPE, Precision
 from hotlap.record import CopyWork, KernelWork, ShapedOperator
 from hotlap.trace import arguments, kernels, spans
+from hotlap.trace.peaks import matrix_peak
 from hotlap.trace.recomputed import launched_again
 from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
@@ -19,8 +18,6 @@ from hotlap.units import plural
 
 # Of the shapes only the costliest are told.
 _MOST_SHAPES = 20
-# torch sees each of their two dies as a device.
-_DIES = {"Instinct MI250": 2, "Instinct MI250X": 2}
 _GRAPH = r"(?:cuda|hip|cu)GraphLaunch"
 HALF = frozenset({Precision.BF16, Precision.FP16})
 _BRAIN, _HALF = re.compile(r"bf16|BFloat16"), re.compile(r"f16|fp16|half|Half|hgemm|h884|h1688|h16816")
@@ -188,23 +185,3 @@ class StepKernels:
     def recomputed_s(self) -> float:
         """A step's kernels of the forward pass that were launched again within the backward pass."""
         return float(self.seconds[launched_again(self._seen)[self.rows]].sum()) / self._steps
-
-
-def matrix_peak(device: str, dtype: str, *, on_matrix_cores: bool) -> float | None:
-    """Operations a second of numbers of this type, in torch's words; None for a GPU or a type that is not known, and
-    where a name fits boards that differ.
-
-    Arguments:
-        on_matrix_cores: of float32, whether the kernels ran there (TF32).
-    """
-    if dtype != "float32" and dtype not in BY_DTYPE:
-        return None
-    try:
-        match = resolve(device)
-    except UserError:
-        return None
-    if match.assumption is not None:
-        return None
-    precision = BY_DTYPE.get(dtype, Precision.TF32 if on_matrix_cores else Precision.IEEE)
-    peak = matrix_rate(match.device, precision, tf32=precision is Precision.TF32)
-    return peak / _DIES.get(match.device.name, 1)

@@ -45,6 +45,12 @@ def test_pieces_of_any_size_give_the_same_events_and_fields(size: int, indent: i
     assert ("schemaVersion" in header) is last
 
 
+@pytest.mark.parametrize("end", [b"]", b"", b",", b"]\n"])
+def test_a_bare_list_is_read_with_or_without_its_end(end: bytes) -> None:
+    text = json.dumps(EVENTS).encode()[:-1] + end
+    assert names(text) == [event["name"] for event in EVENTS]
+
+
 def test_words_that_are_no_json_but_that_some_versions_write() -> None:
     text = b'{"traceEvents": [{"name": "a", "args": {"blocks per SM": inf, "x": -nan}}, {"name": "b"}]}'
     assert names(text) == ["a", "b"]
@@ -163,7 +169,7 @@ _NOT: dict[str, list[Any]] = {
     "ts": [None, "soon", "nan", [], [1], {}, 10**400],
     "dur": [None, "soon", [1], -1],
 }
-ODD: list[Any] = [3, None, [], "event"]
+ODD: list[Any] = [3, None, [], "event", KERNEL | {"ph": "B", "tid": 99}]
 ODD += [KERNEL | {field: value} for field, values in _NOT.items() for value in values]
 """None of them is an event as torch.profiler writes them, with a name, a begin and an end."""
 
@@ -178,8 +184,25 @@ def test_odd_events_are_passed_over_and_counted(tmp_path: Path) -> None:
     assert trace.notes == (f"{len(ODD)} events without a name, a begin or an end were left out.",)
 
 
-def test_boards_are_named_by_the_driver(tmp_path: Path) -> None:
+def test_begins_and_ends_that_stand_apart_are_joined(tmp_path: Path) -> None:
+    """In any order; one end is missing, one begin is missing, and ends may be without a name."""
+    begun = [KERNEL | {"ph": "B", "name": name, "ts": ts} for name, ts in (("outer", 0), ("lost", 1), ("inner", 2))]
+    ended = [{"ph": "E", "pid": 0, "tid": 7, "ts": ts} | named for ts, named in ((9, {"name": "outer"}), (4, {}))]
+    ended.append({"ph": "E", "pid": 0, "tid": 7, "ts": 5, "name": "never begun"})
+    path = tmp_path / "apart.json"
+    path.write_text(json.dumps({"traceEvents": [*ended, *begun]}))
+    trace = table.read(files.TraceFile(path))
+    told = {trace.text(row): (trace.start[row], trace.end[row]) for row in range(len(trace.start))}
+    assert told == {"outer": pytest.approx((0, 9e-6)), "inner": pytest.approx((2e-6, 4e-6))}
+    assert trace.notes == ("1 events without a name, a begin or an end were left out.",)
+
+
+def test_a_gpu_whose_name_says_little_is_told_by_its_figures(tmp_path: Path) -> None:
     path = tmp_path / "board.json"
-    boards = [{"id": 0, "name": "NVIDIA Graphics Device"}, {"id": 1, "name": ["?"], "numSms": {}}, 3]
+    figures = {"numSms": 132, "totalGlobalMem": 84_942_979_072, "computeMajor": 9, "computeMinor": 0}
+    boards = [{"id": 0, "name": "NVIDIA Graphics Device", **figures}, {"id": 1, "name": ["?"], "numSms": {}}, 3]
     path.write_text(json.dumps({"deviceProperties": boards, "traceEvents": [KERNEL]}))
-    assert table.read(files.TraceFile(path)).devices == {"0": "NVIDIA Graphics Device", "1": "['?']"}
+    trace = table.read(files.TraceFile(path))
+    assert trace.devices == {"0": "H100 SXM5 80GB", "1": "['?']"}
+    (note,) = trace.notes
+    assert "The driver calls it NVIDIA Graphics Device; 132 multiprocessors and 79.1 GiB" in note

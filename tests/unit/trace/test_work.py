@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from hotlap import rules
+from hotlap.trace import peaks
 from hotlap.trace.arguments import Arguments, flop, read
 from hotlap.trace.kernels import Work, collective, on_matrix_cores, work_of
 from hotlap.trace.table import Written as Given
-from hotlap.trace.work import matrix_peak
 from tests.unit.trace.written import Written
 
 US = 1e-6
@@ -109,12 +109,14 @@ def test_operators_are_told_by_shape_and_kernels_by_kind(tmp_path: Path) -> None
 
 def test_what_a_gpu_reaches_at_best_by_type_and_by_where_kernels_ran() -> None:
     board = "NVIDIA A100-PG509-200"
-    assert matrix_peak(board, "bfloat16", on_matrix_cores=True) == pytest.approx(312e12, rel=0.01)
-    assert matrix_peak(board, "float32", on_matrix_cores=True) == pytest.approx(156e12, rel=0.01)
-    assert matrix_peak(board, "float32", on_matrix_cores=False) == pytest.approx(19.5e12, rel=0.01)
-    assert matrix_peak("AMD Instinct MI250X", "float16", on_matrix_cores=True) == pytest.approx(191.5e12, rel=0.01)
-    assert matrix_peak("Some GPU", "float32", on_matrix_cores=True) is None
-    assert matrix_peak(board, "int8", on_matrix_cores=True) is None
+    assert peaks.matrix_peak(board, "bfloat16", on_matrix_cores=True) == pytest.approx(312e12, rel=0.01)
+    assert peaks.matrix_peak(board, "float32", on_matrix_cores=True) == pytest.approx(156e12, rel=0.01)
+    assert peaks.matrix_peak(board, "float32", on_matrix_cores=False) == pytest.approx(19.5e12, rel=0.01)
+    assert peaks.matrix_peak("AMD Instinct MI250X", "float16", on_matrix_cores=True) == pytest.approx(
+        191.5e12, rel=0.01
+    )
+    assert peaks.matrix_peak("Some GPU", "float32", on_matrix_cores=True) is None
+    assert peaks.matrix_peak(board, "int8", on_matrix_cores=True) is None
 
 
 def test_kernels_of_a_graph_are_told_together_and_where_it_was_launched(tmp_path: Path) -> None:
