@@ -17,7 +17,8 @@ from typing import Any
 
 import large_trace
 import results_file
-from hotlap.trace import export, study
+from hotlap.trace import study
+from hotlap.trace.reading import gpu_timeline
 
 FOLDER = Path(os.environ.get("TRACES", Path(__file__).resolve().parents[2] / "shared" / "data" / "traces"))
 MEGABYTES = 1000
@@ -53,7 +54,7 @@ def told(path: Path) -> dict[str, Any]:
         "exposed communication": f"{ours['exposed_comm_time'] / total:.0%}",
         "findings": ", ".join(f"{one.code} {one.share:.0%}" for one in found.findings) or "none",
         "ceiling": next((f"{one.name} {one.speedup.mid:.2f}x" for one in found.ceilings), "none"),
-        "checked against": beside(path, export.gpu_timeline(shown))
+        "checked against": beside(path, gpu_timeline(shown))
         or KNOWN.get(path.name.partition(".")[0], "nothing"),
     }
 

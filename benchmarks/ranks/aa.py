@@ -14,6 +14,7 @@ import aa
 STUDIES = 50
 
 SCRIPT = """
+import sys
 import tempfile
 
 import torch
@@ -22,7 +23,8 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
+sys.path.insert(0, SCRIPTS)
+from emulated_link import SPEEDS, EmulatedLink
 
 
 def train(rank, path):
@@ -40,7 +42,7 @@ def train(rank, path):
 
 if __name__ == "__main__":
     mp.start_processes(train, args=(f"{tempfile.mkdtemp()}/store",), nprocs=2, start_method="fork")
-"""
+""".replace("SCRIPTS", repr(str(Path(__file__).resolve().parent / "scripts")))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/ranks/run.py [NAME ...] [--count N] [--steps N]
 
 A script's docstring begins with the code that must come first. The link is emulated
-(hotlap.lab.scripts.emulated_link), so its truth is known; without a fault none of the
+(scripts/emulated_link.py), so its truth is known; without a fault none of the
 codes about several processes may come at all.
 """
 

@@ -25,8 +25,8 @@ from contest import Contender, contest, save, write
 
 from hotlap.levers import Patch
 from hotlap.small import compile_step
+from hotlap.small.losses import NativeLoss
 from hotlap.small.network import Network
-from hotlap.small.script_losses import NativeLoss
 from hotlap.small.script_steps import Parts, known_steps
 
 BATCH_SIZE, NUM_BATCHES, NUM_STEPS = 64, 256, 4000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hotlap.cli import main
-from hotlap.lab import EXPERIMENTS, devices, file_of, link
+from hotlap.lab import EXPERIMENTS, devices, file_of
 from tests.e2e.running import place
 
 pytestmark = pytest.mark.e2e
@@ -109,16 +109,6 @@ def test_launch_floor(quick: Quick) -> None:
     assert all(0 < cell["value"] < 1 for row in table["rows"] for cell in row[1:])
     assert {"100 x 3", "100 x 100"} <= {row[0] for row in table["rows"]}
     assert table["rows"][0][table["columns"].index("GPU")]["predicted"] is not has_gpu(told)
-
-
-def test_link() -> None:
-    """Shorter than `--quick`. No step is over before its gradients are through."""
-    found = link.timed(1, rounds=1, steps=2)
-    for step_s, busy_s in zip(found.step_s, found.busy_s, strict=True):
-        assert all(one >= busy_s for one in step_s)
-    assert found.busy_s[0] == 0.0
-    assert found.busy_s[1] == pytest.approx(1.05e6 / 1.25e8, rel=0.05)
-    assert len(link.tell(1, found).tables[0].rows) == len(link.LINKS)
 
 
 @pytest.mark.slow

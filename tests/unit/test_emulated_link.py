@@ -11,8 +11,11 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink, Speed
+from tests.benchmark_files import benchmark
 from tests.ranks_as_threads import RANKS, in_own_process, on_each
+
+emulated_link = benchmark("ranks/scripts/emulated_link.py")
+SPEEDS, EmulatedLink, Speed = emulated_link.SPEEDS, emulated_link.EmulatedLink, emulated_link.Speed
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo"),
@@ -58,7 +61,7 @@ def test_buckets_wait_for_each_other_and_for_the_last_process_but_not_in_the_way
 
 
 def test_a_model_trains_over_it_as_without_it_and_half_of_the_bytes_take_half_of_the_time() -> None:
-    def parameters(group: Any, speed: Speed | None, *, half: bool = False) -> tuple[list[float], float]:
+    def parameters(group: Any, speed: Any, *, half: bool = False) -> tuple[list[float], float]:
         link = EmulatedLink(speed, group) if speed is not None else None
         numbers = torch.Generator().manual_seed(group.rank())
         layer = nn.Linear(1000, 1, bias=False)

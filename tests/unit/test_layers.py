@@ -48,9 +48,7 @@ TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
 TORCH_IN_THE_CHILD += tuple(f"machine/measure/{name}.py" for name in ("__main__", "gpu", "timing", "work"))
 
 # The lab's work and trainings, in processes of their own.
-TORCH_IN_THE_CHILD += tuple(
-    f"lab/scripts/{name}.py" for name in ("emulated_link", "links", "lorenz", "mnist", "products", "transformer")
-)
+TORCH_IN_THE_CHILD += tuple(f"lab/scripts/{name}.py" for name in ("lorenz", "mnist", "products", "transformer"))
 
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -180,7 +178,7 @@ PARENT += (
 )
 PARENT += ("lab", "lab.result", "cli.notebook", "cli.lab")
 PARENT += tuple(f"lab.{name}" for name in ("transfer", "launch_floor", "pinning", "devices", "lorenz", "transformer"))
-PARENT += ("lab.checklist", "lab.link")
+PARENT += ("lab.checklist",)
 PARENT += ("mcp.server",) if find_spec("mcp") else ()
 
 

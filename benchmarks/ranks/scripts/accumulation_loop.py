@@ -1,9 +1,9 @@
 """accumulation-syncs: four micro-batches a step over 1 Gbit/s, each of which averages all gradients."""
 
 import torch
+from emulated_link import SPEEDS, EmulatedLink
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
 from ranks import STEPS, WIDTH, perceptron, start
 
 start()

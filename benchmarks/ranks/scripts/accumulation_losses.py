@@ -1,9 +1,9 @@
 """accumulation-syncs: a discriminator's losses of real and of made samples go backward apart, each with an exchange."""
 
 import torch
+from emulated_link import SPEEDS, EmulatedLink
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
 from ranks import STEPS, WIDTH, perceptron, start
 
 start()

@@ -3,9 +3,9 @@
 from contextlib import nullcontext
 
 import torch
+from emulated_link import SPEEDS, EmulatedLink
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
 from ranks import STEPS, WIDTH, perceptron, start
 
 start()

@@ -1,9 +1,9 @@
 """None of several processes: equal work, and a link of 100 Gbit/s."""
 
 import torch
+from emulated_link import SPEEDS, EmulatedLink
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
 from ranks import STEPS, WIDTH, perceptron, start, update
 
 start()

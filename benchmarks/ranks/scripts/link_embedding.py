@@ -1,10 +1,10 @@
 """communication-bound: the gradient of an embedding of 8 MB is sent whole over 1 Gbit/s, though few rows were used."""
 
 import torch
+from emulated_link import SPEEDS, EmulatedLink
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
 from ranks import STEPS, WIDTH, start, update
 
 start()

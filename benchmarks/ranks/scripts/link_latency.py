@@ -1,9 +1,9 @@
 """communication-bound: a link of 100 Gbit/s with a latency of 10 ms, and a bucket for each of twelve layers."""
 
 import torch
+from emulated_link import EmulatedLink, Speed
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import EmulatedLink, Speed
 from ranks import STEPS, WIDTH, perceptron, start, update
 
 start()

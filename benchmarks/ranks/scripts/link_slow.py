@@ -1,9 +1,9 @@
 """communication-bound: 16 MB of gradients a step over a link of 1 Gbit/s take 0.13 s, more than the backward pass."""
 
 import torch
+from emulated_link import SPEEDS, EmulatedLink
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
 from ranks import STEPS, WIDTH, perceptron, start, update
 
 start()

@@ -2,9 +2,8 @@
 
 import torch
 import torch.distributed as dist
+from emulated_link import SPEEDS, EmulatedLink, Speed
 from torch import nn
-
-from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink, Speed
 
 STEPS = 10_000
 WIDTH = 384

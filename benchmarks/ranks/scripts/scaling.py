@@ -9,10 +9,10 @@ import time
 
 import torch
 import torch.distributed as dist
+from emulated_link import EmulatedLink, Speed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import EmulatedLink, Speed
 from ranks import STEPS, start
 
 LATENCY_S = 3e-5

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from hotlap.cli import workbench
-from hotlap.trace import export, study
+from hotlap.trace import study
+from hotlap.trace.reading import gpu_timeline
 
 
 def run(args: argparse.Namespace) -> int:
@@ -14,6 +15,6 @@ def run(args: argparse.Namespace) -> int:
     found, readings = study.read(args.traces)
     workbench.hand_out(args, found)
     if args.gpu_timeline is not None:
-        workbench.write_text(Path(args.gpu_timeline), export.gpu_timeline(study.shown(found, readings)))
+        workbench.write_text(Path(args.gpu_timeline), gpu_timeline(study.shown(found, readings)))
         print(f"{args.gpu_timeline} was written.", file=sys.stderr)
     return 0

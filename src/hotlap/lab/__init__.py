@@ -19,7 +19,7 @@ __all__ = ["EXPERIMENTS", "Doing", "Settings", "asks", "file_of", "run"]
 Doing = Callable[[str], None]
 """Told what is being done now, in a few words."""
 
-EXPERIMENTS = ("transfer", "launch-floor", "pinning", "devices", "lorenz", "transformer", "link", "checklist")
+EXPERIMENTS = ("transfer", "launch-floor", "pinning", "devices", "lorenz", "transformer", "checklist")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,7 @@ from hotlap.errors import RecordError
 from hotlap.folders import cache_folder
 from hotlap.machine import in_child
 from hotlap.machine.checks import complaints
-from hotlap.machine.facts import Facts
-from hotlap.machine.gather import gather
+from hotlap.machine.facts import Facts, gather
 from hotlap.record import Checkup, Measured, load, save
 from hotlap.units import percent
 

@@ -90,8 +90,6 @@ class Lowering:
         return used
 
     def _is_inplace(self, node: fx.Node) -> bool:
-        if node.op == "call_module":
-            return bool(getattr(self.root.get_submodule(str(node.target)), "inplace", False))
         name = str(node.target) if node.op == "call_method" else name_of(node.target)
         flagged = node.kwargs.get("inplace") or any(argument is True for argument in node.args[1:])
         return bool(flagged) or (name.endswith("_") and not name.endswith("__"))
@@ -120,10 +118,7 @@ class Lowering:
         if node.op == "get_attr":
             return self._constant(attribute(self.root, str(node.target)), str(node.target))
         if node.op == "call_module":
-            module = self.root.get_submodule(str(node.target))
-            if type(module) not in tables.MODULES:
-                raise Unsupported(f"the layer {type(module).__name__} is not known.")
-            return tables.MODULES[type(module)](self, module, *args, **kwargs)
+            raise Unsupported(f"the layer {type(self.root.get_submodule(str(node.target))).__name__} is not known.")
         handler = (
             tables.METHODS.get(str(node.target)) if node.op == "call_method" else tables.FUNCTIONS.get(node.target)
         )
@@ -154,8 +149,6 @@ class Lowering:
 
     def _unfolds(self, node: fx.Node) -> bool:
         """It makes rows of samples, or asks for their shape."""
-        if node.op == "call_module":
-            return type(self.root.get_submodule(str(node.target))) is torch.nn.Flatten
         if node.op == "call_method":
             return str(node.target) in ("flatten", "view", "reshape", "size", "dim")
         return node.op == "call_function" and node.target in (torch.flatten, torch.reshape, getattr)

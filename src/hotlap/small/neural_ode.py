@@ -1,14 +1,16 @@
 """NeuralODE(func).fit(...): trains the right-hand side of an ODE, all iterations in one native call."""
 
+import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
-from torch import optim
+from torch import nn, optim
 
 from hotlap.errors import UserError
-from hotlap.small.arguments import takes_time, with_time
 from hotlap.small.fields import Field, compiled_for, prepare
+from hotlap.small.lowering import name_of
 from hotlap.small.program import Unsupported
 from hotlap.small.solve import NativeSolveSkipped, SolveFailed, check_data, odeint
 from hotlap.small.solve_settings import read_settings
@@ -97,8 +99,6 @@ class NeuralODE:
         return history
 
     def _tell(self, problem: str) -> None:
-        import warnings
-
         if problem != self.why_torch:
             warnings.warn(f"NeuralODE.fit runs in torch: {problem}", NativeSolveSkipped, stacklevel=3)
         self.why_torch = problem
@@ -136,3 +136,51 @@ class NeuralODE:
             optimizer.step()
             history.append(float(value.detach()))
         return history
+
+
+class _OfState(nn.Module):
+    """A module of y alone as one of (t, y)."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.__name__ = name_of(module)
+
+    def forward(self, t: torch.Tensor, y: torch.Tensor) -> Any:
+        """dy/dt, the same at all times."""
+        return self.module(y)
+
+
+def takes_time(func: Callable[..., Any]) -> bool:
+    """True: called as func(t, y); False: as func(y).
+
+    An argument that may be left out is neither: in `lambda y, a=a: a @ y` the second is a constant.
+
+    Raises:
+        UserError: it takes neither, or its signature does not tell (*args, a builtin).
+    """
+    unclear = UserError(f"whether {name_of(func)} takes (t, y) or y alone, its signature does not say: wrap it.")
+    try:
+        signature = inspect.signature(func.forward if isinstance(func, nn.Module) else func)
+    except (TypeError, ValueError):  # a builtin
+        raise unclear from None
+    parameters = signature.parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    num_required = sum(p.default is p.empty for p in positional)
+    if num_required < 2 and any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        raise unclear
+    if num_required in (1, 2) and not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        return num_required == 2
+    raise UserError(f"a right-hand side takes (t, y) or y alone, but {name_of(func)} takes {signature}.")
+
+
+def with_time(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A function or module of y alone -> one of (t, y)."""
+    if isinstance(func, nn.Module):
+        return _OfState(func)
+
+    def of_state(t: torch.Tensor, y: Any) -> Any:
+        return func(y)
+
+    of_state.__name__ = name_of(func)
+    return of_state

@@ -1,4 +1,4 @@
-"""torch's functions, methods and layers, each with its translation: the tables that `lowering` looks things up in."""
+"""torch's functions and methods, each with its translation: the tables that `lowering` looks things up in."""
 
 import operator
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
-from torch import nn
 
 from hotlap.small.lowering import Lowering, Sym
 from hotlap.small.program import Op, Unsupported
@@ -116,17 +115,4 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     F.softplus: _softplus,
     F.dropout: lambda low, s, p=0.5, training=True, inplace=False: low.dropout(s, p, training),
     F.linear: lambda low, s, w, b=None, **kw: low.linear(s, w, kw.get("bias", b)),
-}
-
-MODULES: dict[type[nn.Module], Callable[..., Any]] = {
-    nn.Linear: lambda low, m, s: low.linear(s, m.weight, m.bias),
-    nn.Tanh: lambda low, m, s: low.unary(Op.TANH, s),
-    nn.ReLU: lambda low, m, s: low.unary(Op.RELU, s),
-    nn.LeakyReLU: lambda low, m, s: low.unary(Op.LEAKY_RELU, s, f0=float(m.negative_slope)),
-    nn.Sigmoid: lambda low, m, s: low.unary(Op.SIGMOID, s),
-    nn.SiLU: lambda low, m, s: low.unary(Op.SILU, s),
-    nn.Softplus: lambda low, m, s: _softplus(low, s, m.beta, m.threshold),
-    nn.Dropout: lambda low, m, s: low.dropout(s, m.p, m.training),
-    nn.Identity: lambda low, m, s: s,
-    nn.Flatten: lambda low, m, s: _reshaped("flatten")(low, s, m.start_dim, m.end_dim),
 }

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from hotlap.small import network, script_losses
+from hotlap.small import losses, network
 
-LOSS: Any = script_losses.Loss._backward_cls
+LOSS: Any = losses.Loss._backward_cls
 PASS: Any = network.Pass._backward_cls
 
 Plain = Callable[[], bool]
@@ -63,7 +63,7 @@ def _go(value: torch.Tensor, gradient: torch.Tensor | None, is_plain_torch: Plai
     passed = loss.given[0].grad_fn
     if type(passed) is not PASS or not _are_alone(value, loss, passed):
         return False
-    _, *found = network.gradients(passed, script_losses.to_prediction(loss, gradient))
+    _, *found = network.gradients(passed, losses.to_prediction(loss, gradient))
     for p, one in zip(passed.network.trained, found, strict=True):
         p.grad = one
     loss.over = True

@@ -21,13 +21,12 @@ from torch.optim import optimizer as optimizer_module
 from hotlap import at_work
 from hotlap.errors import UserError
 from hotlap.native import core
-from hotlap.small.losses import KINDS
+from hotlap.small.losses import KINDS, NativeLoss
 from hotlap.small.network import Network
 from hotlap.small.node import transforms_are_active
 from hotlap.small.optimizers import METHODS
 from hotlap.small.program import Unsupported
 from hotlap.small.script_backward import straight, straightest
-from hotlap.small.script_losses import NativeLoss
 from hotlap.small.updates import NativeUpdate
 
 Set = Callable[[Any, str, Any], object]

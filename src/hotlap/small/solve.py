@@ -44,7 +44,7 @@ def odeint(
         t: increasing or decreasing times.
         rtol: relative tolerance of an adaptive method.
         atol: absolute tolerance.
-        method: dopri5 (default), tsit5 (dopri5 in torchdiffeq), bosh3; rk4 and euler step from time to time.
+        method: dopri5 (default), tsit5 (dopri5 in torchdiffeq); rk4 and euler step from time to time.
         options: torchdiffeq's.
     """
     try:

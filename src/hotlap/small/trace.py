@@ -19,14 +19,31 @@ from hotlap.small.program import Program, Unsupported
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+_LAYERS = (
+    *(nn.Linear, nn.Tanh, nn.ReLU, nn.LeakyReLU, nn.Sigmoid, nn.SiLU, nn.Softplus, nn.Dropout, nn.Identity, nn.Flatten),
+)
+"""Layers of torch's that are known: each is one function of torch's, or nothing."""
+
+
 class _Tracer(fx.Tracer):
-    """Looks into functions that use modules from outside as well."""
+    """Looks into known layers, and into functions that use modules from outside as well."""
+
+    def __init__(self, root: nn.Module | Callable[..., Any]) -> None:
+        super().__init__()
+        self.before = _attributes(root)
+        """Of all modules that take part, before any ran."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """What a known layer calls is recorded in its place."""
+        return type(m) not in _LAYERS and super().is_leaf_module(m, module_qualified_name)
 
     def path_of_module(self, mod: nn.Module) -> str:
-        """A function's modules are outside of its root; they get a name inside it."""
+        """A function's modules are outside of its root; they get a name inside it, and may have no hooks either."""
         try:
             return super().path_of_module(mod)
         except NameError:
+            check_plain(mod)
+            self.before = _attributes(mod) | self.before
             name = f"outside_{len(list(self.root.children()))}"
             self.root.add_module(name, mod)
             return name
@@ -40,9 +57,8 @@ class _Tracer(fx.Tracer):
 
 def record(root: nn.Module | Callable[..., Any]) -> Recorded:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
-    before, states = _attributes(root), (torch.get_rng_state(), random.getstate())
+    tracer, states = _Tracer(root), (torch.get_rng_state(), random.getstate())
     try:
-        tracer = _Tracer()
         graph = tracer.trace(root)
         recorded = Recorded(graph, tracer.root)
     except Exception as error:
@@ -51,7 +67,9 @@ def record(root: nn.Module | Callable[..., Any]) -> Recorded:
         torch.set_rng_state(states[0])
         random.setstate(states[1])
         raise Unsupported(f"the forward of {name_of(root)} draws random numbers.")
-    changed = [key for key, value in _attributes(root).items() if before.get(key) != value]
+    before, watched = tracer.before, {number for number, _ in tracer.before}
+    now = _attributes(tracer.root)
+    changed = [key for key, value in now.items() if key[0] in watched and before.get(key) != value]
     if changed:
         raise Unsupported(f"the forward of {name_of(root)} changes an attribute of its own ({changed[0][1]}).")
     return recorded
@@ -152,10 +170,6 @@ def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Progra
 
 def _first_layer(recorded: Recorded) -> tuple[int, torch.dtype]:
     for node in recorded.graph.nodes:
-        if node.op == "call_module":
-            module = recorded.root.get_submodule(str(node.target))
-            if type(module) is nn.Linear:
-                return module.in_features, module.weight.dtype
         if node.op == "call_function" and node.target is F.linear and isinstance(node.args[1], fx.Node):
             weight = attribute(recorded.root, str(node.args[1].target))
             return weight.shape[1], weight.dtype

@@ -1,5 +1,7 @@
 """A trace -> the record that `hotlap measure` makes of a training: steps, phases, the device, what it waited for."""
 
+import csv
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,9 +11,8 @@ from hotlap.errors import UserError
 from hotlap.record import IdleReason, OperatorWindow, Run, Status
 from hotlap.trace import excerpt, phases, sightings, spans, steps
 from hotlap.trace import idle as idles
-from hotlap.trace.hold_ups import hold_ups
 from hotlap.trace.operators import COMPILED, aggregate
-from hotlap.trace.recomputed import on_host_s
+from hotlap.trace.recomputed import launched_again, on_host_s
 from hotlap.trace.seen import Seen
 from hotlap.trace.table import Kind, Trace
 from hotlap.trace.timeline import by_work, of_device, timeline
@@ -40,7 +41,7 @@ class Reading(Seen):
         reasons = {str(why): self.idle.seconds(why) / self.count for why in IdleReason if self.idle.seconds(why) > 0}
         named = {
             str(why): {name: seconds / self.count for name, seconds in found.items()}
-            for why, found in hold_ups(self, self.idle).items()
+            for why, found in idles.hold_ups(self, self.idle).items()
         }
         seen = window(self, self.kernels, on_device=True)
         return Run(
@@ -126,3 +127,24 @@ def window(seen: Seen, done: StepKernels | None, *, on_device: bool) -> Operator
         recomputed_s=done.recomputed_s(),
         tensor_core_share=done.matrix_core_share(),
     )
+
+
+def gpu_timeline(one: Reading) -> str:
+    """The device's times as the table that TraceLens writes (AMD-AGI/TraceLens, gpu_timeline.csv), to compare tools by.
+
+    CSV: type, milliseconds, percent. Where something is recomputed both kinds stand apart, as that tool has them;
+    memory that is set is left out there, as it does.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    again = launched_again(one) & one.rows
+    if not again.any():
+        writer.writerow(("type", "time ms", "percent"))
+        writer.writerows(one.timeline.rows())
+        return out.getvalue()
+    writer.writerow(("type", "time ms", "percent", "is_recompute"))
+    counted = one.rows & ~one.trace.which(Kind.MEMSET)
+    for flag, rows in ((False, counted & ~again), (True, counted & again)):
+        found = timeline(one.trace, rows, one.timeline.device)
+        writer.writerows((*row, flag) for row in found.rows())
+    return out.getvalue()

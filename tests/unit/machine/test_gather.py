@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hotlap.machine.facts import Facts
-from hotlap.machine.gather import gather
+from hotlap.machine.facts import Facts, gather
 
 GIB = 1 << 30
 

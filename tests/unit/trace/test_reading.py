@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hotlap import rules
 from hotlap.errors import UserError
 from hotlap.record import IdleReason, Phase
-from hotlap.trace import export, ranks
+from hotlap.trace import ranks
+from hotlap.trace.reading import gpu_timeline
 from hotlap.units import duration
 from tests.unit.trace.test_parse import ODD
 from tests.unit.trace.written import Written
@@ -303,7 +304,7 @@ def test_a_gradient_that_convolves_computes_nothing_again(tmp_path: Path) -> Non
 
 
 def test_activations_that_are_computed_again_stand_apart(tmp_path: Path) -> None:
-    lines = export.gpu_timeline(with_checkpoints().read(tmp_path)).splitlines()
+    lines = gpu_timeline(with_checkpoints().read(tmp_path)).splitlines()
     assert lines[0] == "type,time ms,percent,is_recompute"
     told = {(parts[0], parts[3]): float(parts[1]) for parts in (line.split(",") for line in lines[1:])}
     assert told["computation_time", "True"] == pytest.approx(0.2 * STEPS)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.record import IdleReason, SightingKind, Study
-from hotlap.trace import export, files, read_trace, table
-from hotlap.trace.reading import Reading, reading
+from hotlap.trace import files, read_trace, table
+from hotlap.trace.reading import Reading, gpu_timeline, reading
 
 TRACES = Path(__file__).parents[3].parent / "shared" / "data" / "traces"
 
@@ -26,7 +26,7 @@ def rows(lines: Iterator[str]) -> dict[tuple[str, str], float]:
 @pytest.mark.parametrize("name", ["h100-nsfw-inference", "h100-qwen15-inference", "mi300-resnet-ddp-checkpoint"])
 def test_times_are_those_of_another_tool(name: str) -> None:
     """Its tables stand beside these traces; NVIDIA and AMD, with and without activations that are computed again."""
-    ours = rows(iter(export.gpu_timeline(told(name)).splitlines()))
+    ours = rows(iter(gpu_timeline(told(name)).splitlines()))
     theirs = rows(iter((TRACES / f"{name}.gpu_timeline.csv").read_text().splitlines()))
     assert ours.keys() == theirs.keys()
     for key, value in theirs.items():

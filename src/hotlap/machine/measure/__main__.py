@@ -9,7 +9,7 @@ import torch
 
 from hotlap import cgroups
 from hotlap.machine.measure import gpu
-from hotlap.machine.measure.timing import QUICK, THOROUGH, Pace, by_clock
+from hotlap.machine.measure.timing import QUICK, THOROUGH, Pace
 from hotlap.machine.measure.work import Device, bandwidth, overhead, products
 from hotlap.record import Figure, Gpu, Measured, TorchBuild, save
 
@@ -42,14 +42,8 @@ def main(out: Path, pace: Pace) -> None:
 
 
 def _processor(pace: Pace) -> Iterator[Figure]:
-    device = Device(
-        name="cpu",
-        free_bytes=cgroups.available_bytes(),
-        most_side=1024,
-        on_device=by_clock,
-        from_host=by_clock,
-        threads=torch.get_num_threads(),
-    )
+    free_bytes, threads = cgroups.available_bytes(), torch.get_num_threads()
+    device = Device(name="cpu", free_bytes=free_bytes, most_side=1024, threads=threads)
     yield from products(device, pace, (torch.float32, torch.float64, torch.bfloat16, torch.float16))
     yield from bandwidth(device, pace)
     yield from overhead(device, pace)

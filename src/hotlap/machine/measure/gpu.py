@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from hotlap.machine import figures, nvidia
-from hotlap.machine.measure.timing import Pace, by_events, by_waiting, times
+from hotlap.machine.measure.timing import Pace, once_s, times
 from hotlap.machine.measure.work import Device, bandwidth, overhead, product, products
 from hotlap.record import Figure, Gpu, TorchDevice, Unit
 from hotlap.units import size
@@ -32,7 +32,8 @@ def describe(number: int) -> TorchDevice:
 def measure(pace: Pace, number: int) -> Iterator[Figure]:
     """All figures of the GPU that torch calls cuda:`number`."""
     with torch.cuda.device(number):
-        device = _device(number)
+        free_bytes, _ = torch.cuda.mem_get_info()
+        device = Device(name=f"cuda:{number}", free_bytes=int(free_bytes), most_side=_MOST_SIDE)
         newer = torch.cuda.get_device_capability() >= _AMPERE
         before = torch.get_float32_matmul_precision()
         try:
@@ -56,24 +57,13 @@ def under_load(number: int) -> Gpu | None:
     with torch.cuda.device(number):
         a = torch.ones(_MOST_SIDE // 2, _MOST_SIDE // 2, dtype=torch.float16, device="cuda")
         work = partial(torch.mm, a, a, out=torch.empty_like(a))
-        by_events(work, 1)
-        for _ in range(max(1, min(_MOST_CALLS, round(_LOAD_S / max(by_events(work, 1), 1e-6))))):
+        once_s(work)
+        for _ in range(max(1, min(_MOST_CALLS, round(_LOAD_S / once_s(work))))):
             work()
         time.sleep(_LOAD_S / 2)
         driver = nvidia.ask(uuid=f"GPU-{uuid}")
         torch.cuda.synchronize()
     return driver.gpus[0] if driver and driver.gpus else None
-
-
-def _device(number: int) -> Device:
-    free_bytes, _ = torch.cuda.mem_get_info()
-    return Device(
-        name=f"cuda:{number}",
-        free_bytes=int(free_bytes),
-        most_side=_MOST_SIDE,
-        on_device=by_events,
-        from_host=by_waiting,
-    )
 
 
 def _copies(device: Device, pace: Pace) -> Iterator[Figure]:
@@ -85,7 +75,7 @@ def _copies(device: Device, pace: Pace) -> Iterator[Figure]:
                 yield figures.rate(
                     name,
                     float(num_bytes),
-                    times(partial(target.copy_, source, non_blocking=True), pace, by_waiting),
+                    times(partial(target.copy_, source, non_blocking=True), pace),
                     unit=Unit.BYTE_PER_S,
                     device=device.name,
                     variant=f"{kind} {size(num_bytes)}",
