@@ -36,7 +36,7 @@ LAP = OWN + 1
 """A step is over, at its end. What is still open goes on in the next step; its part of this one counts as OTHER."""
 
 # Not times: what the step brought.
-LOSS, SAMPLES, EPOCH = range(LAP + 1, LAP + 4)
+LOSS, SAMPLES, EPOCH, LOADER = range(LAP + 1, LAP + 5)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +51,9 @@ class Lap(record.Step):
     """Begin and end of that stretch, by the clock."""
     losses: list[Any] = field(default_factory=list)
     """Scalars that backward was called on, as `probe.losses` notes them; numbers once they are read."""
+    loaders: list[int | None] = field(default_factory=list)
+    """Of its batches, in order, but for those that were only looked at, as far as they were noted (None: of an iterator
+    that nobody knows)."""
     arm: int = 0
     block: int = 0
 
@@ -59,7 +62,7 @@ class Clock:
     """Intervals nest: time goes to the innermost one. `read` gives the steps so far.
 
     A hook that runs in every step writes its interval by itself, for speed, and so do those who end a step (LAP) or
-    tell what it brought (LOSS, SAMPLES, EPOCH: `note((phases.LOSS, value, None))`):
+    tell what it brought (LOSS, SAMPLES, EPOCH, LOADER: `note((phases.LOSS, value, None))`):
 
         before, clock.where = clock.where, phases.TRAIN
         begin = clock.now()
@@ -199,29 +202,33 @@ class _Reader:
                 lap.num_samples = (lap.num_samples or 0) + told
             elif what == EPOCH:
                 lap.epoch_started = True
+            elif what == LOADER:
+                lap.loaders.append(told)
         lap.spent = lap.sums()[: record.OWN]
         lap.num_forwards = kinds.count(TRAIN) + kinds.count(FORWARD) + kinds.count(LOOK)
         if LOOK in kinds:
-            lap.epoch_started = lap.epoch_started and _starts_epoch(kinds)
+            lap.epoch_started, lap.loaders = _drawn_for_training(kinds, tape[1::3])
             _find_aside(lap, tape)
         self._begin = end_s
         return lap
 
 
-def _starts_epoch(kinds: list[int]) -> bool:
-    """A loader was started for more than a validation, whose batches are only looked at: no backward pass lies between
-    one and the next. (Of what is drawn one behind the other, as by `zip`, one backward pass trains on all.)"""
-    started = passed = looked = trained = False
-    for what in kinds:
-        if what == DRAW and passed:  # the next batch
-            if started and (trained or not looked):
-                return True
-            started = passed = looked = trained = False
-        started |= what == EPOCH
-        passed |= what in (LOOK, TRAIN)
-        looked |= what == LOOK
-        trained |= what == BACKWARD
-    return started and (trained or not looked)
+def _drawn_for_training(kinds: list[int], told: list[Any]) -> tuple[bool, list[int | None]]:
+    """(a loader was started for more than batches that are only looked at, loaders of the other batches).
+
+    No backward pass lies between such a batch and the next one. Of what is drawn one behind the other, as by `zip`, one
+    backward pass trains on all.
+    """
+    drawn: list[tuple[set[int], list[int | None]]] = [(set(), [])]
+    for what, value in zip(kinds, told, strict=True):
+        if what == DRAW and not drawn[-1][0].isdisjoint((LOOK, TRAIN, BACKWARD)):
+            drawn.append((set(), []))
+        done, loaders = drawn[-1]
+        done.add(what)
+        if what == LOADER:
+            loaders.append(value)
+    trained = [(done, loaders) for done, loaders in drawn if BACKWARD in done or LOOK not in done]
+    return any(EPOCH in done for done, _ in trained), [one for _, loaders in trained for one in loaders]
 
 
 def _find_aside(lap: Lap, tape: list[Any]) -> None:

@@ -26,7 +26,6 @@ from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, 
 from hotlap.probe.facts import length_of
 from hotlap.probe.replay import Replay
 from hotlap.probe.seeds import generators, sources
-from hotlap.probe.validation import Batches
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -81,7 +80,6 @@ class ScriptCalls:
         """States in which batches found the generators, each once: a batch that draws nothing adds none."""
         self._generators: list[Any] = []
         """Of the script's own, as the last step left them: looking for them takes longer than what they say."""
-        self.batches = Batches()
         self._num_backwards = 0
         self._drew: bool | None = None
         """In forward passes with gradients of the last step."""
@@ -110,9 +108,6 @@ class ScriptCalls:
     def forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         """The outermost module call is over (a loss module counts as one). Only called while `attentive`."""
         session, facts = self._session, self._facts
-        if session.steps < LOADERS_SEEN_BY:
-            trains = module.training and torch.is_grad_enabled()
-            self.batches.passes(trains=trains, learns=next(module.parameters(), None) is not None)
         if session.steps < 2 and torch.is_grad_enabled():
             facts.saw_forward(module, result)
             session.collectives.saw_module(module)
@@ -169,7 +164,7 @@ class ScriptCalls:
         """A loader's iterator gave `batch`. Only called while `attentive`."""
         session = self._session
         if session.steps < LOADERS_SEEN_BY:
-            self.batches.draws(self.replay.loader_id(iterator))
+            session.clock.note((phases.LOADER, self.replay.loader_id(iterator), None))
         if self._evidence:
             session.own(lambda: self._take_in(batch))
         elif session.plan.free_input:
@@ -207,11 +202,6 @@ class ScriptCalls:
         self._sources[sources(self._generators)] = None
 
     # What the session takes at the end of a step
-
-    def drawn(self) -> list[int | None]:
-        """The loaders of the batches since the last call (None: of an iterator that nobody knows), in order, but for
-        batches that were only looked at."""
-        return self.batches.take()
 
     def evidence(self) -> dict[str, Any]:
         """Fields of a Run, of the step that is over. The batches are what modules were called with, where no loader

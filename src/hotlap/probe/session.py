@@ -114,7 +114,6 @@ class Session:
         self.words = self._progress.words
         self._token = Token(plan.turn)
         self._nudge = Nudge(plan.nudge) if plan.nudge else None
-        self._went_backward = False
         self.until = 0
         """Number of the step at whose end we look up; until then the clock only writes."""
         self._sure_until = 0
@@ -149,7 +148,6 @@ class Session:
         if self.graphs.capturing is not None:
             self.graphs.capturing.roots.append(tensors)
             return
-        self._went_backward = self.script.batches.trained = True
         if tensors is not None:
             self.losses.went_backward(tensors)
         marker = self.marker
@@ -233,13 +231,12 @@ class Session:
         self.account(now=now)
         if self._nudge is not None:
             self._nudge.apply(self.facts.parameters())
-        drawn_from = self.script.drawn()
-        if self._went_backward and self.steps < LOADERS_SEEN_BY:
-            self.facts.drawn_for_training(drawn_from)
+        last = self.clock.last
+        if last is not None and last.spent[phases.BACKWARD] and self.steps < LOADERS_SEEN_BY:
+            self.facts.drawn_for_training(last.loaders)
         if self.steps in (1, LOADERS_SEEN_BY):
             self.facts.note_optimizers()
-        self._note_loops(drawn_from)
-        self._went_backward = False
+        self._note_loops([] if last is None else last.loaders)
         self._go_on()
         self.script.replaying = self.plan.free_input and self.schedule.warm
 

@@ -87,43 +87,6 @@ class Aside:
             self.end = begin
 
 
-class Batches:
-    """The loaders of the batches of one step, without batches that are only looked at."""
-
-    def __init__(self) -> None:
-        self._kept: list[int | None] = []
-        # Batches that were drawn one behind the other, as by `zip`, and what was done since.
-        self._last: list[int | None] = []
-        self._looked = self.trained = False
-        """`trained`: by a backward pass, or by a forward pass of what learns."""
-
-    def draws(self, loader: int | None) -> None:
-        """A batch of this loader was drawn (None: of an iterator that nobody knows)."""
-        if self._looked or self.trained:
-            self._close()
-        self._last.append(loader)
-
-    def passes(self, *, trains: bool, learns: bool) -> None:
-        """A forward pass is over, in training mode and with gradients (`trains`), of what has parameters (`learns`).
-
-        A loss has none: it is in training mode in a validation too, and in a training by hand the only module.
-        """
-        self._looked |= not trains
-        self.trained |= trains and learns
-
-    def take(self) -> list[int | None]:
-        """Those since the last call, in order."""
-        self._close()
-        kept, self._kept = self._kept, []
-        return kept
-
-    def _close(self) -> None:
-        if self.trained or not self._looked:
-            self._kept += self._last
-        self._last = []
-        self._looked = self.trained = False
-
-
 def validations(stretches: Sequence[Stretch | None]) -> list[Stretch | None]:
     """The stretch of each step -> the part of it that is a validation, and no part of training."""
     usual = median(stretch.num_looks if stretch is not None else 0 for stretch in stretches) if stretches else 0

@@ -1,63 +1,57 @@
 """Batches that are trained on are told from those of a validation."""
 
-from hotlap.probe.validation import Batches
+import pytest
 
-TRAIN, HELD_OUT = 0, 1
+from hotlap.probe.clock import BACKWARD, DRAW, EPOCH, LAP, LOADER, LOOK, TRAIN, Clock, Lap
 
-
-def looks(batches: Batches) -> None:
-    batches.passes(trains=False, learns=True)
+OURS, HELD_OUT, OTHER = range(3)
 
 
-def test_a_validation_between_two_steps_is_not_trained_on() -> None:
-    batches = Batches()
-    for _ in range(3):
-        batches.draws(HELD_OUT)
-        looks(batches)
-    batches.draws(TRAIN)
-    batches.passes(trains=True, learns=True)
-    batches.trained = True
-    assert batches.take() == [TRAIN]
-    assert batches.take() == []
+def lap(*things: int, loaders: tuple[int, ...]) -> Lap:
+    """A step of these, one a second; the batches drawn in it are of these loaders."""
+    now_s = 0.0
+    clock = Clock(lambda: now_s)
+    left = list(loaders)
+    for what in things:
+        now_s += 1.0
+        clock.note((what, now_s - 0.5, now_s))
+        if what == DRAW:
+            clock.note((LOADER, left.pop(0), None))
+    clock.note((LAP, now_s, now_s))
+    (found,) = clock.read()
+    return found
 
 
-def test_a_loss_module_that_is_in_training_mode_trains_nothing() -> None:
-    batches = Batches()
-    batches.draws(HELD_OUT)
-    looks(batches)
-    batches.passes(trains=True, learns=False)
-    batches.draws(TRAIN)
-    batches.trained = True
-    assert batches.take() == [TRAIN]
+@pytest.mark.parametrize(
+    ("things", "loaders", "trained"),
+    [
+        ((DRAW, LOOK) * 3 + (DRAW, TRAIN, BACKWARD), (HELD_OUT,) * 3 + (OURS,), [OURS]),
+        # A loss module is in training mode in a validation, too.
+        ((DRAW, LOOK, TRAIN, DRAW, BACKWARD), (HELD_OUT, OURS), [OURS]),
+        # By hand, and by a network in evaluation mode.
+        ((DRAW, BACKWARD), (OURS,), [OURS]),
+        ((DRAW, LOOK, BACKWARD), (OURS,), [OURS]),
+        # Drawn together; beside a teacher.
+        ((DRAW, DRAW, LOOK, DRAW, DRAW, LOOK, TRAIN, BACKWARD), (HELD_OUT, HELD_OUT, OURS, OTHER), [OURS, OTHER]),
+        # Two losses of one backward pass.
+        ((DRAW, TRAIN, DRAW, TRAIN, BACKWARD), (OURS, OTHER), [OURS, OTHER]),
+    ],
+)
+def test_batches_that_are_only_looked_at_are_not_trained_on(
+    things: tuple[int, ...], loaders: tuple[int, ...], trained: list[int]
+) -> None:
+    assert lap(*things, loaders=loaders).loaders == trained
 
 
-def test_a_training_by_hand_or_of_a_network_in_evaluation_mode_is_known_by_its_backward_pass() -> None:
-    batches = Batches()
-    batches.draws(TRAIN)
-    batches.trained = True
-    assert batches.take() == [TRAIN]
-    batches.draws(TRAIN)
-    looks(batches)
-    batches.trained = True
-    assert batches.take() == [TRAIN]
-
-
-def test_batches_that_are_drawn_together_share_what_is_done_with_them() -> None:
-    batches = Batches()
-    for loader in (HELD_OUT, HELD_OUT):
-        batches.draws(loader)
-    looks(batches)
-    for loader in (TRAIN, 2):
-        batches.draws(loader)
-    looks(batches)  # a teacher
-    batches.passes(trains=True, learns=True)
-    assert batches.take() == [TRAIN, 2]
-
-
-def test_two_losses_of_one_backward_pass_train_on_both_batches() -> None:
-    batches = Batches()
-    for loader in (TRAIN, 2):
-        batches.draws(loader)
-        batches.passes(trains=True, learns=True)
-    batches.trained = True
-    assert batches.take() == [TRAIN, 2]
+@pytest.mark.parametrize(
+    ("things", "starts"),
+    [
+        ((EPOCH, DRAW, LOOK, DRAW, TRAIN, BACKWARD), False),
+        ((DRAW, LOOK, EPOCH, DRAW, TRAIN, BACKWARD), False),
+        ((DRAW, LOOK, DRAW, EPOCH, TRAIN, BACKWARD), True),
+        ((EPOCH, DRAW, LOOK, BACKWARD), True),
+        ((EPOCH, DRAW, TRAIN, BACKWARD), True),
+    ],
+)
+def test_an_epoch_starts_where_a_loader_is_started_that_is_trained_on(things: tuple[int, ...], starts: bool) -> None:
+    assert lap(*things, loaders=(OURS,) * things.count(DRAW)).epoch_started is starts
