@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,7 @@ def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session 
     edited.serve(plan.replaced, plan_path)
     if plan.seed is not None:
         random.seed(plan.seed)
-        after_import("numpy", lambda: _seed_numpy(plan))
+        after_import("numpy", lambda: sys.modules["numpy"].random.seed(plan.seed))
     sessions: list[Session] = []
 
     def start() -> None:
@@ -66,12 +67,6 @@ def tell_why_not(out: Path, text: str) -> None:
     """Why there is no record of this process: for the parent, if it is still there."""
     with contextlib.suppress(OSError), (out / "no-probe").open("ab") as told:
         told.write(f"{text[:300]}\n".encode(errors="backslashreplace"))  # names of files that are not UTF-8
-
-
-def _seed_numpy(plan: Plan) -> None:
-    import numpy as np
-
-    np.random.seed(plan.seed)
 
 
 def _die_with_parent() -> None:

@@ -182,7 +182,7 @@ class _Reader:
     def _lap(self, kinds: list[int], tape: list[Any]) -> Lap:
         since, end_s = self._begin, tape[-1]
         pieces: list[record.Piece] = []
-        lap = Lap(begin=since, end=end_s, pieces=pieces, num_updates=kinds.count(STEP))
+        lap = Lap(begin=since, end=end_s, pieces=pieces, epoch_started=EPOCH in kinds)
         outer: list[record.Piece] = []
         triples = iter(tape)
         for what, told, end in zip(triples, triples, triples, strict=True):
@@ -200,11 +200,10 @@ class _Reader:
                 lap.losses.append(told)
             elif what == SAMPLES:
                 lap.num_samples = (lap.num_samples or 0) + told
-            elif what == EPOCH:
-                lap.epoch_started = True
             elif what == LOADER:
                 lap.loaders.append(told)
         lap.spent = lap.sums()[: record.OWN]
+        lap.num_updates = kinds.count(STEP)
         lap.num_forwards = kinds.count(TRAIN) + kinds.count(FORWARD) + kinds.count(LOOK)
         if LOOK in kinds:
             lap.epoch_started, lap.loaders = _drawn_for_training(kinds, tape[1::3])

@@ -1,8 +1,6 @@
 """What the script made (loaders, optimizers) and where: the state that rules and levers look at."""
 
 import multiprocessing
-import random
-import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -284,18 +282,13 @@ def _through(made: object) -> dict[str, Scalar]:
 
 def _reference(loader: "DataLoader[Any]", *, keep: bool) -> Callable[[], Any]:
     """How to come to its data set, which is kept alive only where that is wanted."""
-    dataset, loader_kept = loader.dataset, weakref.ref(loader)
+    dataset, known = loader.dataset, weakref.ref(loader)
     if keep:
         return lambda: dataset
-    return _weak_reference(dataset) or (lambda: getattr(loader_kept(), "dataset", None))
-
-
-def _weak_reference(dataset: Any) -> Callable[[], Any] | None:
-    """None for a list, say, of which there are none."""
     try:
         return weakref.ref(dataset)
-    except TypeError:
-        return None
+    except TypeError:  # a list, say, has no weak references
+        return lambda: getattr(known(), "dataset", None)
 
 
 def length_of(data: Any) -> int | None:
@@ -386,13 +379,3 @@ def is_dense(tensor: torch.Tensor) -> bool:
             return False
         expected *= length
     return True
-
-
-def seed_everything(seed: int) -> None:
-    """Python's, NumPy's (if loaded) and torch's global generators."""
-    random.seed(seed)
-    torch.manual_seed(seed)
-    if "numpy" in sys.modules:
-        import numpy as np
-
-        np.random.seed(seed % 2**32)

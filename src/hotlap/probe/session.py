@@ -1,13 +1,12 @@
 """One training process under a plan: hears the hooks, closes each step, and says when all is recorded."""
 
 import contextlib
-import functools
 import gc
 import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,21 +56,17 @@ _MEASURING = "the measurement of steps"
 _STEPS_NEED = ("update_made", "decide", "turn_page")
 
 
-def _collector_rests(function: Callable[..., None]) -> Callable[..., None]:
-    """No collection within it: thousands of small objects are made at once, and one would look through all that the
-    script holds, for a tenth of a second and more."""
-
-    @functools.wraps(function)
-    def resting(*args: Any, **kwargs: Any) -> None:
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            function(*args, **kwargs)
-        finally:
-            if collects:
-                gc.enable()
-
-    return resting
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Where thousands of small objects are made at once: a collection would look through all that the script holds, for
+    a tenth of a second and more."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Session:
@@ -249,7 +244,7 @@ class Session:
             self._token.wait(self.shutdown.leave, warm=self.schedule.warm)
             self._looked = time.perf_counter(), self.steps
 
-    @_collector_rests
+    @_no_collection()
     def account(self, *, now: float) -> None:
         """The steps that were made since the last look -> rows of the ledger."""
         schedule, in_window, elapsed_s = self.schedule, self._in_window, now - (self._first_step_at or now)

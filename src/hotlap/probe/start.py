@@ -4,14 +4,16 @@ import atexit
 import gc
 import multiprocessing
 import os
+import random
 import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
+
 from hotlap.levers.lever import Patch
 from hotlap.probe import hooks, offspring, unseen
-from hotlap.probe.facts import seed_everything
 from hotlap.probe.imports import after_import
 from hotlap.probe.run_builder import Partial
 from hotlap.probe.session import Session
@@ -71,7 +73,11 @@ def _keep_sockets_in(folder: Path) -> None:
 def seed(plan: Plan) -> None:
     """All generators, for a script that sets none."""
     if plan.seed is not None:
-        seed_everything(plan.seed + plan.reseed)
+        number = plan.seed + plan.reseed
+        random.seed(number)
+        torch.manual_seed(number)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(number % 2**32)
 
 
 def without_ours(error: BaseException) -> TracebackType | None:
