@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -70,7 +71,6 @@ class CopyTracker(ObserverMode):
         """The script draws a batch: what is made now are data."""
         self._known: dict[int, tuple[StorageWeakRef, _Origin]] = {}
         """By the storage's address, which the reference keeps from being given to another one."""
-        self._is_view: dict[Any, bool] = {}
 
     def data(self, batch: Any) -> None:
         """A loader gave this."""
@@ -84,7 +84,7 @@ class CopyTracker(ObserverMode):
         if copy is not None:
             self._copied(COPIES[name], *copy, seconds)
             return
-        if self._views(func):
+        if _views(func):
             return
         inputs, on_device = tensors((args, kwargs)), accelerator.on_device
         outputs = [tensor for tensor in tensors(result) if not on_device(tensor)]
@@ -137,9 +137,8 @@ class CopyTracker(ObserverMode):
         else:
             self._known[storage._cdata] = (StorageWeakRef(storage), origin)  # type: ignore[no-untyped-call]
 
-    def _views(self, func: Any) -> bool:
-        """`lift_fresh` is declared as one, but it brings a new tensor."""
-        known = self._is_view.get(func)
-        if known is None:
-            known = self._is_view[func] = name_of(func) != "aten::lift_fresh" and is_view(func)
-        return known
+
+@cache
+def _views(func: Any) -> bool:
+    """`lift_fresh` is declared as one, but it brings a new tensor."""
+    return name_of(func) != "aten::lift_fresh" and is_view(func)

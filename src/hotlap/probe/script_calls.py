@@ -22,7 +22,7 @@ from hotlap.probe.digests import (
     samples,
 )
 from hotlap.probe.dropouts import Dropouts
-from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
+from hotlap.probe.evidence import Lapses, Updates, learning_rates, settings_digest
 from hotlap.probe.facts import length_of
 from hotlap.probe.replay import Replay
 from hotlap.probe.seeds import generators, sources
@@ -69,8 +69,7 @@ class ScriptCalls:
         """Batches are free now."""
         self.replay = Replay()
         self.updates = Updates()
-        self.clearings = Clearings()
-        self.memories = Memories()
+        self._lapses = Lapses()
         self.draws = Draws()
         self.dropouts = Dropouts()
         self._clips = Clips()
@@ -125,7 +124,7 @@ class ScriptCalls:
         often as rounding has it."""
         self._num_backwards += counts
         if not self._hidden():
-            self._session.own(lambda: self.clearings.look(self._facts.optimizers()))
+            self._session.own(lambda: self._lapses.backward_begins(self._facts.optimizers()))
 
     def clipped(self, what: str, limit: Any, norm: torch.Tensor | None) -> None:
         """As `Clips.add`. Only called where evidence is wanted."""
@@ -144,15 +143,14 @@ class ScriptCalls:
             self._facts.used_closure(optimizer)
         if not self._evidence or self._hidden():
             return
-        self.memories.update(optimizer)
+        self._lapses.update_begins(optimizer)
         self.updates.begin(optimizer)
         if Updates.wanted(session.steps):
             session.own(lambda: self.updates.before(self._facts.optimizers(), None if closure else optimizer))
 
     def updated(self, optimizer: torch.optim.Optimizer) -> None:
         """That optimizer has stepped. Only called where evidence is wanted."""
-        self.clearings.updated(optimizer)
-        self.memories.updated(optimizer)
+        self._lapses.updated(optimizer)
         self.updates.stepped()
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
@@ -213,6 +211,7 @@ class ScriptCalls:
         digest, fresh, rows = drawn if drawn[0] else given
         trained = self.updates.in_order(self._facts.optimizers())
         num_backwards, self._num_backwards = self._num_backwards, 0
+        stale, forgetful = self._lapses.take()
         draws = self.draws.take()
         self._drew = draws[WITH_GRADIENTS]
         self._generators = generators()
@@ -225,8 +224,8 @@ class ScriptCalls:
             "content": self._content.take(),
             "fresh_samples": self._samples.take(),
             "fresh_batches": fresh,
-            "stale_updates": self.clearings.take(),
-            "forgetful_updates": self.memories.take(),
+            "stale_updates": stale,
+            "forgetful_updates": forgetful,
             "draws": draws,
             "clips": self._clips.take(),
             "rng_digest": rng_digest(),

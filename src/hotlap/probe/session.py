@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,19 +54,6 @@ _MOST_UNREAD = 4096
 _MEASURING = "the measurement of steps"
 # Without these there are no steps.
 _STEPS_NEED = ("update_made", "decide", "turn_page")
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Where thousands of small objects are made at once: a collection would look through all that the script holds, for
-    a tenth of a second and more."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class Session:
@@ -244,9 +231,21 @@ class Session:
             self._token.wait(self.shutdown.leave, warm=self.schedule.warm)
             self._looked = time.perf_counter(), self.steps
 
-    @_no_collection()
     def account(self, *, now: float) -> None:
-        """The steps that were made since the last look -> rows of the ledger."""
+        """The steps that were made since the last look -> rows of the ledger.
+
+        Without a collection: thousands of small objects are made at once, and one would look through all that the
+        script holds, for a tenth of a second and more.
+        """
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._account(now)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _account(self, now: float) -> None:
         schedule, in_window, elapsed_s = self.schedule, self._in_window, now - (self._first_step_at or now)
         laps = self.clock.read()
         for k, lap in enumerate(laps, _MOST_UNSEEN - len(laps)):

@@ -15,7 +15,7 @@ import torch
 from hotlap.levers.lever import Patch
 from hotlap.probe import hooks, offspring, unseen
 from hotlap.probe.imports import after_import
-from hotlap.probe.run_builder import Partial
+from hotlap.probe.run_builder import partial_writer
 from hotlap.probe.session import Session
 from hotlap.record import Plan
 
@@ -39,7 +39,7 @@ def start(plan: Plan) -> Session:
         patch.undo()
         raise
     if session.survives:
-        session.windows.each_step += (session.guard(Partial(session).step_ended, "the record on the way"),)
+        session.windows.each_step += (session.guard(partial_writer(session), "the record on the way"),)
     atexit.register(session.shutdown.script_ends)
     after_import("torch._dynamo", unseen.by_dynamo)
     os.register_at_fork(after_in_child=session.guard(session.shutdown.forked, "a fork of the process"))

@@ -32,10 +32,10 @@ _MOST_OUTLIERS = 64
 
 
 class Thinning:
-    """Takes rows one by one; `rows` and `fields` tell what is left of them. `draws` is the lot (a seed)."""
+    """Takes rows one by one; `rows` and `fields` tell what is left of them."""
 
-    def __init__(self, *, draws: int = 0) -> None:
-        self._draw = random.Random(draws)
+    def __init__(self) -> None:
+        self._draw = random.Random(0)
         self._chunk: list[Lap] = []
         self._block: list[Lap] = []
         self._blocks: list[tuple[float, int, list[Lap]]] = []
