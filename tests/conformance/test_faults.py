@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.levers import Patch
 from hotlap.predict import trace
-from hotlap.probe import digests, hooks, run_builder, script_calls
+from hotlap.probe import clock, digests, hooks, run_builder, script_calls
 from hotlap.probe import session as session_module
 from hotlap.probe.clock import Clock, _Reader
 from hotlap.probe.collectives import Collectives
@@ -31,7 +31,6 @@ from hotlap.probe.session import Session
 from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.steps import StepMarker
 from hotlap.probe.thinning import Thinning
-from hotlap.probe.validation import Aside
 from hotlap.probe.watches.known import ALL
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Plan, Run, Status, load
@@ -211,7 +210,7 @@ PARTS: list[tuple[Any, str]] = [
     *((Schedule, name) for name in ("advance", "is_late")),
     *((Clock, name) for name in ("read", "own")),
     *((_Reader, name) for name in ("read", "_lap")),
-    (Aside, "looks"),
+    (clock, "_set_apart"),
     (Thinning, "add"),
     (Ledger, "warm_up"),
     (Session, "_group_made"),

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from math import isnan, nan
 from time import perf_counter
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
-from hotlap.probe.validation import Aside, Stretch
 from hotlap.record import Phase
 from hotlap.record import spans as record
 
@@ -37,6 +36,17 @@ LAP = OWN + 1
 
 # Not times: what the step brought.
 LOSS, SAMPLES, EPOCH, LOADER = range(LAP + 1, LAP + 5)
+
+
+class Stretch(NamedTuple):
+    """What lies between the first and the last forward pass without training in one step."""
+
+    spent: list[float]
+    """Seconds by phase."""
+    num_looks: int
+    """Forward passes without training."""
+    num_samples: int
+    """Samples that were drawn and only looked at."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,44 +216,67 @@ class _Reader:
         lap.num_updates = kinds.count(STEP)
         lap.num_forwards = kinds.count(TRAIN) + kinds.count(FORWARD) + kinds.count(LOOK)
         if LOOK in kinds:
-            lap.epoch_started, lap.loaders = _drawn_for_training(kinds, tape[1::3])
-            _find_aside(lap, tape)
+            _set_apart(lap, _by_batch(tape))
         self._begin = end_s
         return lap
 
 
-def _drawn_for_training(kinds: list[int], told: list[Any]) -> tuple[bool, list[int | None]]:
-    """(a loader was started for more than batches that are only looked at, loaders of the other batches).
+_Event = tuple[int, Any, float]
+"""As the tape has it."""
 
-    No backward pass lies between such a batch and the next one. Of what is drawn one behind the other, as by `zip`, one
-    backward pass trains on all.
+
+def _by_batch(tape: list[Any]) -> list[list[_Event]]:
+    """What a step brought, cut where another batch is drawn: of what is drawn one behind the other, as by `zip`, one
+    forward or backward pass uses all."""
+    parts: list[list[_Event]] = [[]]
+    used = False
+    for event in zip(tape[::3], tape[1::3], tape[2::3], strict=True):
+        if event[0] == DRAW and used:
+            parts.append([])
+            used = False
+        used |= event[0] in (LOOK, TRAIN, BACKWARD)
+        parts[-1].append(event)
+    return parts
+
+
+def _told_of(part: list[_Event], *kinds: int) -> list[Any]:
+    """Begins of intervals, or values."""
+    return [told for what, told, _ in part if what in kinds]
+
+
+def _drawn_at(part: list[_Event], *, started: bool = True) -> float | None:
+    """When its loader was `started`, else when its (last) batch was drawn; None without one."""
+    drawn = None
+    for what, begin, _ in part:
+        if what == EPOCH and started and drawn is not None:
+            break
+        drawn = begin if what == DRAW else drawn
+    return drawn
+
+
+def _set_apart(lap: Lap, parts: list[list[_Event]]) -> None:
+    """Batches of a step that are only looked at, and the stretch from the first forward pass without training to the
+    last: no backward pass lies between such a batch and the next one.
+
+    The stretch begins where the loader of the first such pass was started, or where its batch was drawn if the loader
+    was started in an earlier step or that batch is trained on as well; it ends where the next thing of training begins.
     """
-    drawn: list[tuple[set[int], list[int | None]]] = [(set(), [])]
-    for what, value in zip(kinds, told, strict=True):
-        if what == DRAW and not drawn[-1][0].isdisjoint((LOOK, TRAIN, BACKWARD)):
-            drawn.append((set(), []))
-        done, loaders = drawn[-1]
-        done.add(what)
-        if what == LOADER:
-            loaders.append(value)
-    trained = [(done, loaders) for done, loaders in drawn if BACKWARD in done or LOOK not in done]
-    return any(EPOCH in done for done, _ in trained), [one for _, loaders in trained for one in loaders]
-
-
-def _find_aside(lap: Lap, tape: list[Any]) -> None:
-    """Its stretch without training, if there is one."""
-    aside = Aside()
-    told = {DRAW: aside.draws, LOOK: aside.looks, TRAIN: aside.trains}
-    for what, begin, end in zip(tape[::3], tape[1::3], tape[2::3], strict=True):
-        if what == SAMPLES:
-            aside.drew(begin)
-        elif what == EPOCH:
-            aside.starts()
-        elif what in told:
-            told[what](max(begin, lap.begin), end)
-    if aside.begin is None or aside.end is None:
-        return
-    inside = (piece for piece in lap.pieces if piece[1] >= aside.begin and piece[2] <= aside.end)
-    spent = record.sums_of(inside, aside.end - aside.begin)[: record.OWN]
-    lap.aside = Stretch(spent, aside.num_looks, aside.num_samples)
-    lap.aside_at = aside.begin, aside.end
+    trained = [part for part in parts if _told_of(part, BACKWARD) or not _told_of(part, LOOK)]
+    lap.epoch_started = any(_told_of(part, EPOCH) for part in trained)
+    lap.loaders = [loader for part in trained for loader in _told_of(part, LOADER)]
+    looking = [k for k, part in enumerate(parts) if _told_of(part, LOOK)]
+    first, last = parts[looking[0]], parts[looking[-1]]
+    begin = _drawn_at(first, started=not _told_of(first, TRAIN, BACKWARD))
+    begin = max(lap.begin, _told_of(first, LOOK)[0] if begin is None else begin)
+    looked, end = max((at, end) for what, at, end in last if what == LOOK)
+    later = [moment for part in parts[looking[-1] + 1 :] if (moment := _drawn_at(part)) is not None]
+    later += [moment for moment in _told_of(last, TRAIN) if moment >= looked]
+    end = later[0] if later else end
+    inside = (piece for piece in lap.pieces if piece[1] >= begin and piece[2] <= end)
+    untrained = [parts[k] for k in looking if not _told_of(parts[k], TRAIN, BACKWARD)]
+    lap.aside = Stretch(
+        spent=record.sums_of(inside, end - begin)[: record.OWN],
+        num_looks=sum(len(_told_of(part, LOOK)) for part in parts),
+        num_samples=sum(sum(_told_of(part, SAMPLES)) for part in untrained),
+    )
+    lap.aside_at = begin, end

@@ -49,6 +49,9 @@ class _From(Enum):
     """Anything else: a batch, or what the script held before."""
 
 
+_NEEDLESS = {_From.CREATED: SightingKind.CREATED_AND_MOVED, _From.DEVICE: SightingKind.THERE_AND_BACK}
+
+
 @dataclass(frozen=True, slots=True)
 class _Origin:
     kind: _From
@@ -98,17 +101,13 @@ class CopyTracker(ObserverMode):
             return
         num_bytes = source.numel() * source.element_size()
         origin = self._origin(source)
-        if origin.kind is _From.CREATED and origin.step == self._tally.step:
-            kind, at, what = SightingKind.CREATED_AND_MOVED, origin.spot, origin.what
-        elif origin.kind is _From.DEVICE and origin.step == self._tally.step:
-            kind, at, what = SightingKind.THERE_AND_BACK, origin.spot, origin.what
+        kind = _NEEDLESS.get(origin.kind)
+        if kind is not None and origin.step == self._tally.step:
+            detail = {"moved_line": spot.line, "moved_path": spot.path}
+            cost_s = origin.cost_s + seconds
+            self._tally.add(kind, origin.what, origin.spot, cost_s=cost_s, num_bytes=num_bytes, detail=detail)
         elif not (non_blocking and accelerator.is_pinned(source)):
             self._tally.add(SightingKind.BLOCKING_COPY, what, spot, cost_s=seconds, num_bytes=num_bytes)
-            return
-        else:
-            return
-        detail = {"moved_line": spot.line, "moved_path": spot.path}
-        self._tally.add(kind, what, at, cost_s=origin.cost_s + seconds, num_bytes=num_bytes, detail=detail)
 
     def _made(self, name: str, inputs: list[Any], outputs: list[Any], seconds: float) -> None:
         """On the host, out of what is on the host."""

@@ -1,14 +1,14 @@
 """The arrays of a Run, filled step by step."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from hotlap.probe import clock as phases
 from hotlap.probe import losses
-from hotlap.probe.clock import PHASES, Lap
-from hotlap.probe.validation import Stretch, validations
+from hotlap.probe.clock import PHASES, Lap, Stretch
 from hotlap.record import as_number
 from hotlap.record.spans import columns
 
@@ -20,6 +20,14 @@ _LOOKED_BACK_AT = 256
 
 # The first steps are kept even when they are not recorded: they hold the one-time costs.
 _MAX_FIRST_STEPS = 2000
+
+# What happens in more than this part of the steps belongs to training: a target network, a teacher, the frozen half of
+# a GAN run their forward passes without gradients in each step, while a validation comes once in many.
+_TRAINING_SHARE = 1 / 3
+
+# Where each step has such forward passes, a validation shows by batches that are only looked at, or, of data that no
+# loader gave, by many more passes: so many times as many as usual.
+_FACTOR = 3
 
 
 class Ledger:
@@ -112,3 +120,21 @@ def without(row: Lap, stretch: Stretch) -> Lap:
         num_samples=row.num_samples - stretch.num_samples if row.num_samples is not None else None,
         num_forwards=max(0, row.num_forwards - stretch.num_looks),
     )
+
+
+def validations(stretches: Sequence[Stretch | None]) -> list[Stretch | None]:
+    """The stretch of each step -> the part of it that is a validation, and no part of training."""
+    usual = median(stretch.num_looks if stretch is not None else 0 for stretch in stretches) if stretches else 0
+    least = max(1, _FACTOR * usual)
+    found = [one if one is not None and (one.num_looks >= least or one.num_samples) else None for one in stretches]
+    if sum(stretch is not None for stretch in found) > _TRAINING_SHARE * len(stretches):
+        return [None] * len(stretches)
+    if not usual:
+        return found
+    # What each step has is training, in the steps with a validation as well.
+    plain = [stretch for stretch, rare in zip(stretches, found, strict=True) if stretch is not None and rare is None]
+    typical = [median(parts) for parts in zip(*(stretch.spent for stretch in plain), strict=True)]
+    return [
+        rare._replace(spent=[max(0.0, a - b) for a, b in zip(rare.spent, typical, strict=True)]) if rare else None
+        for rare in found
+    ]

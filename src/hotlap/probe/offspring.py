@@ -16,9 +16,27 @@ if TYPE_CHECKING:
 _SERVANTS = ("torch.utils.data.", "multiprocessing.", "concurrent.futures.")
 
 
-def await_target(plan_path: str) -> None:
+def start(plan_path: str, begun: float) -> None:
+    """In any Python that the user's command started, `begun` when our work in it did: wait for torch, or for a target
+    of multiprocessing's; nothing where it was started for multiprocessing's own affairs."""
+    words = sys.orig_argv[1:4]
+    # To run a target, or to fork those that will.
+    if any(word.startswith(("from multiprocessing.spawn", "from multiprocessing.forkserver")) for word in words):
+        _await_target(plan_path)
+    elif not any("multiprocessing" in word for word in words):
+        from hotlap.probe.bootstrap import await_torch
+
+        await_torch(plan_path, begun)
+
+
+def _await_target(plan_path: str) -> None:
     """In a fresh process of multiprocessing: start the probe before its target runs, if that may train."""
-    _serve_replaced(plan_path)
+    # Before it runs the main script once more. Read without `hotlap.record`, which takes longer than such a worker.
+    replaced = json.loads(Path(plan_path).read_bytes()).get("replaced")
+    if replaced:
+        from hotlap.probe import edited
+
+        edited.serve(replaced, plan_path)
     arrived: list[Callable[[], Session | None]] = []
 
     def arrive() -> "Callable[[], Session | None]":
@@ -33,15 +51,6 @@ def await_target(plan_path: str) -> None:
         return arrived[0]
 
     _around_bootstrap(arrive)
-
-
-def _serve_replaced(plan_path: str) -> None:
-    """Before it runs the main script once more. Read without `hotlap.record`, which takes longer than such a worker."""
-    replaced = json.loads(Path(plan_path).read_bytes()).get("replaced")
-    if replaced:
-        from hotlap.probe import edited
-
-        edited.serve(replaced, plan_path)
 
 
 def follow(session: "Session") -> None:
@@ -66,17 +75,3 @@ def _around_bootstrap(arrive: "Callable[[], Callable[[], Session | None]]") -> N
         return code
 
     setattr(BaseProcess, "_bootstrap", _bootstrap)  # noqa: B010 - a plain assignment to a method is a type error
-
-
-def is_of_multiprocessing() -> bool:
-    """This Python was started by multiprocessing to run a target, or to fork those that will."""
-    return any(word.startswith(("from multiprocessing.spawn", "from multiprocessing.forkserver")) for word in _words())
-
-
-def is_servant() -> bool:
-    """This Python was started by multiprocessing for its own affairs."""
-    return any("multiprocessing" in word for word in _words())
-
-
-def _words() -> list[str]:
-    return sys.orig_argv[1:4]

@@ -210,11 +210,8 @@ def _become(request: dict[str, Any], streams: list[int], template: int) -> None:
     environ = json.loads(Path(request["environ"]).read_bytes())
     _move_memory()
     _mark(os.environ["HOTLAP_RUN"], environ["HOTLAP_RUN"])
-    for name in [name for name in os.environ if name not in environ]:
-        del os.environ[name]
-    for name, value in environ.items():
-        if os.environ.get(name) != value:
-            os.environ[name] = value
+    os.environ.clear()
+    os.environ.update(environ)
     enclose.prepare(request["spec"])
     # Another user namespace takes the wish to end with the parent away.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, <linux/prctl.h>

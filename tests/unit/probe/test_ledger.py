@@ -2,10 +2,9 @@
 
 import pytest
 
-from hotlap.probe.clock import PHASES, Lap
+from hotlap.probe.clock import PHASES, Lap, Stretch
 from hotlap.probe.ledger import Ledger
 from hotlap.probe.thinning import Thinning
-from hotlap.probe.validation import Stretch
 
 
 def looks(number: int) -> Stretch:
