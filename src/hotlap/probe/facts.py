@@ -1,8 +1,9 @@
 """What the script made (loaders, optimizers) and where: the state that rules and levers look at."""
 
 import multiprocessing
+import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,8 @@ from hotlap.probe.epochs import Epochs
 from hotlap.probe.evidence import settings_of
 from hotlap.probe.imported import Imported
 from hotlap.probe.items import UNSEEN, sample_items
-from hotlap.probe.sites import call_site, called_through
+from hotlap.probe.parts import Made
+from hotlap.probe.sites import call_site, called_through, outwards
 from hotlap.record import CallSite, LoaderFacts, OptimizerFacts, Scalar
 
 # Forward calls are looked up in the source until this many different ones are known.
@@ -65,6 +67,7 @@ class Facts:
         self._loader_places: dict[tuple[str, int, int], int] = {}
         self._optimizers: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
         self._optimizer_ids: dict[int, int] = {}
+        self._lines: dict[int, Mapping[int, int]] = {}
         self._closures: set[int] = set()
         self._last_optimizers: tuple[OptimizerFacts, ...] = ()
         self._forward_sites: dict[tuple[str, int, int], CallSite] = {}
@@ -124,6 +127,7 @@ class Facts:
     def made_optimizer_at(self, optimizer: torch.optim.Optimizer) -> int:
         """As `made_optimizer`, within its constructor's call: the call site is recorded as well."""
         number = self.made_optimizer(optimizer)
+        self._lines[number] = {id(frame): frame.f_lineno for frame in outwards(sys._getframe())}
         self._add(call_site(type_name(optimizer), detail={"optimizer": number, **_through(optimizer)}))
         return number
 
@@ -162,6 +166,15 @@ class Facts:
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """Those alive, in order of construction."""
         return [optimizer for reference in self._optimizers.values() if (optimizer := reference()) is not None]
+
+    def made(self) -> list[Made]:
+        """The same, as they were made."""
+        found = [(lines, self._optimizers[number]()) for number, lines in self._lines.items()]
+        return [
+            Made(lines, {id(p) for group in one.param_groups for p in group["params"]})
+            for lines, one in found
+            if one is not None
+        ]
 
     def parameters(self) -> list[torch.Tensor]:
         """Of all optimizers, those that train."""

@@ -360,7 +360,7 @@ class Session:
                 batches_a_step=len(drawn_from),
                 num_batches=self.facts.num_batches(drawn_from[-1]) if drawn_from else None,
             )
-            self.facts.trains_again = trains_again(sys._getframe())
+            self.facts.trains_again = trains_again(sys._getframe(), self.facts.made())
             if not self.windows.idle and not self.plan.whole and not self.collectives.active:
                 self.schedule.num_planned = self.facts.planned_steps
 
