@@ -46,6 +46,15 @@ class _Loader:
     """Batches that were trained on, of all loaders made at this place."""
 
 
+@dataclass(slots=True)
+class _Optimizer:
+    itself: weakref.ref[torch.optim.Optimizer]
+    lines: Mapping[int, int] = field(default_factory=dict)
+    """As in `Made`."""
+    closure: bool = False
+    """A step of it was called with one."""
+
+
 class Facts:
     """Collects while the script runs; `loader_facts` and `optimizer_facts` are asked when the window is over."""
 
@@ -65,10 +74,8 @@ class Facts:
         self._loaders: dict[int, _Loader] = {}
         self._loader_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._loader_places: dict[tuple[str, int, int], int] = {}
-        self._optimizers: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
+        self._optimizers: list[_Optimizer] = []
         self._optimizer_ids: dict[int, int] = {}
-        self._lines: dict[int, Mapping[int, int]] = {}
-        self._closures: set[int] = set()
         self._last_optimizers: tuple[OptimizerFacts, ...] = ()
         self._forward_sites: dict[tuple[str, int, int], CallSite] = {}
 
@@ -120,20 +127,20 @@ class Facts:
             return known
         number = len(self._optimizers)
         self._optimizer_ids[address] = number
-        self._optimizers[number] = weakref.ref(optimizer)
+        self._optimizers.append(_Optimizer(weakref.ref(optimizer)))
         weakref.finalize(optimizer, self._optimizer_ids.pop, address, None).atexit = False
         return number
 
     def made_optimizer_at(self, optimizer: torch.optim.Optimizer) -> int:
         """As `made_optimizer`, within its constructor's call: the call site is recorded as well."""
         number = self.made_optimizer(optimizer)
-        self._lines[number] = {id(frame): frame.f_lineno for frame in outwards(sys._getframe())}
+        self._optimizers[number].lines = {id(frame): frame.f_lineno for frame in outwards(sys._getframe())}
         self._add(call_site(type_name(optimizer), detail={"optimizer": number, **_through(optimizer)}))
         return number
 
     def used_closure(self, optimizer: torch.optim.Optimizer) -> None:
         """step() was called with a closure."""
-        self._closures.add(self.made_optimizer(optimizer))
+        self._optimizers[self.made_optimizer(optimizer)].closure = True
 
     def saw_forward(self, module: torch.nn.Module, result: Any) -> None:
         """A module was called for training; where, has it parameters, and what did it return?"""
@@ -165,16 +172,12 @@ class Facts:
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """Those alive, in order of construction."""
-        return [optimizer for reference in self._optimizers.values() if (optimizer := reference()) is not None]
+        return [optimizer for known in self._optimizers if (optimizer := known.itself()) is not None]
 
     def made(self) -> list[Made]:
         """The same, as they were made."""
-        found = [(lines, self._optimizers[number]()) for number, lines in self._lines.items()]
-        return [
-            Made(lines, {id(p) for group in one.param_groups for p in group["params"]})
-            for lines, one in found
-            if one is not None
-        ]
+        alive = [(known.lines, one) for known in self._optimizers if (one := known.itself()) is not None]
+        return [Made(lines, {id(p) for group in one.param_groups for p in group["params"]}) for lines, one in alive]
 
     def parameters(self) -> list[torch.Tensor]:
         """Of all optimizers, those that train."""
@@ -208,9 +211,9 @@ class Facts:
 
     def _optimizer_facts(self, *, denormals: bool) -> tuple[OptimizerFacts, ...]:
         return tuple(
-            _optimizer_facts(number, optimizer, closure=number in self._closures, denormals=denormals)
-            for number, reference in self._optimizers.items()
-            if (optimizer := reference()) is not None
+            _optimizer_facts(number, optimizer, closure=known.closure, denormals=denormals)
+            for number, known in enumerate(self._optimizers)
+            if (optimizer := known.itself()) is not None
         )
 
 

@@ -66,10 +66,7 @@ class Ledger:
 
     def is_validation(self, stretch: Stretch) -> bool:
         """Of a step that is not recorded, compared with those that were recorded last."""
-        rows = self._rows
-        if self._thinning is not None:
-            self._thinning.flush()
-            rows = self._thinning.rows()
+        rows = self._rows if self._thinning is None else self._thinning.rows()
         return validations([*(row.aside for row in rows[-_LOOKED_BACK_AT:]), stretch])[-1] is not None
 
     def validated_at(self) -> list[tuple[float, float]]:
@@ -94,8 +91,7 @@ class Ledger:
     def _trained(self) -> tuple[list[Lap], dict[str, Any]]:
         """Rows without the time and the samples of validations, and the fields of a Run that no row has."""
         if self._thinning is not None:
-            self._thinning.flush()
-            return self._thinning.rows(), self._thinning.fields()
+            return self._thinning.trained()
         rows, found = set_aside(self._rows)
         loading_s = sum(stretch.spent[phases.INPUT] for stretch in found)
         whole_s = sum(sum(stretch.spent) for stretch in found)

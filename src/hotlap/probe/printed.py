@@ -33,29 +33,29 @@ class Printed:
         Of messages of any level that a logger lets through, without what a handler puts in front: times, processes.
         """
 
-        def given(_: ReduceLROnPlateau, metrics: Any, *args: Any, **kwargs: Any) -> None:
-            self._keep(f"{GIVEN}({float(metrics):.16e})", steps())
-
-        call_before(patch, ReduceLROnPlateau, "step", guard(given, "what schedulers go by"))
-        logged = guard(lambda _, record: self._heard_record(record, steps()), "what the script logs")
-        call_before(patch, logging.Logger, "callHandlers", logged)
-        written = guard(lambda text: self._heard(text, steps()), "what the script prints")
+        self._steps = steps
+        call_before(patch, ReduceLROnPlateau, "step", guard(self._given, "what schedulers go by"))
+        call_before(patch, logging.Logger, "callHandlers", guard(self._logged, "what the script logs"))
         with suppress(AttributeError):  # a stream that is not there, or cannot be changed, is not heard
-            call_before(patch, sys.stdout, "write", written)
+            call_before(patch, sys.stdout, "write", guard(self._heard, "what the script prints"))
 
-    def _heard_record(self, record: logging.LogRecord, steps: int) -> None:
+    def _given(self, _: ReduceLROnPlateau, metrics: Any, *args: Any, **kwargs: Any) -> None:
+        self._keep(f"{GIVEN}({float(metrics):.16e})")
+
+    def _logged(self, _: logging.Logger, record: logging.LogRecord) -> None:
         if not any(f"{record.name}.".startswith(f"{name}.") for name in _OF_CODE):
             for line in record.getMessage().splitlines():
-                self._keep(line[:_MAX_CHARACTERS], steps)
+                self._keep(line[:_MAX_CHARACTERS])
 
-    def _heard(self, text: str, steps: int) -> None:
+    def _heard(self, text: str) -> None:
         *whole, self._begun = (self._begun + text).split("\n")
         self._begun = self._begun[-_MAX_CHARACTERS:]
         for line in whole:
             # One that is written again and again (a progress bar) says what the clock says.
             if line.strip() and "\r" not in line:
-                self._keep(line[:_MAX_CHARACTERS], steps)
+                self._keep(line[:_MAX_CHARACTERS])
 
-    def _keep(self, line: str, steps: int) -> None:
+    def _keep(self, line: str) -> None:
+        steps = self._steps()
         if steps and len(self.lines) < _MAX_LINES:
             self.lines.append((steps, line))

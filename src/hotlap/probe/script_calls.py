@@ -8,7 +8,6 @@ import xxhash
 
 from hotlap.probe import clock as phases
 from hotlap.probe.clipping import Clips
-from hotlap.probe.content import Content
 from hotlap.probe.digests import (
     ELSEWHERE,
     WITH_GRADIENTS,
@@ -25,6 +24,7 @@ from hotlap.probe.dropouts import Dropouts
 from hotlap.probe.evidence import Lapses, Updates, learning_rates, settings_digest
 from hotlap.probe.facts import length_of
 from hotlap.probe.replay import Replay
+from hotlap.probe.sampling import Content
 from hotlap.probe.seeds import generators, sources
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ _MOST_OUTLIERS = 64
 
 
 class Thinning:
-    """Takes rows one by one; `rows` and `fields` tell what is left of them."""
+    """Takes rows one by one; `trained` tells what is left of them."""
 
     def __init__(self) -> None:
         self._draw = random.Random(0)
@@ -58,19 +58,20 @@ class Thinning:
         losses.read(chunk)
         self._fold(chunk)
 
-    def rows(self) -> list[Lap]:
-        """The sample, in its order; rows since the last flush are not in it."""
-        blocks = sorted(self._blocks, key=lambda one: one[1])
-        return [row for block in (*(rows for *_, rows in blocks), self._block) for row in block]
-
-    def fields(self) -> dict[str, Any]:
-        """Of a Run: those that no sample can give, up to the last flush."""
-        return {
+    def trained(self) -> tuple[list[Lap], dict[str, Any]]:
+        """The sample, and the fields of a Run that no sample can give."""
+        return self.rows(), {
             "long": self._long(),
             "num_validations": self._num_validations,
             "validation_s": self._validation_s,
             "validation_input_s": self._validation_input_s,
         }
+
+    def rows(self) -> list[Lap]:
+        """The sample, in its order."""
+        self.flush()
+        blocks = sorted(self._blocks, key=lambda one: one[1])
+        return [row for block in (*(rows for *_, rows in blocks), self._block) for row in block]
 
     def _long(self) -> LongRun:
         count, total_s = (math.fsum(getattr(one, name) for one in self._stretches) for name in ("count", "total_s"))
