@@ -6,8 +6,9 @@ three values to a list for each interval, when it is over.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isnan, nan
 from time import perf_counter
 from types import CodeType
@@ -61,7 +62,7 @@ class Lap(record.Step):
     """Begin and end of that stretch, by the clock."""
     losses: list[Any] = field(default_factory=list)
     """Scalars that backward was called on, as `probe.losses` notes them; numbers once they are read."""
-    loaders: list[int | None] = field(default_factory=list)
+    loaders: Sequence[int | None] = ()
     """Of its batches, in order, but for those that were only looked at, as far as they were noted (None: of an iterator
     that nobody knows)."""
     arm: int = 0
@@ -192,8 +193,10 @@ class _Reader:
     def _lap(self, kinds: list[int], tape: list[Any]) -> Lap:
         since, end_s = self._begin, tape[-1]
         pieces: list[record.Piece] = []
-        lap = Lap(begin=since, end=end_s, pieces=pieces, epoch_started=EPOCH in kinds)
         outer: list[record.Piece] = []
+        losses: list[Any] = []
+        loaders: list[int | None] = []
+        num_samples = None
         triples = iter(tape)
         for what, told, end in zip(triples, triples, triples, strict=True):
             if what <= OWN:
@@ -207,76 +210,81 @@ class _Reader:
                 outer.append(piece)
                 pieces.append(piece)
             elif what == LOSS:
-                lap.losses.append(told)
+                losses.append(told)
             elif what == SAMPLES:
-                lap.num_samples = (lap.num_samples or 0) + told
+                num_samples = (num_samples or 0) + told
             elif what == LOADER:
-                lap.loaders.append(told)
-        lap.spent = lap.sums()[: record.OWN]
-        lap.num_updates = kinds.count(STEP)
-        lap.num_forwards = kinds.count(TRAIN) + kinds.count(FORWARD) + kinds.count(LOOK)
-        if LOOK in kinds:
-            _set_apart(lap, _by_batch(tape))
+                loaders.append(told)
+        num_looks = kinds.count(LOOK)
+        lap = Lap(
+            begin=since,
+            end=end_s,
+            pieces=pieces,
+            spent=record.sums_of(pieces, end_s - since)[: record.OWN],
+            losses=losses,
+            loaders=loaders,
+            num_samples=num_samples,
+            num_updates=kinds.count(STEP),
+            num_forwards=kinds.count(TRAIN) + kinds.count(FORWARD) + num_looks,
+            epoch_started=EPOCH in kinds,
+        )
+        if num_looks:
+            _set_apart(lap, kinds, tape)
         self._begin = end_s
         return lap
 
 
-_Event = tuple[int, Any, float]
-"""As the tape has it."""
+_USES = frozenset({LOOK, TRAIN, BACKWARD})
 
 
-def _by_batch(tape: list[Any]) -> list[list[_Event]]:
-    """What a step brought, cut where another batch is drawn: of what is drawn one behind the other, as by `zip`, one
-    forward or backward pass uses all."""
-    parts: list[list[_Event]] = [[]]
-    used = False
-    for event in zip(tape[::3], tape[1::3], tape[2::3], strict=True):
-        if event[0] == DRAW and used:
-            parts.append([])
-            used = False
-        used |= event[0] in (LOOK, TRAIN, BACKWARD)
-        parts[-1].append(event)
-    return parts
+def _by_batch(kinds: list[int]) -> list[tuple[int, int]]:
+    """(begin, end) of the parts of a step, cut where another batch is drawn: of what is drawn one behind the other, as
+    by `zip`, one forward or backward pass uses all."""
+    cuts = [0]
+    for k, what in enumerate(kinds):
+        if what == DRAW and not _USES.isdisjoint(kinds[cuts[-1] : k]):
+            cuts.append(k)
+    return list(pairwise([*cuts, len(kinds)]))
 
 
-def _told_of(part: list[_Event], *kinds: int) -> list[Any]:
-    """Begins of intervals, or values."""
-    return [told for what, told, _ in part if what in kinds]
+def _last(what: int, kinds: list[int], begin: int, end: int) -> int:
+    return end - 1 - kinds[begin:end][::-1].index(what)
 
 
-def _drawn_at(part: list[_Event], *, started: bool = True) -> float | None:
-    """When its loader was `started`, else when its (last) batch was drawn; None without one."""
-    drawn = None
-    for what, begin, _ in part:
-        if what == EPOCH and started and drawn is not None:
-            break
-        drawn = begin if what == DRAW else drawn
-    return drawn
+def _drawn(kinds: list[int], begin: int, end: int, *, started: bool = True) -> int | None:
+    """Where in a part its loader was `started`, else where its (last) batch was drawn; None without one."""
+    if started and EPOCH in kinds[begin:end]:
+        end = kinds.index(EPOCH, begin)
+    return _last(DRAW, kinds, begin, end) if DRAW in kinds[begin:end] else None
 
 
-def _set_apart(lap: Lap, parts: list[list[_Event]]) -> None:
+def _set_apart(lap: Lap, kinds: list[int], tape: list[Any]) -> None:
     """Batches of a step that are only looked at, and the stretch from the first forward pass without training to the
     last: no backward pass lies between such a batch and the next one.
 
     The stretch begins where the loader of the first such pass was started, or where its batch was drawn if the loader
     was started in an earlier step or that batch is trained on as well; it ends where the next thing of training begins.
     """
-    trained = [part for part in parts if _told_of(part, BACKWARD) or not _told_of(part, LOOK)]
-    lap.epoch_started = any(_told_of(part, EPOCH) for part in trained)
-    lap.loaders = [loader for part in trained for loader in _told_of(part, LOADER)]
-    looking = [k for k, part in enumerate(parts) if _told_of(part, LOOK)]
-    first, last = parts[looking[0]], parts[looking[-1]]
-    begin = _drawn_at(first, started=not _told_of(first, TRAIN, BACKWARD))
-    begin = max(lap.begin, _told_of(first, LOOK)[0] if begin is None else begin)
-    looked, end = max((at, end) for what, at, end in last if what == LOOK)
-    later = [moment for part in parts[looking[-1] + 1 :] if (moment := _drawn_at(part)) is not None]
-    later += [moment for moment in _told_of(last, TRAIN) if moment >= looked]
-    end = later[0] if later else end
-    inside = (piece for piece in lap.pieces if piece[1] >= begin and piece[2] <= end)
-    untrained = [parts[k] for k in looking if not _told_of(parts[k], TRAIN, BACKWARD)]
+    told, parts = tape[1::3], _by_batch(kinds)
+    if lap.loaders or lap.epoch_started:
+        trained = [(a, b) for a, b in parts if BACKWARD in kinds[a:b] or LOOK not in kinds[a:b]]
+        lap.epoch_started = any(EPOCH in kinds[a:b] for a, b in trained)
+        lap.loaders = [told[k] for a, b in trained for k in range(a, b) if kinds[k] == LOADER]
+    looking = [(a, b) for a, b in parts if LOOK in kinds[a:b]]
+    untrained = [(a, b) for a, b in looking if TRAIN not in kinds[a:b] and BACKWARD not in kinds[a:b]]
+    first = _drawn(kinds, *looking[0], started=looking[0] in untrained)
+    begin = max(lap.begin, told[kinds.index(LOOK) if first is None else first])
+    stop = looking[-1][1]
+    last = _last(LOOK, kinds, 0, stop)
+    drawn = next((_drawn(kinds, a, b) for a, b in parts if a == stop), None)
+    if drawn is not None:
+        end = told[drawn]
+    else:
+        end = told[kinds.index(TRAIN, last)] if TRAIN in kinds[last:] else tape[3 * last + 2]
+    inside = [piece for piece in lap.pieces if piece[1] >= begin and piece[2] <= end]
     lap.aside = Stretch(
         spent=record.sums_of(inside, end - begin)[: record.OWN],
-        num_looks=sum(len(_told_of(part, LOOK)) for part in parts),
-        num_samples=sum(sum(_told_of(part, SAMPLES)) for part in untrained),
+        num_looks=kinds.count(LOOK),
+        num_samples=sum(told[k] for a, b in untrained for k in range(a, b) if kinds[k] == SAMPLES),
     )
     lap.aside_at = begin, end

@@ -3,7 +3,7 @@
 import multiprocessing
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,7 +112,7 @@ class Facts:
         """Of an epoch of this loader, where torch's own samplers say so."""
         return self._loaders[number].facts.num_batches if number in self._loaders else None
 
-    def drawn_for_training(self, loaders: list[int | None]) -> None:
+    def drawn_for_training(self, loaders: Sequence[int | None]) -> None:
         """A step trained on a batch of each of these loaders (None: of an iterator nobody knows)."""
         for number in loaders:
             if number is not None:

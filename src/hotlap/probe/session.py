@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -352,7 +352,7 @@ class Session:
         if self.plan.limit_s is not None and not self.windows.idle and not self.collectives.active:
             self.schedule.left_s = self.plan.limit_s - self.setup_s
 
-    def _note_loops(self, drawn_from: list[int | None]) -> None:
+    def _note_loops(self, drawn_from: Sequence[int | None]) -> None:
         if self.steps == _SECOND_STEP:
             self.facts.planned_steps = planned_steps(
                 sys._getframe(),
