@@ -52,9 +52,8 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
     sources = users_sources(facts.imported.script)
     optimizers = facts.optimizer_facts()
     seen = dict(session.windows.fields(last=last))
-    threads = session.thread.note()
     device_type = session.guard(lambda: facts.device().type, "the device that the model is on")()
-    notes = (*session.arms.notes, *session.windows.notes, *((threads,) if threads else ()), *seen.pop("notes", ()))
+    notes = (*session.arms.notes, *session.windows.notes, *seen.pop("notes", ()))
     return Run(
         status=status,
         error=session.shutdown.error,
@@ -140,24 +139,13 @@ def _versions() -> dict[str, str]:
 
 
 def _interval_s(now: Callable[[], float]) -> float:
-    """What writing one interval costs here and now, the hook around it included, where the caches are full of others'
-    things as in a step: in a loop of its own it is a third of that."""
-    clock = Clock(now)
-    others = bytearray(_CACHES)
-
-    def hook() -> None:
-        before, clock.where = clock.where, phases.FORWARD
-        begin = clock.now()
-        try:
-            pass
-        finally:
-            clock.note((phases.FORWARD, begin, clock.now()))
-            clock.where = before
-
-    costs_s = []
+    """What writing one interval costs here and now, where the caches are full of others' things as in a step: in a loop
+    of its own it is a third of that."""
+    clock, others, costs_s = Clock(now), bytearray(_CACHES), []
     for _ in range(30):
         bytes(others)
         begun = time.perf_counter()
-        hook()
+        clock.enter(phases.FORWARD)
+        clock.leave()
         costs_s.append(time.perf_counter() - begun)
     return median(costs_s)
