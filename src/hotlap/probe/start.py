@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from hotlap.levers.lever import Patch
-from hotlap.probe import hooks, offspring, unseen
+from hotlap.probe import hooks, unseen
+from hotlap.probe.bootstrap import follow
 from hotlap.probe.imports import after_import
 from hotlap.probe.run_builder import partial_writer
 from hotlap.probe.session import Session
@@ -43,7 +44,7 @@ def start(plan: Plan) -> Session:
     atexit.register(session.shutdown.script_ends)
     after_import("torch._dynamo", unseen.by_dynamo)
     os.register_at_fork(after_in_child=session.guard(session.shutdown.forked, "a fork of the process"))
-    offspring.follow(session)
+    follow(session)
     show = sys.excepthook
     failed = session.guard(session.shutdown.failed, "the script's error")
     ours_out = session.guard(without_ours, "the script's error", instead=lambda error: error.__traceback__)

@@ -17,9 +17,9 @@ def _start(plan: str) -> None:
         from hotlap.probe.own_imports import OwnImports
 
         with OwnImports():
-            from hotlap.probe import offspring
+            from hotlap.probe import bootstrap
 
-            offspring.start(plan, begun)
+            bootstrap.start(plan, begun)
     except Exception as error:
         # The parent tells the user; the script itself must run on as if nothing had been tried.
         try:
