@@ -23,14 +23,13 @@ from hotlap.probe import session as session_module
 from hotlap.probe.clock import Clock, _Reader
 from hotlap.probe.collectives import Collectives
 from hotlap.probe.facts import Facts
-from hotlap.probe.ledger import Ledger
+from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.script_calls import ScriptCalls
 from hotlap.probe.session import Session
 from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.steps import StepMarker
-from hotlap.probe.thinning import Thinning
 from hotlap.probe.watches.known import ALL
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Plan, Run, Status, load

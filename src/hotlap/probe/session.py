@@ -22,7 +22,7 @@ from hotlap.probe.evidence import Nudge
 from hotlap.probe.facts import Facts
 from hotlap.probe.graphs import Graphs
 from hotlap.probe.guard import Guard
-from hotlap.probe.ledger import Ledger
+from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.probe.losses import Losses
 from hotlap.probe.planned import planned_steps, trains_again
 from hotlap.probe.printed import Printed
@@ -31,7 +31,6 @@ from hotlap.probe.script_calls import LOADERS_SEEN_BY, ScriptCalls
 from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.states import States
 from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
-from hotlap.probe.thinning import Thinning
 from hotlap.probe.thread import TrainingThread
 from hotlap.probe.turn import Token
 from hotlap.probe.watches.device_phases import DeviceClock

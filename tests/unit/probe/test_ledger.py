@@ -3,8 +3,7 @@
 import pytest
 
 from hotlap.probe.clock import PHASES, Lap, Stretch
-from hotlap.probe.ledger import Ledger
-from hotlap.probe.thinning import Thinning
+from hotlap.probe.ledger import Ledger, Thinning
 
 
 def looks(number: int) -> Stretch:
