@@ -10,8 +10,7 @@ from pathlib import Path
 
 import results_file
 from hotlap.probe.clock import FORWARD, INPUT, OTHER, PHASES
-from hotlap.probe.ledger import Ledger, Row
-from hotlap.probe.thinning import Thinning
+from hotlap.probe.ledger import Ledger, Row, Thinning
 from hotlap.record import Run, Status, encode
 
 STEPS = 10_000_000

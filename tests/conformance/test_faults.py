@@ -18,20 +18,18 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.levers import Patch
 from hotlap.predict import trace
-from hotlap.probe import digests, hooks, run_builder, script_calls
+from hotlap.probe import clock, digests, hooks, run_builder, script_calls
 from hotlap.probe import session as session_module
 from hotlap.probe.clock import Clock, _Reader
 from hotlap.probe.collectives import Collectives
 from hotlap.probe.facts import Facts
-from hotlap.probe.ledger import Ledger
+from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.script_calls import ScriptCalls
 from hotlap.probe.session import Session
 from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.steps import StepMarker
-from hotlap.probe.thinning import Thinning
-from hotlap.probe.validation import Aside
 from hotlap.probe.watches.known import ALL
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Plan, Run, Status, load
@@ -211,7 +209,7 @@ PARTS: list[tuple[Any, str]] = [
     *((Schedule, name) for name in ("advance", "is_late")),
     *((Clock, name) for name in ("read", "own")),
     *((_Reader, name) for name in ("read", "_lap")),
-    (Aside, "looks"),
+    (clock, "_set_apart"),
     (Thinning, "add"),
     (Ledger, "warm_up"),
     (Session, "_group_made"),
@@ -414,9 +412,8 @@ def observed(out: Path, training: Callable[[], None]) -> Run:
     return trained(out, "shapes", "modules", training=numbers, expected=[])
 
 
-def test_threads_that_train_at_a_time_are_told_and_one_is_measured(tmp_path: Path) -> None:
+def test_of_threads_that_train_at_a_time_one_is_measured(tmp_path: Path) -> None:
     run = observed(tmp_path, lambda: in_threads(3))
-    assert [note for note in run.notes if "threads of this process train" in note]
     assert not [note for note in run.notes if "failed" in note]
     assert run.long is not None
     assert 50 <= run.long.num_steps <= 300

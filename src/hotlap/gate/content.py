@@ -24,7 +24,7 @@ FALSE_ALARM = 0.01
 MEAN_FLOOR, SIZE_FLOOR, VARIANCE_FLOOR = 0.1, 2e-3, 0.2
 # What is larger or smaller by more is given in another form: scaled within the model, say.
 OTHER_FORM = 1.5
-# Sums of elements, and their squares, have these places (`hotlap.probe.content`).
+# Sums of elements, and their squares, have these places (`hotlap.probe.sampling`).
 SUMS, SQUARES = slice(1, 9), slice(9, 13)
 # Of one tensor; a model that is given several has as many of each.
 NUM_FEATURES = 21

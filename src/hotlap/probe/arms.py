@@ -4,7 +4,7 @@ import torch
 
 from hotlap import at_work, levers
 from hotlap.levers.compiling import Compilation
-from hotlap.levers.lever import Lever, Patch
+from hotlap.levers.lever import Patch
 from hotlap.record import Plan
 
 
@@ -15,9 +15,9 @@ class Arms:
         self._always = [levers.from_spec(spec) for spec in plan.always]
         self._compiled = {lever.title(): Compilation() for lever in self._always if lever.compiles}
         self._arms = [[levers.from_spec(spec) for spec in arm] for arm in plan.arms]
-        self._patches: list[Patch] = []
+        self._patches: dict[Patch, str] = {}
+        """Of the active arm: each with the title of its lever."""
         self._active: int | None = None
-        self._titles: dict[Patch, str] = {}
         self._not_installed: list[str] = []
 
     @property
@@ -30,7 +30,7 @@ class Arms:
     def not_installed(self) -> list[str]:
         """What could not be installed, or found nothing that it could work on, and why: such a run says nothing about
         these levers."""
-        idle = [(self._titles[patch], patch.why_idle()) for patch in self._patches]
+        idle = [(title, patch.why_idle()) for patch, title in self._patches.items()]
         idle += [(lever.title(), at_work.why_idle(lever.function)) for lever in self._always if lever.function]
         idle += [(title, one.why_idle()) for title, one in self._compiled.items()]
         return [*self._not_installed, *(f"{title}: {reason}" for title, reason in idle if reason)]
@@ -38,8 +38,7 @@ class Arms:
     def install(self) -> None:
         """At the start of the process: a single arm is installed for good."""
         if len(self._arms) == 1:
-            self._patches = [self._install(lever) for lever in self._arms[0]]
-            self._active = 0
+            self.switch(0, [])
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         """Levers that act on optimizers see each one as it is made."""
@@ -51,25 +50,20 @@ class Arms:
         if arm == self._active:
             return
         while self._patches:
-            self._patches.pop().undo()
+            self._patches.popitem()[0].undo()
         self._active = arm
         for lever in self._arms[arm]:
-            patch = self._install(lever)
+            patch = Patch()
+            try:
+                lever.install(patch)
+            except Exception as error:
+                patch.undo()
+                self._not_installed.append(f"{lever.title()}: {type(error).__name__}: {error}")
             for optimizer in optimizers:
                 patch.optimizer_made(optimizer)
-            self._patches.append(patch)
+            self._patches[patch] = lever.title()
 
     def settled(self) -> bool:
         """Every lever has reached its steady state."""
         edited = all([one.settled() for one in self._compiled.values()])  # each counts how often it is asked
         return edited and at_work.settled()
-
-    def _install(self, lever: Lever) -> Patch:
-        patch = Patch()
-        try:
-            lever.install(patch)
-        except Exception as error:
-            patch.undo()
-            self._not_installed.append(f"{lever.title()}: {type(error).__name__}: {error}")
-        self._titles[patch] = lever.title()
-        return patch

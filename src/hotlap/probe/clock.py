@@ -6,14 +6,14 @@ three values to a list for each interval, when it is over.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isnan, nan
 from time import perf_counter
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
-from hotlap.probe.validation import Aside, Stretch
 from hotlap.record import Phase
 from hotlap.record import spans as record
 
@@ -36,7 +36,18 @@ LAP = OWN + 1
 """A step is over, at its end. What is still open goes on in the next step; its part of this one counts as OTHER."""
 
 # Not times: what the step brought.
-LOSS, SAMPLES, EPOCH = range(LAP + 1, LAP + 4)
+LOSS, SAMPLES, EPOCH, LOADER = range(LAP + 1, LAP + 5)
+
+
+class Stretch(NamedTuple):
+    """What lies between the first and the last forward pass without training in one step."""
+
+    spent: list[float]
+    """Seconds by phase."""
+    num_looks: int
+    """Forward passes without training."""
+    num_samples: int
+    """Samples that were drawn and only looked at."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +62,9 @@ class Lap(record.Step):
     """Begin and end of that stretch, by the clock."""
     losses: list[Any] = field(default_factory=list)
     """Scalars that backward was called on, as `probe.losses` notes them; numbers once they are read."""
+    loaders: Sequence[int | None] = ()
+    """Of its batches, in order, but for those that were only looked at, as far as they were noted (None: of an iterator
+    that nobody knows)."""
     arm: int = 0
     block: int = 0
 
@@ -59,7 +73,7 @@ class Clock:
     """Intervals nest: time goes to the innermost one. `read` gives the steps so far.
 
     A hook that runs in every step writes its interval by itself, for speed, and so do those who end a step (LAP) or
-    tell what it brought (LOSS, SAMPLES, EPOCH: `note((phases.LOSS, value, None))`):
+    tell what it brought (LOSS, SAMPLES, EPOCH, LOADER: `note((phases.LOSS, value, None))`):
 
         before, clock.where = clock.where, phases.TRAIN
         begin = clock.now()
@@ -179,8 +193,10 @@ class _Reader:
     def _lap(self, kinds: list[int], tape: list[Any]) -> Lap:
         since, end_s = self._begin, tape[-1]
         pieces: list[record.Piece] = []
-        lap = Lap(begin=since, end=end_s, pieces=pieces, num_updates=kinds.count(STEP))
         outer: list[record.Piece] = []
+        losses: list[Any] = []
+        loaders: list[int | None] = []
+        num_samples = None
         triples = iter(tape)
         for what, told, end in zip(triples, triples, triples, strict=True):
             if what <= OWN:
@@ -194,50 +210,81 @@ class _Reader:
                 outer.append(piece)
                 pieces.append(piece)
             elif what == LOSS:
-                lap.losses.append(told)
+                losses.append(told)
             elif what == SAMPLES:
-                lap.num_samples = (lap.num_samples or 0) + told
-            elif what == EPOCH:
-                lap.epoch_started = True
-        lap.spent = lap.sums()[: record.OWN]
-        lap.num_forwards = kinds.count(TRAIN) + kinds.count(FORWARD) + kinds.count(LOOK)
-        if LOOK in kinds:
-            lap.epoch_started = lap.epoch_started and _starts_epoch(kinds)
-            _find_aside(lap, tape)
+                num_samples = (num_samples or 0) + told
+            elif what == LOADER:
+                loaders.append(told)
+        num_looks = kinds.count(LOOK)
+        lap = Lap(
+            begin=since,
+            end=end_s,
+            pieces=pieces,
+            spent=record.sums_of(pieces, end_s - since)[: record.OWN],
+            losses=losses,
+            loaders=loaders,
+            num_samples=num_samples,
+            num_updates=kinds.count(STEP),
+            num_forwards=kinds.count(TRAIN) + kinds.count(FORWARD) + num_looks,
+            epoch_started=EPOCH in kinds,
+        )
+        if num_looks:
+            _set_apart(lap, kinds, tape)
         self._begin = end_s
         return lap
 
 
-def _starts_epoch(kinds: list[int]) -> bool:
-    """A loader was started for more than a validation, whose batches are only looked at: no backward pass lies between
-    one and the next. (Of what is drawn one behind the other, as by `zip`, one backward pass trains on all.)"""
-    started = passed = looked = trained = False
-    for what in kinds:
-        if what == DRAW and passed:  # the next batch
-            if started and (trained or not looked):
-                return True
-            started = passed = looked = trained = False
-        started |= what == EPOCH
-        passed |= what in (LOOK, TRAIN)
-        looked |= what == LOOK
-        trained |= what == BACKWARD
-    return started and (trained or not looked)
+_USES = frozenset({LOOK, TRAIN, BACKWARD})
 
 
-def _find_aside(lap: Lap, tape: list[Any]) -> None:
-    """Its stretch without training, if there is one."""
-    aside = Aside()
-    told = {DRAW: aside.draws, LOOK: aside.looks, TRAIN: aside.trains}
-    for what, begin, end in zip(tape[::3], tape[1::3], tape[2::3], strict=True):
-        if what == SAMPLES:
-            aside.drew(begin)
-        elif what == EPOCH:
-            aside.starts()
-        elif what in told:
-            told[what](max(begin, lap.begin), end)
-    if aside.begin is None or aside.end is None:
-        return
-    inside = (piece for piece in lap.pieces if piece[1] >= aside.begin and piece[2] <= aside.end)
-    spent = record.sums_of(inside, aside.end - aside.begin)[: record.OWN]
-    lap.aside = Stretch(spent, aside.num_looks, aside.num_samples)
-    lap.aside_at = aside.begin, aside.end
+def _by_batch(kinds: list[int]) -> list[tuple[int, int]]:
+    """(begin, end) of the parts of a step, cut where another batch is drawn: of what is drawn one behind the other, as
+    by `zip`, one forward or backward pass uses all."""
+    cuts = [0]
+    for k, what in enumerate(kinds):
+        if what == DRAW and not _USES.isdisjoint(kinds[cuts[-1] : k]):
+            cuts.append(k)
+    return list(pairwise([*cuts, len(kinds)]))
+
+
+def _last(what: int, kinds: list[int], begin: int, end: int) -> int:
+    return end - 1 - kinds[begin:end][::-1].index(what)
+
+
+def _drawn(kinds: list[int], begin: int, end: int, *, started: bool = True) -> int | None:
+    """Where in a part its loader was `started`, else where its (last) batch was drawn; None without one."""
+    if started and EPOCH in kinds[begin:end]:
+        end = kinds.index(EPOCH, begin)
+    return _last(DRAW, kinds, begin, end) if DRAW in kinds[begin:end] else None
+
+
+def _set_apart(lap: Lap, kinds: list[int], tape: list[Any]) -> None:
+    """Batches of a step that are only looked at, and the stretch from the first forward pass without training to the
+    last: no backward pass lies between such a batch and the next one.
+
+    The stretch begins where the loader of the first such pass was started, or where its batch was drawn if the loader
+    was started in an earlier step or that batch is trained on as well; it ends where the next thing of training begins.
+    """
+    told, parts = tape[1::3], _by_batch(kinds)
+    if lap.loaders or lap.epoch_started:
+        trained = [(a, b) for a, b in parts if BACKWARD in kinds[a:b] or LOOK not in kinds[a:b]]
+        lap.epoch_started = any(EPOCH in kinds[a:b] for a, b in trained)
+        lap.loaders = [told[k] for a, b in trained for k in range(a, b) if kinds[k] == LOADER]
+    looking = [(a, b) for a, b in parts if LOOK in kinds[a:b]]
+    untrained = [(a, b) for a, b in looking if TRAIN not in kinds[a:b] and BACKWARD not in kinds[a:b]]
+    first = _drawn(kinds, *looking[0], started=looking[0] in untrained)
+    begin = max(lap.begin, told[kinds.index(LOOK) if first is None else first])
+    stop = looking[-1][1]
+    last = _last(LOOK, kinds, 0, stop)
+    drawn = next((_drawn(kinds, a, b) for a, b in parts if a == stop), None)
+    if drawn is not None:
+        end = told[drawn]
+    else:
+        end = told[kinds.index(TRAIN, last)] if TRAIN in kinds[last:] else tape[3 * last + 2]
+    inside = [piece for piece in lap.pieces if piece[1] >= begin and piece[2] <= end]
+    lap.aside = Stretch(
+        spent=record.sums_of(inside, end - begin)[: record.OWN],
+        num_looks=kinds.count(LOOK),
+        num_samples=sum(told[k] for a, b in untrained for k in range(a, b) if kinds[k] == SAMPLES),
+    )
+    lap.aside_at = begin, end

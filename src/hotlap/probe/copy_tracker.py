@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -48,6 +49,9 @@ class _From(Enum):
     """Anything else: a batch, or what the script held before."""
 
 
+_NEEDLESS = {_From.CREATED: SightingKind.CREATED_AND_MOVED, _From.DEVICE: SightingKind.THERE_AND_BACK}
+
+
 @dataclass(frozen=True, slots=True)
 class _Origin:
     kind: _From
@@ -70,7 +74,6 @@ class CopyTracker(ObserverMode):
         """The script draws a batch: what is made now are data."""
         self._known: dict[int, tuple[StorageWeakRef, _Origin]] = {}
         """By the storage's address, which the reference keeps from being given to another one."""
-        self._is_view: dict[Any, bool] = {}
 
     def data(self, batch: Any) -> None:
         """A loader gave this."""
@@ -84,7 +87,7 @@ class CopyTracker(ObserverMode):
         if copy is not None:
             self._copied(COPIES[name], *copy, seconds)
             return
-        if self._views(func):
+        if _views(func):
             return
         inputs, on_device = tensors((args, kwargs)), accelerator.on_device
         outputs = [tensor for tensor in tensors(result) if not on_device(tensor)]
@@ -98,17 +101,13 @@ class CopyTracker(ObserverMode):
             return
         num_bytes = source.numel() * source.element_size()
         origin = self._origin(source)
-        if origin.kind is _From.CREATED and origin.step == self._tally.step:
-            kind, at, what = SightingKind.CREATED_AND_MOVED, origin.spot, origin.what
-        elif origin.kind is _From.DEVICE and origin.step == self._tally.step:
-            kind, at, what = SightingKind.THERE_AND_BACK, origin.spot, origin.what
+        kind = _NEEDLESS.get(origin.kind)
+        if kind is not None and origin.step == self._tally.step:
+            detail = {"moved_line": spot.line, "moved_path": spot.path}
+            cost_s = origin.cost_s + seconds
+            self._tally.add(kind, origin.what, origin.spot, cost_s=cost_s, num_bytes=num_bytes, detail=detail)
         elif not (non_blocking and accelerator.is_pinned(source)):
             self._tally.add(SightingKind.BLOCKING_COPY, what, spot, cost_s=seconds, num_bytes=num_bytes)
-            return
-        else:
-            return
-        detail = {"moved_line": spot.line, "moved_path": spot.path}
-        self._tally.add(kind, what, at, cost_s=origin.cost_s + seconds, num_bytes=num_bytes, detail=detail)
 
     def _made(self, name: str, inputs: list[Any], outputs: list[Any], seconds: float) -> None:
         """On the host, out of what is on the host."""
@@ -137,9 +136,8 @@ class CopyTracker(ObserverMode):
         else:
             self._known[storage._cdata] = (StorageWeakRef(storage), origin)  # type: ignore[no-untyped-call]
 
-    def _views(self, func: Any) -> bool:
-        """`lift_fresh` is declared as one, but it brings a new tensor."""
-        known = self._is_view.get(func)
-        if known is None:
-            known = self._is_view[func] = name_of(func) != "aten::lift_fresh" and is_view(func)
-        return known
+
+@cache
+def _views(func: Any) -> bool:
+    """`lift_fresh` is declared as one, but it brings a new tensor."""
+    return name_of(func) != "aten::lift_fresh" and is_view(func)

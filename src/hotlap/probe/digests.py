@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,11 +49,7 @@ class Digest:
         self.fresh = Fresh()
         """Which of their tensors, each as a whole, had not come before."""
         self.rows = Rows()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._hash = xxhash.xxh3_128()
-        self._added: set[bytes] = set()
+        self._added: list[bytes] = []
 
     def add(self, batch: Any, *, once: bool = False) -> None:
         """Take in every tensor, array and plain value of a batch. `once`: one that is there already is left out."""
@@ -62,20 +57,16 @@ class Digest:
         whole = b"".join(told for told, _ in found)
         if once and whole in self._added:
             return
-        self._added.add(whole)
+        self._added.append(whole)
         self.rows.add(batch)
-        self._hash.update(whole)
         for told, is_tensor in found:
             if is_tensor:
                 self.fresh.add([told])
 
     def take(self) -> str | None:
         """The digest of what was added since the last call; None if nothing was."""
-        if not self._added:
-            return None
-        whole = self._hash.hexdigest()
-        self._begin()
-        return whole
+        added, self._added = self._added, []
+        return xxhash.xxh3_128_hexdigest(b"".join(added)) if added else None
 
 
 class Rows:
@@ -310,9 +301,6 @@ def rng_digest() -> str:
     state = xxhash.xxh3_128(_generators())
     _, words, gauss = random.getstate()
     state.update(array("Q", words).tobytes() + repr(gauss).encode())
-    if "numpy" in sys.modules:
-        import numpy as np
-
-        legacy: Any = np.random.get_state(legacy=False)
-        state.update(legacy["state"]["key"].tobytes() + repr((legacy["state"]["pos"], legacy["gauss"])).encode())
+    legacy: Any = np.random.get_state(legacy=False)
+    state.update(legacy["state"]["key"].tobytes() + repr((legacy["state"]["pos"], legacy["gauss"])).encode())
     return state.hexdigest()

@@ -41,42 +41,33 @@ def prepare(path: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _offer_to_the_oom_killer()
-    if spec["folders"]:
-        _enclose(libc, **{name: spec[name] for name in ("folders", "scratch", "keep", "edited", "written", "told")})
-    os.chdir(spec["cwd"])
-
-
-def _enclose(
-    libc: ctypes.CDLL,
-    *,
-    folders: list[str],
-    scratch: str,
-    keep: list[str],
-    edited: list[tuple[str, str]],
-    written: str,
-    told: str,
-) -> None:
-    """Cover all folders, or none, and put `edited` files (copy, place) there; then there is a file `written`."""
     covered: list[str] = []
+    # All folders, or none, and "edited" files (copy, place) in them; then there is a file "written".
     try:
-        _new_namespace(libc)
-        for number, folder in enumerate(folders):
-            _overlay(libc, folder, f"{scratch}/{number}", keep, covered)
-        for copy, place in edited:
-            if any(place.startswith(f"{folder}/") for folder in folders):
-                with open(copy, "rb") as text, open(place, "wb") as file:
-                    file.write(text.read())
-            else:
-                os.chmod(copy, os.stat(place).st_mode & 0o7777)
-                _bind(libc, copy, place)
-                covered.append(place)
-        open(written, "w").close()
+        if spec["folders"]:
+            _new_namespace(libc)
+            for number, folder in enumerate(spec["folders"]):
+                _overlay(libc, folder, f"{spec['scratch']}/{number}", spec["keep"], covered)
+            for copy, place in spec["edited"]:
+                _put(libc, copy, place, covered)
+            open(spec["written"], "w").close()
     except OSError as error:
         # A cover hides the mounts below it: without covers of their own the command would miss them.
         for target in reversed(covered):
             libc.umount2(os.fsencode(target), _MNT_DETACH)
-        with open(told, "w", encoding="utf-8", errors="backslashreplace") as why:
+        with open(spec["told"], "w", encoding="utf-8", errors="backslashreplace") as why:
             why.write(f"{error.strerror} ({error.filename or 'namespace'})")
+    os.chdir(spec["cwd"])
+
+
+def _put(libc: ctypes.CDLL, copy: str, place: str, covered: list[str]) -> None:
+    if any(place.startswith(f"{folder}/") for folder in covered):
+        with open(copy, "rb") as text, open(place, "wb") as file:
+            file.write(text.read())
+    else:
+        os.chmod(copy, os.stat(place).st_mode & 0o7777)
+        _bind(libc, copy, place)
+        covered.append(place)
 
 
 def _offer_to_the_oom_killer() -> None:

@@ -30,41 +30,24 @@ _STANDING = 1e-6
 _UNIT_ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
-class Clearings:
-    """Counts updates by gradients that were never cleared since the update before, as a backward pass finds them."""
+class Lapses:
+    """Counts updates by gradients that were never cleared since the update before, as a backward pass finds them, and
+    updates of parameters of which the optimizer has lost what it kept, or another one before it: averages, momentum."""
 
     def __init__(self) -> None:
         self._cleared: set[int] = set()
-        self._num_stale = 0
+        self._kept: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._num_stale = self._num_lost = 0
 
-    def look(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        """A backward pass begins."""
+    def backward_begins(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        """What it finds of their gradients."""
         for optimizer in optimizers:
             if id(optimizer) not in self._cleared:
                 params = (param for group in optimizer.param_groups for param in group["params"])
                 if not any(_holds(param.grad) for param in params):
                     self._cleared.add(id(optimizer))
 
-    def updated(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer has stepped: in a closure backward passes come within its step."""
-        self._num_stale += id(optimizer) not in self._cleared
-        self._cleared.discard(id(optimizer))
-
-    def take(self) -> int:
-        """Such updates since the last call."""
-        num_stale, self._num_stale = self._num_stale, 0
-        return num_stale
-
-
-class Memories:
-    """Counts updates of parameters of which the optimizer has lost what it kept, or another one before it: averages,
-    momentum."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, weakref.ref[torch.Tensor]] = {}
-        self._num_lost = 0
-
-    def update(self, optimizer: torch.optim.Optimizer) -> None:
+    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
         params = [param for group in optimizer.param_groups for param in group["params"]]
         lost = (param for param in params if id(param) in self._kept and not _keeps(optimizer.state.get(param)))
@@ -72,13 +55,16 @@ class Memories:
         self._num_lost += any(self._kept[id(param)]() is param for param in lost)
 
     def updated(self, optimizer: torch.optim.Optimizer) -> None:
-        """It has stepped."""
+        """It has stepped: in a closure backward passes come within its step."""
+        self._num_stale += id(optimizer) not in self._cleared
+        self._cleared.discard(id(optimizer))
         self._kept |= {id(param): weakref.ref(param) for param, state in optimizer.state.items() if _keeps(state)}
 
-    def take(self) -> int:
-        """Such updates since the last call."""
-        num_lost, self._num_lost = self._num_lost, 0
-        return num_lost
+    def take(self) -> tuple[int, int]:
+        """Such updates since the last call, of either kind."""
+        found = self._num_stale, self._num_lost
+        self._num_stale = self._num_lost = 0
+        return found
 
 
 def _keeps(state: Mapping[str, Any] | None) -> bool:

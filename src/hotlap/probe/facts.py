@@ -1,10 +1,9 @@
 """What the script made (loaders, optimizers) and where: the state that rules and levers look at."""
 
 import multiprocessing
-import random
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +17,8 @@ from hotlap.probe.epochs import Epochs
 from hotlap.probe.evidence import settings_of
 from hotlap.probe.imported import Imported
 from hotlap.probe.items import UNSEEN, sample_items
-from hotlap.probe.sites import call_site, called_through
+from hotlap.probe.parts import Made
+from hotlap.probe.sites import call_site, called_through, outwards
 from hotlap.record import CallSite, LoaderFacts, OptimizerFacts, Scalar
 
 # Forward calls are looked up in the source until this many different ones are known.
@@ -46,6 +46,15 @@ class _Loader:
     """Batches that were trained on, of all loaders made at this place."""
 
 
+@dataclass(slots=True)
+class _Optimizer:
+    itself: weakref.ref[torch.optim.Optimizer]
+    lines: Mapping[int, int] = field(default_factory=dict)
+    """As in `Made`."""
+    closure: bool = False
+    """A step of it was called with one."""
+
+
 class Facts:
     """Collects while the script runs; `loader_facts` and `optimizer_facts` are asked when the window is over."""
 
@@ -65,9 +74,8 @@ class Facts:
         self._loaders: dict[int, _Loader] = {}
         self._loader_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._loader_places: dict[tuple[str, int, int], int] = {}
-        self._optimizers: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
+        self._optimizers: list[_Optimizer] = []
         self._optimizer_ids: dict[int, int] = {}
-        self._closures: set[int] = set()
         self._last_optimizers: tuple[OptimizerFacts, ...] = ()
         self._forward_sites: dict[tuple[str, int, int], CallSite] = {}
 
@@ -104,7 +112,7 @@ class Facts:
         """Of an epoch of this loader, where torch's own samplers say so."""
         return self._loaders[number].facts.num_batches if number in self._loaders else None
 
-    def drawn_for_training(self, loaders: list[int | None]) -> None:
+    def drawn_for_training(self, loaders: Sequence[int | None]) -> None:
         """A step trained on a batch of each of these loaders (None: of an iterator nobody knows)."""
         for number in loaders:
             if number is not None:
@@ -119,19 +127,20 @@ class Facts:
             return known
         number = len(self._optimizers)
         self._optimizer_ids[address] = number
-        self._optimizers[number] = weakref.ref(optimizer)
+        self._optimizers.append(_Optimizer(weakref.ref(optimizer)))
         weakref.finalize(optimizer, self._optimizer_ids.pop, address, None).atexit = False
         return number
 
     def made_optimizer_at(self, optimizer: torch.optim.Optimizer) -> int:
         """As `made_optimizer`, within its constructor's call: the call site is recorded as well."""
         number = self.made_optimizer(optimizer)
+        self._optimizers[number].lines = {id(frame): frame.f_lineno for frame in outwards(sys._getframe())}
         self._add(call_site(type_name(optimizer), detail={"optimizer": number, **_through(optimizer)}))
         return number
 
     def used_closure(self, optimizer: torch.optim.Optimizer) -> None:
         """step() was called with a closure."""
-        self._closures.add(self.made_optimizer(optimizer))
+        self._optimizers[self.made_optimizer(optimizer)].closure = True
 
     def saw_forward(self, module: torch.nn.Module, result: Any) -> None:
         """A module was called for training; where, has it parameters, and what did it return?"""
@@ -163,7 +172,12 @@ class Facts:
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """Those alive, in order of construction."""
-        return [optimizer for reference in self._optimizers.values() if (optimizer := reference()) is not None]
+        return [optimizer for known in self._optimizers if (optimizer := known.itself()) is not None]
+
+    def made(self) -> list[Made]:
+        """The same, as they were made."""
+        alive = [(known.lines, one) for known in self._optimizers if (one := known.itself()) is not None]
+        return [Made(lines, {id(p) for group in one.param_groups for p in group["params"]}) for lines, one in alive]
 
     def parameters(self) -> list[torch.Tensor]:
         """Of all optimizers, those that train."""
@@ -197,9 +211,9 @@ class Facts:
 
     def _optimizer_facts(self, *, denormals: bool) -> tuple[OptimizerFacts, ...]:
         return tuple(
-            _optimizer_facts(number, optimizer, closure=number in self._closures, denormals=denormals)
-            for number, reference in self._optimizers.items()
-            if (optimizer := reference()) is not None
+            _optimizer_facts(number, optimizer, closure=known.closure, denormals=denormals)
+            for number, known in enumerate(self._optimizers)
+            if (optimizer := known.itself()) is not None
         )
 
 
@@ -284,18 +298,13 @@ def _through(made: object) -> dict[str, Scalar]:
 
 def _reference(loader: "DataLoader[Any]", *, keep: bool) -> Callable[[], Any]:
     """How to come to its data set, which is kept alive only where that is wanted."""
-    dataset, loader_kept = loader.dataset, weakref.ref(loader)
+    dataset, known = loader.dataset, weakref.ref(loader)
     if keep:
         return lambda: dataset
-    return _weak_reference(dataset) or (lambda: getattr(loader_kept(), "dataset", None))
-
-
-def _weak_reference(dataset: Any) -> Callable[[], Any] | None:
-    """None for a list, say, of which there are none."""
     try:
         return weakref.ref(dataset)
-    except TypeError:
-        return None
+    except TypeError:  # a list, say, has no weak references
+        return lambda: getattr(known(), "dataset", None)
 
 
 def length_of(data: Any) -> int | None:
@@ -386,13 +395,3 @@ def is_dense(tensor: torch.Tensor) -> bool:
             return False
         expected *= length
     return True
-
-
-def seed_everything(seed: int) -> None:
-    """Python's, NumPy's (if loaded) and torch's global generators."""
-    random.seed(seed)
-    torch.manual_seed(seed)
-    if "numpy" in sys.modules:
-        import numpy as np
-
-        np.random.seed(seed % 2**32)

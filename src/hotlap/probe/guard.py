@@ -114,6 +114,18 @@ class Guard:
                 self.notes.append(note(f"the end of {what}", another))
 
 
+def call_before(patch: Patch, owner: Any, name: str, note: Function) -> None:
+    """`note` is called with the arguments of each call of `owner.name`, before it."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        note(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    patch.set(owner, name, wrapper)
+
+
 def call_behind(patch: Patch, owner: Any, name: str, note: Function) -> None:
     """`note` is called once `owner.name` is over, with the first of its arguments."""
     function = getattr(owner, name)

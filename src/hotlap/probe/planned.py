@@ -11,7 +11,7 @@ import ast
 import linecache
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -19,7 +19,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from hotlap.probe.parts import COMPREHENSIONS, FUNCTIONS, Functions, trains, trains_anew
+from hotlap.probe.parts import COMPREHENSIONS, FUNCTIONS, Made, functions_of, trains, trains_anew
 from hotlap.probe.sites import is_users, outwards
 
 _SHOWING = frozenset({"tqdm", "tqdm_notebook", "track"})
@@ -305,32 +305,31 @@ def _sized(expression: ast.expr, frame: FrameType) -> Any:
     return value
 
 
-def trains_again(frame: FrameType | None) -> str | None:
+def trains_again(frame: FrameType | None, optimizers: Sequence[Made]) -> str | None:
     """ "train.py:45", where another part of the training begins: a statement behind those under way that goes backward
     and lets an optimizer step, itself or by functions of the files under way; or a loop around them, each turn of which
-    trains another model. `frame`: where a step was made."""
+    trains another model. `frame`: where a step was made; `optimizers`: those that there are."""
     try:
-        return _next_part([outer for outer in outwards(frame) if is_users(outer.f_code.co_filename)])
+        return _next_part([outer for outer in outwards(frame) if is_users(outer.f_code.co_filename)], optimizers)
     except Exception:  # whatever its source is by now: then it is not known
         return None
 
 
-def _next_part(frames: list[FrameType]) -> str | None:
+def _next_part(frames: list[FrameType], optimizers: Sequence[Made]) -> str | None:
     """`frames`: the user's that are under way, from the inside out."""
     trees = {outer.f_code.co_filename: _parsed(outer.f_code.co_filename) for outer in frames}
     behind_loop = False
-    for outer in frames:
+    for k, outer in enumerate(frames):
         path = outer.f_code.co_filename
-        known = Functions.of([*trees.values(), trees[path]])  # its own come before others of the same name
+        known = functions_of([*trees.values(), trees[path]])  # its own come before others of the same name
         way = _way_to(outer)
-        within = way[0][0] if way else trees[path]
         parts: list[ast.stmt | ast.expr] = []
         if behind_loop:
-            parts += (one for one in _comprehensions_around(outer) if trains_anew(one, within, known))
+            parts += (one for one in _comprehensions_around(outer) if trains_anew(one, frames[k:], optimizers))
         for node, inner in reversed(way):
             parts += (one for one in _behind(node, inner) if trains(one, known, behind_loop=behind_loop))
             if isinstance(node, _Loop) and any(_holds(part, outer.f_lineno) for part in node.body):
-                parts += [node] if behind_loop and trains_anew(node, within, known) else []
+                parts += [node] if behind_loop and trains_anew(node, frames[k:], optimizers) else []
                 behind_loop = True
         if parts:
             return f"{Path(path).name}:{parts[0].lineno}"

@@ -40,18 +40,12 @@ _Owners = list[tuple[dict[str, Any], str]]
 """(names of a module, name there)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """What is there at a point within an import."""
+_Moment = tuple[frozenset[str], Any]
+"""(names of the modules that are there, state of Python's generator) at a point within an import."""
 
-    names: frozenset[str]
-    state: Any
-    """Of Python's generator."""
 
-    @classmethod
-    def now(cls) -> "_Moment":
-        """Here and now."""
-        return cls(frozenset(sys.modules), random.getstate())
+def _now() -> _Moment:
+    return frozenset(sys.modules), random.getstate()
 
 
 @dataclass(slots=True)
@@ -118,15 +112,15 @@ class Preloaded:
 
     def _cut(self, ours: Sequence[str]) -> None:
         """Torch has just been imported: hotlap's own modules come now, as they do in a run."""
-        self._cuts.append(_Moment.now())
+        self._cuts.append(_now())
         for name in ours:
             __import__(name)
-        self._cuts.append(_Moment.now())
+        self._cuts.append(_now())
 
     def _import(self, name: str) -> None:
         environ, states = dict(os.environ), _random_states()
         earlier = [(names, dict(names)) for names in map(_names, list(sys.modules.values()))]
-        moments = [_Moment.now()]
+        moments = [_now()]
         try:
             __import__(name)
         except BaseException as error:
@@ -134,7 +128,7 @@ class Preloaded:
         after = _random_states()
         if any(after.get(kind) != state for kind, state in states.items()):
             raise UnsoundError(f"the import of {name} draws random numbers")
-        moments += [*self._cuts, _Moment.now()]
+        moments += [*self._cuts, _now()]
         self._cuts = []
         parts = [_part(name, *pair) for pair in itertools.pairwise(moments)]
         keys = {key for key in {*environ, *os.environ} if environ.get(key) != os.environ.get(key)}
@@ -196,8 +190,9 @@ class Preloaded:
 
 def _part(name: str, begin: _Moment, end: _Moment) -> _Group:
     """What came between two moments of the import of `name`."""
-    modules = {key: module for key, module in sys.modules.items() if key in end.names and key not in begin.names}
-    return _Group(modules=modules, num_words=_num_words(name, begin.state, end.state))
+    came = end[0] - begin[0]
+    modules = {key: module for key, module in sys.modules.items() if key in came}
+    return _Group(modules=modules, num_words=_num_words(name, begin[1], end[1]))
 
 
 def _num_words(name: str, before: Any, after: Any) -> int:

@@ -1,6 +1,5 @@
 """What the script prints and logs between its steps, and by what it lowers its learning rate, kept for the gate."""
 
-import functools
 import logging
 import sys
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.guard import Guard
+from hotlap.probe.guard import Guard, call_before
 from hotlap.record.run import GIVEN
 
 # Lines kept, and characters of each: a training that prints more has said enough by then.
@@ -29,58 +28,34 @@ class Printed:
         self._begun = ""
 
     def install(self, patch: Patch, guard: Guard, steps: Callable[[], int]) -> None:
-        """`steps` answers how many were made. Another stream that the script puts there mostly writes to this one."""
-        self._follow_metrics(patch, guard, steps)
-        self._follow_logging(patch, guard, steps)
-        stream = sys.stdout
-        write = getattr(stream, "write", None)
-        if write is None:
-            return
-        heard = guard(lambda text: self._heard(text, steps()), "what the script prints")
+        """`steps` answers how many were made. Another stream that the script puts there mostly writes to this one.
 
-        def written(text: str) -> int:
-            heard(text)
-            return int(write(text))
+        Of messages of any level that a logger lets through, without what a handler puts in front: times, processes.
+        """
 
-        with suppress(AttributeError):  # a stream that cannot be changed is not heard
-            patch.set(stream, "write", written)
+        self._steps = steps
+        call_before(patch, ReduceLROnPlateau, "step", guard(self._given, "what schedulers go by"))
+        call_before(patch, logging.Logger, "callHandlers", guard(self._logged, "what the script logs"))
+        with suppress(AttributeError):  # a stream that is not there, or cannot be changed, is not heard
+            call_before(patch, sys.stdout, "write", guard(self._heard, "what the script prints"))
 
-    def _follow_metrics(self, patch: Patch, guard: Guard, steps: Callable[[], int]) -> None:
-        step = ReduceLROnPlateau.step
-        heard = guard(lambda metric: self._keep(f"{GIVEN}({float(metric):.16e})", steps()), "what schedulers go by")
+    def _given(self, _: ReduceLROnPlateau, metrics: Any, *args: Any, **kwargs: Any) -> None:
+        self._keep(f"{GIVEN}({float(metrics):.16e})")
 
-        @functools.wraps(step)
-        def heard_step(self: ReduceLROnPlateau, metrics: Any, *args: Any, **kwargs: Any) -> Any:
-            heard(metrics)
-            return step(self, metrics, *args, **kwargs)
-
-        patch.set(ReduceLROnPlateau, "step", heard_step)
-
-    def _follow_logging(self, patch: Patch, guard: Guard, steps: Callable[[], int]) -> None:
-        """Messages of any level that a logger lets through, without what a handler puts in front: times, processes."""
-        call = logging.Logger.callHandlers
-        heard = guard(lambda record: self._heard_record(record, steps()), "what the script logs")
-
-        @functools.wraps(call)
-        def heard_call(self: logging.Logger, record: logging.LogRecord) -> None:
-            heard(record)
-            call(self, record)
-
-        patch.set(logging.Logger, "callHandlers", heard_call)
-
-    def _heard_record(self, record: logging.LogRecord, steps: int) -> None:
+    def _logged(self, _: logging.Logger, record: logging.LogRecord) -> None:
         if not any(f"{record.name}.".startswith(f"{name}.") for name in _OF_CODE):
             for line in record.getMessage().splitlines():
-                self._keep(line[:_MAX_CHARACTERS], steps)
+                self._keep(line[:_MAX_CHARACTERS])
 
-    def _heard(self, text: str, steps: int) -> None:
+    def _heard(self, text: str) -> None:
         *whole, self._begun = (self._begun + text).split("\n")
         self._begun = self._begun[-_MAX_CHARACTERS:]
         for line in whole:
             # One that is written again and again (a progress bar) says what the clock says.
             if line.strip() and "\r" not in line:
-                self._keep(line[:_MAX_CHARACTERS], steps)
+                self._keep(line[:_MAX_CHARACTERS])
 
-    def _keep(self, line: str, steps: int) -> None:
+    def _keep(self, line: str) -> None:
+        steps = self._steps()
         if steps and len(self.lines) < _MAX_LINES:
             self.lines.append((steps, line))

@@ -1,10 +1,11 @@
 """Session -> the Run that is written when a process ends."""
 
+import contextlib
 import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from hotlap.probe import clock as phases
 from hotlap.probe import edited
 from hotlap.probe.clock import Clock
 from hotlap.probe.sites import users_sources
-from hotlap.record import OptimizerFacts, Run, Status, save
+from hotlap.record import Run, Status, save
 from hotlap.record.spans import excerpt
 
 if TYPE_CHECKING:
@@ -51,14 +52,13 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
     sources = users_sources(facts.imported.script)
     optimizers = facts.optimizer_facts()
     seen = dict(session.windows.fields(last=last))
-    threads = session.thread.note()
     device_type = session.guard(lambda: facts.device().type, "the device that the model is on")()
-    notes = (*session.arms.notes, *session.windows.notes, *((threads,) if threads else ()), *seen.pop("notes", ()))
+    notes = (*session.arms.notes, *session.windows.notes, *seen.pop("notes", ()))
     return Run(
         status=status,
         error=session.shutdown.error,
         versions=_versions(),
-        device=_device_of(optimizers),
+        device=next((one.device for one in optimizers if one.num_parameters), "cpu"),
         device_type=device_type,
         num_threads=session.num_threads,
         seed=None if plan.seed is None else plan.seed + plan.reseed,
@@ -100,31 +100,23 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
     )
 
 
-class Partial:
-    """What is known so far, written now and then while a run goes on: with the last spans (`hotlap.record.spans`) it is
-    what is left after a `kill -9`."""
+def partial_writer(session: "Session") -> Callable[[int], None]:
+    """Told of the end of each step, by its number, it writes down what is known so far, now and then: with the last
+    spans (`hotlap.record.spans`) that is what is left after a `kill -9`."""
+    next_s = 0.0
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-        self._next_s = 0.0
-
-    def step_ended(self, step: int) -> None:
-        """Step number `step`, from 0, is over."""
+    def step_ended(step: int) -> None:
+        nonlocal next_s
         now_s = time.perf_counter()
-        if not step or now_s < self._next_s:
+        if not step or now_s < next_s:
             return
-        self._write()
-        took_s = time.perf_counter() - now_s
-        self._next_s = now_s + (max(_EVERY_S, _SHARE * took_s) if self._next_s else _SECOND_S)
-
-    def _write(self) -> None:
-        """Errors (a full disk) must not reach the training; the next try may succeed."""
-        session = self._session
-        try:
+        with contextlib.suppress(Exception):  # a full disk, say: the next try may succeed
             run = make_run(session, Status.KILLED, sample=False, last=False)
             save(run, session.out / f"partial-{session.collectives.rank}.json")
-        except Exception:
-            return
+        took_s = time.perf_counter() - now_s
+        next_s = now_s + (max(_EVERY_S, _SHARE * took_s) if next_s else _SECOND_S)
+
+    return step_ended
 
 
 def _cost_s(session: "Session") -> float | None:
@@ -133,10 +125,6 @@ def _cost_s(session: "Session") -> float | None:
         return None
     written = session.clock.num_intervals / session.steps
     return session.own_s / session.num_recorded + written * _interval_s(session.clock.now)
-
-
-def _device_of(optimizers: Sequence[OptimizerFacts]) -> str:
-    return next((optimizer.device for optimizer in optimizers if optimizer.num_parameters), "cpu")
 
 
 def _versions() -> dict[str, str]:
@@ -151,24 +139,13 @@ def _versions() -> dict[str, str]:
 
 
 def _interval_s(now: Callable[[], float]) -> float:
-    """What writing one interval costs here and now, the hook around it included, where the caches are full of others'
-    things as in a step: in a loop of its own it is a third of that."""
-    clock = Clock(now)
-    others = bytearray(_CACHES)
-
-    def hook() -> None:
-        before, clock.where = clock.where, phases.FORWARD
-        begin = clock.now()
-        try:
-            pass
-        finally:
-            clock.note((phases.FORWARD, begin, clock.now()))
-            clock.where = before
-
-    costs_s = []
+    """What writing one interval costs here and now, where the caches are full of others' things as in a step: in a loop
+    of its own it is a third of that."""
+    clock, others, costs_s = Clock(now), bytearray(_CACHES), []
     for _ in range(30):
         bytes(others)
         begun = time.perf_counter()
-        hook()
+        clock.enter(phases.FORWARD)
+        clock.leave()
         costs_s.append(time.perf_counter() - begun)
     return median(costs_s)

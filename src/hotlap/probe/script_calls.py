@@ -8,7 +8,6 @@ import xxhash
 
 from hotlap.probe import clock as phases
 from hotlap.probe.clipping import Clips
-from hotlap.probe.content import Content
 from hotlap.probe.digests import (
     ELSEWHERE,
     WITH_GRADIENTS,
@@ -22,11 +21,11 @@ from hotlap.probe.digests import (
     samples,
 )
 from hotlap.probe.dropouts import Dropouts
-from hotlap.probe.evidence import Clearings, Memories, Updates, learning_rates, settings_digest
+from hotlap.probe.evidence import Lapses, Updates, learning_rates, settings_digest
 from hotlap.probe.facts import length_of
 from hotlap.probe.replay import Replay
+from hotlap.probe.sampling import Content
 from hotlap.probe.seeds import generators, sources
-from hotlap.probe.validation import Batches
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -70,8 +69,7 @@ class ScriptCalls:
         """Batches are free now."""
         self.replay = Replay()
         self.updates = Updates()
-        self.clearings = Clearings()
-        self.memories = Memories()
+        self._lapses = Lapses()
         self.draws = Draws()
         self.dropouts = Dropouts()
         self._clips = Clips()
@@ -81,7 +79,6 @@ class ScriptCalls:
         """States in which batches found the generators, each once: a batch that draws nothing adds none."""
         self._generators: list[Any] = []
         """Of the script's own, as the last step left them: looking for them takes longer than what they say."""
-        self.batches = Batches()
         self._num_backwards = 0
         self._drew: bool | None = None
         """In forward passes with gradients of the last step."""
@@ -110,9 +107,6 @@ class ScriptCalls:
     def forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         """The outermost module call is over (a loss module counts as one). Only called while `attentive`."""
         session, facts = self._session, self._facts
-        if session.steps < LOADERS_SEEN_BY:
-            trains = module.training and torch.is_grad_enabled()
-            self.batches.passes(trains=trains, learns=next(module.parameters(), None) is not None)
         if session.steps < 2 and torch.is_grad_enabled():
             facts.saw_forward(module, result)
             session.collectives.saw_module(module)
@@ -130,7 +124,7 @@ class ScriptCalls:
         often as rounding has it."""
         self._num_backwards += counts
         if not self._hidden():
-            self._session.own(lambda: self.clearings.look(self._facts.optimizers()))
+            self._session.own(lambda: self._lapses.backward_begins(self._facts.optimizers()))
 
     def clipped(self, what: str, limit: Any, norm: torch.Tensor | None) -> None:
         """As `Clips.add`. Only called where evidence is wanted."""
@@ -149,15 +143,14 @@ class ScriptCalls:
             self._facts.used_closure(optimizer)
         if not self._evidence or self._hidden():
             return
-        self.memories.update(optimizer)
+        self._lapses.update_begins(optimizer)
         self.updates.begin(optimizer)
         if Updates.wanted(session.steps):
             session.own(lambda: self.updates.before(self._facts.optimizers(), None if closure else optimizer))
 
     def updated(self, optimizer: torch.optim.Optimizer) -> None:
         """That optimizer has stepped. Only called where evidence is wanted."""
-        self.clearings.updated(optimizer)
-        self.memories.updated(optimizer)
+        self._lapses.updated(optimizer)
         self.updates.stepped()
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
@@ -169,7 +162,7 @@ class ScriptCalls:
         """A loader's iterator gave `batch`. Only called while `attentive`."""
         session = self._session
         if session.steps < LOADERS_SEEN_BY:
-            self.batches.draws(self.replay.loader_id(iterator))
+            session.clock.note((phases.LOADER, self.replay.loader_id(iterator), None))
         if self._evidence:
             session.own(lambda: self._take_in(batch))
         elif session.plan.free_input:
@@ -208,11 +201,6 @@ class ScriptCalls:
 
     # What the session takes at the end of a step
 
-    def drawn(self) -> list[int | None]:
-        """The loaders of the batches since the last call (None: of an iterator that nobody knows), in order, but for
-        batches that were only looked at."""
-        return self.batches.take()
-
     def evidence(self) -> dict[str, Any]:
         """Fields of a Run, of the step that is over. The batches are what modules were called with, where no loader
         gave any."""
@@ -223,6 +211,7 @@ class ScriptCalls:
         digest, fresh, rows = drawn if drawn[0] else given
         trained = self.updates.in_order(self._facts.optimizers())
         num_backwards, self._num_backwards = self._num_backwards, 0
+        stale, forgetful = self._lapses.take()
         draws = self.draws.take()
         self._drew = draws[WITH_GRADIENTS]
         self._generators = generators()
@@ -235,8 +224,8 @@ class ScriptCalls:
             "content": self._content.take(),
             "fresh_samples": self._samples.take(),
             "fresh_batches": fresh,
-            "stale_updates": self.clearings.take(),
-            "forgetful_updates": self.memories.take(),
+            "stale_updates": stale,
+            "forgetful_updates": forgetful,
             "draws": draws,
             "clips": self._clips.take(),
             "rng_digest": rng_digest(),

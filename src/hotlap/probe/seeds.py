@@ -10,8 +10,8 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import torch
-import xxhash
 
+from hotlap.data.checks.random_state import GENERATORS, own_stream
 from hotlap.levers.lever import Patch
 from hotlap.probe.digests import rng_digest
 from hotlap.probe.sites import outwards
@@ -74,7 +74,12 @@ def _package(frame: FrameType) -> str:
 
 def sources(own: Iterable[Any]) -> str:
     """Digests of the states of the global generators and of the script's `own`."""
-    return rng_digest() + "".join(sorted(str(_state(one)) for one in own))
+    return rng_digest() + "".join(sorted(map(_state, own)))
+
+
+def _state(generator: Any) -> str:
+    stream = own_stream("", generator)
+    return "" if stream is None else str(stream.fingerprint(stream.read()))
 
 
 def _look(values: Iterable[Any], depth: int, known: set[int], found: dict[int, Any]) -> None:
@@ -83,17 +88,7 @@ def _look(values: Iterable[Any], depth: int, known: set[int], found: dict[int, A
         if id(value) in known or kind.__module__ == "builtins" or issubclass(kind, type | ModuleType):
             continue
         known.add(id(value))
-        if _state(value) is not None:
+        if isinstance(value, GENERATORS):
             found[id(value)] = value
         elif depth > 1 and kind.__dictoffset__:
             _look(list(object.__getattribute__(value, "__dict__").values()), depth - 1, known, found)
-
-
-def _state(value: Any) -> str | None:
-    """Of a generator, of another thing None."""
-    if isinstance(value, torch.Generator):
-        return xxhash.xxh3_128_hexdigest(bytes(value.get_state().numpy()))
-    if type(value).__module__.startswith("numpy.random"):
-        return repr(getattr(value, "bit_generator", getattr(value, "_bit_generator", value)).state)
-    has_state = isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)
-    return repr(value.getstate()) if has_state else None

@@ -1,13 +1,12 @@
 """One training process under a plan: hears the hooks, closes each step, and says when all is recorded."""
 
 import contextlib
-import functools
 import gc
 import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from hotlap.probe.evidence import Nudge
 from hotlap.probe.facts import Facts
 from hotlap.probe.graphs import Graphs
 from hotlap.probe.guard import Guard
-from hotlap.probe.ledger import Ledger
+from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.probe.losses import Losses
 from hotlap.probe.planned import planned_steps, trains_again
 from hotlap.probe.printed import Printed
@@ -32,7 +31,6 @@ from hotlap.probe.script_calls import LOADERS_SEEN_BY, ScriptCalls
 from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.states import States
 from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
-from hotlap.probe.thinning import Thinning
 from hotlap.probe.thread import TrainingThread
 from hotlap.probe.turn import Token
 from hotlap.probe.watches.device_phases import DeviceClock
@@ -55,23 +53,6 @@ _MOST_UNREAD = 4096
 _MEASURING = "the measurement of steps"
 # Without these there are no steps.
 _STEPS_NEED = ("update_made", "decide", "turn_page")
-
-
-def _collector_rests(function: Callable[..., None]) -> Callable[..., None]:
-    """No collection within it: thousands of small objects are made at once, and one would look through all that the
-    script holds, for a tenth of a second and more."""
-
-    @functools.wraps(function)
-    def resting(*args: Any, **kwargs: Any) -> None:
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            function(*args, **kwargs)
-        finally:
-            if collects:
-                gc.enable()
-
-    return resting
 
 
 class Session:
@@ -114,7 +95,6 @@ class Session:
         self.words = self._progress.words
         self._token = Token(plan.turn)
         self._nudge = Nudge(plan.nudge) if plan.nudge else None
-        self._went_backward = False
         self.until = 0
         """Number of the step at whose end we look up; until then the clock only writes."""
         self._sure_until = 0
@@ -149,7 +129,6 @@ class Session:
         if self.graphs.capturing is not None:
             self.graphs.capturing.roots.append(tensors)
             return
-        self._went_backward = self.script.batches.trained = True
         if tensors is not None:
             self.losses.went_backward(tensors)
         marker = self.marker
@@ -233,13 +212,12 @@ class Session:
         self.account(now=now)
         if self._nudge is not None:
             self._nudge.apply(self.facts.parameters())
-        drawn_from = self.script.drawn()
-        if self._went_backward and self.steps < LOADERS_SEEN_BY:
-            self.facts.drawn_for_training(drawn_from)
+        last = self.clock.last
+        if last is not None and last.spent[phases.BACKWARD] and self.steps < LOADERS_SEEN_BY:
+            self.facts.drawn_for_training(last.loaders)
         if self.steps in (1, LOADERS_SEEN_BY):
             self.facts.note_optimizers()
-        self._note_loops(drawn_from)
-        self._went_backward = False
+        self._note_loops([] if last is None else last.loaders)
         self._go_on()
         self.script.replaying = self.plan.free_input and self.schedule.warm
 
@@ -252,9 +230,21 @@ class Session:
             self._token.wait(self.shutdown.leave, warm=self.schedule.warm)
             self._looked = time.perf_counter(), self.steps
 
-    @_collector_rests
     def account(self, *, now: float) -> None:
-        """The steps that were made since the last look -> rows of the ledger."""
+        """The steps that were made since the last look -> rows of the ledger.
+
+        Without a collection: thousands of small objects are made at once, and one would look through all that the
+        script holds, for a tenth of a second and more.
+        """
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._account(now)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _account(self, now: float) -> None:
         schedule, in_window, elapsed_s = self.schedule, self._in_window, now - (self._first_step_at or now)
         laps = self.clock.read()
         for k, lap in enumerate(laps, _MOST_UNSEEN - len(laps)):
@@ -361,7 +351,7 @@ class Session:
         if self.plan.limit_s is not None and not self.windows.idle and not self.collectives.active:
             self.schedule.left_s = self.plan.limit_s - self.setup_s
 
-    def _note_loops(self, drawn_from: list[int | None]) -> None:
+    def _note_loops(self, drawn_from: Sequence[int | None]) -> None:
         if self.steps == _SECOND_STEP:
             self.facts.planned_steps = planned_steps(
                 sys._getframe(),
@@ -369,7 +359,7 @@ class Session:
                 batches_a_step=len(drawn_from),
                 num_batches=self.facts.num_batches(drawn_from[-1]) if drawn_from else None,
             )
-            self.facts.trains_again = trains_again(sys._getframe())
+            self.facts.trains_again = trains_again(sys._getframe(), self.facts.made())
             if not self.windows.idle and not self.plan.whole and not self.collectives.active:
                 self.schedule.num_planned = self.facts.planned_steps
 

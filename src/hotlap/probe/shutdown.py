@@ -108,12 +108,7 @@ class Shutdown:
                 continue
         # Hotlap ends all processes of the command at once. If this one left first, its peers would fail in their next
         # collective, and a shell script would go on as if the training had been completed.
-        _await_end(wait_s)
+        deadline = time.monotonic() + wait_s
+        while os.environ.get("HOTLAP_PARENT") and time.monotonic() < deadline and not hotlap_is_gone():
+            time.sleep(_LOOK_S)
         os._exit(0)
-
-
-def _await_end(seconds: float) -> None:
-    """Wait to be ended by hotlap, for so long at most; not at all where there is no hotlap (any more)."""
-    deadline = time.monotonic() + seconds
-    while os.environ.get("HOTLAP_PARENT") and time.monotonic() < deadline and not hotlap_is_gone():
-        time.sleep(_LOOK_S)

@@ -4,16 +4,19 @@ import atexit
 import gc
 import multiprocessing
 import os
+import random
 import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
+
 from hotlap.levers.lever import Patch
-from hotlap.probe import hooks, offspring, unseen
-from hotlap.probe.facts import seed_everything
+from hotlap.probe import hooks, unseen
+from hotlap.probe.bootstrap import follow
 from hotlap.probe.imports import after_import
-from hotlap.probe.run_builder import Partial
+from hotlap.probe.run_builder import partial_writer
 from hotlap.probe.session import Session
 from hotlap.record import Plan
 
@@ -37,11 +40,11 @@ def start(plan: Plan) -> Session:
         patch.undo()
         raise
     if session.survives:
-        session.windows.each_step += (session.guard(Partial(session).step_ended, "the record on the way"),)
+        session.windows.each_step += (session.guard(partial_writer(session), "the record on the way"),)
     atexit.register(session.shutdown.script_ends)
     after_import("torch._dynamo", unseen.by_dynamo)
     os.register_at_fork(after_in_child=session.guard(session.shutdown.forked, "a fork of the process"))
-    offspring.follow(session)
+    follow(session)
     show = sys.excepthook
     failed = session.guard(session.shutdown.failed, "the script's error")
     ours_out = session.guard(without_ours, "the script's error", instead=lambda error: error.__traceback__)
@@ -71,7 +74,11 @@ def _keep_sockets_in(folder: Path) -> None:
 def seed(plan: Plan) -> None:
     """All generators, for a script that sets none."""
     if plan.seed is not None:
-        seed_everything(plan.seed + plan.reseed)
+        number = plan.seed + plan.reseed
+        random.seed(number)
+        torch.manual_seed(number)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(number % 2**32)
 
 
 def without_ours(error: BaseException) -> TracebackType | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby, islice
+from operator import getitem
 from typing import Any, NamedTuple
 
 import torch
@@ -63,34 +64,28 @@ def held(trained: Iterable[torch.Tensor]) -> tuple[dict[int, str], list[Place]]:
     given = {id(p): k for k, p in enumerate(trained)}
     labels: dict[int, str] = {}
     others: dict[int, Place] = {}
-    for owner, keys, label, leaf in chain(_held(given), _held_in_copies(trained)):
+    for place, leaf in chain(_held(given), _held_in_copies(trained)):
         if id(leaf) in given:
-            labels.setdefault(id(leaf), label)
+            labels.setdefault(id(leaf), place.label)
         elif _is_comparable(leaf):
-            others.setdefault(id(leaf), Place(owner, keys, label))
+            others.setdefault(id(leaf), place)
     for address, k in given.items():
         labels.setdefault(address, f"parameter {k}")
     return labels, list(others.values())
 
 
-Held = tuple[Callable[[], Any], tuple[Any, ...], str, Any]
-"""(owner, keys and label as in `Place`, what is there)."""
-
-
-def _held(trained: Mapping[int, int]) -> Iterator[Held]:
-    """Of all attributes that may hold tensors.
-
-    `trained`: address -> position in the optimizers.
-    """
+def _held(trained: Mapping[int, int]) -> Iterator[tuple[Place, Any]]:
+    """Attributes that may hold tensors, and what is there. `trained`: address -> position in the optimizers."""
     modules, others = _alive()
     for root in sorted(modules, key=lambda module: _order(module, trained)):
         for name, part in root.named_modules():
             for keys, leaf in _paths({key: getattr(part, key) for key in ("_parameters", "_buffers")}):
-                yield _attributes(part), keys, ".".join(filter(None, (type(root).__name__, name, keys[-1]))), leaf
+                label = ".".join(filter(None, (type(root).__name__, name, keys[-1])))
+                yield Place(_attributes(part), keys, label), leaf
     for other in sorted(others, key=lambda other: type(other).__name__):
         if not isinstance(other, torch.optim.Optimizer) and type(other).__weakrefoffset__:
             for keys, leaf in islice(_paths(getattr(other, "__dict__", {})), _MAX_LEAVES):
-                yield _attributes(other), keys, ".".join(map(str, (type(other).__name__, *keys))), leaf
+                yield Place(_attributes(other), keys, ".".join(map(str, (type(other).__name__, *keys)))), leaf
 
 
 def _attributes(owner: Any) -> Callable[[], Any]:
@@ -98,15 +93,11 @@ def _attributes(owner: Any) -> Callable[[], Any]:
     return lambda: getattr(found(), "__dict__", None)
 
 
-def _held_in_copies(trained: Iterable[torch.Tensor]) -> Iterator[Held]:
+def _held_in_copies(trained: Iterable[torch.Tensor]) -> Iterator[tuple[Place, Any]]:
     for copy in _copies(trained):
         for keys, leaf in _paths(copy):
             # It cannot be referred to weakly.
-            yield partial(_itself, copy), keys, ".".join(map(str, (type(copy).__name__, *keys))), leaf
-
-
-def _itself(copy: Any) -> Any:
-    return copy
+            yield Place(partial(getitem, [copy], 0), keys, ".".join(map(str, (type(copy).__name__, *keys)))), leaf
 
 
 def _copies(trained: Iterable[torch.Tensor]) -> list[Any]:
@@ -178,7 +169,7 @@ def _alive() -> tuple[list[nn.Module], list[Any]]:
     parts = {id(part) for module in modules for part in module._modules.values()}
     roots = {id(root): root for module in modules if id(module) not in parts for root in [_unwrapped(module)]}
     others = [thing for thing in found if not issubclass(type(thing), nn.Module)]
-    return [root for root in roots.values() if next(_named(root), None)], others
+    return [root for root in roots.values() if any(True for _ in chain(root.parameters(), root.buffers()))], others
 
 
 def _has_state(kind: type) -> bool:
@@ -195,11 +186,6 @@ def _unwrapped(module: nn.Module) -> nn.Module:
             break
         module = inner
     return module
-
-
-def _named(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
 
 
 def _order(module: nn.Module, trained: Mapping[int, int]) -> tuple[bool, str, str, int, str]:

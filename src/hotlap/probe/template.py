@@ -82,9 +82,11 @@ def _preload(record: dict[str, Any]) -> Preloaded:
         found = getattr(getattr(sys.modules.get(name), "__spec__", None), "origin", None)
         if origin and found != origin:
             raise UnsoundError(f"{name} is another module when it is imported ahead")
-    changed = _changed(record["environ"])
+    environ = record["environ"]
+    known = {name for name in {*environ, *os.environ} if not name.startswith(_NOT_THE_SCRIPTS)}
+    changed = sorted(name for name in known if environ.get(name) != os.environ.get(name))
     if changed:
-        raise UnsoundError(f"the script sets {changed} in its environment")
+        raise UnsoundError(f"the script sets {changed[0]} in its environment")
     return preloaded
 
 
@@ -97,12 +99,6 @@ def _check_names(record: dict[str, Any]) -> None:
     for name in ("sitecustomize", "usercustomize"):
         if name in names:
             raise UnsoundError(f"there is a module {name}")
-
-
-def _changed(environ: dict[str, str]) -> str | None:
-    """A variable that the recorded run had set otherwise."""
-    names = {name for name in {*environ, *os.environ} if not name.startswith(_NOT_THE_SCRIPTS)}
-    return min((name for name in names if environ.get(name) != os.environ.get(name)), default=None)
 
 
 def _why_not(record: dict[str, Any]) -> str | None:
@@ -210,11 +206,8 @@ def _become(request: dict[str, Any], streams: list[int], template: int) -> None:
     environ = json.loads(Path(request["environ"]).read_bytes())
     _move_memory()
     _mark(os.environ["HOTLAP_RUN"], environ["HOTLAP_RUN"])
-    for name in [name for name in os.environ if name not in environ]:
-        del os.environ[name]
-    for name, value in environ.items():
-        if os.environ.get(name) != value:
-            os.environ[name] = value
+    os.environ.clear()
+    os.environ.update(environ)
     enclose.prepare(request["spec"])
     # Another user namespace takes the wish to end with the parent away.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, <linux/prctl.h>

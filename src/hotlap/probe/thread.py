@@ -14,8 +14,6 @@ class TrainingThread:
         """As `threading.get_ident` answers in it; None: no thread, until one goes backward."""
         self.sure: int | None = None
         """The same, once it was seen to go backward."""
-        self.others: set[int] = set()
-        """Threads that went backward as well while this one was alive."""
         self._thread: Thread | None = None
         self._over = False
 
@@ -27,7 +25,6 @@ class TrainingThread:
         if self._over:
             return False
         if self.sure is not None and self._thread is not None and self._thread.is_alive():
-            self.others.add(here)
             return False
         self.id = self.sure = here
         self._thread = current_thread()
@@ -36,15 +33,6 @@ class TrainingThread:
     def retire(self) -> None:
         """From now on none does: all hooks pass over every thread."""
         self.id, self.sure, self._over = None, None, True
-
-    def note(self) -> str | None:
-        """A sentence for the record where others train as well."""
-        if not self.others:
-            return None
-        return (
-            f"{1 + len(self.others)} threads of this process train: steps, times and losses are those of one of them, "
-            "beside the others."
-        )
 
     def forget(self) -> None:
         """In a forked process: most are workers, whose calls of modules (transforms are such) are no training."""

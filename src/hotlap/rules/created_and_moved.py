@@ -46,7 +46,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 def _made_there(line: str) -> str:
     """`x = torch.zeros(3).to(device)` -> `x = torch.zeros(3, device=device)`; empty where it cannot be told."""
     script, changed = parsed("", "", line), line
-    for moves in script.all_calls() if script is not None else ():
+    for moves in script.all_calls if script is not None else ():
         match moves.func:
             case ast.Attribute(value=ast.Call(func=ast.Attribute(attr=maker), keywords=words) as makes):
                 device = device_of(moves) if maker in _MAKERS else None

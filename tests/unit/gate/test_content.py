@@ -7,7 +7,7 @@ import torch
 
 from hotlap.gate import content
 from hotlap.gate.evidence import Pair
-from hotlap.probe.content import Content
+from hotlap.probe.sampling import Content
 from hotlap.record import Run, Status
 
 NUM_STEPS, NUM_ROWS = 72, 16

@@ -5,7 +5,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Given, Rows, data_of, samples
-from hotlap.probe.evidence import Clearings, Memories
+from hotlap.probe.evidence import Lapses
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
 LENGTHS = torch.tensor([3, 2, 4])
@@ -156,7 +156,7 @@ def test_padding_makes_no_new_sample() -> None:
 def test_updates_by_an_optimizer_that_has_lost_its_momentum_are_counted(momentum: float) -> None:
     params = [torch.ones(2, requires_grad=True) for _ in range(2)]
     optimizer = torch.optim.SGD(params, momentum=momentum)
-    memories = Memories()
+    lapses = Lapses()
     found = []
     for step in range(5):
         if step == 2:
@@ -165,10 +165,10 @@ def test_updates_by_an_optimizer_that_has_lost_its_momentum_are_counted(momentum
             optimizer = torch.optim.SGD([*params, torch.ones(2, requires_grad=True)], momentum=momentum)
         for param in params:
             param.grad = torch.ones(2)
-        memories.update(optimizer)
+        lapses.update_begins(optimizer)
         optimizer.step()
-        memories.updated(optimizer)
-        found.append(memories.take())
+        lapses.updated(optimizer)
+        found.append(lapses.take()[1])
     assert found == [0, 0, bool(momentum), bool(momentum), 0]
 
 
@@ -203,17 +203,17 @@ def test_a_generator_of_the_scripts_own_draws_too() -> None:
 def test_updates_by_gradients_that_were_not_cleared_are_counted() -> None:
     params = [torch.zeros(2, requires_grad=True) for _ in range(2)]
     both = [torch.optim.SGD([param]) for param in params]
-    clearings = Clearings()
+    lapses = Lapses()
     found = []
     for clear in (False, True, False, True):
         for optimizer, param in zip(both, params, strict=True):
             if clear or param is params[0]:
                 optimizer.zero_grad(set_to_none=param is params[0])
             for _ in range(2):  # accumulated: the second pass finds what the first one left
-                clearings.look(both)
+                lapses.backward_begins(both)
                 (param.sum()).backward()  # type: ignore[no-untyped-call]
-            clearings.updated(optimizer)
-        found.append(clearings.take())
+            lapses.updated(optimizer)
+        found.append(lapses.take()[0])
     assert found == [0, 0, 1, 0]
 
 

@@ -2,10 +2,8 @@
 
 import pytest
 
-from hotlap.probe.clock import PHASES, Lap
-from hotlap.probe.ledger import Ledger
-from hotlap.probe.thinning import Thinning
-from hotlap.probe.validation import Stretch
+from hotlap.probe.clock import PHASES, Lap, Stretch
+from hotlap.probe.ledger import Ledger, Thinning
 
 
 def looks(number: int) -> Stretch:

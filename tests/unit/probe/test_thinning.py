@@ -10,11 +10,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES, Lap
-from hotlap.probe.ledger import Ledger
+from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES, Lap, Stretch
+from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.probe.losses import OnDevice
-from hotlap.probe.thinning import Thinning
-from hotlap.probe.validation import Stretch
 from hotlap.record import LongRun, Phase, Run, Status, encode
 
 MEASURED = frozenset({INPUT, FORWARD, OPTIMIZER})

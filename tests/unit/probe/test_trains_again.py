@@ -2,11 +2,15 @@
 
 import sys
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import torch
 
+from hotlap.probe.parts import Made
 from hotlap.probe.planned import trains_again
+from hotlap.probe.sites import outwards
 
 HEAD = """
 class Optimizer:
@@ -33,11 +37,11 @@ class Trainer:
         optimizer.step()
 """
 MODELS = """
-class Net:
-    def parameters(self): return []
-    def to(self, device): return self
+import torch
+class Net(torch.nn.Linear):
+    def __init__(self): super().__init__(1, 1)
 class SGD(Optimizer):
-    def __init__(self, parameters): pass
+    def __init__(self, parameters): made(parameters)
 def fit(net):
     sgd = SGD(list(net.parameters()))
     for epoch in range(2):
@@ -58,6 +62,7 @@ class Agent:
             self.sgd.step()
 class Whole(Net):
     def __init__(self):
+        super().__init__()
         self.sgd = SGD(self.parameters())
     learn = Agent.learn
 class Experiment:
@@ -76,12 +81,17 @@ def again(tmp_path: Path, body: str) -> str | None:
     path = tmp_path / "train.py"
     path.write_text(HEAD + MODELS + textwrap.dedent(body))
     found: list[str | None] = []
+    optimizers: list[Made] = []
+
+    def made(parameters: Iterable[torch.Tensor]) -> None:
+        lines = {id(frame): frame.f_lineno for frame in outwards(sys._getframe())}
+        optimizers.append(Made(lines, {id(parameter) for parameter in parameters}))
 
     def step() -> None:
         if not found:
-            found.append(trains_again(sys._getframe(1)))
+            found.append(trains_again(sys._getframe(1), optimizers))
 
-    exec(compile(path.read_text(), str(path), "exec"), {"step": step})  # as runpy does
+    exec(compile(path.read_text(), str(path), "exec"), {"step": step, "made": made})  # as runpy does
     (place,) = found
     if place is None:
         return None

@@ -13,24 +13,13 @@ import time
 
 def _start(plan: str) -> None:
     begun = time.perf_counter()
-    from hotlap.probe import offspring
-
-    if offspring.is_of_multiprocessing():
-        offspring.await_target(plan)
-    elif not offspring.is_servant():
-        from hotlap.probe.bootstrap import await_torch
-
-        await_torch(plan, begun)
-
-
-def _start_if_wanted(plan: str) -> None:
-    if not os.path.exists(plan):
-        return
     try:
         from hotlap.probe.own_imports import OwnImports
 
         with OwnImports():
-            _start(plan)
+            from hotlap.probe import bootstrap
+
+            bootstrap.start(plan, begun)
     except Exception as error:
         # The parent tells the user; the script itself must run on as if nothing had been tried.
         try:
@@ -46,7 +35,8 @@ if _template:
     from hotlap.probe.template import serve
 
     serve(_template)  # goes on in the processes that it forks
-_start_if_wanted(os.environ.get("HOTLAP_PLAN", ""))
+if os.path.exists(os.environ.get("HOTLAP_PLAN", "")):
+    _start(os.environ["HOTLAP_PLAN"])
 _here = os.path.dirname(__file__)
 sys.path[:] = [entry for entry in sys.path if entry != _here]
 sys.path_importer_cache.pop(_here, None)

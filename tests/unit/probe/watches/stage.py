@@ -8,9 +8,8 @@ from typing import Any, cast
 import torch
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.clock import Lap
+from hotlap.probe.clock import Lap, Stretch
 from hotlap.probe.session import Session
-from hotlap.probe.validation import Stretch
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Phase
 
