@@ -20,8 +20,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hotlap.data import batched, cached, cached_prefix, late, resident
-from hotlap.data.checks.checksums import Unseen
-from hotlap.data.checks.contents import Contents
+from hotlap.data.checks.inputs import Contents
+from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
 from hotlap.data.gather.resident import DeviceStores
@@ -369,7 +369,7 @@ def test_what_cannot_be_looked_into_is_refused_with_a_sentence(lever: str) -> No
 
 
 def test_what_takes_longer_to_look_at_than_it_saves_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.checks.contents.LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.checks.inputs.LEAST_S", 0.0)
     rows = torch.zeros(N, 1_000_000)
     ours = Loop([(row[:1], number) for number, row in enumerate(rows)] + [(rows, N)], cached)
     ours.loader = DataLoader(ours.loader.dataset, 8, sampler=range(N))
@@ -380,10 +380,10 @@ def test_what_takes_longer_to_look_at_than_it_saves_is_refused_with_a_sentence(m
 
 def test_what_looking_takes_is_counted_and_is_the_same_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(torch.zeros(3), number) for number in range(2_000)]
-    monkeypatch.setattr("hotlap.data.checks.contents.LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.checks.inputs.LEAST_S", 0.0)
     with pytest.raises(Unseen, match=r"takes \S+ s, more than 100% of the 0.002 s"):
-        Contents(pairs, beside=Watch(pairs), files=OpenedFiles(), item_s=1e-6, num_items=len(pairs))
-    contents = Contents(pairs, beside=Watch(pairs), files=OpenedFiles(), item_s=1e-4, num_items=len(pairs))
+        Contents(pairs, Watch(pairs), OpenedFiles(), item_s=1e-6, num_items=len(pairs))
+    contents = Contents(pairs, Watch(pairs), OpenedFiles(), item_s=1e-4, num_items=len(pairs))
     assert contents.changed(len(pairs)) is None
 
 

@@ -6,7 +6,7 @@ from typing import Any, final
 import torch
 from torch.utils.data import Subset, TensorDataset, default_collate
 
-from hotlap.data.item.compare import Unsupported, is_plain_tensor
+from hotlap.data.item.codec import Unsupported, is_plain_tensor
 from hotlap.data.item_cache.columns import same_batches
 from hotlap.data.loader.collation import Batch, goes_to_default_collate
 from hotlap.data.loader.fetch import fetch, plain_positions, positions

@@ -9,10 +9,10 @@ from typing import Any, final
 
 import torch
 
-from hotlap.data.checks.contents import Contents
+from hotlap.data.checks.inputs import Contents
 from hotlap.data.checks.opened_files import reads_unnamed_files
 from hotlap.data.checks.random_state import States
-from hotlap.data.item.compare import entangled, same, shares_memory
+from hotlap.data.item.codec import entangled, same, shares_memory
 from hotlap.data.item_cache.fill import CacheFill
 from hotlap.data.notes import warn
 

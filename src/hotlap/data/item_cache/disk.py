@@ -16,7 +16,7 @@ import weakref
 from pathlib import Path
 from typing import final
 
-from hotlap.data.checks.checksums import of_bytes
+from hotlap.data.checks.look import of_bytes
 from hotlap.data.item_cache.memory import SHARE_OF_DISK
 from hotlap.data.item_cache.shared_memory import SharedBlock
 

@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from hotlap.data.checks.checksums import Unseen
-from hotlap.data.checks.contents import Contents
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
-from hotlap.data.checks.inputs import Inputs
+from hotlap.data.checks.inputs import Contents, Inputs
+from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.random_state import States
 from hotlap.data.item_cache.again import DIFFERENT, ComputedAgain, Rechecks
 from hotlap.data.item_cache.fill import spread

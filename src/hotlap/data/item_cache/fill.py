@@ -13,14 +13,13 @@ import numpy as np
 from hotlap import at_work
 from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.item.compare import Unsupported
+from hotlap.data.item.codec import Unsupported
 from hotlap.data.item_cache.columns import Varies
 from hotlap.data.item_cache.disk import DiskCache
 from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.memory import default_folder, limit_bytes, usable_cores
-from hotlap.data.item_cache.placement import OpenStore, open_records, open_store, take
 from hotlap.data.item_cache.shared_memory import Progress
-from hotlap.data.item_cache.store import Store
+from hotlap.data.item_cache.store import OpenStore, Store, open_records, open_store, take
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
 
 # Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
+from hotlap.data.checks.look import Unseen
 from hotlap.data.item_cache.again import Rechecks
 from hotlap.data.item_cache.engine import NUM_FIRST_CHECKS, NUM_WARM_CHECKS, ItemCache
 from hotlap.data.item_cache.fill import spread

@@ -10,13 +10,12 @@ from torch.utils.data import get_worker_info
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.random_state import Streams
-from hotlap.data.item.codec import pack, unpack
-from hotlap.data.item.compare import Unsupported, holds_views, same
+from hotlap.data.item.codec import Unsupported, holds_views, pack, same, unpack
 from hotlap.data.item_cache.cached import CacheWrapper
 from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
-from hotlap.data.item_cache.placement import OpenStore, open_records
+from hotlap.data.item_cache.store import OpenStore, open_records
 from hotlap.data.loader.fetch import fetches_whole_batches
 from hotlap.data.loader.workers import Role, play_first
 from hotlap.data.prefix_cache.item_code import item_codes

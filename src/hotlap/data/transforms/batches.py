@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_unflatten
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
-from hotlap.data.item.compare import flatten_batch
+from hotlap.data.item.codec import flatten_batch
 from hotlap.data.transforms.normalize import DeferredSteps
 
 

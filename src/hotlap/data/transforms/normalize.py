@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hotlap.data.item.compare import is_picture, is_plain_tensor
+from hotlap.data.item.codec import is_picture, is_plain_tensor
 
 # Modes of a PIL image with one byte for each channel of a pixel.
 _MODES = frozenset({"L", "P", "LA", "RGB", "RGBA", "CMYK", "YCbCr"})
