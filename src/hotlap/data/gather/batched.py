@@ -8,8 +8,7 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 
 from hotlap.data.item.codec import Unsupported, is_plain_tensor
 from hotlap.data.item_cache.columns import same_batches
-from hotlap.data.loader.collation import Batch, goes_to_default_collate
-from hotlap.data.loader.fetch import fetch, plain_positions, positions
+from hotlap.data.loader.fetch import Batch, fetch, goes_to_default_collate, plain_positions, positions
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
 from hotlap.errors import UserError
 

@@ -14,7 +14,7 @@ from hotlap.data.checks.opened_files import reads_unnamed_files
 from hotlap.data.checks.random_state import States
 from hotlap.data.item.codec import entangled, same, shares_memory
 from hotlap.data.item_cache.fill import CacheFill
-from hotlap.data.notes import warn
+from hotlap.data.wrapper import warn
 
 # Never for more than one part in so many of the time.
 SHARE = 50

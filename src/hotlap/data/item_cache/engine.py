@@ -24,7 +24,7 @@ from hotlap.data.item_cache.again import DIFFERENT, ComputedAgain, Rechecks
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetch, positions
-from hotlap.data.notes import warn
+from hotlap.data.wrapper import warn
 
 # So many items are computed twice before anything is kept.
 NUM_FIRST_CHECKS = 2

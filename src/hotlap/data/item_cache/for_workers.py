@@ -18,7 +18,7 @@ from hotlap.data.item_cache.again import Rechecks
 from hotlap.data.item_cache.engine import NUM_FIRST_CHECKS, NUM_WARM_CHECKS, ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.shared_memory import Progress
-from hotlap.data.loader.workers import Role
+from hotlap.data.loader.fetch import Role
 
 # So many kept items are computed again in a copy of this process.
 NUM_COPY_CHECKS = 8

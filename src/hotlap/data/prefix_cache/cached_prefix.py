@@ -16,8 +16,7 @@ from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.item_cache.store import OpenStore, open_records
-from hotlap.data.loader.fetch import fetches_whole_batches
-from hotlap.data.loader.workers import Role, play_first
+from hotlap.data.loader.fetch import Role, fetches_whole_batches, play_first
 from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
 from hotlap.data.wrapper import check, put_in_place

@@ -3,32 +3,107 @@
 import copy
 import itertools
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.data import default_collate
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
 from hotlap.data.checks.forked import NoAnswer, in_a_copy
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.checks.watch import Watch, num_items
+from hotlap.data.item.codec import flatten_batch
 from hotlap.data.item_cache.columns import same_batches
 from hotlap.data.item_cache.fill import spread
-from hotlap.data.loader.collation import Batch, torch_collates
-from hotlap.data.loader.fetch import fetch, fetches_whole_batches
-from hotlap.data.loader.workers import Role, play_first, role_of, why_no_copies
-from hotlap.data.notes import Notes
+from hotlap.data.loader.fetch import (
+    Batch,
+    Role,
+    fetch,
+    fetches_whole_batches,
+    play_first,
+    role_of,
+    torch_collates,
+    why_no_copies,
+)
 from hotlap.data.prefix_cache.cached_prefix import HeadCache, PrefixDataset
 from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipelines, Placeholder, built
-from hotlap.data.transforms.batches import LateBatch, LateIterator, LateWorkers, Leaf, finish
 from hotlap.data.transforms.normalize import DeferredSteps, bytes_of, converts, deferred_steps
-from hotlap.data.wrapper import DatasetWrapper, check, put_in_place, unwrapped
+from hotlap.data.wrapper import DatasetWrapper, Notes, check, put_in_place, unwrapped
 
 # Items of the first look, spread over the data set.
 NUM_LOOKED_AT = 4
 
 Recipe = tuple[Any, ...]
 """Which leaf of an item is bytes, what is to be done with them, and their shape: the same for all items of a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One tensor of a batch that is bytes still."""
+
+    number: int
+    """Among all leaves of the batch."""
+    tail: DeferredSteps
+    channels_last: bool
+
+
+@final
+class LateBatch:
+    """A collated batch with bytes in some places. Workers send it, and it can be pinned, as any other."""
+
+    __slots__ = ("leaves", "value")
+
+    def __init__(self, value: Any, leaves: Sequence[Leaf]) -> None:
+        self.value = value
+        self.leaves = leaves
+
+    def pin_memory(self) -> "LateBatch":
+        """As torch's loader calls it."""
+        return LateBatch(pin_memory(self.value), self.leaves)  # type: ignore[no-untyped-call]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LateBatch, (self.value, self.leaves)
+
+
+def finish(data: Any) -> Any:
+    """The batch as the script knows it, numbers in place of bytes; what is no `LateBatch` as it is."""
+    if type(data) is not LateBatch:
+        return data
+    parts, structure = flatten_batch(data.value)
+    for leaf in data.leaves:
+        parts[leaf.number] = _numbers(parts[leaf.number], leaf)
+    return tree_unflatten(parts, structure)
+
+
+def _numbers(bytes_: torch.Tensor, leaf: Leaf) -> torch.Tensor:
+    pinned = torch.cuda.is_available() and bytes_.is_pinned()
+    if leaf.channels_last:
+        num_items, rows, columns, channels = bytes_.shape
+        shape = (num_items, channels, rows, columns)
+        out = torch.empty(shape, dtype=torch.float32, device="cpu", pin_memory=pinned)
+    else:
+        out = torch.empty_like(bytes_, dtype=torch.float32, pin_memory=pinned)
+    return leaf.tail.apply(bytes_, out, channels_last=leaf.channels_last)
+
+
+@final
+class LateIterator(_SingleProcessDataLoaderIter):
+    """torch's own, without workers."""
+
+    def _next_data(self) -> Any:
+        return finish(super()._next_data())  # type: ignore[no-untyped-call]
+
+
+@final
+class LateWorkers(_MultiProcessingDataLoaderIter):
+    """torch's own, with workers."""
+
+    def _next_data(self) -> Any:
+        return finish(super()._next_data())  # type: ignore[no-untyped-call]
 
 
 class ByteBatches:

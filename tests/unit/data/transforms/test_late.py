@@ -14,8 +14,7 @@ from hotlap.data import cached_prefix, late
 from hotlap.data.item import pictures
 from hotlap.data.item_cache import again
 from hotlap.data.transforms import batches
-from hotlap.data.transforms.batches import LateBatch
-from hotlap.data.transforms.late import LateDataset
+from hotlap.data.transforms.late import LateBatch, LateDataset
 from hotlap.data.transforms.normalize import DeferredSteps, deferred_steps
 from hotlap.errors import UserError
 from tests.unit.data.pictures import (
@@ -99,7 +98,7 @@ def test_workers_send_bytes(persistent: bool, monkeypatch: pytest.MonkeyPatch) -
 
     settings: dict[str, Any] = {"num_workers": 2, "num_epochs": 2, "persistent_workers": persistent}
     expected = epochs(usual(), **settings)
-    monkeypatch.setattr("hotlap.data.transforms.batches.finish", noted)
+    monkeypatch.setattr("hotlap.data.transforms.late.finish", noted)
     assert_same_epochs(epochs(late(usual()), **settings), expected)
     assert set(sent) == {torch.uint8}
 
