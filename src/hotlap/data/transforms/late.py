@@ -5,7 +5,7 @@ import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -37,36 +37,29 @@ from hotlap.data.wrapper import DatasetWrapper, Notes, check, put_in_place, unwr
 # Items of the first look, spread over the data set.
 NUM_LOOKED_AT = 4
 
-Recipe = tuple[Any, ...]
-"""Which leaf of an item is bytes, what is to be done with them, and their shape: the same for all items of a batch."""
 
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """One tensor of a batch that is bytes still."""
 
     number: int
     """Among all leaves of the batch."""
     tail: DeferredSteps
+    shape: tuple[int, ...]
+    """Of one item."""
     channels_last: bool
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class LateBatch:
     """A collated batch with bytes in some places. Workers send it, and it can be pinned, as any other."""
 
-    __slots__ = ("leaves", "value")
-
-    def __init__(self, value: Any, leaves: Sequence[Leaf]) -> None:
-        self.value = value
-        self.leaves = leaves
+    value: Any
+    leaves: Sequence[Leaf]
 
     def pin_memory(self) -> "LateBatch":
         """As torch's loader calls it."""
         return LateBatch(pin_memory(self.value), self.leaves)  # type: ignore[no-untyped-call]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LateBatch, (self.value, self.leaves)
 
 
 def finish(data: Any) -> Any:
@@ -192,28 +185,26 @@ class ByteBatches:
             pictures.render(itertools.chain.from_iterable(given), num_threads=torch.get_num_threads())
         cut = [self._cut(half) for half in halves]
         known = [each for each in cut if each is not None]
-        if len(known) < len(cut) or len({recipe for _, recipe in known}) != 1:
+        if len(known) < len(cut) or len({leaves for _, leaves in known}) != 1:
             return None
-        leaves = [Leaf(number, tail, last) for number, tail, _, last in known[0][1]]
         try:
-            return LateBatch(default_collate([item for item, _ in known]), leaves)
+            return LateBatch(default_collate([item for item, _ in known]), known[0][1])
         except (TypeError, RuntimeError, KeyError):
             return None  # the items themselves will tell
 
-    def _cut(self, half: HalfItem) -> tuple[Any, Recipe] | None:
-        """(the item with bytes in the places of its numbers, its recipe); None if they are none."""
+    def _cut(self, half: HalfItem) -> tuple[Any, tuple[Leaf, ...]] | None:
+        """(the item with bytes in the places of its numbers, these places: the same for all items of a batch); None if
+        they are none."""
         made = [self._bytes(call) for call in half.calls]
         known = [each for each in made if each is not None]
-        found = [
-            (number, leaf) for number, leaf in enumerate(tree_flatten(half.skeleton)[0]) if type(leaf) is Placeholder
-        ]
-        if len(known) < len(made) or not found:
+        if len(known) < len(made):
             return None
-        recipe = tuple(
-            (number, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
-            for number, mark in found
+        leaves = tuple(
+            Leaf(number, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
+            for number, mark in enumerate(tree_flatten(half.skeleton)[0])
+            if type(mark) is Placeholder
         )
-        return built(half.skeleton, [tensor for tensor, _ in known]), recipe
+        return (built(half.skeleton, [tensor for tensor, _ in known]), leaves) if leaves else None
 
     def _bytes(self, call: Call) -> tuple[torch.Tensor, bool] | None:
         if call.several or isinstance(call.inputs, Placeholder):
@@ -232,11 +223,13 @@ class LateDataset(DatasetWrapper):
     _hotlap_around = ("cached_prefix",)
     _hotlap_notes: Notes
     _hotlap_batches: ByteBatches | None
-    _hotlap_refused: tuple[Watch, Role | None] | None
-    """A data set that cannot be cut is tried again once it, or what its workers are told, has changed."""
+    _hotlap_refused: bool
+    """It cannot be cut: it is not tried again."""
 
     def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_batches=None, _hotlap_refused=None)
+        self.__dict__.update(
+            _hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_batches=None, _hotlap_refused=False
+        )
 
     @property
     def note(self) -> str | None:
@@ -251,10 +244,8 @@ class LateDataset(DatasetWrapper):
         batches = self._hotlap_batches
         if batches is not None and batches.is_current():
             return batches
-        if self._hotlap_refused is not None:
-            watch, before = self._hotlap_refused
-            if before == role and watch.changed() is None:
-                return None
+        if self._hotlap_refused:
+            return None
         timeout_s = 0.0 if role is None else role.timeout_s
         try:
             batches = ByteBatches(self._hotlap_dataset)
@@ -265,7 +256,7 @@ class LateDataset(DatasetWrapper):
             reason = f"no process could be started to try some items ({error})"
         self.__dict__["_hotlap_batches"] = batches if reason is None else None
         if reason is not None:
-            self.__dict__["_hotlap_refused"] = Watch(unwrapped(self._hotlap_dataset)), role
+            self.__dict__["_hotlap_refused"] = True
             self._hotlap_say(reason)
         return self._hotlap_batches
 
@@ -279,22 +270,21 @@ class _Fetched(DatasetWrapper):
     """What a loader's fetcher reads, in the training process or in a worker: batches that are still bytes."""
 
     _hotlap_late: LateDataset
-    _hotlap_gave_up: bool
+    _hotlap_batches: ByteBatches | None
+    """None: given up."""
 
     def __init__(self, late: LateDataset, batches: ByteBatches) -> None:
-        self.__dict__.update(
-            _hotlap_dataset=late._hotlap_dataset, _hotlap_late=late, _hotlap_batches=batches, _hotlap_gave_up=False
-        )
+        self.__dict__.update(_hotlap_dataset=late._hotlap_dataset, _hotlap_late=late, _hotlap_batches=batches)
 
     def __getitems__(self, indices: Any) -> Any:
-        batches: ByteBatches = self._hotlap_batches
-        if self._hotlap_gave_up or not torch_collates() or not batches.is_current():
+        batches = self._hotlap_batches
+        if batches is None or not torch_collates() or not batches.is_current():
             return fetch(self._hotlap_dataset, indices)
         try:
             return [Batch(batches.batch(indices))]
         except CannotSplit as reason:
             items = fetch(self._hotlap_dataset, indices)  # an error of the script's own comes from here
-            self.__dict__["_hotlap_gave_up"] = True
+            self.__dict__["_hotlap_batches"] = None
             self._hotlap_late._hotlap_say(str(reason))
             return items
 
