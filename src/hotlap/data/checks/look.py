@@ -136,31 +136,12 @@ class Look(pickle.Pickler):
         kind: Any = type(value)
         return _way(kind)(self, value)
 
-    def _named(self, value: Any) -> Any:
-        return self._by_name(value.__name__, "")
-
     def _of_c(self, value: Any) -> Any:
         """A function or method of C."""
         owner = value.__self__
         if owner is None or isinstance(owner, types.ModuleType | type):
             return self._by_name(value.__module__, value.__qualname__)
         return _told, (owner, value.__name__)
-
-    def _part_of_class(self, value: Any) -> Any:
-        return _told, (type(value), value.fget if isinstance(value, property) else value.__func__)
-
-    def _path(self, value: PurePath) -> Any:
-        return _told, (type(value), str(value))
-
-    def _kind_alone(self, value: Any) -> Any:
-        return _told, (type(value),)
-
-    def _wrapped(self, value: Any) -> Any:
-        """Another of ours, whose own state is none of the items'; or what remembers what the script is handed too."""
-        return _told, (value._hotlap_dataset if isinstance(value, DatasetWrapper) else value.__wrapped__,)
-
-    def _by_pickle(self, value: Any) -> Any:
-        return NotImplemented
 
     def _object(self, value: Any) -> Any:
         """All of its attributes, whatever a method of its own would tell of them."""
@@ -266,18 +247,28 @@ def as_held(values: list[Any], held: Held) -> list[Any]:
     return [held[place] if (place := ("container", id(value))) in held else value for value in values]
 
 
-_WAYS: dict[Any, Callable[[Look, Any], Any]] = {
+Way = Callable[[Look, Any], Any]
+
+
+def _kind_alone(look: Look, value: Any) -> Any:
+    return _told, (type(value),)
+
+
+_WAYS: dict[Any, Way] = {
     type: Look._class,
     types.FunctionType: Look._function,
-    (*GENERATORS, *_OF_C): Look._kind_alone,
+    (*GENERATORS, *_OF_C): _kind_alone,
     torch.Tensor: Look._tensor,
     np.ndarray: Look._array,
-    (DatasetWrapper, functools._lru_cache_wrapper): Look._wrapped,
-    types.ModuleType: Look._named,
-    PurePath: Look._path,
+    # Another of ours, whose own state is none of the items'; and what remembers what the script is handed too.
+    DatasetWrapper: lambda _, value: (_told, (value._hotlap_dataset,)),
+    functools._lru_cache_wrapper: lambda _, value: (_told, (value.__wrapped__,)),
+    types.ModuleType: lambda look, value: look._by_name(value.__name__, ""),
+    PurePath: lambda _, value: (_told, (type(value), str(value))),
     (io.IOBase, mmap.mmap, memoryview): Look._file,
     (types.BuiltinMethodType, types.MethodWrapperType): Look._of_c,
-    (property, staticmethod, classmethod): Look._part_of_class,
+    property: lambda _, value: (_told, (type(value), value.fget)),
+    (staticmethod, classmethod): lambda _, value: (_told, (type(value), value.__func__)),
 }
 
 # Bit of `type.__flags__` that classes of some C modules lack (Py_TPFLAGS_HEAPTYPE in CPython's object.h).
@@ -285,14 +276,14 @@ _HEAP_TYPE = 1 << 9
 
 
 @functools.cache
-def _way(kind: Any) -> Callable[[Look, Any], Any]:
+def _way(kind: Any) -> Way:
     """How objects of this class are compared."""
     if kind.__module__ in _NOTHING:
-        return Look._kind_alone
+        return _kind_alone
     if is_kind_of_picture(kind):
         return Look._picture
     known = next((way for kinds, way in _WAYS.items() if issubclass(kind, kinds)), None)
-    return known or (Look._by_pickle if _pickles_itself(kind) else Look._object)
+    return known or ((lambda *_: NotImplemented) if _pickles_itself(kind) else Look._object)
 
 
 def _pickles_itself(kind: Any) -> bool:

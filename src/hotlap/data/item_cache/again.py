@@ -5,7 +5,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from time import perf_counter
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 
@@ -44,6 +44,17 @@ class Rechecks:
         self.cost_s = self._ended_s - started_s
 
 
+class Compared(NamedTuple):
+    """What was seen when items were computed twice."""
+
+    own_memory: bool
+    """They share memory with the data set, or with each other."""
+    reads_unnamed: bool
+    """They are read from what Python did not open."""
+    item_s: float
+    """Seconds that one takes."""
+
+
 class ComputedAgain(CacheFill):
     """What an item is, and whether it may be kept."""
 
@@ -63,14 +74,9 @@ class ComputedAgain(CacheFill):
         """What is kept of an item, computed now."""
         return self.dataset[index]
 
-    def compared(self, computed: Sequence[tuple[Any, Any]]) -> tuple[bool, bool, float] | str:
+    def compared(self, computed: Sequence[tuple[Any, Any]]) -> Compared | str:
         """IN A COPY, so that whatever an item counts, reads on or draws from stays where it was: compute these items,
-        (index, item), once more.
-
-        Returns:
-            Whether they share memory, whether they are read from what Python did not open, and seconds of one; a
-            sentence if they cannot be kept.
-        """
+        (index, item), once more. A sentence if they cannot be kept."""
         if self.in_copy:
             torch.set_num_threads(1)  # the threads of its pool are not there
         again_s = float("inf")
@@ -83,11 +89,8 @@ class ComputedAgain(CacheFill):
                 # The least: on a busy machine one that is held up for a time slice counts a hundred times.
                 again_s = min(again_s, perf_counter() - started_s)
         assert self.inputs is not None  # nothing was given up
-        return (
-            self.own_memory,
-            reads_unnamed_files(lambda: self.again(computed[0][0])) and not self.inputs.files,
-            again_s,
-        )
+        reads_unnamed = reads_unnamed_files(lambda: self.again(computed[0][0])) and not self.inputs.files
+        return Compared(self.own_memory, reads_unnamed, again_s)
 
     def come_out_again(self, computed: Iterable[tuple[Any, Any]]) -> bool:
         """Compute these items, (index, item), once more; False, and given up, if one is another one then."""

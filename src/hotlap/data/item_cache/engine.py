@@ -20,7 +20,7 @@ from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Contents, Inputs
 from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.random_state import States
-from hotlap.data.item_cache.again import DIFFERENT, ComputedAgain, Rechecks
+from hotlap.data.item_cache.again import DIFFERENT, Compared, ComputedAgain, Rechecks
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetch, positions
@@ -215,18 +215,15 @@ class ItemCache(ComputedAgain):
                 return  # a change of state shows only when a second item is computed
             length = self.inputs.watch.length
             if length is not None and all(self.position(index) is None for index in indices):
-                self._count_others(indices, length)
+                self._num_others += len(indices)
+                if self._num_others > MOST_OTHERS > self.num_cached and not self.full:
+                    keys = f"keys such as {reprlib.repr(indices[0])}, not by numbers from 0 to {length - 1}"
+                    self.give_up(f"{self.name} is asked for items by {keys}, so none is kept")
                 return
             if self.store is None:
                 self._begin(indices, items)
             if self.store is not None:
                 self._put(indices, items, range(len(items)) if self.num_cached == 0 else rows)
-
-    def _count_others(self, indices: Sequence[Any], length: int) -> None:
-        self._num_others += len(indices)
-        if self._num_others > MOST_OTHERS > self.num_cached and not self.full:
-            keys = f"keys such as {reprlib.repr(indices[0])}, not by numbers from 0 to {length - 1}"
-            self.give_up(f"{self.name} is asked for items by {keys}, so none is kept")
 
     def _begin(self, indices: Sequence[Any], items: list[Any]) -> None:
         """Compute some items twice; if they come out the same, make the store."""
@@ -244,12 +241,9 @@ class ItemCache(ComputedAgain):
         if isinstance(compared, str):
             self._refuse(compared)
             return
-        self.own_memory, reads_unnamed, again_s = compared
-        self.rechecks = Rechecks(again_s)
         self.index_types = {type(indices[rows[0]])}
-        self.item_s = min(self.item_s, again_s)
-        if self.look_inside(length, reads_unnamed=reads_unnamed):
-            self.open(items, length)
+        self.rechecks = Rechecks(compared.item_s)
+        if self.keep_as(compared._replace(item_s=min(self.item_s, compared.item_s)), items, length):
             self._begin_filling(items, length)
 
     def _begin_filling(self, items: list[Any], length: int) -> None:
@@ -259,17 +253,21 @@ class ItemCache(ComputedAgain):
                 if again is not None and self.store is not None and not self.store.holds(place, again[0]):
                     self.leave_disk(items, length)
                     return
-        elif self.store is not None and not self.whole and self._pays_to_share(length):
+        else:
             self._fill(length)
 
-    def look_inside(self, length: int, *, reads_unnamed: bool) -> bool:
-        """Note all that items are made from, to be compared when an epoch begins; False if that cannot be done."""
+    def keep_as(self, compared: Compared, items: list[Any], length: int, *, shared: bool = False) -> bool:
+        """Note all that items are made from, to be compared when an epoch begins, and make the store for items like
+        these; False, and given up, if that cannot be done."""
         assert self.inputs is not None  # they were noted before the first item
+        self.own_memory, self.item_s = compared.own_memory, compared.item_s
         try:
-            self.inputs.look_inside(item_s=self.item_s, num_items=length, reads_unnamed=reads_unnamed)
+            self.inputs.look_inside(item_s=self.item_s, num_items=length, reads_unnamed=compared.reads_unnamed)
         except Unseen as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
+            return False
         self._key = self.contents.key if self.contents is not None and self.disk is not False else None
+        self.open(items, length, shared=shared)
         return not self.given_up
 
     def in_doubt(self, indices: Sequence[Any] = ()) -> bool:

@@ -15,7 +15,6 @@ from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.item.codec import Unsupported
 from hotlap.data.item_cache.columns import Varies
-from hotlap.data.item_cache.disk import DiskCache
 from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.memory import default_folder, limit_bytes, usable_cores
 from hotlap.data.item_cache.shared_memory import Progress
@@ -41,44 +40,45 @@ class CacheFill(ABC):
         self.dataset = dataset
         self.memory_bytes = memory_bytes
         self.disk = disk
-        self._key: Callable[[], str] | None = None
-        """Of what items are made from, where the next run is to find them."""
         self.as_bytes = True
         """Pictures may be kept as bytes: not where rows are wanted elsewhere."""
         self.note: str | None = None
         self.given_up = False
-        self.inputs: Inputs | None = None
-        """What items are made from, since one was computed."""
-        self.index_types: set[type] = set()
-        """Of indices that are known to mean the item of that place."""
         self.whole = fetches_whole_batches(dataset)
         self._lock = threading.RLock()
+        self._ahead = False
+        """This process is one that fills the cache."""
+        self._process = os.getpid()
+        self._opened: OpenStore | None = None
+        self._pool: FillPool | None = None
+        self._limit_bytes = 0
+        self.item_s = 0.0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin with nothing."""
+        self._stop()
+        self.store: Store | None = None
+        self.progress = Progress(0)
+        self.inputs: Inputs | None = None
+        """What items are made from, since one was computed."""
+        self._key: Callable[[], str] | None = None
+        """Of what items are made from, where the next run is to find them."""
+        self.index_types: set[type] = set()
+        """Of indices that are known to mean the item of that place."""
         self._before_first = True
         """No item was computed here since the data set was looked at."""
         self._asked = 0
         """Items that were asked for since it was empty."""
-        self._ahead = False
-        """This process is one that fills the cache."""
+        self.own_memory = False
+        """Items share memory with the data set, or with each other."""
         self.warm = False
         """True if the items were found on disk."""
         self._full = False
-        self._process = os.getpid()
-        self.store: Store | None = None
-        self._opened: OpenStore | None = None
-        self._pool: FillPool | None = None
-        self.progress = Progress(0)
-        self.own_memory = False
-        """Items share memory with the data set, or with each other."""
-        self._limit_bytes = 0
-        self.item_s = 0.0
 
     @abstractmethod
     def _compute_ahead(self, positions: range) -> bool:
         """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
-
-    @abstractmethod
-    def _begin_filling(self, items: list[Any], length: int) -> None:
-        """The store was made: compare what was found on disk, or have items computed ahead."""
 
     @property
     def num_cached(self) -> int:
@@ -95,8 +95,7 @@ class CacheFill(ABC):
         if not self._full and self.store is not None and self.present.all():
             self._full = True
             if self._opened is not None and self.inputs is not None and not self.in_copy:
-                self._opened.publish(self.inputs.differ)
-                self._tell(self._opened)
+                self._opened.publish(self.inputs.differ, self._say_of_store)
         return self._full
 
     @property
@@ -119,9 +118,8 @@ class CacheFill(ABC):
         self.note = note
         at_work.note(note)
 
-    def _pays_to_share(self, length: int) -> bool:
-        """True if other processes should compute items, and may."""
-        return self.item_s * length > FILL_LEAST_S and usable_cores() > 1 and cannot_fork() is None
+    def _say_of_store(self, note: str) -> None:
+        self.say(f"{self.name}: {note}")
 
     def open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
@@ -136,13 +134,12 @@ class CacheFill(ABC):
             self._opened, self.store = opened, opened.store
             self.progress = Progress(length, full=opened.full)
             self.warm = self._full = opened.full
-            self._tell(opened)
 
     def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
         return open_store(
             items, length, limit_bytes=self._limit_bytes, own_memory=self.own_memory, key=self._key,
-            disk=DiskCache(default_folder() if isinstance(self.disk, bool) else Path(self.disk)),
-            as_bytes=self.as_bytes and not shared,
+            folder=default_folder() if isinstance(self.disk, bool) else Path(self.disk),
+            as_bytes=self.as_bytes and not shared, say=self._say_of_store,
         )  # fmt: skip
 
     def leave_disk(self, items: list[Any], length: int, *, shared: bool = False) -> None:
@@ -153,9 +150,10 @@ class CacheFill(ABC):
         self.say(f"the cache of {self.name} on disk holds other items than it has now, so it is not used")
 
     def _fill(self, length: int) -> None:
-        """Have all items computed in other processes; wait for them if that is soon done."""
+        """Have all items computed in other processes, if that pays; wait for them if it is soon done."""
         cores = min(usable_cores(), limit_bytes() // FILLER_BYTES)
-        if cores < 1:
+        pays = self.item_s * length > FILL_LEAST_S and usable_cores() > 1
+        if self.whole or not pays or cores < 1 or cannot_fork() is not None:
             return
         soon = self.item_s * length / cores < FILL_WAIT_S
         self._pool = FillPool(
@@ -167,11 +165,6 @@ class CacheFill(ABC):
         )
         if soon:
             self._pool.wait(2 * FILL_WAIT_S)
-
-    def _tell(self, opened: OpenStore) -> None:
-        for note in opened.notes:
-            self.say(f"{self.name}: {note}")
-        opened.notes.clear()
 
     def _stop(self) -> None:
         """End the processes that fill it, and give the file up."""
@@ -214,7 +207,9 @@ class CacheFill(ABC):
             if position is None:
                 continue
             if type(indices[row]) not in self.index_types:
-                self._try_index_type(indices[row], position, items[row])
+                # An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to.
+                if self.store is not None and self.present[position] and self.store.holds(position, items[row]):
+                    self.index_types.add(type(indices[row]))
             elif not self.present[position]:
                 yield position, items[row]
 
@@ -242,16 +237,10 @@ class CacheFill(ABC):
             raise Unsupported("its items differ in structure, and share memory with the data set")
         if self.in_copy:
             raise Unsupported("its items differ in structure")
-        self._opened = open_records(items, len(self.present), self._limit_bytes)
+        self._opened = open_records(items, len(self.present), self._limit_bytes, self._say_of_store)
         self.store = self._opened.store
-        self._tell(self._opened)
         self.progress = Progress(len(self.present))
         return self.store
-
-    def _try_index_type(self, index: Any, position: int, item: Any) -> None:
-        """An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to."""
-        if self.store is not None and self.present[position] and self.store.holds(position, item):
-            self.index_types.add(type(index))
 
     def position(self, index: Any) -> int | None:
         """The place of an item, for indices that can only mean that one."""
@@ -271,16 +260,6 @@ class CacheFill(ABC):
             self.inputs = Inputs(self.dataset)
         else:
             self.inputs.note()
-
-    def _forget(self) -> None:
-        self._stop()
-        self.store = None
-        self.inputs = None
-        self._before_first = True
-        self.progress = Progress(0)
-        self.index_types = set()
-        self._asked = 0
-        self._full = self.warm = self.own_memory = False
 
 
 def spread(length: int, number: int) -> list[int]:

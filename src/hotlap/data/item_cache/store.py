@@ -3,9 +3,10 @@ memory that forked processes share, or in a file; or a full one off the disk."""
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from operator import is_
+from pathlib import Path
 from typing import Any, final
 
 import torch
@@ -14,10 +15,11 @@ from torch.utils.data import default_collate
 
 from hotlap.data.checks.look import Unseen
 from hotlap.data.item.codec import Unsupported, flatten_batch, pack, same, unpack
+from hotlap.data.item_cache import disk
 from hotlap.data.item_cache.columns import Allocate, Column, Varies, column_for, same_batch
-from hotlap.data.item_cache.disk import DiskCache, DiskUnavailable, UnfinishedFile
+from hotlap.data.item_cache.disk import DiskUnavailable, UnfinishedFile
 from hotlap.data.item_cache.memory import ALLOWANCE
-from hotlap.data.item_cache.shared_memory import SharedRecords, expected_bytes, shared_tensor, whole_pages
+from hotlap.data.item_cache.shared_memory import SharedBlock, SharedRecords, expected_bytes, shared_tensor, whole_pages
 from hotlap.folders import lies_in_memory
 from hotlap.units import size
 
@@ -170,7 +172,7 @@ class RecordStore:
 Store = ColumnStore | RecordStore
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class OpenStore:
     """A store, and the file behind it."""
 
@@ -179,9 +181,8 @@ class OpenStore:
     """What it is written to."""
     full: bool = False
     """It came off the disk with all items."""
-    notes: list[str] = field(default_factory=list)
 
-    def publish(self, differ: Callable[[], str | None]) -> None:
+    def publish(self, differ: Callable[[], str | None], say: Callable[[str], None]) -> None:
         """All items are there: let the next run find them, unless what they are made from differs from the key's."""
         if self.unfinished is None:
             return
@@ -189,9 +190,9 @@ class OpenStore:
             if differ() is None:
                 self.unfinished.publish()
             else:
-                self.notes.append("the cache is not kept on disk: it was changed while its items were computed")
+                say("the cache is not kept on disk: it was changed while its items were computed")
         except DiskUnavailable as reason:
-            self.notes.append(str(reason))
+            say(str(reason))
         self.close()
 
     def close(self) -> None:
@@ -208,46 +209,73 @@ def open_store(
     limit_bytes: int,
     own_memory: bool,
     key: Callable[[], str] | None,
-    disk: DiskCache,
+    folder: Path,
     as_bytes: bool,
+    say: Callable[[str], None],
 ) -> OpenStore:
     """A store for `length` items like these; `Unsupported` says why there is none.
 
     Arguments:
         limit_bytes: memory that may be used.
         own_memory: items share memory with the data set or with each other: only whole batches can be kept.
-        key: under which the next run is to find it, of all that items are made from; None: it is not to.
-        disk: for that.
+        key: under which the next run is to find it in `folder`, of all that items are made from; None: it is not to.
         as_bytes: pictures may be kept as bytes.
+        say: told why it does not lie on disk.
     """
     make = partial(ColumnStore, items[0], as_bytes=as_bytes)
     try:
         columns = make(0)
         if not own_memory and not columns.fits(items):
-            return open_records(items, length, limit_bytes)
+            return open_records(items, length, limit_bytes, say)
     except Unsupported:
         if own_memory:
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-        return open_records(items, length, limit_bytes)
+        return open_records(items, length, limit_bytes, say)
+    if key is not None:
+        try:
+            return _on_disk(make, length, folder, key(), limit_bytes, say)
+        except (DiskUnavailable, Unseen) as reason:
+            say(f"the cache is not kept on disk: {reason}")
     needed_bytes = length * columns.item_bytes
-    opened = OpenStore(store=columns)
-    if key is not None and _on_disk(disk, key, make, length, opened, limit_bytes):
-        return opened
     if needed_bytes > limit_bytes:
         in_a_file = "" if key is not None else "; cached(..., disk=True) keeps them in a file"
         raise Unsupported(f"{_too_much(needed_bytes, limit_bytes)}{in_a_file}")
-    opened.store = make(length)
-    ALLOWANCE.take(opened.store, needed_bytes)
+    store = make(length)
+    ALLOWANCE.take(store, needed_bytes)
+    return OpenStore(store)
+
+
+def _on_disk(
+    make: Callable[..., ColumnStore], length: int, folder: Path, key: str, limit_bytes: int, say: Callable[[str], None]
+) -> OpenStore:
+    """The full store off the disk, or one that is written there; `DiskUnavailable` says why neither is possible."""
+    columns = make(0)
+    total, in_memory = columns.block_bytes(length), lies_in_memory(folder)
+    if total > limit_bytes and in_memory:
+        raise DiskUnavailable(f"{folder} lies in memory itself")
+    found = disk.opened(folder, f"{key}-{zlib.crc32(columns.layout.encode()):08x}", total, say)
+    if isinstance(found, SharedBlock):
+        return OpenStore(make(length, found.allocate), full=True)
+    opened = OpenStore(make(length, found.block.allocate), found)
+    if in_memory:
+        ALLOWANCE.take(opened.store, total)
     return opened
 
 
 def open_records(
-    items: Sequence[Any], length: int, limit_bytes: int, *, halves: bool = False, entry_bytes: int | None = None
+    items: Sequence[Any],
+    length: int,
+    limit_bytes: int,
+    say: Callable[[str], None],
+    *,
+    halves: bool = False,
+    entry_bytes: int | None = None,
 ) -> OpenStore:
     """A store for `length` items like these, each by itself.
 
     Arguments:
         limit_bytes: memory that may be used.
+        say: told if not all are kept.
         halves: see `RecordStore`; as many as memory holds.
         entry_bytes: what one takes on average; None: as these do.
 
@@ -256,16 +284,16 @@ def open_records(
     """
     if entry_bytes is None:
         entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
-    wanted, notes = expected_bytes(length, entry_bytes), list[str]()
+    wanted = expected_bytes(length, entry_bytes)
     if wanted > limit_bytes:
         if not halves:
             raise Unsupported(_too_much(wanted, limit_bytes))
-        notes.append(f"{_too_much(wanted, limit_bytes)}: as many as that are kept")
+        say(f"{_too_much(wanted, limit_bytes)}: as many as that are kept")
         wanted = limit_bytes
     # Items that turn out larger may take what else is free; of memory only the pages that are written to are taken.
     store = RecordStore(SharedRecords(length, wanted if halves else limit_bytes), halves=halves)
     ALLOWANCE.take(store, wanted)
-    return OpenStore(store=store, notes=notes)
+    return OpenStore(store)
 
 
 def _too_much(wanted_bytes: int, limit_bytes: int) -> str:
@@ -277,36 +305,3 @@ def take(store: object, needed_bytes: int, limit_bytes: int) -> None:
     if needed_bytes > limit_bytes:
         raise Unsupported(_too_much(needed_bytes, limit_bytes))
     ALLOWANCE.take(store, needed_bytes)
-
-
-def _on_disk(
-    disk: DiskCache,
-    key: Callable[[], str],
-    make: Callable[..., ColumnStore],
-    length: int,
-    opened: OpenStore,
-    limit_bytes: int,
-) -> bool:
-    """Take the full store off the disk, or begin one for it; False, with a note, if that is not possible."""
-    columns = make(0)
-    total, in_memory = columns.block_bytes(length), lies_in_memory(disk.folder)
-    try:
-        if total > limit_bytes and in_memory:
-            raise DiskUnavailable(f"{disk.folder} lies in memory itself")
-        name = f"{key()}-{zlib.crc32(columns.layout.encode()):08x}"
-        try:
-            block = disk.find(name, total)
-        except DiskUnavailable as reason:
-            opened.notes.append(str(reason))
-            block = None
-        opened.full = block is not None
-        if block is None:
-            opened.unfinished = disk.unfinished(name, total)
-            block = opened.unfinished.block
-    except (DiskUnavailable, Unseen) as reason:
-        opened.notes.append(f"the cache is not kept on disk: {reason}")
-        return False
-    opened.store = make(length, block.allocate)
-    if in_memory and not opened.full:
-        ALLOWANCE.take(opened.store, total)
-    return True

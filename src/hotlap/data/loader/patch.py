@@ -72,15 +72,11 @@ def _shorter(loader: Any) -> Callable[[Any], Any] | None:
     if type(loader.dataset) is LateDataset:
         return late_iterator
     if type(loader.dataset) in (CachedDataset, BatchedDataset) and not loader.num_workers:
-        return _gathering(loader)
+        gathers = loader._auto_collation and loader.collate_fn is default_collate and _order_is_fixed(loader)
+        return Gathering if gathers else None
     if type(loader.dataset) is CachedDataset and prepared:
         return InPlaceOfWorkers if _can_gather(loader) else FillingWorkers
     return None
-
-
-def _gathering(loader: Any) -> Callable[[Any], Any] | None:
-    gathers = loader._auto_collation and loader.collate_fn is default_collate and _order_is_fixed(loader)
-    return Gathering if gathers else None
 
 
 def _prepare_for_workers(loader: Any) -> bool:
@@ -146,7 +142,9 @@ class Gathering(_SingleProcessDataLoaderIter):
         """
         batches = [next(self._sampler_iter)]  # StopIteration ends the epoch
         if self._num_whole is None:
-            self._num_whole = self._count_whole(len(batches[0]))
+            # Batches that are full end before the order does. Subsets look each index up in a list of the script's.
+            looks_up = type(self._sampler) is SubsetRandomSampler
+            self._num_whole = 0 if looks_up else len(self._sampler) // len(batches[0])
         self._num_whole -= 1
         batches += itertools.islice(self._sampler_iter, max(0, min(self._num_whole, _BATCHES_AT_ONCE - 1)))
         self._num_whole -= len(batches) - 1
@@ -154,12 +152,6 @@ class Gathering(_SingleProcessDataLoaderIter):
         self._pulled.extend(
             zip(batches, itertools.repeat(None) if index is None else index.split([*map(len, batches)]), strict=False)
         )
-
-    def _count_whole(self, batch_size: int) -> int:
-        """Batches of this epoch that are full, and so end before the order does."""
-        if type(self._sampler) is SubsetRandomSampler:
-            return 0  # it looks its indices up in a list of the script's, one by one
-        return int(len(self._sampler) // batch_size)
 
 
 def _is_watched() -> bool:

@@ -1,6 +1,7 @@
 """`cached_prefix(dataset)`: what comes before the first random draw of an item is done once; the rest runs on."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from time import perf_counter, thread_time
 from typing import Any, ClassVar, final
@@ -94,7 +95,9 @@ class HeadCache(ItemCache):
         return self.pipelines.half(index)
 
     def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
-        return open_records(items, length, self._limit_bytes, halves=True, entry_bytes=self._entry_bytes)
+        return open_records(
+            items, length, self._limit_bytes, self._say_of_store, halves=True, entry_bytes=self._entry_bytes
+        )
 
     def _forget(self) -> None:
         super()._forget()
@@ -106,7 +109,8 @@ class HeadCache(ItemCache):
         in_copy = role is not None or cannot_fork(waits=True) is None
         try:
             timeout_s = 0.0 if role is None else role.timeout_s
-            cut = in_a_copy(lambda: self._survey_as(role, ways), timeout_s=timeout_s) if in_copy else self._survey(ways)
+            survey = partial(self._survey, ways, role, in_copy=in_copy)
+            cut = in_a_copy(survey, timeout_s=timeout_s) if in_copy else survey()
         except (CannotSplit, Unsupported, NoAnswer) as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
         else:
@@ -115,14 +119,12 @@ class HeadCache(ItemCache):
             self.pipelines.heads = heads
             self._before_first = in_copy
 
-    def _survey_as(self, role: Role | None, ways: Sequence[Pipelines]) -> Cut:
-        """IN A COPY, so that no transform counts, or draws from what nobody sees; `role`: as a worker."""
-        play_first(role, self.dataset)
-        self._note()
-        return self._survey(ways)
-
-    def _survey(self, ways: Sequence[Pipelines]) -> Cut:
-        """Find the first cut that stands a trial on some items."""
+    def _survey(self, ways: Sequence[Pipelines], role: Role | None, *, in_copy: bool) -> Cut:
+        """IN A COPY where there can be one, so that no transform counts, or draws from what nobody sees: find the first
+        cut that stands a trial on some items; `role`: as a worker."""
+        if in_copy:
+            play_first(role, self.dataset)
+            self._note()
         assert self.inputs is not None
         if not len(self.dataset):
             raise CannotSplit("it is empty")

@@ -30,7 +30,7 @@ from hotlap.data.loader.fetch import (
     why_no_copies,
 )
 from hotlap.data.prefix_cache.cached_prefix import HeadCache, PrefixDataset
-from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipelines, Placeholder, built
+from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipeline, Pipelines, Placeholder, built
 from hotlap.data.transforms.normalize import DeferredSteps, bytes_of, converts, deferred_steps
 from hotlap.data.wrapper import DatasetWrapper, Notes, check, put_in_place, unwrapped
 
@@ -167,11 +167,9 @@ class ByteBatches:
             return self._pipelines.half(index)
         # From where its kept part ends, call by call in their order: what draws in between draws as it would.
         pipelines, half = kept
-        calls = [self._further(pipelines, call) for call in half.calls]
-        return HalfItem(half.skeleton, calls)
+        return HalfItem(half.skeleton, [self._further(pipelines.found[call.pipeline], call) for call in half.calls])
 
-    def _further(self, pipelines: Pipelines, call: Call) -> Call:
-        kept = pipelines.found[call.pipeline]
+    def _further(self, kept: Pipeline, call: Call) -> Call:
         mine = next((k for k, other in enumerate(self._pipelines.found) if other.owner is kept.owner), None)
         if mine is None or isinstance(call.inputs, Placeholder) or kept.num_head > self._deferred[mine].num_head:
             raise CannotSplit("what is kept of its items goes further than their bytes")
