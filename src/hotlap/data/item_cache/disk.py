@@ -45,17 +45,20 @@ class UnfinishedFile:
         self.block = SharedBlock(num_bytes, file=descriptor)
         self.close = weakref.finalize(self, _give_up, path, descriptor, os.getpid())
 
-    def publish(self) -> None:
-        """Make it, now that it is full, what the next run finds under its key.
-
-        Raises:
-            DiskUnavailable: it could not be written.
-        """
+    def publish(self, differ: Callable[[], str | None]) -> str | None:
+        """Make it, now that it is full, what the next run finds under its key; a sentence if it could not be written,
+        or what its items are made from differs from the key's."""
+        reason = None
         try:
-            os.pwrite(self._descriptor, _digest(self._key, self.block), self.block.num_bytes)
-            self._path.replace(_place(self._path.parent, self._key))
+            if differ() is None:
+                os.pwrite(self._descriptor, _digest(self._key, self.block), self.block.num_bytes)
+                self._path.replace(_place(self._path.parent, self._key))
+            else:
+                reason = "the cache is not kept on disk: it was changed while its items were computed"
         except OSError as error:
-            raise DiskUnavailable(f"the cache could not be written: {error}") from error
+            reason = f"the cache could not be written: {error}"
+        self.close()
+        return reason
 
 
 def _give_up(path: Path, descriptor: int, process: int) -> None:

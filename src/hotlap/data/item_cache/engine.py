@@ -17,11 +17,13 @@ import torch
 from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
-from hotlap.data.checks.inputs import Contents, Inputs
+from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.random_state import States
 from hotlap.data.item_cache.again import DIFFERENT, Compared, ComputedAgain, Rechecks
 from hotlap.data.item_cache.fill import spread
+from hotlap.data.item_cache.fill_pool import FillPool
+from hotlap.data.item_cache.memory import limit_bytes, usable_cores
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetch, positions
 from hotlap.data.wrapper import warn
@@ -32,9 +34,6 @@ NUM_FIRST_CHECKS = 2
 # Items of a cache found on disk that are computed and compared before the first is handed out.
 NUM_WARM_CHECKS = 8
 
-# A data set that is changed from outside more often than this (each epoch, say) is not worth filling again.
-MAX_RESTARTS = 2
-
 # A script may look at `dataset[-1]` before it trains. One that was given so many items by other keys than their places,
 # while fewer are kept, goes on so.
 MOST_OTHERS = 64
@@ -42,6 +41,17 @@ MOST_OTHERS = 64
 # `settled` when so many times as many items were asked for as there are. An epoch need not touch every item: a sampler
 # with replacement, or `drop_last`, leaves some for later.
 SETTLED_EPOCHS = 2
+
+# Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
+# process with torch takes 10 to 30 ms.
+FILL_LEAST_S = 0.5
+
+# A filling that takes less is waited for: two processes that compute and a training that computes too, with more
+# threads than cores, slow each other down (a small step took 3 ms in place of 0.4 ms). A longer one goes on beside it.
+FILL_WAIT_S = 5.0
+
+# What a copy of this process that computes items takes for itself: 3.7 MiB with small ones (torch 2.13, Linux).
+FILLER_BYTES = 4 << 20
 
 
 class ItemCache(ComputedAgain):
@@ -59,9 +69,6 @@ class ItemCache(ComputedAgain):
         """Items since the epoch began."""
         self._num_others = 0
         """Items that were not asked for by their places."""
-        self._restarts = 0
-        self._num_batches = 0
-        self.rechecks = Rechecks()
         self.before: States = []  # of the generators, where they were before `compute` began
 
     @property
@@ -121,11 +128,6 @@ class ItemCache(ComputedAgain):
         if changed is not None:
             self._drop_as_changed(contents, changed)
 
-    def _drop_as_changed(self, contents: Contents, changed: str) -> None:
-        if contents.changed_for_copies() is not None:
-            self.progress.refuse(f"{changed} was changed")  # persistent workers read it anew
-        self.drop(f"{changed} of the data set")
-
     def shared_store(self) -> Store | None:
         """The store, full and not in doubt, to be read in place of workers: as they would, it outlives a change."""
         return self.store if self.full and not self.given_up and int in self.index_types else None
@@ -158,7 +160,25 @@ class ItemCache(ComputedAgain):
             self.give_up(f"{self.name} fetches a batch as a {type(items).__name__}, not as a list of its items")
         return items[0] if single else items
 
+    def _fill(self, length: int) -> None:
+        """Have all items computed in other processes, if that pays; wait for them if it is soon done."""
+        cores = min(usable_cores(), limit_bytes() // FILLER_BYTES)
+        pays = self.item_s * length > FILL_LEAST_S and usable_cores() > 1
+        if self.whole or not pays or cores < 1 or cannot_fork() is not None:
+            return
+        soon = self.item_s * length / cores < FILL_WAIT_S
+        self._pool = FillPool(
+            self._compute_ahead,
+            num_items=length,
+            num_processes=cores if soon else max(1, cores - 1),
+            item_s=self.item_s,
+            waited_for=soon,
+        )
+        if soon:
+            self._pool.wait(2 * FILL_WAIT_S)
+
     def _compute_ahead(self, positions: range) -> bool:
+        """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
         if self.in_doubt():
             return False
         self._ahead, self.index_types = True, {int}
@@ -166,21 +186,6 @@ class ItemCache(ComputedAgain):
         if len(absent):
             self.compute((absent + positions.start).tolist())
         return not self.given_up
-
-    def drop(self, reason: str) -> None:
-        """Forget all items because the data set was changed; begin again, unless that happens too often."""
-        with self._lock:
-            if self.store is None and self.inputs is None:
-                return
-            kept = self.num_cached
-            self._forget()
-            if kept == 0:
-                return
-            self._restarts += 1
-            if self._restarts > MAX_RESTARTS:
-                self.give_up(f"{reason} was changed again and again while items were kept; items are computed")
-            else:
-                self.say(f"{reason} was changed: {kept} kept items were dropped, and are computed anew")
 
     def _items(self, indices: Sequence[Any], *, single: bool) -> tuple[Any, list[int]]:
         """(items, rows of them that were computed just now, and may be kept): kept ones from the store, in order."""

@@ -3,7 +3,6 @@
 import operator
 import os
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,29 +10,18 @@ from typing import Any
 import numpy as np
 
 from hotlap import at_work
-from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.item.codec import Unsupported
 from hotlap.data.item_cache.columns import Varies
+from hotlap.data.item_cache.disk import UnfinishedFile
 from hotlap.data.item_cache.fill_pool import FillPool
-from hotlap.data.item_cache.memory import default_folder, limit_bytes, usable_cores
+from hotlap.data.item_cache.memory import default_folder, limit_bytes
 from hotlap.data.item_cache.shared_memory import Progress
 from hotlap.data.item_cache.store import OpenStore, Store, open_records, open_store, take
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
 
-# Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
-# process with torch takes 10 to 30 ms.
-FILL_LEAST_S = 0.5
 
-# A filling that takes less is waited for: two processes that compute and a training that computes too, with more
-# threads than cores, slow each other down (a small step took 3 ms in place of 0.4 ms). A longer one goes on beside it.
-FILL_WAIT_S = 5.0
-
-# What a copy of this process that computes items takes for itself: 3.7 MiB with small ones (torch 2.13, Linux).
-FILLER_BYTES = 4 << 20
-
-
-class CacheFill(ABC):
+class CacheFill:
     """Where items are, and who computes them ahead. What may be kept at all is decided by `ItemCache`."""
 
     def __init__(self, dataset: Any, *, memory_bytes: int | None, disk: bool | str | Path) -> None:
@@ -49,7 +37,8 @@ class CacheFill(ABC):
         self._ahead = False
         """This process is one that fills the cache."""
         self._process = os.getpid()
-        self._opened: OpenStore | None = None
+        self._unfinished: UnfinishedFile | None = None
+        """What the store is written to."""
         self._pool: FillPool | None = None
         self._limit_bytes = 0
         self.item_s = 0.0
@@ -76,10 +65,6 @@ class CacheFill(ABC):
         """True if the items were found on disk."""
         self._full = False
 
-    @abstractmethod
-    def _compute_ahead(self, positions: range) -> bool:
-        """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
-
     @property
     def num_cached(self) -> int:
         """Items kept now, by whichever process computed them."""
@@ -94,8 +79,11 @@ class CacheFill(ABC):
         """Whether every item is kept now; if so, the process that made the store lets the next run find them."""
         if not self._full and self.store is not None and self.present.all():
             self._full = True
-            if self._opened is not None and self.inputs is not None and not self.in_copy:
-                self._opened.publish(self.inputs.differ, self._say_of_store)
+            if self._unfinished is not None and self.inputs is not None and not self.in_copy:
+                reason = self._unfinished.publish(self.inputs.differ)
+                self._unfinished = None
+                if reason is not None:
+                    self._say_of_store(reason)
         return self._full
 
     @property
@@ -131,7 +119,7 @@ class CacheFill(ABC):
         except (MemoryError, RuntimeError, OSError) as error:
             self.give_up(f"{self.name} is not kept: its memory could not be had ({error})")
         else:
-            self._opened, self.store = opened, opened.store
+            self._unfinished, self.store = opened.unfinished, opened.store
             self.progress = Progress(length, full=opened.full)
             self.warm = self._full = opened.full
 
@@ -149,29 +137,12 @@ class CacheFill(ABC):
         self.open(items, length, shared=shared)
         self.say(f"the cache of {self.name} on disk holds other items than it has now, so it is not used")
 
-    def _fill(self, length: int) -> None:
-        """Have all items computed in other processes, if that pays; wait for them if it is soon done."""
-        cores = min(usable_cores(), limit_bytes() // FILLER_BYTES)
-        pays = self.item_s * length > FILL_LEAST_S and usable_cores() > 1
-        if self.whole or not pays or cores < 1 or cannot_fork() is not None:
-            return
-        soon = self.item_s * length / cores < FILL_WAIT_S
-        self._pool = FillPool(
-            self._compute_ahead,
-            num_items=length,
-            num_processes=cores if soon else max(1, cores - 1),
-            item_s=self.item_s,
-            waited_for=soon,
-        )
-        if soon:
-            self._pool.wait(2 * FILL_WAIT_S)
-
     def _stop(self) -> None:
         """End the processes that fill it, and give the file up."""
         self._end_pool()
-        if self._opened is not None and not self.in_copy:
-            self._opened.close()
-        self._opened = None
+        if self._unfinished is not None and not self.in_copy:
+            self._unfinished.close()
+        self._unfinished = None
 
     def _end_pool(self) -> None:
         if self._pool is not None:
@@ -237,8 +208,7 @@ class CacheFill(ABC):
             raise Unsupported("its items differ in structure, and share memory with the data set")
         if self.in_copy:
             raise Unsupported("its items differ in structure")
-        self._opened = open_records(items, len(self.present), self._limit_bytes, self._say_of_store)
-        self.store = self._opened.store
+        self.store = open_records(items, len(self.present), self._limit_bytes, self._say_of_store)
         self.progress = Progress(len(self.present))
         return self.store
 

@@ -3,11 +3,10 @@ memory that forked processes share, or in a file; or a full one off the disk."""
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import is_
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
@@ -172,8 +171,7 @@ class RecordStore:
 Store = ColumnStore | RecordStore
 
 
-@dataclass(slots=True)
-class OpenStore:
+class OpenStore(NamedTuple):
     """A store, and the file behind it."""
 
     store: Store
@@ -181,25 +179,6 @@ class OpenStore:
     """What it is written to."""
     full: bool = False
     """It came off the disk with all items."""
-
-    def publish(self, differ: Callable[[], str | None], say: Callable[[str], None]) -> None:
-        """All items are there: let the next run find them, unless what they are made from differs from the key's."""
-        if self.unfinished is None:
-            return
-        try:
-            if differ() is None:
-                self.unfinished.publish()
-            else:
-                say("the cache is not kept on disk: it was changed while its items were computed")
-        except DiskUnavailable as reason:
-            say(str(reason))
-        self.close()
-
-    def close(self) -> None:
-        """Give up the unfinished, if it was not published; memory that tensors lie in stays."""
-        if self.unfinished is not None:
-            self.unfinished.close()
-            self.unfinished = None
 
 
 def open_store(
@@ -226,11 +205,11 @@ def open_store(
     try:
         columns = make(0)
         if not own_memory and not columns.fits(items):
-            return open_records(items, length, limit_bytes, say)
+            return OpenStore(open_records(items, length, limit_bytes, say))
     except Unsupported:
         if own_memory:
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-        return open_records(items, length, limit_bytes, say)
+        return OpenStore(open_records(items, length, limit_bytes, say))
     if key is not None:
         try:
             return _on_disk(make, length, folder, key(), limit_bytes, say)
@@ -270,7 +249,7 @@ def open_records(
     *,
     halves: bool = False,
     entry_bytes: int | None = None,
-) -> OpenStore:
+) -> RecordStore:
     """A store for `length` items like these, each by itself.
 
     Arguments:
@@ -293,7 +272,7 @@ def open_records(
     # Items that turn out larger may take what else is free; of memory only the pages that are written to are taken.
     store = RecordStore(SharedRecords(length, wanted if halves else limit_bytes), halves=halves)
     ALLOWANCE.take(store, wanted)
-    return OpenStore(store)
+    return store
 
 
 def _too_much(wanted_bytes: int, limit_bytes: int) -> str:

@@ -95,9 +95,8 @@ class HeadCache(ItemCache):
         return self.pipelines.half(index)
 
     def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
-        return open_records(
-            items, length, self._limit_bytes, self._say_of_store, halves=True, entry_bytes=self._entry_bytes
-        )
+        say, entry_bytes = self._say_of_store, self._entry_bytes
+        return OpenStore(open_records(items, length, self._limit_bytes, say, halves=True, entry_bytes=entry_bytes))
 
     def _forget(self) -> None:
         super()._forget()
