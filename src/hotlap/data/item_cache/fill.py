@@ -17,7 +17,7 @@ from hotlap.data.item_cache.disk import UnfinishedFile
 from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.memory import default_folder, limit_bytes
 from hotlap.data.item_cache.shared_memory import Progress
-from hotlap.data.item_cache.store import OpenStore, Store, open_records, open_store, take
+from hotlap.data.item_cache.store import OpenStore, RecordStore, Store, open_records, open_store, take
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
 
 
@@ -198,9 +198,8 @@ class CacheFill:
             kept = store.put(positions, items)
         self.present[kept] = True
         self.look_if_full()
-        needed_bytes = store.needed_bytes(self.num_cached)
-        if needed_bytes is not None:
-            take(store, needed_bytes, self._limit_bytes)
+        if isinstance(store, RecordStore) and not store.halves:
+            take(store, store.needed_bytes(self.num_cached), self._limit_bytes)
 
     def _keep_one_by_one(self, items: list[Any]) -> Store:
         """Begin anew, now that an item is built otherwise than those before it."""

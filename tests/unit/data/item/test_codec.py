@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from hotlap.data.item.codec import Unsupported, entangled, pack, same, shares_memory, unpack
-from hotlap.data.item_cache.shared_memory import SharedRecords
 from tests.unit.data.sets import BUILDS, equal
 
 
@@ -94,17 +93,6 @@ STRANGE: dict[str, Callable[[], Any]] = {
 def test_what_might_not_come_out_the_same_is_not_packed(name: str) -> None:
     with pytest.raises(Unsupported):
         pack([STRANGE[name]()])
-
-
-def test_a_bin_keeps_entries_until_it_is_full() -> None:
-    held = SharedRecords(4, 4096)
-    assert held.put(1, [b"one", b"", b"x" * 100])
-    parts = held.get(1)
-    assert parts is not None and [bytes(part) for part in parts] == [b"one", b"", b"x" * 100]
-    assert held.get(0) is None
-    assert not held.put(2, [b"y" * 5000]) and held.get(2) is None
-    with pytest.raises(TypeError):
-        parts[0][0] = 0
 
 
 class Colour(Enum):

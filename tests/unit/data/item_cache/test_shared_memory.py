@@ -5,7 +5,12 @@ import threading
 import time
 from typing import Any
 
-from hotlap.data.item_cache.shared_memory import Progress, SharedRecords
+import pytest
+import torch
+
+from hotlap.data.item.codec import Unsupported
+from hotlap.data.item_cache.shared_memory import Progress
+from hotlap.data.item_cache.store import RecordStore
 
 
 def in_a_fork(progress: Progress) -> None:
@@ -46,12 +51,13 @@ class Slow(int):
 
 def test_threads_and_a_copy_of_the_process_take_room_one_at_a_time() -> None:
     each, num_threads = 10, 3
-    room = SharedRecords(2 * num_threads * each, 1 << 20)
+    num_items = 2 * num_threads * each
+    room = RecordStore(num_items, 1 << 20)
     room.limit_bytes = Slow(1 << 20)
 
     def fill(first: int) -> None:
         for place in range(first, first + each):
-            assert room.put(place, [place.to_bytes(8, "little") * 100])
+            assert room.put([place], [place.to_bytes(8, "little") * 100])
 
     child = os.fork()
     try:
@@ -65,6 +71,15 @@ def test_threads_and_a_copy_of_the_process_take_room_one_at_a_time() -> None:
         if not child:
             os._exit(0)
     os.waitpid(child, 0)
-    for place in range(room.num_places):
-        parts = room.get(place)
-        assert parts is not None and bytes(parts[0]) == place.to_bytes(8, "little") * 100
+    assert room.take(range(num_items)) == [place.to_bytes(8, "little") * 100 for place in range(num_items)]
+
+
+def test_items_are_kept_until_there_is_no_room() -> None:
+    room = RecordStore(4, 4096, halves=True)
+    item = [b"one", b"", torch.arange(100)]
+    assert room.put([1, 2], [item, b"y" * 5000]) == [1] and room.holds(1, item)
+    (taken,) = room.take([1])
+    taken[2].zero_()
+    assert room.holds(1, item) and not room.holds(1, taken)
+    with pytest.raises(Unsupported, match="set aside"):
+        RecordStore(4, 4096).put([2], [b"y" * 5000])
