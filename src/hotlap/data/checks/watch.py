@@ -1,6 +1,6 @@
 """Whether what items are made from is what it was near its surface: asked before each batch, in some microseconds.
 
-What lies deeper is compared each epoch (`hotlap.data.checks.contents`).
+What lies deeper is compared each epoch (`hotlap.data.checks.inputs`).
 """
 
 import types
