@@ -1,7 +1,7 @@
 """How often does a study of two equal things claim a gain? Fifty live studies, each as `hotlap tune` would make it.
 
 Each study first learns the noise, then tries a lever that does nothing: once switched inside a process, once between
-processes, with the same heats, stopping rule and confirmation as a real one. `python benchmarks/aa.py [STUDIES
+processes, with the same trial groups, stopping rule and confirmation as a real one. `python benchmarks/aa.py [STUDIES
 [--more]]`.
 """
 
@@ -49,7 +49,7 @@ while True:
 
 
 class Silent:
-    """Nobody watches."""
+    """Nobody profilers."""
 
     def doing(self, text: str) -> None:
         """A few words."""

@@ -1,11 +1,11 @@
 """How often does a whole search claim a gain where no lever brings any? Two hundred studies, on recorded noise.
 
-`--record HEATS` runs heats of four equal processes that take turns, and processes alone in which blocks take turns, as
+`--record TRIAL_GROUPS` runs trial groups of four equal processes that take turns, and processes alone in which blocks take turns, as
 trials do, and keeps how long each turn and each block took. Then whole studies (all levers, rounds, stacks,
 confirmation, the default budgets) are made in the world of tests/unit/tune/world.py, in which no lever changes
-anything and each heat takes as long as one that was recorded, picked at random; and as many in which one lever makes
+anything and each trial group takes as long as one that was recorded, picked at random; and as many in which one lever makes
 steps shorter and the others, which bring nothing, must not be accepted beside it. `python benchmarks/aa_replay.py
-[STUDIES] [--record HEATS]`.
+[STUDIES] [--record TRIAL_GROUPS]`.
 """
 
 import argparse
@@ -46,17 +46,17 @@ Turns = list[float]
 
 @dataclass
 class Replayed(World):
-    """A world in which times are those that were recorded; `heats`: of processes that took turns, `alone`: of single
+    """A world in which times are those that were recorded; `trial_groups`: of processes that took turns, `alone`: of single
     ones. Relative to the median."""
 
-    heats: Sequence[Sequence[Turns]] = ()
+    trial_groups: Sequence[Sequence[Turns]] = ()
     alone: Sequence[Turns] = ()
     chance: random.Random = field(default_factory=random.Random)
     _next: list[Turns] = field(default_factory=list)
 
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """The launcher."""
-        picked = self.chance.choice(self.heats) if len(plans) > 1 else [self.chance.choice(self.alone)]
+        picked = self.chance.choice(self.trial_groups) if len(plans) > 1 else [self.chance.choice(self.alone)]
         self._next = self.chance.sample(list(picked), len(plans))
         return super().__call__(plans, limit_s=limit_s)
 
@@ -75,23 +75,26 @@ def _times(seconds: Sequence[float], levels: Sequence[float]) -> tuple[float, ..
     return tuple(one * level for one, level in zip(seconds, levels, strict=True))
 
 
-def record(num_heats: int) -> None:
-    """Heats of equal processes, and processes alone; written after each."""
-    heats: list[list[Turns]] = []
+def record(num_trial_groups: int) -> None:
+    """Trial groups of equal processes, and processes alone; written after each."""
+    trial_groups: list[list[Turns]] = []
     alone: list[Turns] = []
     with launched() as (launcher, options):
         log = new_log(launcher, options)
         run = first_look(log, options.plan)
         log.change("baseline", baseline=(run,))
         executor = log.executor(Sizes.of(run, log.machine))
-        for k in range(num_heats):
-            heat = [_turns(run) for run in executor.heat(Design(arms=(Arm(),) * TOGETHER)).runs]
-            if not all(heat):
+        for k in range(num_trial_groups):
+            trial_group = [_turns(run) for run in executor.trial_group(Design(arms=(Arm(),) * TOGETHER)).runs]
+            if not all(trial_group):
                 continue  # one of the processes failed
-            heats.append(heat)
-            alone += [_turns(run) for run in executor.heat(Design(arms=(Arm(), Arm()), switched=True)).runs]
-            results_file.write("noise", heats=heats, alone=[turns for turns in alone if turns])
-            print(f"{k + 1} of {num_heats}: {[f'{1e3 * fmean(turns):.3f} ms' for turns in heat]}", flush=True)
+            trial_groups.append(trial_group)
+            alone += [_turns(run) for run in executor.trial_group(Design(arms=(Arm(), Arm()), switched=True)).runs]
+            results_file.write("noise", trial_groups=trial_groups, alone=[turns for turns in alone if turns])
+            print(
+                f"{k + 1} of {num_trial_groups}: {[f'{1e3 * fmean(turns):.3f} ms' for turns in trial_group]}",
+                flush=True,
+            )
 
 
 def _turns(run: Run) -> Turns:
@@ -104,8 +107,8 @@ def replay(number: int) -> None:
     if not path.exists():
         sys.exit(f"{path.name} is missing: no noise of this machine was recorded yet; add --record 24 (six minutes).")
     known = json.loads(path.read_text())
-    usual = median(seconds for heat in known["heats"] for turns in heat for seconds in turns)
-    heats = [[[s / usual for s in turns] for turns in heat] for heat in known["heats"]]
+    usual = median(seconds for trial_group in known["trial_groups"] for turns in trial_group for seconds in turns)
+    trial_groups = [[[s / usual for s in turns] for turns in trial_group] for trial_group in known["trial_groups"]]
     alone = [[s / usual for s in turns] for turns in known["alone"]]
     found: list[dict[str, object]] = []
     beside: list[dict[str, object]] = []
@@ -113,9 +116,9 @@ def replay(number: int) -> None:
         script = Path(folder) / "train.py"
         script.write_text(OF_THE_WORLD)
         for seed in range(number):
-            study = _study(script, heats, alone, seed)
+            study = _study(script, trial_groups, alone, seed)
             found.append(study)
-            beside.append(_study(script, heats, alone, seed, costs=GAINS))
+            beside.append(_study(script, trial_groups, alone, seed, costs=GAINS))
             if study["claimed"] or not (seed + 1) % 20:
                 print(seed + 1, study, flush=True)
     rode, true = (sum(bool(study[name]) for study in beside) for name in ("claimed", "gained"))
@@ -133,13 +136,18 @@ def replay(number: int) -> None:
             },
             {"claim": "the same, in which a lever that brings nothing was handed over beside it", "mid": rode},
             {"claim": "trials in a study without any gain", "mid": fmean(int(str(study["trials"])) for study in found)},
-            {"claim": "trial groups of four processes that were recorded for it", "mid": len(heats)},
+            {"claim": "trial groups of four processes that were recorded for it", "mid": len(trial_groups)},
         ],
     )
 
 
 def _study(
-    script: Path, heats: list[list[Turns]], alone: list[Turns], seed: int, *, costs: dict[str, float] | None = None
+    script: Path,
+    trial_groups: list[list[Turns]],
+    alone: list[Turns],
+    seed: int,
+    *,
+    costs: dict[str, float] | None = None,
 ) -> dict[str, object]:
     """`costs`: levers with a true gain; None: there is none."""
     costs = costs or {}
@@ -151,7 +159,7 @@ def _study(
         costs=costs,
         process_sd=0.0,
         block_sd=0.0,
-        heats=heats,
+        trial_groups=trial_groups,
         alone=alone,
         chance=random.Random(seed),
     )
@@ -174,7 +182,7 @@ def main() -> None:
     """Record where asked, then replay."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("studies", nargs="?", type=int, default=STUDIES)
-    parser.add_argument("--record", type=int, metavar="HEATS", default=0)
+    parser.add_argument("--record", type=int, metavar="TRIAL_GROUPS", default=0)
     asked = parser.parse_args()
     if asked.record:
         record(asked.record)

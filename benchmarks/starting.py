@@ -2,9 +2,9 @@
 
 Ten pairs of equal processes each way, one way after the other in turns (A B, B A, ...), for a small MLP and a small
 convolutional network, both on one thread: the seconds to the first step, and how far equal processes differ. The two
-of a pair are alive together and take turns of some steps, as in a heat, so what else the machine does hits both: the
-coefficient of variation is that of the ratio of their median steps, divided by the square root of two. Then heats of
-the demo (`examples/digits.py`), sized as `hotlap tune` sizes them, two processes in each: the part of a heat that is
+of a pair are alive together and take turns of some steps, as in a trial group, so what else the machine does hits both: the
+coefficient of variation is that of the ratio of their median steps, divided by the square root of two. Then trial groups of
+the demo (`examples/digits.py`), sized as `hotlap tune` sizes them, two processes in each: the part of a trial group that is
 over when both have made their first step.
 """
 
@@ -27,7 +27,7 @@ from hotlap.launch import Launcher
 from hotlap.record import Plan, Run, Turn
 
 REPEATS = 10
-HEATS = 3
+TRIAL_GROUPS = 3
 TURN = 11
 WAYS = ("afresh", "forked")
 
@@ -115,8 +115,8 @@ def spread(name: str, folder: Path) -> list[dict[str, object]]:
     ]
 
 
-def heats() -> list[dict[str, object]]:
-    """Rows of results: heats of the demo, both ways."""
+def trial_groups() -> list[dict[str, object]]:
+    """Rows of results: trial groups of the demo, both ways."""
     command, cwd = (sys.executable, str(DEMO)), str(DEMO.parent)
     plan = Plan(command=command, cwd=cwd, out="", steps=200, warmup=20)
     shares: Mapping[str, list[float]] = {way: [] for way in WAYS}
@@ -127,20 +127,20 @@ def heats() -> list[dict[str, object]]:
         (first,) = forked([plan], limit_s=300.0)
         started(forked, [plan], "forked")
         sizes = Sizes.of(first, machine.look())
-        for k in range(HEATS):
+        for k in range(TRIAL_GROUPS):
             for way in order(k):
                 script = EditedScript(lambda: first, cwd=cwd)
                 executor = Executor(launches[way], Plan(command=command, cwd=cwd, out=""), sizes, script=script)
                 begun = time.perf_counter()
-                heat = executor.heat(Design(arms=(Arm(), Arm())))
+                trial_group = executor.trial_group(Design(arms=(Arm(), Arm())))
                 took[way].append(time.perf_counter() - begun)
-                setup_s = max(run.setup_s or 0.0 for run in heat.runs)
+                setup_s = max(run.setup_s or 0.0 for run in trial_group.runs)
                 setups[way].append(setup_s)
                 shares[way].append(setup_s / took[way][-1])
     return [
         {
             "way": way,
-            "heat_s": [round(seconds, 2) for seconds in took[way]],
+            "trial_group_s": [round(seconds, 2) for seconds in took[way]],
             "start_s": [round(seconds, 2) for seconds in setups[way]],
             "median_share": statistics.median(shares[way]),
             "steps": sizes.steps,
@@ -190,7 +190,7 @@ def main() -> None:
     for name in SCRIPTS:
         with tempfile.TemporaryDirectory(dir=Path.home()) as folder:
             rows += spread(name, Path(folder))
-    demo = heats()
+    demo = trial_groups()
     load_after = [round(number, 1) for number in os.getloadavg()]
     path = results_file.write(
         "starting", load=load, load_after=load_after, results=rows, demo=demo, claims=claims(rows, demo)

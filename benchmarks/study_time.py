@@ -1,4 +1,4 @@
-"""Where do the seconds of a study go? `hotlap tune` on a script, each of its heats taken apart.
+"""Where do the seconds of a study go? `hotlap tune` on a script, each of its trial groups taken apart.
 
 `python benchmarks/study_time.py [SCRIPT [LEVERS [BUDGET]]]`; without a script it is the one whose data set computes
 its items (tests/e2e/scripts/slow_items.py), with the one lever that it is for.
@@ -24,20 +24,20 @@ SCRIPT = Path(__file__).parents[1] / "tests" / "e2e" / "scripts" / "slow_items.p
 LEVERS = "cached-dataset"
 BUDGET = "300s"
 
-Heat = dict[str, Any]
+TrialGroup = dict[str, Any]
 
 
 @contextlib.contextmanager
-def heats_noted() -> Iterator[list[Heat]]:
+def trial_groups_noted() -> Iterator[list[TrialGroup]]:
     """Each call of the launcher, with what the study was doing."""
-    heats: list[Heat] = []
+    trial_groups: list[TrialGroup] = []
     doing = [""]
     call, told = Launcher.__call__, Workbench.doing
 
     def timed(self: Launcher, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         begun = time.monotonic()
         runs = call(self, plans, limit_s=limit_s)
-        heats.append(taken_apart(doing[0], plans, runs, wall_s=time.monotonic() - begun))
+        trial_groups.append(taken_apart(doing[0], plans, runs, wall_s=time.monotonic() - begun))
         return runs
 
     def noted(self: Workbench, text: str) -> None:
@@ -46,13 +46,13 @@ def heats_noted() -> Iterator[list[Heat]]:
 
     Launcher.__call__, Workbench.doing = timed, noted  # type: ignore[method-assign]
     try:
-        yield heats
+        yield trial_groups
     finally:
         Launcher.__call__, Workbench.doing = call, told  # type: ignore[method-assign]
 
 
-def taken_apart(doing: str, plans: Sequence[Plan], runs: Sequence[Run], *, wall_s: float) -> Heat:
-    """Seconds of one heat: its processes start side by side, then one steps at a time."""
+def taken_apart(doing: str, plans: Sequence[Plan], runs: Sequence[Run], *, wall_s: float) -> TrialGroup:
+    """Seconds of one trial group: its processes start side by side, then one steps at a time."""
     start_s = max((run.setup_s or 0.0 for run in runs), default=0.0)
     # The first step holds the start of the process, whether it is recorded or not.
     warm_s = sum(sum(run.first_steps_s[1:]) for run in runs)
@@ -69,13 +69,13 @@ def taken_apart(doing: str, plans: Sequence[Plan], runs: Sequence[Run], *, wall_
     }
 
 
-def by_stage(heats: Sequence[Heat]) -> list[Heat]:
-    """Heats of one kind summed up, in the order in which they came."""
-    found: dict[str, Heat] = {}
-    for heat in heats:
-        row = found.setdefault(heat["doing"], {"stage": heat["doing"], "heats": 0})
-        row["heats"] += 1
-        for key, value in heat.items():
+def by_stage(trial_groups: Sequence[TrialGroup]) -> list[TrialGroup]:
+    """Trial groups of one kind summed up, in the order in which they came."""
+    found: dict[str, TrialGroup] = {}
+    for trial_group in trial_groups:
+        row = found.setdefault(trial_group["doing"], {"stage": trial_group["doing"], "trial_groups": 0})
+        row["trial_groups"] += 1
+        for key, value in trial_group.items():
             if key != "doing":
                 row[key] = row.get(key, 0) + value
     return [
@@ -91,13 +91,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         shutil.copy(script, folder)
         begun = time.monotonic()
-        with heats_noted() as heats, contextlib.redirect_stdout(io.StringIO()) as output:
+        with trial_groups_noted() as trial_groups, contextlib.redirect_stdout(io.StringIO()) as output:
             levers = [] if names == "all" else ["--levers", names]
             code = cli.main(["tune", "--budget", budget, *levers, script.name])
         wall_s = time.monotonic() - begun
         found = load(next(Path(folder).glob(".hotlap/*/study.json")), Study)
     print(output.getvalue()[-3000:])
-    rows = by_stage(heats)
+    rows = by_stage(trial_groups)
     for row in rows:
         print(row)
     result = found.result
@@ -107,12 +107,12 @@ def main() -> None:
         levers=names,
         code=code,
         wall_s=round(wall_s, 1),
-        processes=sum(heat["processes"] for heat in heats),
-        outside_of_heats_s=round(wall_s - sum(heat["wall_s"] for heat in heats), 2),
+        processes=sum(trial_group["processes"] for trial_group in trial_groups),
+        outside_of_trial_groups_s=round(wall_s - sum(trial_group["wall_s"] for trial_group in trial_groups), 2),
         accepted=[str(spec["name"]) for spec in result.levers] if result is not None else [],
         results=rows,
     )
-    print(f"{wall_s:.0f} s, {sum(heat['processes'] for heat in heats)} processes; {path}")
+    print(f"{wall_s:.0f} s, {sum(trial_group['processes'] for trial_group in trial_groups)} processes; {path}")
 
 
 if __name__ == "__main__":

@@ -54,8 +54,7 @@ def told(path: Path) -> dict[str, Any]:
         "exposed communication": f"{ours['exposed_comm_time'] / total:.0%}",
         "findings": ", ".join(f"{one.code} {one.share:.0%}" for one in found.findings) or "none",
         "ceiling": next((f"{one.name} {one.speedup.mid:.2f}x" for one in found.ceilings), "none"),
-        "checked against": beside(path, gpu_timeline(shown))
-        or KNOWN.get(path.name.partition(".")[0], "nothing"),
+        "checked against": beside(path, gpu_timeline(shown)) or KNOWN.get(path.name.partition(".")[0], "nothing"),
     }
 
 

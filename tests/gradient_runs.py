@@ -1,4 +1,4 @@
-"""A script is run while the watch follows its gradients -> the record that levers see."""
+"""A script is run while the profiler follows its gradients -> the record that levers see."""
 
 import contextlib
 import hashlib
@@ -15,15 +15,15 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.facts import Facts
+from hotlap.probe.profilers import gradients
+from hotlap.probe.profilers.gradients import Gradients
 from hotlap.probe.session import Session
-from hotlap.probe.watches import gradients
-from hotlap.probe.watches.gradients import Gradients
 from hotlap.record import Phase, Run
 from tests.sample_runs import optimizer, run_with
 
 
 class Stage:
-    """What the watch asks of its session; a script's steps are not counted."""
+    """What the profiler asks of its session; a script's steps are not counted."""
 
     def __init__(self) -> None:
         self.facts = Facts()
@@ -40,14 +40,14 @@ class Stage:
 def observed(path: Path, *, stage: Stage | None = None) -> Run:
     """The run of a script that prints what it has learned."""
     stage = stage or Stage()
-    watch, patch = Gradients(), Patch()
-    watch.install(cast(Session, stage), patch)
+    profiler, patch = Gradients(), Patch()
+    profiler.install(cast(Session, stage), patch)
     (told,) = stage.script.on_forward
     patch.on_undo(register_module_forward_hook(told, with_kwargs=True).remove)
     patch.set(gradients, "called_through", lambda: "")  # torch calls the hook, in a training the probe does
     try:
         played(path)
-        watch.fields()
+        profiler.fields()
     finally:
         patch.undo()
     phases = {Phase.FORWARD: 0.010, Phase.BACKWARD: 0.012, Phase.OPTIMIZER: 0.006, Phase.OTHER: 0.002}

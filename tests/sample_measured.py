@@ -1,4 +1,4 @@
-"""Studies without trials, in realistic numbers: on a GPU with all that watches see, and of a long run."""
+"""Studies without trials, in realistic numbers: on a GPU with all that profilers see, and of a long run."""
 
 import dataclasses
 import random
@@ -33,7 +33,7 @@ from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with, site
 
 
 def run_on_gpu() -> Run:
-    """A run with copies, a device, and all that watches can see."""
+    """A run with copies, a device, and all that profilers can see."""
     run = run_with(
         phases={
             Phase.INPUT: 0.0021,

@@ -20,7 +20,7 @@ import results_file  # noqa: E402 - it stands one folder above
 from hotlap import machine, rules  # noqa: E402
 from hotlap.launch import Launcher  # noqa: E402
 from hotlap.record import Plan, Run, save  # noqa: E402
-from hotlap.tune import WATCHES  # noqa: E402
+from hotlap.tune import PROFILERS  # noqa: E402
 from hotlap.tune.first_look import EPOCH_S  # noqa: E402
 
 VARIATIONS = 3
@@ -92,7 +92,7 @@ def measure(script: Path, *words: str, steps: int) -> Run:
             cwd=folder,
             out="",
             steps=steps,
-            watches=WATCHES,
+            profilers=PROFILERS,
             whole_epoch=epoch_end,
             whole_epoch_s=EPOCH_S,
             limit_s=LIMIT_S,

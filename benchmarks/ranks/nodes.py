@@ -37,7 +37,7 @@ SEEDS = 10
 LOST = 0.3
 NODES = 8
 SECONDS = 0.1
-"""Of a step: most of a heat is what it is for, not its start."""
+"""Of a step: most of a trial group is what it is for, not its start."""
 # What each lever multiplies the step by; nothing else changes it.
 SMALL: tuple[dict[str, float], ...] = (
     {},
@@ -182,7 +182,7 @@ class Scheduler:
 
 
 class Counting(Placed):
-    """Counts heats whose runs are not those that were asked for, each once."""
+    """Counts trial groups whose runs are not those that were asked for, each once."""
 
     wrong = 0
 
@@ -195,7 +195,7 @@ class Counting(Placed):
 
 
 def study(kind: Kind, costs: dict[str, float], *, nodes: int, lost: float, seed: int) -> tuple[Study, Scheduler, int]:
-    """One, and how many of its trials count a heat twice or have lost one."""
+    """One, and how many of its trials count a trial group twice or have lost one."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.py"
         path.write_text(kind.text)
@@ -253,7 +253,7 @@ def claims_of(name: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     return [
         {"claim": f"{name} studies over eight nodes that accept what one node accepts", **number_of("agrees")},
         {"claim": f"{name}: the same, 30% of jobs preempted", **number_of("agrees_lost")},
-        {"claim": f"{name}: heats lost or counted twice ({lost} jobs preempted)",
+        {"claim": f"{name}: trial groups lost or counted twice ({lost} jobs preempted)",
          "mid": sum(row["wrong"] for row in rows)},
         {"claim": f"{name}: seconds of one node (median, extremes)",
          "low": one_s[0], "mid": median(one_s), "high": one_s[-1]},

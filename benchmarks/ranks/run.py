@@ -21,7 +21,7 @@ import results_file  # noqa: E402 - it stands one folder above
 from hotlap import machine, rules  # noqa: E402
 from hotlap.launch import Launcher  # noqa: E402
 from hotlap.record import Plan, Run  # noqa: E402
-from hotlap.tune import WATCHES  # noqa: E402
+from hotlap.tune import PROFILERS  # noqa: E402
 
 SCRIPTS = HERE / "scripts"
 CODES = {"communication-bound", "straggler", "unequal-work", "accumulation-syncs"}
@@ -41,7 +41,7 @@ def measure(script: Path, *words: str, count: int, steps: int) -> Run:
             out="",
             steps=steps,
             warmup=5,
-            watches=WATCHES,
+            profilers=PROFILERS,
             limit_s=LIMIT_S,
         )
         return run([plan], limit_s=LIMIT_S)[0]

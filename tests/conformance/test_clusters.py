@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import UserError
-from hotlap.experiment.runs import run_heats
+from hotlap.experiment.runs import run_trial_groups
 from hotlap.launch import Backend, Launcher, Order, Placed, Ray, Slurm
 from hotlap.launch.placed import PRINTED, State
 from hotlap.record import Machine, Plan, Status, Turn
@@ -178,7 +178,7 @@ for _ in range(400):
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", ["local", "stand-in of slurm", "stand-in of ray", *REAL])
-def test_heats_come_to_the_same_wherever_they_run(name: str, tmp_path: Path) -> None:
+def test_trial_groups_come_to_the_same_wherever_they_run(name: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     plan = Plan(command=(sys.executable, "train.py"), cwd=str(tmp_path), out="", steps=22, warmup=2, seed=0)
     taking_turns = replace(plan, turn=Turn(steps=11, ready="", go=""))
@@ -186,7 +186,7 @@ def test_heats_come_to_the_same_wherever_they_run(name: str, tmp_path: Path) -> 
     with runs_of(name, tmp_path) as runs:
         if isinstance(runs, Placed):
             assert isinstance(runs.machine(), Machine)
-        pair, (single, failed) = run_heats(runs, [[taking_turns, taking_turns], [plan, broken]], limit_s=400.0)
+        pair, (single, failed) = run_trial_groups(runs, [[taking_turns, taking_turns], [plan, broken]], limit_s=400.0)
     assert [run.status for run in (*pair, single)] == [Status.COMPLETE] * 3
     assert [len(run.step_s) for run in (*pair, single)] == [22, 22, 22]
     assert pair[0].loss == pair[1].loss == single.loss

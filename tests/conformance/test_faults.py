@@ -24,14 +24,14 @@ from hotlap.probe.clock import Clock, _Reader
 from hotlap.probe.collectives import Collectives
 from hotlap.probe.facts import Facts
 from hotlap.probe.ledger import Ledger, Thinning
+from hotlap.probe.profilers.known import ALL
+from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.script_calls import ScriptCalls
 from hotlap.probe.session import Session
 from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.steps import StepMarker
-from hotlap.probe.watches.known import ALL
-from hotlap.probe.watches.watch import Watch
 from hotlap.record import Plan, Run, Status, load
 
 # Warm-up, the fewest that are recorded before a window opens, and the longest window that has an end.
@@ -92,7 +92,9 @@ def trained(
     **settings: Any,
 ) -> Run:
     """The record of a training that came to the numbers it comes to without hotlap."""
-    plan = Plan(command=("train.py",), cwd=".", out=str(out), watches=names, **{"whole": True, "warmup": 2, **settings})
+    plan = Plan(
+        command=("train.py",), cwd=".", out=str(out), profilers=names, **{"whole": True, "warmup": 2, **settings}
+    )
     session, patch = Session(plan), Patch()
     steps = {kind: kind.step for kind in (torch.optim.Adam, torch.optim.SGD)}
     for kind in steps:
@@ -132,10 +134,10 @@ def fail(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[str]:
 
 
 def met_methods(kind: type[Any], out: Path) -> list[str]:
-    """Methods of a watch that the training comes to, but for those that are called by another method of it only."""
+    """Methods of a profiler that the training comes to, but for those that are called by another method of it only."""
     met: dict[str, None] = {}
-    # What a watch has from another one is its own; what all have does nothing.
-    owners = [owner for owner in reversed(kind.__mro__) if owner not in (object, Watch)]
+    # What a profiler has from another one is its own; what all have does nothing.
+    owners = [owner for owner in reversed(kind.__mro__) if owner not in (object, Profiler)]
     methods = {name: value for owner in owners for name, value in vars(owner).items() if inspect.isfunction(value)}
     codes = {value.__code__ for owner in owners for value in vars(owner).values() if inspect.isfunction(value)}
 
@@ -192,7 +194,7 @@ def test_a_watch_that_fails_anywhere_is_left_out_and_told(tmp_path: Path, name: 
             out.mkdir()
             run = trained(out, name)
         assert met, method
-        told = [note for note in run.notes if note.startswith(f"Hotlap failed at the watch {kind.__name__}")]
+        told = [note for note in run.notes if note.startswith(f"Hotlap failed at the profiler {kind.__name__}")]
         assert told, (method, run.notes)
 
 
@@ -234,7 +236,7 @@ def test_a_trace_that_misses_an_operator_is_no_trace(tmp_path: Path, monkeypatch
     fail(monkeypatch, trace.Tracer, "_record")
     run = trained(tmp_path, "workload")
     assert run.workload is None
-    assert [note for note in run.notes if note.startswith("Hotlap failed at the watch WorkloadWatch")]
+    assert [note for note in run.notes if note.startswith("Hotlap failed at the profiler WorkloadWatch")]
 
 
 def test_batches_that_cannot_be_replayed_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

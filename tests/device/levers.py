@@ -19,7 +19,7 @@ from hotlap.launch import Launcher
 from hotlap.levers import Lever, Numerics
 from hotlap.record import Plan, Run, Status, Verdict
 from hotlap.source import patch
-from hotlap.tune.measuring import WATCHES
+from hotlap.tune.measuring import PROFILERS
 
 pytestmark = pytest.mark.gpu
 
@@ -73,7 +73,9 @@ def tried(script: str) -> dict[str, Tried]:
                 assert run.status is Status.COMPLETE, f"{run.status}: {run.error}\n{run.output[-2000:]}"
             return found
 
-        look = Plan(command=command_of(script), cwd=str(SCRIPTS), out="", steps=NUM_STEPS, warmup=10, watches=WATCHES)
+        look = Plan(
+            command=command_of(script), cwd=str(SCRIPTS), out="", steps=NUM_STEPS, warmup=10, profilers=PROFILERS
+        )
         (seen,) = launcher([look], limit_s=300.0)
         assert seen.status is Status.COMPLETE, seen.error
         starts = [(0, 0), (0, 0), *((0, nudge) for nudge in NUDGES), *((seed, 0) for seed in SEEDS[1:])]

@@ -18,9 +18,9 @@ import torch
 from hotlap import accelerator
 from hotlap.levers import Patch
 from hotlap.probe import hooks
+from hotlap.probe.profilers.device_phases import DevicePhases
+from hotlap.probe.profilers.syncs import Syncs
 from hotlap.probe.session import Session
-from hotlap.probe.watches.device_phases import DevicePhases
-from hotlap.probe.watches.syncs import Syncs
 from hotlap.record import Phase, Plan, SightingKind
 
 pytestmark = pytest.mark.gpu
@@ -99,7 +99,7 @@ class Training:
     """A session of the probe in this process, and a model on the device."""
 
     def __init__(self, out: Path, *, forward_s: float = 0.004, backward_s: float = 0.006) -> None:
-        plan = Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=0, watches=("device",))
+        plan = Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=0, profilers=("device",))
         self.session = Session(plan)
         if SIM is not None:
             self.session.device_clock._host = SIM.now
@@ -120,14 +120,14 @@ class Training:
         """Mean seconds a step; of a few that came before, nothing is kept."""
         for _ in range(2):
             step()
-        watch = DevicePhases()
-        watch.install(self.session, self.patch)
-        watch.goes_on()
+        profiler = DevicePhases()
+        profiler.install(self.session, self.patch)
+        profiler.goes_on()
         for _ in range(num_steps):
             step()
         self.session.account(now=self.session.clock.now())
-        watch.close()
-        found = watch.fields()["device_phase_s"]
+        profiler.close()
+        found = profiler.fields()["device_phase_s"]
         assert all(column is None or len(column) == num_steps - 1 for column in found.values())
         return {phase: sum(column) / len(column) for phase, column in found.items() if column}
 
@@ -217,15 +217,15 @@ def test_a_read_value_makes_the_host_wait_and_names_its_line(training: Training)
         assert spent is not None
         each.append([round(1e3 * part, 2) for part in spent])
     assert each[-1][6] == pytest.approx(10.0, rel=0.2), f"sync: {each} ms"
-    watch = Syncs()
-    watch.install(training.session, training.patch)
+    profiler = Syncs()
+    profiler.install(training.session, training.patch)
     for _ in range(3):
-        assert watch.goes_on()
+        assert profiler.goes_on()
         step()
         training.x[training.x > 0]
-    watch.goes_on()
-    watch.close()
-    seen = {sighting.what: sighting for sighting in watch.fields()["sightings"]}
+    profiler.goes_on()
+    profiler.close()
+    seen = {sighting.what: sighting for sighting in profiler.fields()["sightings"]}
     item = seen["Tensor.item"]
     assert (item.kind, item.per_step, item.text) == (SightingKind.SYNC, 1, "training.step().item()  # waits here")
     assert item.path == str(Path(__file__).resolve())
@@ -234,15 +234,15 @@ def test_a_read_value_makes_the_host_wait_and_names_its_line(training: Training)
 
 def test_a_blocking_copy_is_found_with_its_line(training: Training) -> None:
     batch = torch.ones(64)
-    watch = Syncs()
-    watch.install(training.session, training.patch)
+    profiler = Syncs()
+    profiler.install(training.session, training.patch)
     for _ in range(3):
-        assert watch.goes_on()
+        assert profiler.goes_on()
         batch.to(KIND)  # blocks
         training.step()
-    watch.goes_on()
-    watch.close()
-    (found,) = [one for one in watch.fields()["sightings"] if one.kind is SightingKind.BLOCKING_COPY]
+    profiler.goes_on()
+    profiler.close()
+    (found,) = [one for one in profiler.fields()["sightings"] if one.kind is SightingKind.BLOCKING_COPY]
     assert found.text == "batch.to(KIND)  # blocks"
     assert found.num_bytes == 256
 

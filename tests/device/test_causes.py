@@ -16,7 +16,7 @@ from hotlap.levers.pin_and_overlap import PinAndOverlap
 from hotlap.record import Phase, Plan, Run, SightingKind, Status
 from hotlap.rules import launch_bound
 from hotlap.source import patch
-from hotlap.tune.measuring import WATCHES
+from hotlap.tune.measuring import PROFILERS
 from tests.e2e.running import Forks, opened_forks
 
 pytestmark = [
@@ -27,7 +27,7 @@ pytestmark = [
 HERE = Path(__file__).parent
 
 
-CLOSELY = tuple(name for name in WATCHES if name not in ("what-if", "lines", "gradients"))
+CLOSELY = tuple(name for name in PROFILERS if name not in ("what-if", "lines", "gradients"))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def forks() -> Iterator[Forks]:
 
 def measured(forks: Forks, script: str, *, folder: Path = HERE / "scripts") -> Run:
     """Some steps of it, looked at closely."""
-    return checked(forks(folder / script, steps=40, warmup=5, watches=CLOSELY))
+    return checked(forks(folder / script, steps=40, warmup=5, profilers=CLOSELY))
 
 
 def checked(run: Run) -> Run:
@@ -108,7 +108,7 @@ def test_input_behind_queued_kernels_is_no_bottleneck(forks: Forks) -> None:
 def test_no_copy_holds_the_host_up_after_pin_and_overlap(forks: Forks, tmp_path: Path) -> None:
     path = HERE / "scripts" / "copies.py"
     command = (sys.executable, str(path))
-    plan = Plan(command=command, cwd=str(path.parent), out="", steps=40, warmup=5, watches=CLOSELY)
+    plan = Plan(command=command, cwd=str(path.parent), out="", steps=40, warmup=5, profilers=CLOSELY)
     with Launcher(environment=lambda plan: {}, folders=[path.parent], timeout_s=400.0) as launcher:
         (found,) = launcher([plan], limit_s=200.0)
     run = checked(found)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hotlap.launch import Launcher, heat
+from hotlap.launch import Launcher, trial_group
 from tests.e2e.running import SCRIPTS, Forks, opened_forks
 
 
@@ -34,7 +34,7 @@ def much_later(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     """
     path = tmp_path_factory.mktemp("later") / "now"
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 1000.0 * path.exists())
-    monkeypatch.setattr(heat, "time", later)
+    monkeypatch.setattr(trial_group, "time", later)
     return path
 
 

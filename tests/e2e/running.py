@@ -32,10 +32,10 @@ def run_command(
     warmup: int = 10,
     limit_s: float = 400.0,
     whole: bool = False,
-    watches: tuple[str, ...] = (),
+    profilers: tuple[str, ...] = (),
 ) -> Run:
     """One run of a command in the folder of the scripts."""
-    plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=steps, warmup=warmup, whole=whole, watches=watches)
+    plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=steps, warmup=warmup, whole=whole, profilers=profilers)
     (found,) = launcher([plan], limit_s=limit_s)
     return found
 
@@ -43,7 +43,7 @@ def run_command(
 class Forks:
     """Runs any script in a fork of one process that has imported torch: in 0.3 s of a core, not two or three.
 
-    To a script a fork is a process of its own, bit for bit (test_template.py). Runs with watches are forks here as
+    To a script a fork is a process of its own, bit for bit (test_template.py). Runs with profilers are forks here as
     well, and the script's text stands in the place of `place` in our folder, behind a line with its arguments.
     """
 
@@ -52,7 +52,7 @@ class Forks:
         may_be_fork = starter._may_be_fork
 
         def whatever_watches(plan: Plan) -> bool:
-            return may_be_fork(replace(plan, watches=()))
+            return may_be_fork(replace(plan, profilers=()))
 
         setattr(starter, "_may_be_fork", whatever_watches)  # noqa: B010 - a plain assignment is a type error
         self._launcher = launcher

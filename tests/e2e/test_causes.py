@@ -1,4 +1,4 @@
-"""Watches on real scripts: what each of them sees, and that the script goes on as it would have."""
+"""Profilers on real scripts: what each of them sees, and that the script goes on as it would have."""
 
 import re
 
@@ -15,7 +15,7 @@ MINE = ("switches", "memory", "shapes", "modules", "cpu", "input", "calls", "wha
 
 
 def test_every_watch_sees_what_it_is_for(forks: Forks) -> None:
-    found = forks("troubled.py", warmup=15, watches=MINE)
+    found = forks("troubled.py", warmup=15, profilers=MINE)
     assert found.status is Status.COMPLETE, found.error
     assert not [note for note in found.notes if "gave up" in note]
 
@@ -53,7 +53,7 @@ def test_every_watch_sees_what_it_is_for(forks: Forks) -> None:
 
 
 def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(forks: Forks) -> None:
-    found = forks("reinforce.py", warmup=15, watches=("memory", "calls", "lines"))
+    found = forks("reinforce.py", warmup=15, profilers=("memory", "calls", "lines"))
     assert found.status is Status.COMPLETE, found.error
     assert not [note for note in found.notes if "gave up" in note]
     assert list(found.num_forwards) == [10 + step // 3 for step in found.step_index]
@@ -67,7 +67,7 @@ def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(forks: Fork
 
 
 def test_workers_are_waited_for_and_known(forks: Forks) -> None:
-    found = forks("workers.py", warmup=15, watches=("input", "cpu"))
+    found = forks("workers.py", warmup=15, profilers=("input", "cpu"))
     loader = next(loader for loader in found.loaders if loader.num_workers)
     assert loader.start_method in ("fork", "spawn", "forkserver")
     assert loader.prefetch_factor == 2
@@ -75,7 +75,7 @@ def test_workers_are_waited_for_and_known(forks: Forks) -> None:
 
 
 def test_these_watches_together_leave_the_training_as_it_was(forks: Forks) -> None:
-    plain, watched = forks("plain.py", warmup=15), forks("plain.py", warmup=15, watches=MINE)
+    plain, watched = forks("plain.py", warmup=15), forks("plain.py", warmup=15, profilers=MINE)
     assert watched.status is Status.COMPLETE, watched.error
     assert watched.loss == plain.loss
     assert not [note for note in watched.notes if "failed" in note]

@@ -53,7 +53,7 @@ def forks() -> Iterator[Forks]:
 @needs("lightning")
 def test_lightnings_trainer_and_its_validation(forks: Forks, tmp_path: Path) -> None:
     # It ends, and is traced, within an epoch of twenty steps: a validation is no part of the step.
-    found = forks("lightning_fit.py", steps=45, watches=("workload",))
+    found = forks("lightning_fit.py", steps=45, profilers=("workload",))
     work = work_of(found)
     assert work.parameter_bytes == (8 + 1) * 4
     # One product forward, and one for the gradient of its weights.
@@ -72,7 +72,7 @@ def test_lightnings_trainer_and_its_validation(forks: Forks, tmp_path: Path) -> 
 
 @needs("transformers", "accelerate")
 def test_hugging_faces_trainer_with_accumulation(forks: Forks, tmp_path: Path) -> None:
-    found = forks("transformers_train.py", steps=30, warmup=5, watches=("workload",))
+    found = forks("transformers_train.py", steps=30, warmup=5, profilers=("workload",))
     work = work_of(found)
     assert work.batch_bytes == 2 * 2 * 4 * 16 * 8, "two batches of tokens and labels"
     attention = [one for one in work.operators if "attention" in one.name]

@@ -29,7 +29,7 @@ def run(launcher: Launcher, script: str, *args: str, limit_s: float = 400.0, **s
 
 def watched(run: Callable[..., Run], script: str, *args: str, warmup: int = 10) -> Run:
     """With a close look behind the steps that are recorded, in which nothing fails and nothing is found."""
-    found = run(script, *args, watches=("operators", "syncs", "lines"), warmup=warmup)
+    found = run(script, *args, profilers=("operators", "syncs", "lines"), warmup=warmup)
     assert not [note for note in found.notes if "failed" in note]
     assert found.sightings == ()
     return found

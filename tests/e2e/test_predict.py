@@ -59,14 +59,14 @@ def traced(launcher: Launcher, *command: str) -> tuple[Run, Workload]:
         out="",
         steps=8,
         warmup=3,
-        watches=("workload",),
+        profilers=("workload",),
     )
     (run,) = launcher([plan], limit_s=400.0)
     return run, work_of(run)
 
 
 def traced_in_fork(forks: Forks, script: str | Path, *args: str) -> tuple[Run, Workload]:
-    run = forks(script, *args, steps=8, warmup=3, watches=("workload",))
+    run = forks(script, *args, steps=8, warmup=3, profilers=("workload",))
     return run, work_of(run)
 
 
@@ -156,7 +156,7 @@ def test_several_processes_of_torchrun(launcher: Launcher) -> None:
 def test_a_validation_is_no_part_of_a_step_and_a_teacher_is(forks: Forks, tmp_path: Path, steps: int) -> None:
     script = tmp_path / "validates.py"
     script.write_text(VALIDATES)
-    work = work_of(forks(script, steps=steps, warmup=3, watches=("workload",)))
+    work = work_of(forks(script, steps=steps, warmup=3, profilers=("workload",)))
     # Of the teacher and the net, and the gradient of the net's weight; what is multiplied has no gradient.
     assert sum(one.count for one in work.operators if one.kind is Kind.MATMUL) == 3
 
@@ -179,5 +179,5 @@ for _ in range(20):
 def test_the_scripts_own_python_is_a_part_of_the_step_that_no_device_shortens(forks: Forks, tmp_path: Path) -> None:
     script = tmp_path / "thinks.py"
     script.write_text(THINKS)
-    work = work_of(forks(script, steps=8, warmup=3, watches=("workload",)))
+    work = work_of(forks(script, steps=8, warmup=3, profilers=("workload",)))
     assert work.python_s > 0.05  # of 0.1: what calls of operators cost is taken off, more on a busy machine

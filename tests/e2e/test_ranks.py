@@ -73,7 +73,7 @@ def test_who_waits_for_buffers_is_not_slow_himself(forks: Forks) -> None:
 def test_buckets_passes_that_need_no_exchange_and_unequal_work_are_seen(forks: Forks) -> None:
     """Two passes an update, and twice the samples for rank 1."""
     words = ("--start", "fork", "--passes", "2", "--uneven")
-    found = forks("together.py", *words, steps=20, warmup=3, watches=("buckets",))
+    found = forks("together.py", *words, steps=20, warmup=3, profilers=("buckets",))
     assert found.status is Status.COMPLETE, found.output
     assert found.exchange is not None
     assert found.exchange.buckets == 2.0
@@ -118,7 +118,7 @@ def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_
     """Hogwild: no process group, and torch's own number of threads in each, unless a lever says otherwise."""
     plan = Plan(
         command=(sys.executable, str(SCRIPTS / "hogwild.py"), method), cwd=str(SCRIPTS), out="", steps=30, warmup=10,
-        watches=("cpu",), arms=(({"name": "threads", "count": count},) if count else (),),
+        profilers=("cpu",), arms=(({"name": "threads", "count": count},) if count else (),),
     )  # fmt: skip
     with Launcher(environment=lambda plan: {"OMP_NUM_THREADS": "2"}, folders=[SCRIPTS], timeout_s=400.0) as launcher:
         (found,) = launcher([plan], limit_s=400.0)

@@ -159,7 +159,7 @@ def test_a_module_imports_torch_by_another_one_with_its_seeds_and_hooks_and_all_
     assert seen(fork) == seen(afresh)
 
 
-def test_processes_of_a_heat_take_turns_as_forks(forks: Forks) -> None:
+def test_processes_of_a_trial_group_take_turns_as_forks(forks: Forks) -> None:
     plain = {"steps": 30, "warmup": 5, "turn": Turn(steps=5, ready="", go="")}
     found = forks.together("workers.py", plain, {**plain, "arms": (({"name": "threads", "count": 1},),)})
     assert [run.status for run in found] == [Status.COMPLETE] * 2

@@ -78,7 +78,7 @@ def tune(world: Crowded, budget_s: float) -> Study | None:
         return None
 
 
-def smallest_heat_s(world: Crowded) -> float:
+def smallest_trial_group_s(world: Crowded) -> float:
     """The start of a pair, 15 long steps of each or 47 short ones, and the end: all that a ratio takes."""
     num_steps = 47 if world.step_s < 0.015 else 23 if world.step_s < 0.1 else 15
     return max(world.slow) * (world.start_s + 1.0 + 2 * num_steps * world.step_s) + 1.0
@@ -97,7 +97,7 @@ def test_a_budget_is_spent_where_something_is_untried(script: Path) -> None:
             continue
         left_s = budget_s - world.clock
         early += untried(study)
-        assert world.clock >= 0.9 * budget_s or not untried(study) or left_s < smallest_heat_s(world), seed
+        assert world.clock >= 0.9 * budget_s or not untried(study) or left_s < smallest_trial_group_s(world), seed
     assert early > 30
 
 

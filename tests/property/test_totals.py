@@ -35,9 +35,9 @@ def simulated(process_sd: float, hour_sd: float) -> Hours:
 
 
 def recorded() -> Hours:
-    """Heats of four equal processes on a busy machine, from one of them on."""
-    heats = json.loads(NOISE.read_text())["heats"]
-    levels = np.log([[np.mean(turns) for turns in heat] for heat in heats])
+    """Trial groups of four equal processes on a busy machine, from one of them on."""
+    trial_groups = json.loads(NOISE.read_text())["trial_groups"]
+    levels = np.log([[np.mean(turns) for turns in trial_group] for trial_group in trial_groups])
     levels -= levels.mean()
 
     def draw(rng: np.random.Generator, number: int) -> np.ndarray:
@@ -53,14 +53,16 @@ def training(log_step: float) -> Run:
     return Run(status=Status.COMPLETE, setup_s=step_s, first_steps_s=(step_s,), step_s=(step_s,) * 4)
 
 
-def studies(hours: Hours, *, num_heats: int, num_whole: int, off_sd: float) -> dict[str, np.ndarray]:
+def studies(hours: Hours, *, num_trial_groups: int, num_whole: int, off_sd: float) -> dict[str, np.ndarray]:
     """(studies, 3) logarithms of low, mid and high, less the truth: of whole trainings alone, and as they are told.
-    `off_sd`: by which the steps are off the truth, in all heats of a study alike."""
+    `off_sd`: by which the steps are off the truth, in all trial groups of a study alike."""
     rng, found = np.random.default_rng(5), []
     for _ in range(STUDIES):
-        took, off = hours(rng, num_heats + 2 * num_whole), rng.normal(0, off_sd)
-        pairs = [(training(base), training(other - TRUE - off)) for base, other in took[:num_heats]]
-        later = took[num_heats:].reshape(num_whole, 2, 2)[:, :, 0]  # alone in its hour, the first and the second one
+        took, off = hours(rng, num_trial_groups + 2 * num_whole), rng.normal(0, off_sd)
+        pairs = [(training(base), training(other - TRUE - off)) for base, other in took[:num_trial_groups]]
+        later = took[num_trial_groups:].reshape(num_whole, 2, 2)[
+            :, :, 0
+        ]  # alone in its hour, the first and the second one
         base_first = [(one, two) if k % 2 == 0 else (two, one) for k, (one, two) in enumerate(later)]
         whole_s = [(10 * math.exp(base), 10 * math.exp(other - TRUE)) for base, other in base_first]
         by_steps = total_speedup(pairs, Length(NUM_STEPS, None), pooled=None)
@@ -82,7 +84,7 @@ def coverage(found: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("off_sd", [0.0, 0.1])
-@pytest.mark.parametrize(("num_heats", "num_whole"), [(4, 1), (4, 2), (4, 4)])
+@pytest.mark.parametrize(("num_trial_groups", "num_whole"), [(4, 1), (4, 2), (4, 4)])
 @pytest.mark.parametrize(
     ("name", "hours", "part"),
     [
@@ -92,9 +94,9 @@ def coverage(found: np.ndarray) -> float:
     ],
 )
 def test_the_middle_is_nearer_to_the_truth_and_the_interval_holds_it(
-    name: str, hours: Hours, part: float, num_heats: int, num_whole: int, off_sd: float
+    name: str, hours: Hours, part: float, num_trial_groups: int, num_whole: int, off_sd: float
 ) -> None:
-    found = studies(hours, num_heats=num_heats, num_whole=num_whole, off_sd=off_sd)
+    found = studies(hours, num_trial_groups=num_trial_groups, num_whole=num_whole, off_sd=off_sd)
     print(name, *(f"{of}: off by {error(one):.3f}, holds {coverage(one):.0%};" for of, one in found.items()))
     assert coverage(found["told"]) >= 0.9
     assert error(found["told"]) <= part * error(found["alone"])
@@ -102,5 +104,5 @@ def test_the_middle_is_nearer_to_the_truth_and_the_interval_holds_it(
 
 @pytest.mark.parametrize("hours", [recorded(), simulated(0.03, 0.15)])
 def test_steps_that_are_far_off_do_not_spoil_what_the_clock_tells(hours: Hours) -> None:
-    found = studies(hours, num_heats=4, num_whole=4, off_sd=0.6)
+    found = studies(hours, num_trial_groups=4, num_whole=4, off_sd=0.6)
     assert error(found["told"]) <= 1.5 * error(found["alone"])

@@ -17,7 +17,7 @@ from hotlap.cli.workbench import Workbench
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.launch import WholeRun, end_like
 from hotlap.record import Plan, Purpose, Run, State, Study
-from hotlap.tune import FULL, LOOKING, WATCHES, Options, StudyLog, measured
+from hotlap.tune import FULL, LOOKING, PROFILERS, Options, StudyLog, measured
 from hotlap.tune.diagnosis import ceilings, findings_of
 from hotlap.units import duration
 
@@ -59,7 +59,7 @@ def studied(args: argparse.Namespace) -> Study:
         options.plan,
         steps=200 if args.steps is None else args.steps,
         warmup=20 if args.warmup is None else args.warmup,
-        watches=WATCHES,
+        profilers=PROFILERS,
         whole_epoch=True,
     )
     with bench.making():
@@ -101,7 +101,7 @@ def _followed(args: argparse.Namespace, bench: Workbench) -> int:
         out="",
         seed=None,
         whole=True,
-        watches=LOOKING if args.no_windows else FULL,
+        profilers=LOOKING if args.no_windows else FULL,
         windows_after_s=_WINDOWS_AFTER_S,
     )
     with WholeRun(plan) as whole:

@@ -47,7 +47,7 @@ def trace(words: Sequence[str], *, timeout_s: float, devices: tuple[Device, ...]
         warmup=WARMUP_STEPS,
         steps=TIMED_STEPS,
         seed=None,
-        watches=("workload", "cpu"),
+        profilers=("workload", "cpu"),
     )
     with Interrupt() as interrupt, launching(aim, timeout_s=timeout_s, interrupt=interrupt) as launcher:
         (run,) = launcher([plan], limit_s=timeout_s)

@@ -1,8 +1,8 @@
-"""Is B faster than A? Designs of arms that take turns -> heats -> log-ratios -> effects with intervals."""
+"""Is B faster than A? Designs of arms that take turns -> trial groups -> log-ratios -> effects with intervals."""
 
 from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.effects import Comparison, Effect, compare
-from hotlap.experiment.executor import Executor, Group, Heat, Pace
+from hotlap.experiment.executor import Executor, Group, Pace, TrialGroup
 from hotlap.experiment.runs import Runs
 from hotlap.experiment.statistics import PLANNED, Rule
 
@@ -15,7 +15,7 @@ __all__ = [
     "Effect",
     "Executor",
     "Group",
-    "Heat",
+    "TrialGroup",
     "Pace",
     "Rule",
     "Runs",

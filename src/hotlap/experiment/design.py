@@ -86,15 +86,15 @@ class Sizes:
         return replace(self, steps=steps, warmup=min(self.warmup, _MIN_WARM))
 
     def sees_end_of(self, epoch_steps: int | None) -> bool:
-        """A heat of processes that start afresh can be followed to the end of an epoch of so many steps (None: their
+        """A trial group of processes that start afresh can be followed to the end of an epoch of so many steps (None: their
         number is not known), to see what its start and a validation cost: a plan goes so far, and the base's steps to
         it take as much time again at most."""
         if epoch_steps is None or epoch_steps + BEYOND_EPOCH > EPOCH_STRETCH * self.steps:
             return False
-        return self._beyond_s(epoch_steps) <= self._heat_s(2, 2, self.afresh_setup_s or self.setup_s)
+        return self._beyond_s(epoch_steps) <= self._trial_group_s(2, 2, self.afresh_setup_s or self.setup_s)
 
     def _beyond_s(self, epoch_steps: int) -> float:
-        """Seconds that the steps to an epoch's end take the base beyond those of a heat."""
+        """Seconds that the steps to an epoch's end take the base beyond those of a trial group."""
         return max(0, epoch_steps + BEYOND_EPOCH - self.warmup - self.steps) * self.step_s
 
     def arm_steps(self, num_arms: int) -> int:
@@ -111,16 +111,16 @@ class Sizes:
         afresh_s = self.afresh_setup_s or (self.setup_s if forked else None)
         return replace(self, setup_s=setup_s, afresh_setup_s=afresh_s)
 
-    def heat_s(self, num_arms: int, *, switched: bool = False, afresh: bool = False) -> float:
-        """What one heat takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a fork,
+    def trial_group_s(self, num_arms: int, *, switched: bool = False, afresh: bool = False) -> float:
+        """What one trial group takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a fork,
         and they go on to the end of an epoch where that is seen."""
         processes = 1 if switched else num_arms
         if not afresh:
-            return self._heat_s(num_arms, processes, self.setup_s)
+            return self._trial_group_s(num_arms, processes, self.setup_s)
         beyond_s = self._beyond_s(self.epoch_steps) if self.epoch_steps and self.sees_end_of(self.epoch_steps) else 0.0
-        return self._heat_s(num_arms, processes, self.afresh_setup_s or self.setup_s) + processes * beyond_s
+        return self._trial_group_s(num_arms, processes, self.afresh_setup_s or self.setup_s) + processes * beyond_s
 
-    def _heat_s(self, num_arms: int, processes: int, setup_s: float) -> float:
+    def _trial_group_s(self, num_arms: int, processes: int, setup_s: float) -> float:
         starts = setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))
         return starts + (num_arms * self.steps + processes * self.warmup) * self.step_s + 1.0
 
@@ -200,7 +200,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """One heat: arms that take turns, the first of which is the base."""
+    """One trial group: arms that take turns, the first of which is the base."""
 
     arms: tuple[Arm, ...] = (Arm(),)
     stack: Stack = ()

@@ -1,4 +1,4 @@
-"""Several arms against one base, heat after heat, until it is decided of each whether it is faster."""
+"""Several arms against one base, trial group after trial group, until it is decided of each whether it is faster."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,13 +7,13 @@ from itertools import islice
 
 from hotlap.experiment import statistics
 from hotlap.experiment.design import Arm, Design
-from hotlap.experiment.executor import Executor, Heat
+from hotlap.experiment.executor import Executor, TrialGroup
 from hotlap.experiment.failure import Failed
 from hotlap.experiment.statistics import FEWEST_SHOWN, Pool, Progress, Rule
 from hotlap.experiment.total import break_even_step, one_time_s, step_within_s
 from hotlap.record import Failure, Interval, Run, of_arm
 
-# A heat whose base failed says nothing of the others, and one that was stopped before it had enough steps, as on a
+# A trial group whose base failed says nothing of the others, and one that was stopped before it had enough steps, as on a
 # machine that others began to use, says nothing at all: it is run again; not more often than this.
 _MOST_LOST = 1
 
@@ -26,15 +26,15 @@ class Effect:
     pooled: Pool | None = None
     """Variance of earlier comparisons of its kind."""
     log_ratios: list[float] = field(default_factory=list)
-    """One per heat."""
+    """One per trial group."""
     progress: Progress = Progress.GO_ON
     failure: Failed | None = None
     runs: list[tuple[Run, Run]] = field(default_factory=list)
-    """Of each heat the processes of the base and of the arm; one and the same where arms were switched in it."""
+    """Of each trial group the processes of the base and of the arm; one and the same where arms were switched in it."""
 
     @property
     def open(self) -> bool:
-        """More heats are wanted."""
+        """More trial groups are wanted."""
         return self.failure is None and self.progress is Progress.GO_ON
 
     @property
@@ -61,12 +61,12 @@ class Effect:
 
     @property
     def order_seeds(self) -> tuple[int, ...]:
-        """Of each heat the seed that drew the order of turns."""
+        """Of each trial group the seed that drew the order of turns."""
         return tuple(run.order_seed for _, run in self.runs)
 
     @property
     def pairs(self) -> list[tuple[Run, Run]]:
-        """Base and own process of each heat, where they are two."""
+        """Base and own process of each trial group, where they are two."""
         return [(base, run) for base, run in self.runs if base is not run]
 
     @property
@@ -103,7 +103,7 @@ class Effect:
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """Heats of a base and of what is still open, until nothing is, or the time is over."""
+    """Trial groups of a base and of what is still open, until nothing is, or the time is over."""
 
     effects: Sequence[Effect]
     design: Design
@@ -115,7 +115,7 @@ class Comparison:
 
     @property
     def num_left(self) -> int:
-        """Heats at most from now on."""
+        """Trial groups at most from now on."""
         going_on = self._number < self.rule.planned and self.time_left() and any(effect.open for effect in self.effects)
         return self.rule.planned - self._number if going_on else 0
 
@@ -124,34 +124,36 @@ class Comparison:
         arms = (effect.arm for effect in self.effects if effect.open)
         return replace(self.design, arms=(self.design.arms[0], *arms))
 
-    def note(self, heats: Sequence[Heat]) -> None:
+    def note(self, trial_groups: Sequence[TrialGroup]) -> None:
         """Of the last design."""
         still = [effect for effect in self.effects if effect.open]
-        for heat in heats:
-            lost = heat.base_failure is not None or any(map(_was_stopped, heat.failures))
+        for trial_group in trial_groups:
+            lost = trial_group.base_failure is not None or any(map(_was_stopped, trial_group.failures))
             again = lost and self._num_lost < _MOST_LOST
             self._number, self._num_lost = self._number + (not again), self._num_lost + again
             for k, effect in enumerate(still):
-                self._note(effect, heat, k, again=again)
+                self._note(effect, trial_group, k, again=again)
 
-    def _note(self, effect: Effect, heat: Heat, k: int, *, again: bool) -> None:
-        """What the heat says of its arm `k`, the base not counted. `again`: what says nothing is no failure yet."""
-        ratio, failure = heat.log_ratios[k], heat.failures[k]
-        if failure is None and heat.base_failure is not None:
-            failure = Failed(heat.base_failure.kind, f"the script without it failed: {heat.base_failure.why}")
+    def _note(self, effect: Effect, trial_group: TrialGroup, k: int, *, again: bool) -> None:
+        """What the trial group says of its arm `k`, the base not counted. `again`: what says nothing is no failure yet."""
+        ratio, failure = trial_group.log_ratios[k], trial_group.failures[k]
+        if failure is None and trial_group.base_failure is not None:
+            failure = Failed(
+                trial_group.base_failure.kind, f"the script without it failed: {trial_group.base_failure.why}"
+            )
         if ratio is not None and failure is None:
             effect.log_ratios.append(ratio)
-            effect.runs.append((heat.runs[0], heat.runs[k + 1 if len(heat.runs) > 1 else 0]))
-            if effect.open:  # what was decided by a heat beside this one stays so
+            effect.runs.append((trial_group.runs[0], trial_group.runs[k + 1 if len(trial_group.runs) > 1 else 0]))
+            if effect.open:  # what was decided by a trial group beside this one stays so
                 effect.progress = self.rule.progress(effect.log_ratios, effect.pooled)
-        elif not (again and (heat.base_failure is not None or _was_stopped(failure))):
+        elif not (again and (trial_group.base_failure is not None or _was_stopped(failure))):
             effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")
 
 
 def compare(executor: Executor, *comparisons: Comparison) -> None:
     """On one node one comparison after the other; on several as many as there are nodes, which they share: up to three
-    heats of each, which decide most, leave the others to what is likely to come next. What cannot be written needs no
-    heat."""
+    trial groups of each, which decide most, leave the others to what is likely to come next. What cannot be written needs no
+    trial group."""
     for one in comparisons:
         base_failure = executor.unwritten(one.design, one.design.arms[0])
         for effect in one.effects:
@@ -163,9 +165,9 @@ def compare(executor: Executor, *comparisons: Comparison) -> None:
         ahead = [executor.num_ahead(one.next_design()) for one in now]
         counts = [min(ahead[k] or min(FEWEST_SHOWN, share + (k < rest)), one.num_left) for k, one in enumerate(now)]
         designs = [one.next_design() for one, count in zip(now, counts, strict=True) for _ in range(count)]
-        heats = iter(executor.heats(designs))
+        trial_groups = iter(executor.trial_groups(designs))
         for one, count in zip(now, counts, strict=True):
-            one.note(list(islice(heats, count)))
+            one.note(list(islice(trial_groups, count)))
 
 
 def _was_stopped(why: Failed | None) -> bool:

@@ -8,7 +8,7 @@ from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.failure import Failed, failed
-from hotlap.experiment.runs import Job, Nodes, Runs, in_the_way, run_heats
+from hotlap.experiment.runs import Job, Nodes, Runs, in_the_way, run_trial_groups
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
 from hotlap.record import Failure, LeverSpec, Plan, Run, Turn
 from hotlap.record.order import rounds
@@ -18,8 +18,8 @@ _ENOUGH_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heat:
-    """What one heat brought: for each arm but the first, the log-ratio to the first, or why there is none."""
+class TrialGroup:
+    """What one trial group brought: for each arm but the first, the log-ratio to the first, or why there is none."""
 
     log_ratios: tuple[float | None, ...]
     failures: tuple[Failed | None, ...]
@@ -50,22 +50,22 @@ Likely = Callable[["Executor", Sequence[Group]], list[Group]]
 
 
 class Pace:
-    """How much longer things take here and now than expected; learnt from each heat."""
+    """How much longer things take here and now than expected; learnt from each trial group."""
 
     def __init__(self) -> None:
         self.factor = 1.0
 
     def note(self, *, expected_s: float, took_s: float) -> None:
-        """A heat is over. The newest counts half: other people's work on a machine comes and goes."""
+        """A trial group is over. The newest counts half: other people's work on a machine comes and goes."""
         if expected_s > 0:
             self.factor = min(20.0, max(0.5, (self.factor + took_s / expected_s) / 2))
 
 
 class Executor:
-    """Runs heats of the right size.
+    """Runs trial groups of the right size.
 
     `common`: what all plans have, the command foremost. `script`: what levers make of it. `last_seed`: of the order of
-    turns, in what was compared before. `limit`: seconds that a heat should take -> after which it is ended. `warn`:
+    turns, in what was compared before. `limit`: seconds that a trial group should take -> after which it is ended. `warn`:
     takes a sentence for the user. `now`: a clock in seconds (a fake one in tests).
     """
 
@@ -90,10 +90,10 @@ class Executor:
         self.pace = Pace()
         self._order_seed = last_seed
         self.sizes = sizes
-        """What heats are planned by."""
+        """What trial groups are planned by."""
         self.likely: Likely = lambda executor, asked: []
         """What comes after what is asked for, the next first: it is begun on nodes that would idle."""
-        self.timed: list[tuple[Design, Heat]] = []
+        self.timed: list[tuple[Design, TrialGroup]] = []
         """What was compared, until somebody clears it."""
         self._ahead: list[Begun] = []
         """Begun though nobody asked yet, and their jobs."""
@@ -102,12 +102,12 @@ class Executor:
 
     @property
     def nodes(self) -> int:
-        """Heats that may run at the same time."""
+        """Trial groups that may run at the same time."""
         return self._runs.nodes if isinstance(self._runs, Nodes) else 1
 
     def estimate_s(self, num_arms: int = 2, *, switched: bool = False, afresh: bool = False) -> float:
-        """What a heat will take, as far as earlier ones tell."""
-        return self.pace.factor * self.sizes.heat_s(num_arms, switched=switched, afresh=afresh)
+        """What a trial group will take, as far as earlier ones tell."""
+        return self.pace.factor * self.sizes.trial_group_s(num_arms, switched=switched, afresh=afresh)
 
     def unwritten(self, design: Design, arm: Arm) -> Failed | None:
         """Why the levers of an arm cannot be handed over as an edit: such a lever is of no use to anybody."""
@@ -117,19 +117,19 @@ class Executor:
             return Failed(Failure.NOT_INSTALLED, str(error).rstrip("."))
         return None
 
-    def heat(self, design: Design) -> Heat:
+    def trial_group(self, design: Design) -> TrialGroup:
         """Run it, and compare each arm with the first.
 
         Raises:
             UserError: an arm is `unwritten`.
         """
-        return self.heats([design])[0]
+        return self.trial_groups([design])[0]
 
-    def heats(self, designs: Sequence[Design]) -> list[Heat]:
+    def trial_groups(self, designs: Sequence[Design]) -> list[TrialGroup]:
         """One of each, on as many nodes.
 
         Raises:
-            UserError: as `heat`.
+            UserError: as `trial_group`.
         """
         groups = []
         for design in designs:
@@ -140,26 +140,26 @@ class Executor:
         self._learn([run for runs in found for run in runs])
         if not self.foreseen:
             self.pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
-        heats = [
+        trial_groups = [
             _of_arms(runs[0], design) if design.switched else _of_processes(runs)
             for runs, design in zip(found, designs, strict=True)
         ]
         if self.nodes > 1:
-            self.timed += zip(designs, heats, strict=True)
-        return heats
+            self.timed += zip(designs, trial_groups, strict=True)
+        return trial_groups
 
     def group(self, design: Design, *, order_seed: int) -> Group:
         """Its plans.
 
         Raises:
-            UserError: as `heat`.
+            UserError: as `trial_group`.
         """
         plans = design.plans(self._common, self.sizes, self._script, order_seed=order_seed)
         limit_s = self._limit(self.pace.factor * self._expected_s(design))
         return Group(plans, turn=self.sizes.block, limit_s=limit_s)
 
     def num_ahead(self, design: Design) -> int:
-        """Heats of such a design that were begun ahead."""
+        """Trial groups of such a design that were begun ahead."""
         if not self._ahead:
             return 0
         wanted = self.group(design, order_seed=0)
@@ -183,7 +183,7 @@ class Executor:
 
     def _brought(self, groups: Sequence[Group]) -> list[list[Run]]:
         if not isinstance(self._runs, Nodes) or self._runs.nodes == 1:
-            found = [run_heats(self._runs, [self._heat(one)], limit_s=one.limit_s)[0] for one in groups]
+            found = [run_trial_groups(self._runs, [self._trial_group(one)], limit_s=one.limit_s)[0] for one in groups]
         else:
             known = [self._begun_ahead(one) for one in groups]
             self.foreseen = any(known)
@@ -193,7 +193,7 @@ class Executor:
             groups = [group for group, _ in begun]
         return [_restored(runs, self._order(group.plans)) for runs, group in zip(found, groups, strict=True)]
 
-    def _heat(self, group: Group) -> list[Plan]:
+    def _trial_group(self, group: Group) -> list[Plan]:
         """As they are run."""
         plans = group.plans
         if 1 < len(plans) <= self.sizes.together:
@@ -206,7 +206,7 @@ class Executor:
 
     def _begun(self, group: Group) -> Begun:
         assert isinstance(self._runs, Nodes), "one machine runs what it is asked for"
-        return group, self._runs.begin(self._heat(group), limit_s=group.limit_s)
+        return group, self._runs.begin(self._trial_group(group), limit_s=group.limit_s)
 
     def _begun_ahead(self, group: Group) -> Begun | None:
         found = next((one for one in self._ahead if one[0].same(group)), None)
@@ -244,8 +244,8 @@ class Executor:
         self._order_seed += 1
         plans = design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
         for order in rounds(len(plans), self._order_seed):
-            heat = [replace(plans[k], only_levers=True) for k in order]
-            (runs,) = run_heats(self._runs, [heat], limit_s=limit_s * len(plans))
+            trial_group = [replace(plans[k], only_levers=True) for k in order]
+            (runs,) = run_trial_groups(self._runs, [trial_group], limit_s=limit_s * len(plans))
             yield _restored(runs, order)
 
     def _learn(self, runs: Sequence[Run]) -> None:
@@ -255,7 +255,7 @@ class Executor:
             self.sizes = self.sizes.after(starts_s, forked=any(run.forked for run in runs))
 
     def _expected_s(self, design: Design) -> float:
-        return self.sizes.heat_s(len(design.arms), switched=design.switched, afresh=design.afresh)
+        return self.sizes.trial_group_s(len(design.arms), switched=design.switched, afresh=design.afresh)
 
 
 def _restored(runs: Sequence[Run], order: Sequence[int]) -> list[Run]:
@@ -263,25 +263,25 @@ def _restored(runs: Sequence[Run], order: Sequence[int]) -> list[Run]:
     return [run for _, run in sorted(zip(order, runs, strict=True), key=lambda placed: placed[0])]
 
 
-def _of_arms(run: Run, design: Design) -> Heat:
+def _of_arms(run: Run, design: Design) -> TrialGroup:
     """One process, in which arms took turns by blocks."""
     failure = _failure(run, len(design.arms))
     ratios = {} if failure else log_ratios_of_arms(run)
-    return Heat(
+    return TrialGroup(
         log_ratios=tuple(ratios.get(k) for k in range(1, len(design.arms))),
         failures=tuple(_not_at_work(run, arm.levers) or failure for arm in design.arms[1:]),
         runs=(run,),
     )
 
 
-def _of_processes(runs: Sequence[Run]) -> Heat:
+def _of_processes(runs: Sequence[Run]) -> TrialGroup:
     """One process for each arm."""
     base_failure, *failures = (_failure(run, 1) or _not_at_work(run, (*run.always, *run.arms[0])) for run in runs)
     ratios = [
         None if base_failure or failure else log_ratio_of_runs(runs[0], run)
         for run, failure in zip(runs[1:], failures, strict=True)
     ]
-    return Heat(log_ratios=tuple(ratios), failures=tuple(failures), runs=tuple(runs), base_failure=base_failure)
+    return TrialGroup(log_ratios=tuple(ratios), failures=tuple(failures), runs=tuple(runs), base_failure=base_failure)
 
 
 def _failure(run: Run, num_arms: int) -> Failed | None:

@@ -1,4 +1,4 @@
-"""What makes runs: heats one after the other here, on a cluster as many at a time as it lends nodes."""
+"""What makes runs: trial groups one after the other here, on a cluster as many at a time as it lends nodes."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from hotlap.record import Plan, Run, Status
 
-Heat = Sequence[Plan]
+TrialGroup = Sequence[Plan]
 """Plans of one node. Those that take turns are alive at the same time; without turns one runs after the other."""
 
 # What Python, libuv (torch.distributed), gRPC, SQLite, file locks and CUDA say when another process was first.
@@ -27,7 +27,7 @@ class Runs(Protocol):
 
 
 class Job(Protocol):
-    """A heat under way."""
+    """A trial group under way."""
 
     def is_over(self) -> bool:
         """It holds its node no longer."""
@@ -39,14 +39,14 @@ Placed = TypeVar("Placed", bound=Job)
 
 @runtime_checkable
 class Nodes(Protocol[Placed]):
-    """Runs whole heats, each on a node of its own: what is compared shares one."""
+    """Runs whole trial groups, each on a node of its own: what is compared shares one."""
 
     @property
     def nodes(self) -> int:
-        """Heats that may run at the same time."""
+        """Trial groups that may run at the same time."""
         ...
 
-    def begin(self, heat: Heat, *, limit_s: float) -> Placed:
+    def begin(self, trial_group: TrialGroup, *, limit_s: float) -> Placed:
         """Place it; it is asked to end after `limit_s`."""
         ...
 
@@ -59,21 +59,21 @@ class Nodes(Protocol[Placed]):
         ...
 
 
-def run_heats(runs: Runs, heats: Sequence[Heat], *, limit_s: float) -> list[list[Run]]:
-    """One Run per plan of each heat, wherever they are made."""
+def run_trial_groups(runs: Runs, trial_groups: Sequence[TrialGroup], *, limit_s: float) -> list[list[Run]]:
+    """One Run per plan of each trial group, wherever they are made."""
     if isinstance(runs, Nodes):
-        return runs.finish([runs.begin(plans, limit_s=limit_s) for plans in heats])
-    return [_here(runs, plans, limit_s) for plans in heats]
+        return runs.finish([runs.begin(plans, limit_s=limit_s) for plans in trial_groups])
+    return [_here(runs, plans, limit_s) for plans in trial_groups]
 
 
-def _here(runs: Runs, plans: Heat, limit_s: float) -> list[Run]:
+def _here(runs: Runs, plans: TrialGroup, limit_s: float) -> list[Run]:
     if any(plan.turn is not None for plan in plans):
         return runs(plans, limit_s=limit_s)
     return [runs([plan], limit_s=limit_s / len(plans))[0] for plan in plans]
 
 
 def in_the_way(found: Sequence[Run], *, several: bool) -> str | None:
-    """What one of these processes of a heat said, if it failed for want of what another one had; None where none did.
+    """What one of these processes of a trial group said, if it failed for want of what another one had; None where none did.
 
     `several`: each of them is a job of several processes, some of which may have met those of the other job.
     """

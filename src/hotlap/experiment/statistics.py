@@ -35,7 +35,7 @@ FEWEST_SHOWN = 3
 FALSE_DROP = 0.05
 
 
-# Heats at most for one comparison. Fewer when it is clear before.
+# Trial groups at most for one comparison. Fewer when it is clear before.
 PLANNED = 5
 
 
@@ -67,7 +67,7 @@ def contrasts(logs: Sequence[float]) -> list[float]:
     """Logarithms of n equal things measured side by side -> n - 1 independent log-ratios, each as varied as a pair's.
 
     The k-th compares one with the mean of those before it (Helmert's contrasts), scaled to the variance of the
-    difference of two. Three processes of one heat give as many as two pairs of processes, without the fourth start.
+    difference of two. Three processes of one trial group give as many as two pairs of processes, without the fourth start.
     """
     found = []
     for k in range(1, len(logs)):

@@ -30,7 +30,7 @@ def run(settings: Settings, doing: Doing) -> Result:
     with of_lab("lorenz.py", doing, levers=LEVERS) as script:
         bench = script.asked(total_steps=NUM_ITERATIONS)
         known = bench.traced()
-        study = bench.studied(quick=True, budget_s=settings.tries_s(BUDGET_S), watches=("modules",))
+        study = bench.studied(quick=True, budget_s=settings.tries_s(BUDGET_S), profilers=("modules",))
         if gpu.predicted:
             there = Quantity.of(gpus.there(known, gpu.name).step_s, predicted=True)
         else:

@@ -27,8 +27,8 @@ def run(settings: Settings, doing: Doing) -> Result:
     with of_lab("mnist.py", doing) as script:
         bench = script.asked("--epochs", str(NUM_EPOCHS))
         whole = bench.asked("--items", str(items), total_steps=num_steps(items))
-        watches = ("switches", "shapes", "modules")
-        study = whole.studied(quick=True, budget_s=settings.tries_s(BUDGET_S), watches=watches)
+        profilers = ("switches", "shapes", "modules")
+        study = whole.studied(quick=True, budget_s=settings.tries_s(BUDGET_S), profilers=profilers)
         if not settings.quick:
             path = Path(script.words[0])
             changed = {str(path): with_changes(path.read_text(), workers)}

@@ -17,7 +17,7 @@ from hotlap.lab.result import in_words
 from hotlap.launch import Launcher
 from hotlap.record import Purpose, State, Study
 from hotlap.search import Options
-from hotlap.tune import WATCHES, StudyLog, checked, measured, tuned
+from hotlap.tune import PROFILERS, StudyLog, checked, measured, tuned
 from hotlap.tune.checking import Checked
 
 _SCRIPTS = Path(__file__).parent / "scripts"
@@ -49,10 +49,10 @@ class Bench:
         options = replace(self.options, command=(*self.options.command, *words), total_steps=total_steps)
         return replace(self, options=options, words=(*self.words, *words))
 
-    def studied(self, *, quick: bool, budget_s: float, watches: Sequence[str] = WATCHES) -> Study:
+    def studied(self, *, quick: bool, budget_s: float, profilers: Sequence[str] = PROFILERS) -> Study:
         """The baseline (phases, findings; threads unless `quick`), then levers, as `hotlap tune` tries them."""
         steps, warmup = (12, 3) if quick else (60, 10)
-        plan = replace(self.options.plan, steps=steps, warmup=warmup, watches=tuple(watches))
+        plan = replace(self.options.plan, steps=steps, warmup=warmup, profilers=tuple(profilers))
         study = measured(self._log(_MEASURE_S), plan, sweep=not quick, repeat=False)
         study = replace(study, purpose=Purpose.TUNE, state=State.RUNNING, budget_s=budget_s, elapsed_s=0.0)
         study = replace(study, total_steps=self.options.total_steps or study.baseline[0].planned_steps)

@@ -27,8 +27,8 @@ def run(settings: Settings, doing: Doing) -> Result:
     with of_lab("transformer.py", doing) as script:
         bench = script.asked(*(word for name, value in sizes.items() for word in (f"--{name}", str(value))))
         known = bench.traced()
-        watches = ("switches", "modules", "cpu")
-        study = bench.studied(quick=settings.quick, budget_s=settings.tries_s(BUDGET_S), watches=watches)
+        profilers = ("switches", "modules", "cpu")
+        study = bench.studied(quick=settings.quick, budget_s=settings.tries_s(BUDGET_S), profilers=profilers)
     return tell(study, known, sizes, targets=targets)
 
 

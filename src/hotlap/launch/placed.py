@@ -1,4 +1,4 @@
-"""Heats on nodes of a cluster: each is a job, which reads what to run and writes what came of it in a shared folder."""
+"""Trial groups on nodes of a cluster: each is a job, which reads what to run and writes what came of it in a shared folder."""
 
 import contextlib
 import shutil
@@ -89,10 +89,10 @@ class Brought:
 
 
 class Placed:
-    """Runs heats as jobs. A context manager: leaving it cancels what still runs, and nobody else's jobs.
+    """Runs trial groups as jobs. A context manager: leaving it cancels what still runs, and nobody else's jobs.
 
-    `folder`: shared by all nodes; what a run of hotlap that was killed left there is cancelled first. `nodes`: heats at
-    the same time. `order`: what all heats have. `now`, `sleep`: a clock in seconds (a fake one in tests).
+    `folder`: shared by all nodes; what a run of hotlap that was killed left there is cancelled first. `nodes`: trial groups at
+    the same time. `order`: what all trial groups have. `now`, `sleep`: a clock in seconds (a fake one in tests).
 
     Raises:
         UserError: the scheduler does not answer.
@@ -135,7 +135,7 @@ class Placed:
 
     @property
     def nodes(self) -> int:
-        """Heats that may run at the same time."""
+        """Trial groups that may run at the same time."""
         return self._nodes
 
     def now(self) -> float:
@@ -150,25 +150,25 @@ class Placed:
         """
         if self._machine is None:
             self.many([()], limit_s=0.0)
-        assert self._machine is not None, "each heat tells of its node"
+        assert self._machine is not None, "each trial group tells of its node"
         return self._machine
 
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
-        """One heat. (As `hotlap.experiment.Runs`.)"""
+        """One trial group. (As `hotlap.experiment.Runs`.)"""
         return self.many([plans], limit_s=limit_s)[0]
 
-    def many(self, heats: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
-        """One Run per plan of each heat."""
-        return self.finish([self.begin(plans, limit_s=limit_s) for plans in heats])
+    def many(self, trial_groups: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
+        """One Run per plan of each trial group."""
+        return self.finish([self.begin(plans, limit_s=limit_s) for plans in trial_groups])
 
-    def begin(self, heat: Sequence[Plan], *, limit_s: float) -> "_Job":
+    def begin(self, trial_group: Sequence[Plan], *, limit_s: float) -> "_Job":
         """As `hotlap.experiment.runs.Nodes`.
 
         Raises:
             UserError: it is refused, and none was taken before.
         """
         self._count += 1
-        order = replace(self._order, plans=tuple(heat), limit_s=limit_s)
+        order = replace(self._order, plans=tuple(trial_group), limit_s=limit_s)
         job = _Job(self._backend, self._folder / f"{self._count:04d}", order)
         self._jobs.append(job)
         if self._machine is None:
@@ -226,7 +226,7 @@ def _kind(machine: Machine) -> str:
 
 
 class _Job:
-    """One heat under way."""
+    """One trial group under way."""
 
     def __init__(self, backend: Backend, folder: Path, order: Order) -> None:
         self._backend = backend

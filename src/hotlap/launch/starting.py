@@ -270,7 +270,7 @@ class Starter:
     def _may_be_fork(self, plan: Plan) -> bool:
         """A trial of the command that is known; edited, where edited files can be written into its scratch layer."""
         known = self._imported_by == (plan.command, plan.cwd) and self.why_afresh is None
-        return known and (self._encloses or not plan.replaced) and not (plan.afresh or plan.watches)
+        return known and (self._encloses or not plan.replaced) and not (plan.afresh or plan.profilers)
 
     def _ready(self, plan: Plan) -> Template | None:
         """A template that has made the imports in the environment of the baseline; None where it cannot."""

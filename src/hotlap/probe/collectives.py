@@ -56,7 +56,7 @@ class Collectives:
         self.on_device = False
         """The collectives run on a device, and hardly hold the host."""
         self.passes: list[BucketPass] = []
-        """What the watch `buckets` has seen."""
+        """What the profiler `buckets` has seen."""
         self._of_some = False
         """The script has called a collective of some of the processes only."""
         self._inside = False

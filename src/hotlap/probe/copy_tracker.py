@@ -12,8 +12,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from hotlap import accelerator
 from hotlap.predict.trace import is_view
 from hotlap.probe.digests import tensors
+from hotlap.probe.event_counter import EventCounter, Spot, here
 from hotlap.probe.modes import ObserverMode, name_of
-from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind
 
 COPIES = {"aten::_to_copy": "Tensor.to", "aten::copy_": "Tensor.copy_"}
@@ -67,9 +67,9 @@ _DATA = _Origin(_From.DATA, "", Spot(), 0, 0.0)
 class CopyTracker(ObserverMode):
     """Tells a Tally of needless and blocking copies."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, event_counter: EventCounter) -> None:
         super().__init__()
-        self._tally = tally
+        self._event_counter = event_counter
         self.is_loading: Callable[[], bool] = lambda: False
         """The script draws a batch: what is made now are data."""
         self._known: dict[int, tuple[StorageWeakRef, _Origin]] = {}
@@ -97,17 +97,17 @@ class CopyTracker(ObserverMode):
     def _copied(self, what: str, source: Any, target: Any, non_blocking: bool, seconds: float) -> None:
         spot = here()
         if accelerator.on_device(source):
-            self._remember(target, _Origin(_From.DEVICE, what, spot, self._tally.step, seconds))
+            self._remember(target, _Origin(_From.DEVICE, what, spot, self._event_counter.step, seconds))
             return
         num_bytes = source.numel() * source.element_size()
         origin = self._origin(source)
         kind = _NEEDLESS.get(origin.kind)
-        if kind is not None and origin.step == self._tally.step:
+        if kind is not None and origin.step == self._event_counter.step:
             detail = {"moved_line": spot.line, "moved_path": spot.path}
             cost_s = origin.cost_s + seconds
-            self._tally.add(kind, origin.what, origin.spot, cost_s=cost_s, num_bytes=num_bytes, detail=detail)
+            self._event_counter.add(kind, origin.what, origin.spot, cost_s=cost_s, num_bytes=num_bytes, detail=detail)
         elif not (non_blocking and accelerator.is_pinned(source)):
-            self._tally.add(SightingKind.BLOCKING_COPY, what, spot, cost_s=seconds, num_bytes=num_bytes)
+            self._event_counter.add(SightingKind.BLOCKING_COPY, what, spot, cost_s=seconds, num_bytes=num_bytes)
 
     def _made(self, name: str, inputs: list[Any], outputs: list[Any], seconds: float) -> None:
         """On the host, out of what is on the host."""
@@ -116,7 +116,7 @@ class CopyTracker(ObserverMode):
             # What wraps foreign memory (`torch.from_numpy`) cannot be resized: it holds the script's data.
             fresh = not self.is_loading() and outputs[0].untyped_storage().resizable()
             what = "torch.tensor" if name == "aten::lift_fresh" else name.replace("aten::", "torch.")
-            origin = _Origin(_From.CREATED, what, here(), self._tally.step, seconds) if fresh else _DATA
+            origin = _Origin(_From.CREATED, what, here(), self._event_counter.step, seconds) if fresh else _DATA
         elif any(origin.kind is _From.DEVICE for origin in origins):
             origin = next(origin for origin in origins if origin.kind is _From.DEVICE)
         elif all(origin.kind is _From.CREATED for origin in origins):

@@ -68,7 +68,7 @@ class Facts:
         self.anomaly_mode = False
         """The script has turned it on behind its first step, for good or around each backward pass."""
         self.bars_anomaly_mode = False
-        """It stays off for now, whatever the script says (`watches.what_if`)."""
+        """It stays off for now, whatever the script says (`profilers.what_if`)."""
         self.planned_steps: int | None = None
         self.trains_again: str | None = None
         self._loaders: dict[int, _Loader] = {}

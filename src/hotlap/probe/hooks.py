@@ -247,6 +247,6 @@ def _hook_state(session: Session, patch: Patch) -> None:
 
         return answered
 
-    if session.plan.watches:
+    if session.plan.profilers:
         anomaly = guard.around(torch.set_anomaly_enabled, answering, "calls of set_anomaly_enabled")
         patch.set(torch, "set_anomaly_enabled", anomaly)

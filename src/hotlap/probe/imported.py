@@ -11,7 +11,7 @@ from hotlap.probe import imports
 from hotlap.probe.sites import file_sha256, is_distributions, is_users, script
 
 # Only the first run is watched, and these two belong to the template itself.
-_NOT_AHEAD = ("hotlap.probe.watches.", "hotlap.probe.template", "hotlap.probe.preloaded")
+_NOT_AHEAD = ("hotlap.probe.profilers.", "hotlap.probe.template", "hotlap.probe.preloaded")
 
 
 class Imported:

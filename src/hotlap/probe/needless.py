@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from hotlap.predict.trace import kind_of
 from hotlap.predict.workload import Kind
 from hotlap.probe.digests import digest_of, leaves, storages
-from hotlap.probe.tally import Spot, Tally
+from hotlap.probe.event_counter import EventCounter, Spot
 from hotlap.record import Phase, Scalar, Sighting, SightingKind
 
 # What fills or copies memory gives what may be written to next, and must be made each time.
@@ -72,7 +72,7 @@ class Unchanged:
 
     def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
         """By line and operator, costliest first."""
-        found = Tally()
+        found = EventCounter()
         for step in range(num_steps if num_steps > 1 else 0):
             for (phase, spot, _, _), seen in self._seen.items():
                 if seen.digest is not None and len(seen.seconds) == num_steps and seen.seconds[step]:
@@ -95,8 +95,8 @@ class Unused:
     is reached; so is what a metric, a copy or a printed number is made of.
     """
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
+    def __init__(self, event_counter: EventCounter) -> None:
+        self._event_counter = event_counter
         self._made: list[tuple[int, Phase, Spot, str, float]] = []
         """Of the step in progress: (number of its node, where, operator, seconds)."""
         self._reached: set[int] = set()
@@ -145,7 +145,7 @@ class Unused:
         some = any(made[0] in self._executed for made in self._made)
         for number, phase, spot, name, seconds in self._made if some else ():
             if number not in self._reached:
-                self._tally.add(SightingKind.UNUSED, name, spot, cost_s=seconds, detail={"phase": phase})
+                self._event_counter.add(SightingKind.UNUSED, name, spot, cost_s=seconds, detail={"phase": phase})
         self._made.clear()
         self._reached.clear()
         self._executed.clear()
@@ -158,8 +158,8 @@ class Broadcasts:
     What later has the shape of that is counted with it, products left out.
     """
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
+    def __init__(self, event_counter: EventCounter) -> None:
+        self._event_counter = event_counter
         self._met: dict[tuple[int, ...], tuple[str, Spot]] = {}
         """Of the step in progress: shape -> (operator, where)."""
 
@@ -171,7 +171,9 @@ class Broadcasts:
         if self._met and kind_of(name.partition("::")[2]) is Kind.VECTOR:
             shapes = {tuple(one.shape) for one in (made, *tensors) if isinstance(one, torch.Tensor)}
             for shape in shapes & self._met.keys():
-                self._tally.add(SightingKind.BROADCAST, *self._met[shape], cost_s=seconds, detail={"size": shape[0]})
+                self._event_counter.add(
+                    SightingKind.BROADCAST, *self._met[shape], cost_s=seconds, detail={"size": shape[0]}
+                )
 
     def end_step(self) -> None:
         """What comes next is another step's."""

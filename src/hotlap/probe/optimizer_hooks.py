@@ -153,7 +153,7 @@ def _hook_steps(session: Session, patch: Patch, thread: TrainingThread) -> None:
 
 def _surround_steps(session: Session, patch: Patch) -> None:
     """Where torch puts its own wrapper around an optimizer's `step`, once a class, put one around that: windows of
-    watches begin and end there. A trial has none, and is spared a call in each step."""
+    profilers begin and end there. A trial has none, and is spared a call in each step."""
     surround = torch.optim.Optimizer.profile_hook_step
 
     def profile_hook_step(step: Any) -> Any:

@@ -47,7 +47,7 @@ def write(session: "Session", status: Status, *, sample: bool) -> None:
 
 
 def make_run(session: "Session", status: Status, *, sample: bool, last: bool = True) -> Run:
-    """Everything that is known. `last`: the run is over; before, what watches still look at is theirs."""
+    """Everything that is known. `last`: the run is over; before, what profilers still look at is theirs."""
     plan, facts = session.plan, session.facts
     sources = users_sources(facts.imported.script)
     optimizers = facts.optimizer_facts()

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan
 from hotlap.record.order import rounds
 
-# Processes of a heat warm up in turns as well, of so many blocks each: two that compute at the same time slow each
+# Processes of a trial group warm up in turns as well, of so many blocks each: two that compute at the same time slow each
 # other down by far more than two, because the threads of each wait for one another.
 _WARM_TURN = 4
 
 # Where the run's time is limited, or its steps: parts of them, from the first step on, after which the warm-up and the
-# recording are cut short. All watches together want some forty steps, many of them half as long again as others. Where
+# recording are cut short. All profilers together want some forty steps, many of them half as long again as others. Where
 # that is more than all the time gives, the recorded steps get a third: there they are few, but long, and the longer a
 # step is the less it differs from the next.
 _WARM_SHARE, _RECORDED_SHARE = 0.1, 0.33
@@ -60,11 +60,11 @@ class Schedule:
         self._follows_epochs = plan.whole_epoch
         self._endless = plan.whole
         self.left_s: float | None = None
-        """For the steps, seconds after the first one, where watches want some of them; None: as long as it takes."""
+        """For the steps, seconds after the first one, where profilers want some of them; None: as long as it takes."""
         self.num_planned: int | None = None
-        """Steps of the whole training, as far as its source says, where watches want some of them."""
+        """Steps of the whole training, as far as its source says, where profilers want some of them."""
         self.opens_s: float | None = None
-        """With `Plan.whole`: when watches get theirs, after the first step; None: none wants any (more)."""
+        """With `Plan.whole`: when profilers get theirs, after the first step; None: none wants any (more)."""
         self._same = Move(recorded=False)
         self.move = Move(recorded=False)
         if plan.warmup == 0 and self._num_arms == 1:
@@ -77,7 +77,7 @@ class Schedule:
         return self._plan.steps * self._num_arms
 
     def go_on(self) -> None:
-        """The watches have had their steps, but the script trains to its own end: record all that follow."""
+        """The profilers have had their steps, but the script trains to its own end: record all that follow."""
         self.opens_s = None
         self._in_block = 0
         self._go(self._next_block(self.move.block + 1))

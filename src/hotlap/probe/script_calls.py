@@ -53,14 +53,14 @@ Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
 
 
 class ScriptCalls:
-    """Passes on what the hooks report: to the facts, to what the gate compares, to watches that have joined."""
+    """Passes on what the hooks report: to the facts, to what the gate compares, to profilers that have joined."""
 
     def __init__(self, session: "Session") -> None:
         self._session = session
         self._gave = session.guard(session.collectives.gave, "the work of each process")
         self._facts = session.facts
         self._evidence = session.plan.evidence
-        # Watches that want to see each outermost forward pass, or each batch (iterator, batch).
+        # Profilers that want to see each outermost forward pass, or each batch (iterator, batch).
         self.on_forward: list[Forward] = []
         self.on_batch: list[Callable[[Any, Any], None]] = []
         self.attentive = True

@@ -26,6 +26,7 @@ from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.probe.losses import Losses
 from hotlap.probe.planned import planned_steps, trains_again
 from hotlap.probe.printed import Printed
+from hotlap.probe.profilers.device_phases import DeviceClock
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.script_calls import LOADERS_SEEN_BY, ScriptCalls
 from hotlap.probe.shutdown import Shutdown
@@ -33,7 +34,6 @@ from hotlap.probe.states import States
 from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
 from hotlap.probe.thread import TrainingThread
 from hotlap.probe.turn import Token
-from hotlap.probe.watches.device_phases import DeviceClock
 from hotlap.probe.windows import Windows
 from hotlap.record import Plan, Status
 from hotlap.record.progress import STEPS, STOP, Progress
@@ -42,7 +42,7 @@ from hotlap.record.spans import SpanRing
 # Batches drawn before the first step may have been looked at only; from here on each step draws its own.
 _SECOND_STEP = 2
 
-# Between two looks up from the road, for watches that want to be called: about so long, at most so many steps.
+# Between two looks up from the road, for profilers that want to be called: about so long, at most so many steps.
 _LOOK_S = 0.05
 _MOST_UNSEEN = 256
 
@@ -64,7 +64,7 @@ class Session:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.device_clock = DeviceClock()
-        self.clock = Clock(self.device_clock.now) if "device" in plan.watches else Clock()
+        self.clock = Clock(self.device_clock.now) if "device" in plan.profilers else Clock()
         self.thread, self.shutdown = TrainingThread(), Shutdown(self)
         self.collectives = Collectives(self.clock)
         self.facts = Facts(keeps_data=plan.evidence)
@@ -72,7 +72,7 @@ class Session:
         self.ledger = Ledger(Thinning() if plan.whole else None)
         self.schedule = Schedule(plan)
         self.arms, self.guard = Arms(plan), Guard()
-        self.windows = Windows(plan.watches, self.guard, patience_s=plan.enough_s)
+        self.windows = Windows(plan.profilers, self.guard, patience_s=plan.enough_s)
         self.states, self.printed = States(plan.steps), Printed()
         self.must_be_there = self.stop if plan.evidence else None
         """What is done where something failed that the gate compares; else the record lacks it."""
@@ -105,11 +105,11 @@ class Session:
         self._undrained = 0
         """Recorded steps since the device and the host last met."""
         self._first_step_at: float | None = None
-        self.survives = plan.whole or bool(plan.watches and not plan.evidence)
+        self.survives = plan.whole or bool(plan.profilers and not plan.evidence)
         """What it has measured is there for whoever reads it when this process is gone."""
         self.ring: SpanRing | None = None
         """The last spans, of which an excerpt is shown; of switched arms there is none."""
-        # A watch's window is to begin or end, as soon as we are outside of torch's own calls.
+        # A profiler's window is to begin or end, as soon as we are outside of torch's own calls.
         self.due = self._wait_for_turn = self._in_window = False
         for name in _STEPS_NEED:
             setattr(self, name, self.guard(getattr(self, name), _MEASURING, off=self.stop))
@@ -295,7 +295,7 @@ class Session:
         self._wait_for_turn = (move.new_block or self.steps == 1) and not self.collectives.rank
 
     def turn_page(self) -> None:
-        """Begin or end a watch's window.
+        """Begin or end a profiler's window.
 
         Not within an optimizer's step: torch surrounds that with a range of its profiler's, and a profiler that is
         started or stopped within such a range crashes the process now and then (torch 2.13).

@@ -1,4 +1,4 @@
-"""The token of a heat, as the child sees it: say that a turn is over, wait for the next one."""
+"""The token of a trial group, as the child sees it: say that a turn is over, wait for the next one."""
 
 import os
 import select

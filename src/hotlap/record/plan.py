@@ -30,7 +30,7 @@ def lever_titles(specs: Iterable[LeverSpec]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """The token of a heat: several processes alive, of which one runs at a time, a block of steps each."""
+    """The token of a trial group: several processes alive, of which one runs at a time, a block of steps each."""
 
     steps: int
     """Steps in one turn."""
@@ -55,14 +55,14 @@ class Plan:
     always: tuple[LeverSpec, ...] = ()
     """Levers installed in every arm, from the start."""
     order_seed: int = 0
-    """Draws the order in which arms, or the processes of a heat, take turns (`hotlap.record.order`)."""
+    """Draws the order in which arms, or the processes of a trial group, take turns (`hotlap.record.order`)."""
     block: int = 11
     """Steps in a block. Odd, so that the bursts of a loader with a few workers do not keep step with the blocks."""
     steps: int = 200
     """Steps to record after the warm-up (for each arm, when there are several)."""
     enough_s: float | None = None
     """So long after the first step, fewer recorded steps will do where they are long (`probe.schedule`), and so long
-    after the first watch that has steps of its own no other begins. Not where arms or processes take turns."""
+    after the first profiler that has steps of its own no other begins. Not where arms or processes take turns."""
     warmup: int = 20
     """Steps that are made and thrown away first."""
     warmup_max_s: float = 60.0
@@ -85,8 +85,8 @@ class Plan:
     free_input: bool = False
     """After the warm-up, batches are replayed instead of loaded: the ceiling of everything done to the input."""
     turn: Turn | None = None
-    watches: tuple[str, ...] = ()
-    """Names of what else to look at (`hotlap.probe.watches.known.ALL`); those that need steps of their own get them
+    profilers: tuple[str, ...] = ()
+    """Names of what else to look at (`hotlap.probe.profilers.known.ALL`); those that need steps of their own get them
     after the recorded ones."""
     afresh: bool = False
     """Start a process of its own, as the user does, not a fork of one that has made the script's imports."""
@@ -98,10 +98,10 @@ class Plan:
     """The training is run for real under `always`, to its own end: nothing is recorded, and of it nothing is timed but
     the whole."""
     limit_s: float | None = None
-    """What the whole run is given, from its start; None: unknown. Where steps are so long that watches would get none
+    """What the whole run is given, from its start; None: unknown. Where steps are so long that profilers would get none
     of their own before it is over, fewer are recorded."""
     windows_after_s: float = 0.0
-    """With `whole`: watches get steps of their own so long after the first step, once, at the earliest."""
+    """With `whole`: profilers get steps of their own so long after the first step, once, at the earliest."""
 
 
 def encoded(text: str) -> bytes:

@@ -44,4 +44,4 @@ class RankLog:
     work: Mapping[int, int] = field(default_factory=dict)
     """`Run.step_index` -> elements of the tensors that the model was given in that step."""
     passes: tuple[BucketPass, ...] = ()
-    """Of the window of the watch `buckets`; empty where that saw nothing."""
+    """Of the window of the profiler `buckets`; empty where that saw nothing."""

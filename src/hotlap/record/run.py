@@ -163,7 +163,7 @@ class Run:
     input_s: Mapping[InputPart, float | None] = field(default_factory=dict)
     """Part -> mean seconds a step, within the input phase; None where it could not be measured."""
     order_seed: int = 0
-    """As in the plan: drew the order in which arms, or the processes of a heat, took turns."""
+    """As in the plan: drew the order in which arms, or the processes of a trial group, took turns."""
     arm: tuple[int, ...] = ()
     """(S,) index into `arms`."""
     block: tuple[int, ...] = ()
@@ -290,7 +290,7 @@ class Run:
     notes: tuple[str, ...] = ()
     """What the reader should know: a cache that was dropped, say."""
     workload: str | None = None
-    """What one step does, as JSON of `hotlap.predict.Workload`; None unless the plan's watches asked for it."""
+    """What one step does, as JSON of `hotlap.predict.Workload`; None unless the plan's profilers asked for it."""
     long: LongRun | None = None
     """All steps in bounded room, of a run that was followed to its end; the (S,) fields then hold a sample of them:
     whole blocks of successive steps, drawn evenly over the run."""

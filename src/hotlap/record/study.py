@@ -152,7 +152,7 @@ class Trial:
     log_ratios: tuple[float, ...] = ()
     """One per process (or pair): logarithm of the speed-up seen there. The interval is made of these."""
     order_seeds: tuple[int, ...] = ()
-    """As many: each drew the order in which that process's arms, or the processes of its heat, took turns."""
+    """As many: each drew the order in which that process's arms, or the processes of its trial group, took turns."""
     runs: tuple[Run, ...] = ()
     failure: Failure | None = None
     """Why there are no times, as one of a few states; `why` is the sentence."""
@@ -289,7 +289,7 @@ class Study:
     after: Run | None = None
     """The script under the accepted levers, timed: the "after" of the picture."""
     beside: Run | None = None
-    """The baseline in the same heat as `after`: what it is compared with. (Between heats the machine may change.)"""
+    """The baseline in the same trial group as `after`: what it is compared with. (Between trial groups the machine may change.)"""
     patch: str | None = None
     """Unified diff of the accepted levers; None when there is nothing to change."""
     changes: tuple[FileChange, ...] = ()

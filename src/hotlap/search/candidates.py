@@ -20,11 +20,11 @@ MUCH_SHORTER = 1.5
 of it. (`late` hardly shows beside decoding, which a cached prefix takes away.)"""
 
 CLEAR = 2
-"""Heats that decide whether something is faster, where that is clear."""
+"""Trial groups that decide whether something is faster, where that is clear."""
 
 # Arms that are switched within one process at most, beside the base: the blocks of each get rarer with their number.
 MOST_SWITCHED = 5
-# Arms that share the base of a heat at most, each a process of its own: they share its start and its steps, and wait
+# Arms that share the base of a trial group at most, each a process of its own: they share its start and its steps, and wait
 # for one another.
 _MOST_BESIDE = 3
 # Only those that are worth at least this part of the best one: what wins changes what the others can save.
@@ -167,7 +167,7 @@ def grouped(
 ) -> list[list[Candidate]]:
     """The next ones, as they can be compared in the same processes: by steps within one, or side by side. The group
     that holds what is worth most comes first. Where nodes would idle, all are next, in groups so small that there is a
-    node for each heat that decides a clear case.
+    node for each trial group that decides a clear case.
 
     `together`: processes that may be alive on a node. `nodes`: groups that may be compared at the same time.
     `most_switched`: arms within one process, the base not counted.

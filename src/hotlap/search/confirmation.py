@@ -18,12 +18,12 @@ from hotlap.search.reasons import crowded, length, unchanged
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import factor, percent
 
-# Heats: so many, and up to so many where there is time. The claim of the whole study rests on them: with eight the
+# Trial groups: so many, and up to so many where there is time. The claim of the whole study rests on them: with eight the
 # track's chatty loop ended at 1.10x (1.03x to 1.18x), unshown.
 PLANNED, MOST = 4, 16
 
 # Pairs of whole trainings, where there is time for them: nothing tells truer what the user gains. (How much processes
-# differ, the heats before them say.) Twice as many where the gain is expected to be below `_MUCH`.
+# differ, the trial groups before them say.) Twice as many where the gain is expected to be below `_MUCH`.
 _WHOLE = 4
 _MUCH = 1.5
 
@@ -53,7 +53,7 @@ def _expected_s(log: StudyLog, run: Run, *, end_s: float) -> float | None:
     return total_s(run, log.length, end_s=end_s)
 
 
-def fewest_heats(log: StudyLog, executor: Executor) -> int:
+def fewest_trial_groups(log: StudyLog, executor: Executor) -> int:
     """That a confirmation takes where the gain is clear."""
     return max(FEWEST_SHOWN, fewest_for_a_gain(log.pooled(_scope_of(executor))))
 
@@ -208,19 +208,19 @@ class Confirmation:
         return effect
 
     def _affordable(self) -> int:
-        """Heats that leave time for the gate and a few more. Said before the first, as looks are counted."""
+        """Trial groups that leave time for the gate and a few more. Said before the first, as looks are counted."""
         left_s = self._log.budget.left_s + self._log.budget.extension_s - self._gate.estimate_s(self._stack)
         left_s -= whole_trainings_s(self._log, self._gate)
         return max(PLANNED, min(MOST, int(left_s / self._executor.estimate_s(afresh=True)) - 2))
 
     def _has_time(self, effect: Effect) -> bool:
-        """The fewest heats are made in any case: what was found must not be lost to noise. Where the budget is ours to
+        """The fewest trial groups are made in any case: what was found must not be lost to noise. Where the budget is ours to
         choose, it becomes the longer one for more."""
-        gate_s, heat_s = self._gate.estimate_s(self._stack), self._executor.estimate_s(afresh=True)
-        if self._log.budget.left_s < gate_s + 3 * heat_s:
+        gate_s, trial_group_s = self._gate.estimate_s(self._stack), self._executor.estimate_s(afresh=True)
+        if self._log.budget.left_s < gate_s + 3 * trial_group_s:
             self._log.extend()
         keep_s = whole_trainings_s(self._log, self._gate)
-        return len(effect.log_ratios) < PLANNED or self._log.budget.affords(gate_s + heat_s, keep_s=keep_s)
+        return len(effect.log_ratios) < PLANNED or self._log.budget.affords(gate_s + trial_group_s, keep_s=keep_s)
 
     def _whole_s(self, effect: Effect) -> WholeS | str:
         """Whole trainings of the baseline and of its patched copy in turns; empty where there is no time for one of

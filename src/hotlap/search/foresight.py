@@ -1,4 +1,4 @@
-"""What the rest of a study will likely ask for: its own stages, run through with what is expected of each heat."""
+"""What the rest of a study will likely ask for: its own stages, run through with what is expected of each trial group."""
 
 import contextlib
 import math
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from hotlap.errors import UserError
-from hotlap.experiment import Arm, Design, Executor, Group, Heat, Stack
+from hotlap.experiment import Arm, Design, Executor, Group, Stack, TrialGroup
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.gate import Ruling
 from hotlap.record import Run, Verdict
@@ -22,7 +22,7 @@ class _FarEnoughError(Exception):
 
 
 class Foresight:
-    """Answers with the heats to come, the next ones first; for nodes that would idle (`Executor.likely`).
+    """Answers with the trial groups to come, the next ones first; for nodes that would idle (`Executor.likely`).
 
     A lever that was timed is expected to bring what it brought, one that was not nothing, and the gate to pass. Nothing
     that is answered here is ever taken for a result: what comes otherwise was begun in vain.
@@ -71,11 +71,11 @@ class _Imagined(Executor):
                 raise _FarEnoughError
 
     def num_ahead(self, design: Design) -> int:
-        """Heats of such a design that are looked at together."""
+        """Trial groups of such a design that are looked at together."""
         timed = sum(one == design for one, _ in self.timed)
         return timed or (FEWEST_SHOWN if design.afresh else CLEAR)
 
-    def heats(self, designs: Sequence[Design]) -> list[Heat]:
+    def trial_groups(self, designs: Sequence[Design]) -> list[TrialGroup]:
         """Those that were timed since the last trial, and others as expected."""
         return [self._known(design) or self._expected(design) for design in designs]
 
@@ -83,20 +83,20 @@ class _Imagined(Executor):
         """They go one after the other."""
         raise _FarEnoughError
 
-    def _known(self, design: Design) -> Heat | None:
+    def _known(self, design: Design) -> TrialGroup | None:
         known = next((one for one in self.timed if one[0] == design), None)
         if known is None:
             return None
         self.timed.remove(known)
         return known[1]
 
-    def _expected(self, design: Design) -> Heat:
+    def _expected(self, design: Design) -> TrialGroup:
         self.foresee([self.group(design, order_seed=0)])
         log_gains = [self._log_gain(arm) for arm in design.arms]
         log_ratios = [one - log_gains[0] for one in log_gains[1:]]
         base = self._log.study.baseline[0]
         runs = [replace(base, step_s=tuple(seconds * math.exp(-gain) for seconds in base.step_s)) for gain in log_gains]
-        return Heat(
+        return TrialGroup(
             log_ratios=tuple(log_ratios),
             failures=(None,) * len(log_ratios),
             runs=tuple(runs[:1] if design.switched else runs),

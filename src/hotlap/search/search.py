@@ -32,7 +32,7 @@ _WORTH_TEN_RUNS = 1.1
 
 _MUCH = math.log(MUCH_SHORTER)
 
-# Of each lever that is left out, heats until it is clear whether the step is faster without it; by chance it seems so
+# Of each lever that is left out, trial groups until it is clear whether the step is faster without it; by chance it seems so
 # as rarely as the truth lies below a 95% interval.
 _LEFT_OUT = Rule(line=1.0, planned=FEWEST_SHOWN, false_gain=0.025)
 
@@ -67,12 +67,12 @@ class Search:
                 Confirmation(self._log, self._executor, self._gate, self.stack).run()
 
     def end(self) -> None:
-        """What is left of the budget times what was not tried, in the shortest heats where others do not fit any more;
+        """What is left of the budget times what was not tried, in the shortest trial groups where others do not fit any more;
         and what it all comes to is told."""
         planned = self._executor.sizes
         while self._time_more() or self._costs.shorten():
             pass
-        # What a longer study takes is told of heats as planned.
+        # What a longer study takes is told of trial groups as planned.
         self._executor.sizes = replace(self._executor.sizes, steps=planned.steps, warmup=planned.warmup)
         self._tell_gains_in_vain()
         if self._log.study.result is None:
@@ -114,7 +114,7 @@ class Search:
 
         def affords(group: Group) -> bool:
             # One process says less of each of several than two of the best.
-            again_s = self._costs.heat_s(group) if len(group) > 1 else 0.0
+            again_s = self._costs.trial_group_s(group) if len(group) > 1 else 0.0
             return self._costs.affords(group, keep_s=keep_s + again_s, times_only=True)
 
         again = [one for one in self._stacks(self._candidates.unshown(), late=True) if affords([one])]
@@ -140,7 +140,7 @@ class Search:
             stacks += self._stacks(self._candidates.unshown(), late=True)
             if not (stacks or self._candidates.open()):
                 stacks = self._candidates.beside_each_other()
-        # Where there is no time for a stack, there may be for one lever that needs no more heats.
+        # Where there is no time for a stack, there may be for one lever that needs no more trial groups.
         compared = filter(self._costs.is_compared, compatible(shown))
         alone = [stack for one in compared for stack in self._stacks([one], late=late)]
         affordable = (list(filter(self._costs.affords_proof, wanted)) for wanted in (stacks, alone))
@@ -176,7 +176,9 @@ class Search:
         """Of those in doubt each once, side by side; the study goes on without those that cost."""
         while groups := self._costs.groups(self._candidates.doubtful()):
             has_time = self._costs.affords(groups[0], keep_s=self._costs.kept_s, times_only=True)
-            if not has_time and not self._log.extend(self._costs.kept_s + PLANNED * self._costs.heat_s(groups[0])):
+            if not has_time and not self._log.extend(
+                self._costs.kept_s + PLANNED * self._costs.trial_group_s(groups[0])
+            ):
                 self._leave_out_unshown()
                 return
             self._leave_out(groups[0])
@@ -252,7 +254,7 @@ class Search:
                 taken += one.titles
 
     def _never_shorter(self, pairs: Pairs, num_arms: int = 2) -> bool:
-        """A step may be shorter where a training as long as the user's is not. `num_arms`: of the heats."""
+        """A step may be shorter where a training as long as the user's is not. `num_arms`: of the trial groups."""
         at_once = num_arms if num_arms <= self._executor.sizes.together else 2  # else they start one after the other
         return never_shorter(pairs, self._log.length, at_once=at_once)
 

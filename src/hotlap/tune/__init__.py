@@ -2,7 +2,7 @@
 
 from hotlap.search import Options, StudyLog
 from hotlap.tune.checking import checked
-from hotlap.tune.measuring import FULL, LOOKING, WATCHES, measured
+from hotlap.tune.measuring import FULL, LOOKING, PROFILERS, measured
 from hotlap.tune.tuner import tuned
 
-__all__ = ["FULL", "LOOKING", "WATCHES", "Options", "StudyLog", "checked", "measured", "tuned"]
+__all__ = ["FULL", "LOOKING", "PROFILERS", "Options", "StudyLog", "checked", "measured", "tuned"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hotlap.errors import Interrupted, NoSteps, ScriptFailed
-from hotlap.experiment import Arm, Design, Executor, Heat, Sizes
+from hotlap.experiment import Arm, Design, Executor, Sizes, TrialGroup
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.experiment.table import mean_step_s
@@ -17,14 +17,14 @@ from hotlap.tune.first_look import FEWEST_STEPS, first_look
 from hotlap.tune.noise import noise_of
 from hotlap.tune.side_by_side import trainers, with_fewer_threads
 
-# Names of the watches (`hotlap.probe.watches.known.ALL`, which only the child may import; a test compares the two).
+# Names of the profilers (`hotlap.probe.profilers.known.ALL`, which only the child may import; a test compares the two).
 LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
 """Those that look on from between the steps: no profiler, no sampling thread, no dispatch mode, no step that is not
 recorded."""
 FULL = (*LOOKING, "device", "operators", "calls", "syncs", "lines")
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
 setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
-WATCHES = (
+PROFILERS = (
     *(*LOOKING, "what-if", "buckets", "device", "operators", "calls", "input", "syncs"),
     "lines",
 )
@@ -43,7 +43,7 @@ _MOST_S = 600.0
 # Part of a short script's steps that are recorded when it runs again for the windows; the windows get the others.
 _SHORT_SHARE = 4
 
-# Fields of a run that watches fill.
+# Fields of a run that profilers fill.
 _WATCHED = (
     "input_s",
     "device_phase_s",
@@ -106,14 +106,14 @@ def _baseline(log: StudyLog, plan: Plan) -> Run:
 
 
 def _with_windows(log: StudyLog, plan: Plan, run: Run) -> Run:
-    """The script was over before every watch had its steps: run it again, and record fewer."""
+    """The script was over before every profiler had its steps: run it again, and record fewer."""
     made = len(run.first_steps_s) + len(run.step_s)
     steps = max(FEWEST_STEPS, made // _SHORT_SHARE)
     # One process alone has recorded no more than was needed before its time was over: it would lapse again.
     again = run.status is Status.ENDED or (run.status is Status.LAPSED and run.world_size > 1)
-    # One that saw its end coming has cut the recording short: it has left the watches as many steps already.
+    # One that saw its end coming has cut the recording short: it has left the profilers as many steps already.
     foreseen = len(run.step_s) < plan.steps and run.operators is not None
-    if not plan.watches or not again or foreseen or steps >= made:
+    if not plan.profilers or not again or foreseen or steps >= made:
         return run
     log.doing(f"{log.options.title} makes few steps; running it again to look closer")
     shorter = replace(plan, steps=steps, warmup=min(2, plan.warmup))
@@ -134,20 +134,20 @@ def _repeat(log: StudyLog, run: Run, executor: Executor) -> list[float]:
             "far one run differs from the next is not known."
         )
         return []
-    heats: list[Heat] = []
+    trial_groups: list[TrialGroup] = []
     begun = log.now()
     what = "with and without its loader" if with_free else "again, to know how far runs differ"
     for number in range(_ROUNDS):
         if number >= FEWEST_SHOWN and log.now() - begun + executor.estimate_s(len(arms)) > _ROUNDS_S:
             break
         log.doing(f"running {log.options.title} {what} ({number + 1} of {_ROUNDS})")
-        heats.append(executor.heat(Design(arms=arms)))
+        trial_groups.append(executor.trial_group(Design(arms=arms)))
     # One run of the baseline and the next: equal things, at different times.
-    means = [mean_step_s(heat.runs[0]) for heat in heats if heat.base_failure is None]
+    means = [mean_step_s(trial_group.runs[0]) for trial_group in trial_groups if trial_group.base_failure is None]
     noise = noise_of("again", [math.log(one / other) for one, other in pairwise(means)])
     if noise is not None:
         log.change("noise", noise=(noise,))
-    return [ratio for heat in heats for ratio in heat.log_ratios if ratio is not None]
+    return [ratio for trial_group in trial_groups for ratio in trial_group.log_ratios if ratio is not None]
 
 
 def _sweep(log: StudyLog, run: Run, executor: Executor) -> None:

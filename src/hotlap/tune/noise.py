@@ -11,9 +11,9 @@ from hotlap.search import StudyLog
 from hotlap.tune.diagnosis import ceilings, has_workers
 from hotlap.units import factor
 
-# Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later heats
-# share. With four a trial whose outcome is clear needs two heats only (statistics.Rule). Three equal processes in
-# a heat give two of them that are independent (statistics.contrasts), for the price of three starts instead of four.
+# Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later trial groups
+# share. With four a trial whose outcome is clear needs two trial groups only (statistics.Rule). Three equal processes in
+# a trial group give two of them that are independent (statistics.contrasts), for the price of three starts instead of four.
 _RATIOS = 4
 EQUAL = 3
 
@@ -45,27 +45,27 @@ def _compare_equal(log: StudyLog, executor: Executor) -> None:
     processes: list[float] = []
     blocks: list[float] = []
     free: list[float] = []
-    # On many nodes pairs are made at the same time, and sooner than heats of three.
+    # On many nodes pairs are made at the same time, and sooner than trial groups of three.
     num_equal = EQUAL if executor.sizes.together > EQUAL and executor.nodes < _RATIOS else 2
     # Where nothing loads beside the training, the phases bound what free batches bring.
     with_free = has_workers(run)
-    num_heats = max(math.ceil(_RATIOS / (num_equal - 1)), FEWEST_SHOWN if with_free else 0)
+    num_trial_groups = max(math.ceil(_RATIOS / (num_equal - 1)), FEWEST_SHOWN if with_free else 0)
     arms = (Arm(),) * num_equal + (Arm(free_input=True),) * with_free
     num_made, num_rounds = 0, executor.sizes.steps // executor.sizes.block
-    while num_made < num_heats:
+    while num_made < num_trial_groups:
         keep_s = _LEAVE * (log.budget.total_s - log.budget.later_s)
         if num_made and not log.budget.affords(executor.estimate_s(len(arms)), keep_s=keep_s):
             break
-        count = min(executor.nodes, num_heats - num_made)
+        count = min(executor.nodes, num_trial_groups - num_made)
         num_made += count
-        log.doing(f"comparing the script with itself, to know the noise ({num_made} of {num_heats})")
-        for heat in executor.heats([Design(arms=arms)] * count):
-            equal = heat.log_ratios[: num_equal - 1]
+        log.doing(f"comparing the script with itself, to know the noise ({num_made} of {num_trial_groups})")
+        for trial_group in executor.trial_groups([Design(arms=arms)] * count):
+            equal = trial_group.log_ratios[: num_equal - 1]
             processes += statistics.contrasts([0.0, *(ratio for ratio in equal if ratio is not None)])
-            free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
+            free += [ratio for ratio in trial_group.log_ratios[num_equal - 1 :] if ratio is not None]
             blocks += [
                 ratio
-                for run in heat.runs[:num_equal]
+                for run in trial_group.runs[:num_equal]
                 if (ratio := log_ratio_within(run, num_rounds=num_rounds)) is not None
             ]
     log.change("ceilings", ceilings=ceilings(run, free=free))

@@ -18,7 +18,7 @@ from hotlap.units import duration
 
 # For one size of the curve: steps timed, in turns, after those in which the optimizer's state comes about.
 _STEPS, _TURN, _WARMUP = 66, 11, 10
-# A heat of it may take what is left of the budget, and at least this: batches of another size have steps of another
+# A trial group of it may take what is left of the budget, and at least this: batches of another size have steps of another
 # length.
 _LEAST_LIMIT_S = 60.0
 
@@ -86,19 +86,19 @@ class Recipes:
     def _curve(self) -> tuple[tuple[BatchPoint, ...], str]:
         """Sizes that ran, the script's own first; and why there are no more, as a clause."""
         points: list[BatchPoint] = []
-        # One heat where it is known how equal processes differ here; else two show it.
-        num_heats = 1 if self._log.pooled("process") is not None else 2
+        # One trial group where it is known how equal processes differ here; else two show it.
+        num_trial_groups = 1 if self._log.pooled("process") is not None else 2
         # A curve alone says nothing about training: the other half of the time is for the losses.
         for_losses_s = self._log.budget.left_s / 2
         size = self._before
         items = [loader.num_items for loader in self._known.loaders if loader.trained_on]
         most = min((number for number in items if number is not None), default=2**62) // _FEWEST_BATCHES
         while (size := 2 * size) <= most:
-            if self._log.budget.left_s < for_losses_s + num_heats * self._executor.estimate_s():
+            if self._log.budget.left_s < for_losses_s + num_trial_groups * self._executor.estimate_s():
                 return tuple(points), "; the time for more sizes was over"
             self._log.doing(f"timing batches of {size}")
             effect = Effect(Arm(installed=(self._spec(size),)))
-            rule = Rule(planned=num_heats, patient=True)
+            rule = Rule(planned=num_trial_groups, patient=True)
             compare(self._executor, Comparison(effects=[effect], design=Design(stack=self._stack), rule=rule))
             if effect.failure is not None:
                 return tuple(points), f"; with {size} {effect.failure.why}"

@@ -27,8 +27,8 @@ def with_fewer_threads(log: StudyLog, run: Run) -> Run:
     sizes = replace(Sizes.of(run, log.machine), together=1)
     executor = log.executor(sizes, limit=lambda _: 2 * max(60.0, log.options.timeout_s))
     log.doing(f"running {log.options.title} with {plural(fair, 'thread')} in each process, and as it is")
-    heat = executor.heat(Design(arms=(Arm(), Arm(installed=(Threads(count=fair).spec(),)))))
-    (ratio,), (base, other) = heat.log_ratios, heat.runs
+    trial_group = executor.trial_group(Design(arms=(Arm(), Arm(installed=(Threads(count=fair).spec(),)))))
+    (ratio,), (base, other) = trial_group.log_ratios, trial_group.runs
     if ratio is None or other.num_threads != fair:
         return run
     seen = WhatIf(

@@ -15,17 +15,17 @@ from hotlap.search.candidates import CLEAR
 from hotlap.search.costs import MOST_LATE
 from hotlap.tune.diagnosis import ceilings, findings_of
 from hotlap.tune.first_look import enough_s, first_look
-from hotlap.tune.measuring import WATCHES
+from hotlap.tune.measuring import PROFILERS
 from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
 from hotlap.tune.side_by_side import why_not, with_fewer_threads
 
-# No lever can be shown to help in less: two heats of one trial, three of the confirmation, each of two processes, and
+# No lever can be shown to help in less: two trial groups of one trial, three of the confirmation, each of two processes, and
 # runs for the gate: of the baseline, under the lever, patched.
-_FEWEST_HEATS = CLEAR + FEWEST_SHOWN
+_FEWEST_TRIAL_GROUPS = CLEAR + FEWEST_SHOWN
 _FEWEST_EVIDENCE = 3
-# A heat of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).
-_LONG_HEAT_S = 15.0
+# A trial group of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).
+_LONG_TRIAL_GROUP_S = 15.0
 # Part of the first start that later ones take at best: the first imports torch, and forks need not. (9.0 s, then 0.9 s
 # on an H100.)
 _LATER_STARTS = 1 / 10
@@ -77,8 +77,8 @@ def _find_levers(log: StudyLog, executor: Executor) -> Search | None:
 
 def _try_levers(log: StudyLog, executor: Executor, gate: GateRuns) -> Search:
     """What only a proof needs is left out where there is no time for one: the search then times what it can."""
-    heat_s = _at_best(executor.sizes).heat_s(2)
-    if log.study.noise or log.budget.affords(heat_s + _proof_s(_at_best(executor.sizes))):
+    trial_group_s = _at_best(executor.sizes).trial_group_s(2)
+    if log.study.noise or log.budget.affords(trial_group_s + _proof_s(_at_best(executor.sizes))):
         calibrate(log, executor)
         # How long things take is known now; a proof may end late.
         proof_s = executor.pace.factor * _proof_s(executor.sizes)
@@ -94,7 +94,7 @@ def _look(log: StudyLog) -> Sizes:
     """The baseline, timed: where does a step's time go?"""
     if not log.study.baseline:
         log.doing(f"running {log.options.title} as it is")
-        run = first_look(log, replace(log.options.plan, watches=WATCHES, enough_s=enough_s(log.options)))
+        run = first_look(log, replace(log.options.plan, profilers=PROFILERS, enough_s=enough_s(log.options)))
         # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
         run = with_fewer_threads(log, run)
         total_steps = log.options.total_steps or _length(run)
@@ -109,14 +109,14 @@ def _look(log: StudyLog) -> Sizes:
         )
         log.change("findings")
     sizes = Sizes.of(log.study.baseline[0], log.machine)
-    if _at_best(sizes).heat_s(EQUAL + 1) > _LONG_HEAT_S:
+    if _at_best(sizes).trial_group_s(EQUAL + 1) > _LONG_TRIAL_GROUP_S:
         log.extend()
     return sizes
 
 
 def _proof_s(sizes: Sizes) -> float:
     """Without so much time nothing can be shown, even if all goes well."""
-    return _FEWEST_HEATS * sizes.heat_s(2) + _FEWEST_EVIDENCE * sizes.evidence_s()
+    return _FEWEST_TRIAL_GROUPS * sizes.trial_group_s(2) + _FEWEST_EVIDENCE * sizes.evidence_s()
 
 
 def _at_best(sizes: Sizes) -> Sizes:

@@ -1,4 +1,4 @@
-"""A training with many faults at once: each watch has something to see."""
+"""A training with many faults at once: each profiler has something to see."""
 
 import time
 

@@ -51,6 +51,6 @@ def test_a_failure_is_the_scripts() -> None:
 
 
 def test_too_few_steps_are_told_with_what_the_probe_noted() -> None:
-    ended = replace(run_with(), status=Status.ENDED, error="it came to its end", notes=("The watch gave up.",))
+    ended = replace(run_with(), status=Status.ENDED, error="it came to its end", notes=("The profiler gave up.",))
     with pytest.raises(NoSteps, match=r"came to its end.*gave up"):
         traced._workload(ended, "train.py")

@@ -52,8 +52,8 @@ def test_where_edits_do_not_reach_the_process_a_lever_fails_and_says_why() -> No
 
 def test_what_was_accepted_is_in_the_text_of_every_process() -> None:
     here = world()
-    executor_in(here).heat(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,), switched=True))
-    executor_in(here).heat(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,)))
+    executor_in(here).trial_group(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,), switched=True))
+    executor_in(here).trial_group(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,)))
     texts = [plan.replaced["/train.py"] for plan in here.plans]
     assert texts == ["fused-optimizer", "fused-optimizer", "fused-optimizer threads"]
 
@@ -62,22 +62,25 @@ def test_arms_that_are_switched_share_a_process_and_others_have_their_own() -> N
     here = world(costs={"fused-optimizer": 0.8, "threads": 0.5})
     executor = executor_in(here)
     arms = (Arm(), Arm(levers=(FUSED,)), Arm(levers=(THREADS,)))
-    switched = executor.heat(Design(arms=arms, switched=True))
-    processes = executor.heat(Design(arms=arms))
+    switched = executor.trial_group(Design(arms=arms, switched=True))
+    processes = executor.trial_group(Design(arms=arms))
     assert (len(switched.runs), len(processes.runs)) == (1, 3)
-    for heat in (switched, processes):
-        ratios = [ratio for ratio in heat.log_ratios if ratio is not None]
+    for trial_group in (switched, processes):
+        ratios = [ratio for ratio in trial_group.log_ratios if ratio is not None]
         assert ratios == [pytest.approx(-math.log(0.8), abs=0.1), pytest.approx(-math.log(0.5), abs=0.1)]
     assert here.plans[0].arms == ((), (FUSED,), (THREADS,))
     assert here.plans[0].steps % (3 * SIZES.block) == 0, "each arm stands at each place equally often"
-    assert len({plan.order_seed for plan in here.plans}) == 2, "each heat has an order of its own"
+    assert len({plan.order_seed for plan in here.plans}) == 2, "each trial group has an order of its own"
 
 
 def test_where_memory_does_not_hold_them_they_run_one_after_the_other_and_none_is_always_first() -> None:
     here = world()
     executor = executor_in(here, replace(SIZES, together=1))
     for _ in range(12):
-        assert [run.always for run in executor.heat(Design(arms=(Arm(), Arm(levers=(FUSED,))))).runs] == [(), (FUSED,)]
+        assert [run.always for run in executor.trial_group(Design(arms=(Arm(), Arm(levers=(FUSED,))))).runs] == [
+            (),
+            (FUSED,),
+        ]
     assert not any(plan.turn for plan in here.plans)
     assert {len(plan.always) for plan in here.plans[::2]} == {0, 1}
 
@@ -87,7 +90,7 @@ def test_estimates_follow_the_machine() -> None:
     executor = executor_in(here)
     before_s = executor.estimate_s()
     for _ in range(4):
-        executor.heat(Design(arms=(Arm(), Arm())))
+        executor.trial_group(Design(arms=(Arm(), Arm())))
     assert executor.estimate_s() > 2 * before_s
 
 
@@ -97,12 +100,12 @@ def test_a_lever_that_was_not_at_work_has_a_reason_and_no_ratio() -> None:
             return replace(super().run(plan), not_installed=("fused-optimizer: no optimizer.",) if plan.always else ())
 
     here = Idle(path="/train.py", sha256="0" * 64)
-    heat = executor_in(here).heat(Design(arms=(Arm(), Arm(levers=(FUSED,)))))
-    assert heat.log_ratios == (None,)
-    (failed,) = heat.failures
+    trial_group = executor_in(here).trial_group(Design(arms=(Arm(), Arm(levers=(FUSED,)))))
+    assert trial_group.log_ratios == (None,)
+    (failed,) = trial_group.failures
     assert failed is not None and failed.kind is Failure.NOT_INSTALLED
     assert failed.why == "fused-optimizer: no optimizer", "who tells it ends the sentence"
-    assert heat.base_failure is None
+    assert trial_group.base_failure is None
 
 
 def test_a_comparison_ends_when_it_is_clear_and_says_what_was_seen() -> None:
@@ -121,7 +124,7 @@ def test_a_comparison_ends_when_it_is_clear_and_says_what_was_seen() -> None:
     assert patient.speedup is not None
 
 
-def test_no_heat_begins_when_the_time_is_over() -> None:
+def test_no_trial_group_begins_when_the_time_is_over() -> None:
     class Never(World):
         def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
             return [Run(status=Status.CRASHED) for _ in plans]
@@ -134,7 +137,7 @@ def test_no_heat_begins_when_the_time_is_over() -> None:
 
 
 @pytest.mark.parametrize(("num_stopped", "fails"), [(1, False), (2, True)])
-def test_a_heat_that_was_stopped_early_is_made_once_more(num_stopped: int, fails: bool) -> None:
+def test_a_trial_group_that_was_stopped_early_is_made_once_more(num_stopped: int, fails: bool) -> None:
     class Stopped(World):
         def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
             runs = super().__call__(plans, limit_s=limit_s)

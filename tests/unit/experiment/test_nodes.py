@@ -1,4 +1,4 @@
-"""On several nodes heats run at the same time, and come to what they come to on one."""
+"""On several nodes trial groups run at the same time, and come to what they come to on one."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,14 +14,14 @@ FUSED: LeverSpec = {"name": "fused-optimizer"}
 
 
 @pytest.mark.parametrize("cost", [0.5, 1.0])
-def test_heats_of_one_comparison_are_placed_at_once(cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trial_groups_of_one_comparison_are_placed_at_once(cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {}
     for nodes in (1, 4):
         here = world(costs={"fused-optimizer": cost})
         monkeypatch.setattr(type(here), "nodes", nodes)
         effect = Effect(Arm(levers=(FUSED,)))
         compare(executor_in(here), Comparison(effects=[effect], design=Design()))
-        assert len(effect.log_ratios) == len(set(effect.order_seeds)), "each heat has an order of its own"
+        assert len(effect.log_ratios) == len(set(effect.order_seeds)), "each trial group has an order of its own"
         found[nodes] = effect.progress is Progress.GAIN, here.clock / len(effect.log_ratios)
     assert found[1][0] == found[4][0] == (cost < 1)
     assert found[4][1] < found[1][1] / 2
@@ -48,14 +48,14 @@ def test_what_is_likely_to_come_is_begun_on_nodes_that_idle_and_taken_when_it_is
     here, executor, dropped = over_nodes(3, monkeypatch)
     now, then, never = (Design(arms=(Arm(), Arm(levers=(one,)))) for one in (FUSED, OTHER, {"name": "huge-pages"}))
     executor.likely = expecting(then, then, never)
-    executor.heat(now)
-    assert len(here.plans) == 6, "three heats of two: of the three that are likely the first two have a node"
+    executor.trial_group(now)
+    assert len(here.plans) == 6, "three trial groups of two: of the three that are likely the first two have a node"
     clock, executor.likely = here.clock, expecting()
     assert executor.num_ahead(then) == 2 and not executor.num_ahead(now)
-    (first, second) = executor.heats([then, then])
+    (first, second) = executor.trial_groups([then, then])
     assert here.clock - clock < 1.0 and executor.foreseen, "they were run beside the first"
     assert first.runs[0].order_seed != second.runs[0].order_seed and not dropped
-    executor.heat(then)
+    executor.trial_group(then)
     assert here.clock - clock > 5.0 and not executor.foreseen
 
 
@@ -63,9 +63,9 @@ def test_what_is_not_likely_any_more_is_dropped(monkeypatch: pytest.MonkeyPatch)
     _, executor, dropped = over_nodes(3, monkeypatch)
     now, then = (Design(arms=(Arm(), Arm(levers=(one,)))) for one in (FUSED, OTHER))
     executor.likely = expecting(then)
-    executor.heat(now)
+    executor.trial_group(now)
     executor.likely = expecting()
-    executor.heat(now)
+    executor.trial_group(now)
     assert len(dropped) == 1 and not executor.num_ahead(then)
 
 
@@ -73,8 +73,8 @@ def test_what_is_asked_for_needs_no_node_of_what_is_only_likely(monkeypatch: pyt
     _, executor, dropped = over_nodes(3, monkeypatch)
     now, then = Design(arms=(Arm(), Arm(levers=(FUSED,))), switched=True), Design(arms=(Arm(),) * 4)
     executor.likely = expecting(then, then)
-    executor.heat(now)
-    executor.heats([now, now])
+    executor.trial_group(now)
+    executor.trial_groups([now, now])
     assert len(dropped) == 1 and executor.num_ahead(then) == 1, "which takes longer, and goes on where a node is left"
 
 
@@ -83,9 +83,9 @@ def test_a_comparison_looks_at_what_was_begun_ahead_first(monkeypatch: pytest.Mo
     effect = Effect(Arm(levers=(OTHER,)), (1e-4, 3))
     design = Design(arms=(Arm(), effect.arm))
     executor.likely = expecting(design, design)
-    executor.heat(Design())
+    executor.trial_group(Design())
     executor.likely = expecting()
     clock = here.clock
     compare(executor, Comparison(effects=[effect], design=Design()))
     assert effect.progress is Progress.GAIN and len(effect.log_ratios) == 2
-    assert here.clock - clock < 10.0, "no third heat was begun"
+    assert here.clock - clock < 10.0, "no third trial group was begun"

@@ -1,4 +1,4 @@
-"""How long heats are expected to take."""
+"""How long trial groups are expected to take."""
 
 from dataclasses import replace
 
@@ -13,13 +13,13 @@ FIRST = Sizes(step_s=0.01, setup_s=6.0, block=11, steps=100, warmup=20, evidence
 
 def test_starts_that_were_learnt_hold_for_the_confirmation_too_where_all_start_alike() -> None:
     sizes = FIRST.after([3.0, 2.0, 4.0], forked=False)
-    assert sizes.heat_s(2) == sizes.heat_s(2, afresh=True) == FIRST.heat_s(2) - 3.0
+    assert sizes.trial_group_s(2) == sizes.trial_group_s(2, afresh=True) == FIRST.trial_group_s(2) - 3.0
 
 
 def test_the_confirmation_makes_the_imports_that_forks_need_not_make() -> None:
     sizes = FIRST.after([1.0], forked=True)
-    assert sizes.heat_s(2) == pytest.approx(FIRST.heat_s(2) - 5.0)
-    assert sizes.heat_s(2, afresh=True) == FIRST.heat_s(2)
+    assert sizes.trial_group_s(2) == pytest.approx(FIRST.trial_group_s(2) - 5.0)
+    assert sizes.trial_group_s(2, afresh=True) == FIRST.trial_group_s(2)
 
 
 def test_the_confirmation_goes_on_to_the_end_of_an_epoch_where_that_takes_as_much_again_at_most() -> None:
@@ -28,8 +28,10 @@ def test_the_confirmation_goes_on_to_the_end_of_an_epoch_where_that_takes_as_muc
     assert not FIRST.sees_end_of(None)
     slow = replace(FIRST, step_s=0.1, setup_s=0.5)
     assert slow.sees_end_of(300) and not slow.sees_end_of(380), "19 s and 27 s beside 25.5 s"
-    assert replace(FIRST, epoch_steps=380).heat_s(2, afresh=True) == pytest.approx(FIRST.heat_s(2) + 2 * 2.7)
-    assert replace(FIRST, epoch_steps=380).heat_s(2) == FIRST.heat_s(2)
+    assert replace(FIRST, epoch_steps=380).trial_group_s(2, afresh=True) == pytest.approx(
+        FIRST.trial_group_s(2) + 2 * 2.7
+    )
+    assert replace(FIRST, epoch_steps=380).trial_group_s(2) == FIRST.trial_group_s(2)
 
 
 def test_a_pause_of_the_machine_is_no_part_of_each_step_and_a_loaders_bursts_are() -> None:

@@ -38,7 +38,7 @@ def switched(
 
 
 def turns(step_of: Callable[[int], float], *, num_blocks: int = 20, block: int = 10) -> Run:
-    """One process of a heat."""
+    """One process of a trial group."""
     steps = num_blocks * block
     return Run(
         status=Status.COMPLETE,

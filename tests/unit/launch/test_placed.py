@@ -1,4 +1,4 @@
-"""Heats on a cluster: jobs that wait, are lost, fail or never answer; a scheduler and a clock that are none."""
+"""Trial groups on a cluster: jobs that wait, are lost, fail or never answer; a scheduler and a clock that are none."""
 
 import random
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def test_a_queue_takes_nothing_of_the_budget_and_runs_come_back_in_their_order(t
         assert runs.machine() == MACHINE
         plans = [replace(PLAN, order_seed=seed) for seed in range(4)]
         found = runs.many([plans[:2], plans[2:]], limit_s=10.0)
-        assert [[run.order_seed for run in heat] for heat in found] == [[0, 1], [2, 3]]
+        assert [[run.order_seed for run in trial_group] for trial_group in found] == [[0, 1], [2, 3]]
         assert cluster.clock > 2 * 3600.0 and runs.now() < 10.0
     assert not cluster.cancelled and not (tmp_path / "jobs").exists()
 
@@ -92,9 +92,9 @@ def test_with_many_jobs_lost_to_others_no_run_is_lost_or_counted_twice(tmp_path:
     cluster = Cluster(lambda number: fates[number - 1])
     with placed(cluster, tmp_path) as runs:
         for start in range(0, 200, 8):
-            heats = [[replace(PLAN, order_seed=seed)] for seed in range(start, start + 8)]
-            found = runs.many(heats, limit_s=10.0)
-            assert [run.order_seed for heat in found for run in heat] == list(range(start, start + 8))
+            trial_groups = [[replace(PLAN, order_seed=seed)] for seed in range(start, start + 8)]
+            found = runs.many(trial_groups, limit_s=10.0)
+            assert [run.order_seed for trial_group in found for run in trial_group] == list(range(start, start + 8))
     assert len(cluster.jobs) > 240, "some were placed again"
 
 

@@ -85,7 +85,7 @@ def test_what_must_be_started_afresh_is(starter: Starter, plan: Plan, folder: Pa
     assert started(starter, plan, plan) == [FORK, FORK]
     lever = replace(plan, always=({"name": "threads", "count": 1},))
     assert started(starter, plan, lever) == [AFRESH, AFRESH], "all start alike"
-    assert started(starter, replace(plan, watches=("memory",))) == [AFRESH]
+    assert started(starter, replace(plan, profilers=("memory",))) == [AFRESH]
     assert started(starter, replace(plan, afresh=True)) == [AFRESH]
     assert started(starter, replace(plan, command=(*plan.command, "other words"))) == [AFRESH]
     edited = replace(plan, replaced={str(folder / "train.py"): "print('edited')\n"})

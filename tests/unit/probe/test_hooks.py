@@ -25,9 +25,11 @@ from hotlap.record import Plan
 
 
 @contextmanager
-def heard(out: Path, *, watches: tuple[str, ...] = (), warmup: int = 0) -> Iterator[Session]:
+def heard(out: Path, *, profilers: tuple[str, ...] = (), warmup: int = 0) -> Iterator[Session]:
     """What trains within is heard."""
-    session = Session(Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=warmup, watches=watches))
+    session = Session(
+        Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=warmup, profilers=profilers)
+    )
     patch = Patch()
     hooks.install(session, patch)
     try:
@@ -188,13 +190,13 @@ def test_a_step_that_torch_has_wrapped_twice_counts_once(session: Session, monke
     assert session.clock.where == phases.OTHER
 
 
-@pytest.mark.parametrize(("watches", "surrounded"), [((), False), (("shapes",), False), (("lines",), True)])
-def test_a_step_is_surrounded_for_windows_alone(tmp_path: Path, watches: tuple[str, ...], surrounded: bool) -> None:
+@pytest.mark.parametrize(("profilers", "surrounded"), [((), False), (("shapes",), False), (("lines",), True)])
+def test_a_step_is_surrounded_for_windows_alone(tmp_path: Path, profilers: tuple[str, ...], surrounded: bool) -> None:
     class Own(torch.optim.SGD):
         def step(self, closure: Any = None) -> Any:
             return super().step(closure)
 
-    with heard(tmp_path, watches=watches):
+    with heard(tmp_path, profilers=profilers):
         Own(torch.nn.Linear(2, 1).parameters(), lr=0.1)
         step: Any = Own.step
         ours = Path(step.__code__.co_filename).is_relative_to(Path(hotlap.__file__).parent)
@@ -244,7 +246,7 @@ def test_what_was_there_before_is_there_again(tmp_path: Path) -> None:
         (torch.utils.data.dataloader._BaseDataLoaderIter, "__next__"),
     ]
     before = [vars(owner)[name] for owner, name in owners]
-    with heard(tmp_path, watches=("memory",)):
+    with heard(tmp_path, profilers=("memory",)):
         assert all(vars(owner)[name] is not was for (owner, name), was in zip(owners, before, strict=True))
     assert [vars(owner)[name] for owner, name in owners] == before
 

@@ -1,4 +1,4 @@
-"""Windows of watches: one after the other, given up where they must be, and told of before the run is over."""
+"""Windows of profilers: one after the other, given up where they must be, and told of before the run is over."""
 
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -9,14 +9,14 @@ import torch
 from hotlap.levers.lever import Patch
 from hotlap.probe.session import Session
 from hotlap.probe.windows import Windows
-from tests.unit.probe.watches.stage import Stage
+from tests.unit.probe.profilers.stage import Stage
 
 Install = Callable[..., Windows]
 
 
 @pytest.fixture
 def installed() -> Iterator[Install]:
-    """Windows on the watches of these names, until the test is over."""
+    """Windows on the profilers of these names, until the test is over."""
     patch = Patch()
 
     def install(*names: str, patience_s: float | None = None) -> Windows:

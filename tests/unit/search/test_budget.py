@@ -40,7 +40,7 @@ def test_it_is_extended_once_and_only_where_the_user_left_the_choice() -> None:
     assert not Budget(100.0, now=Clock()).extend()
 
 
-def test_a_heat_is_cut_short_at_some_times_its_estimate_and_shortly_after_the_end() -> None:
+def test_a_trial_group_is_cut_short_at_some_times_its_estimate_and_shortly_after_the_end() -> None:
     clock = Clock()
     budget = Budget(300.0, now=clock)
     assert budget.limit_s(10.0) == 90.0

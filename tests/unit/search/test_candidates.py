@@ -333,7 +333,7 @@ def test_of_what_free_batches_bring_levers_of_loaders_have_brought_a_part(known:
 
 
 def test_levers_know_what_the_first_look_watched(known: list[type[Lever]]) -> None:
-    """The run with evidence knows more of loaders, and is made without watches: what the device did, and where the
+    """The run with evidence knows more of loaders, and is made without profilers: what the device did, and where the
     input's time goes, no lever ever saw."""
     window = OperatorWindow(num_steps=5, wall_s=0.01, operators=(), num_calls=30.0, device_busy_s=0.001)
     first = replace(candidates().profile(), operators=window, input_s={InputPart.TRANSFORMS: 0.001})

@@ -39,7 +39,7 @@ def measure(
     options = options_for(world.path, has_budget=False)
     study = replace(new_study(options), purpose=Purpose.MEASURE)
     log = StudyLog(study, options, MACHINE, world, observer or Silent(), now=world.now)
-    plan = replace(options.plan, steps=steps, warmup=warmup, watches=("operators",))
+    plan = replace(options.plan, steps=steps, warmup=warmup, profilers=("operators",))
     return measured(log, plan, repeat=repeat)
 
 
@@ -65,8 +65,8 @@ def test_tells_what_a_step_waits_for_and_tries_nothing() -> None:
 def test_only_the_first_run_is_watched() -> None:
     here = world()
     measure(here)
-    assert here.plans[0].watches == ("operators",)
-    assert not any(plan.watches for plan in here.plans[1:])
+    assert here.plans[0].profilers == ("operators",)
+    assert not any(plan.profilers for plan in here.plans[1:])
 
 
 def test_the_ceiling_of_free_batches_is_measured_and_the_others_are_taken_from_the_phases() -> None:
@@ -179,7 +179,7 @@ class Short(World):
         made = 60
         num_steps = min(plan.steps, made - plan.warmup)
         run = super().run(replace(plan, steps=num_steps))
-        if not plan.watches:
+        if not plan.profilers:
             return run
         if num_steps + plan.warmup + 8 > made:
             return replace(run, status=Status.ENDED, notes=(f"{NO_OPERATORS}: it was over.", "No GPU."))

@@ -34,7 +34,7 @@ def test_eight_nodes_come_to_the_same_as_one_and_sooner(script: Path, costs: dic
     assert there.clock < 0.45 * here.clock
 
 
-def test_each_heat_has_an_order_of_its_own(script: Path) -> None:
+def test_each_trial_group_has_an_order_of_its_own(script: Path) -> None:
     study, _ = study_over(8, script, COSTS[2])
     for trial in study.trials:
         assert len(trial.order_seeds) == len(set(trial.order_seeds))
@@ -52,7 +52,7 @@ def test_one_node_begins_nothing_that_nobody_asked_for(script: Path, monkeypatch
 
 
 def test_what_is_foreseen_never_stands_in_the_study(script: Path) -> None:
-    """Each ratio of a trial is of a heat that was run."""
+    """Each ratio of a trial is of a trial group that was run."""
     study, world = study_over(8, script, COSTS[2])
     run = {plan.order_seed for plan in world.plans} - {0}
     assert all(set(trial.order_seeds) <= run for trial in study.trials)

@@ -202,7 +202,7 @@ def test_a_base_that_fails_once_is_no_fault_of_the_lever(script: Path) -> None:
 
 
 def test_starts_few_processes(script: Path) -> None:
-    """Starting one costs more than its steps: a first look, two A/A heats, one trial, the patched copy, the gate."""
+    """Starting one costs more than its steps: a first look, two A/A trial groups, one trial, the patched copy, the gate."""
     world = world_of(script, costs={"cached-dataset": 0.4})
     study = tune(world, levers=("cached-dataset",))
     assert accepted(study) == ["cached-dataset"]
@@ -328,7 +328,7 @@ def test_where_a_cache_of_validation_items_may_be_filled_at_first_the_interval_h
 
 
 def test_one_whole_training_of_each_will_do_where_there_is_time_for_no_more(script: Path) -> None:
-    """Of 34.5 s and 16.5 s; the heats before it say how much processes differ."""
+    """Of 34.5 s and 16.5 s; the trial groups before it say how much processes differ."""
     world = world_of(script, costs={"cached-dataset": 0.4}, length=10_000)
     study = tune(world, levers=("cached-dataset",), budget_s=140.0)
     assert study.result is not None and study.result.total_speedup is not None
@@ -339,7 +339,7 @@ def test_one_whole_training_of_each_will_do_where_there_is_time_for_no_more(scri
     assert "once from start to end" in conclusion(study).sentence
 
 
-def test_one_whole_training_that_was_disturbed_does_not_stand_against_what_the_heats_tell(script: Path) -> None:
+def test_one_whole_training_that_was_disturbed_does_not_stand_against_what_the_trial_groups_tell(script: Path) -> None:
     class Disturbed(World):
         """The patched training meets somebody else's work."""
 
@@ -796,8 +796,8 @@ def test_where_the_budget_holds_no_proof_it_times_what_promises_most(script: Pat
     assert "cached-dataset" in accepted(tune(world_of(script, **settings), budget_s=60.0 * int(needs[1])))
 
 
-def test_where_a_heat_as_planned_does_not_fit_any_more_shorter_ones_are_told_apart(script: Path) -> None:
-    """Its steps vary more, so it is no witness of how heats as planned vary."""
+def test_where_a_trial_group_as_planned_does_not_fit_any_more_shorter_ones_are_told_apart(script: Path) -> None:
+    """Its steps vary more, so it is no witness of how trial groups as planned vary."""
     short = 0
     for budget_s in (20.0, 25.0, 31.0, 40.0):
         world = world_of(script, costs={"cached-dataset": 0.5}, step_s=0.02, start_s=1.0)
@@ -1012,7 +1012,7 @@ def test_what_gains_in_one_round_is_compared_and_judged_once_as_one(script: Path
     assert not any(one.accepted for one in before), "nothing was judged before"
 
 
-def test_each_heat_of_a_trial_tells_the_seed_of_its_order(script: Path) -> None:
+def test_each_trial_group_of_a_trial_tells_the_seed_of_its_order(script: Path) -> None:
     study = tune(world_of(script, costs=FAST), levers=tuple(FAST), budget_s=600.0)
     timed = [one for one in study.trials if one.log_ratios]
     assert {one.kind for one in timed} >= {"screening", "lever", "patch"}

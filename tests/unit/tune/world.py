@@ -57,7 +57,7 @@ class World:
     one_time_s: dict[str, float] = field(default_factory=dict)
     """Lever name -> seconds that its first step takes longer."""
     one_at_a_time: bool = False
-    """What the processes of a heat cost once they pay on the same cores: each waits for all of them."""
+    """What the processes of a trial group cost once they pay on the same cores: each waits for all of them."""
     together: dict[frozenset[str], float] = field(default_factory=dict)
     """Names of levers -> what they multiply the step by where all of them are at work, beside their own costs."""
     validation_s: float = 0.0
@@ -93,11 +93,11 @@ class World:
         """One machine."""
         return 1
 
-    def begin(self, heat: Sequence[Plan], *, limit_s: float) -> "Made":
+    def begin(self, trial_group: Sequence[Plan], *, limit_s: float) -> "Made":
         """On a node of its own."""
         begun = self.clock
-        alone = any(plan.turn is None for plan in heat)
-        parts = [[plan] for plan in heat] if alone else [heat]
+        alone = any(plan.turn is None for plan in trial_group)
+        parts = [[plan] for plan in trial_group] if alone else [trial_group]
         runs = [run for part in parts for run in self(part, limit_s=limit_s)]
         ends, self.clock = self.clock, begun
         return Made(self, runs, ends)
@@ -228,7 +228,7 @@ class World:
 
 @dataclass(frozen=True)
 class Made:
-    """A heat, made at once, that is over later."""
+    """A trial group, made at once, that is over later."""
 
     world: World
     runs: list[Run]

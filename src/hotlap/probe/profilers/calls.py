@@ -1,0 +1,251 @@
+"""The operators of a few steps, one by one: how many in which phase, and how much of their time is arithmetic.
+
+Steps that are looked at alternate with steps that are not: what part of a phase lies in no operator is told from the
+same seconds, whatever else the machine did while the recorded steps were made.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, ClassVar
+
+import torch
+
+from hotlap.predict.trace import kind_of
+from hotlap.predict.workload import Kind
+from hotlap.probe.clock import PHASES
+from hotlap.probe.digests import tensors as tensors_of
+from hotlap.probe.event_counter import EventCounter, Spot, here
+from hotlap.probe.modes import ObserverMode, name_of, take_off
+from hotlap.probe.needless import Broadcasts, Unchanged, Unused
+from hotlap.probe.profilers.operators import dispatch_s
+from hotlap.probe.profilers.profiler import Profiler
+from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
+
+# Operators that read memory here and there: bound by it at any rate.
+_GATHER = ("embedding", "index", "gather", "scatter")
+
+# An operator "streams" when it moves more than stays in a core's own caches, at a rate near the memory's: at a quarter
+# of a plain copy's, since one that reads two tensors and writes one shares it, and pages may be touched the first time.
+_LARGE_BYTES = 1 << 20
+_NEAR = 0.25
+
+# In a training an operator under the mode takes two to four times as long as the same tiny one in a loop of its own
+# (caches are cold): what takes less than this many times its price is a call, and no arithmetic.
+_TINY_PRICES = 5.0
+
+_COPY_BYTES = 32 << 20
+_REPEATS = 200
+
+# Medians of five tell a step from one that was disturbed. Of long steps fewer are looked at, but never fewer than two.
+_PAIRS = 5
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Calls of one operator in one phase on tensors of about one size."""
+
+    num_bytes: int
+    seconds: list[float] = field(default_factory=list)
+
+
+_Key = tuple[Phase, Any, bool, int, bool]
+"""(phase, operator, it belongs to the graph, bits of the number of bytes, it makes float64)."""
+_Line = tuple[Phase, Spot, Any, int]
+"""(phase, line, operator, how many times its seconds count)."""
+
+
+class Calls(Profiler):
+    """WINDOW: steps under a dispatch mode, which sees each operator, those of backward passes too, in turns with plain
+    ones. CPU only."""
+
+    num_steps: ClassVar[int] = 2 * _PAIRS
+    patience_s: ClassVar[float] = 15.0
+    fewest_steps: ClassVar[int] = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._prices: _Prices | None = None
+        self._looked_at = 0
+        self._plain: list[Sequence[float]] = []
+        """Seconds by phase of each plain step of the window."""
+
+    def steps(self) -> Iterator[None]:
+        """Learn the prices first; then plain steps and those that are looked at take turns. Of one with a validation
+        nothing counts: most of its operators are in no step."""
+        session = self.session
+        if session.facts.compiled or session.facts.device().type != "cpu" or session.shutdown.is_fork:
+            # Of compiled code not each operator is seen; a device works on after its operators return; a fork has none
+            # of its parent's threads, and a large copy would wait for them for ever.
+            return
+        self._prices = prices = _Prices(session.clock.phase, bytes_per_s=_copy_rate())
+        for _ in self.paced(at_once=2):
+            yield
+            if session.clock.last_spent is not None and self.validated() is None:
+                self._plain.append(session.clock.last_spent)
+            self.put_on(prices)
+            yield
+            take_off(prices)
+            counts = self.validated() is None
+            prices.end_step(counts=counts)
+            self._looked_at += counts
+
+    def fields(self) -> Mapping[str, Any]:
+        """`Run.calls`."""
+        if self._prices is None or not self._looked_at:
+            return {}
+        failures = self._prices.failures
+        notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
+        facts = replace(self._prices.facts(self._looked_at), plain_s=_medians(self._plain))
+        return {"calls": facts, "notes": notes, "sightings": self._prices.sightings()}
+
+
+def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
+    if not steps:
+        return {}
+    return {phase: median(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)}
+
+
+class _Prices(ObserverMode):
+    """What each operator took, by phase and size."""
+
+    def __init__(self, phase: Callable[[], Phase], *, bytes_per_s: float) -> None:
+        super().__init__()
+        self._phase = phase
+        self._bytes_per_s = bytes_per_s
+        self._price_s = 0.0
+        self._step: list[tuple[_Key, _Line | None, int, float]] = []
+        """Of each call in the step in progress also its bytes and seconds; no line where nobody asks for it."""
+        self._seen: dict[_Key, _Calls] = {}
+        self._lines: dict[_Line, list[float]] = {}
+        self._event_counter = EventCounter()
+        self._unchanged, self._unused, self._broadcasts = (
+            Unchanged(),
+            Unused(self._event_counter),
+            Broadcasts(self._event_counter),
+        )
+        self._price_s = median(self._own_price() for _ in range(5))
+
+    def _own_price(self) -> float:
+        """What we see a tiny operator take: nothing of that is arithmetic."""
+        tiny = torch.zeros(4)
+        with self:
+            for _ in range(_REPEATS):
+                tiny + tiny
+        prices = [seconds for *_, seconds in self._step]
+        self.end_step(counts=False)
+        return median(prices)
+
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+        """An operator was called."""
+        if name_of(func).startswith("profiler::"):
+            return
+        tensors = tensors_of(args)
+        moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
+        graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(func, result)
+        double = isinstance(result, torch.Tensor) and result.dtype is torch.float64
+        phase = self._phase()
+        spot = here() if phase in (Phase.FORWARD, Phase.OTHER) else None
+        line: _Line | None = None
+        if spot is not None and (graph or phase is Phase.FORWARD):
+            # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
+            line = phase, spot, func, 2 if moved >= _LARGE_BYTES else 1
+        self._step.append(((phase, func, graph, moved.bit_length(), double), line, moved, seconds))
+        if spot is not None and double and graph and any(one.dtype is torch.float32 for one in tensors):
+            self._event_counter.add(SightingKind.PROMOTED, name_of(func), spot, cost_s=seconds)
+        if phase in (Phase.FORWARD, Phase.OTHER, Phase.BACKWARD):
+            self._broadcasts.saw(name_of(func), spot, tensors=tensors, made=result, seconds=seconds)
+        self._unused.saw(name_of(func), phase, spot, graph=graph, tensors=tensors, seconds=seconds)
+        if spot is not None:
+            takes_s, told = self._arithmetic_s(seconds), (args, kwargs, result)
+            self._unchanged.saw(name_of(func), func, phase, spot, graph=graph, told=told, seconds=takes_s)
+
+    def end_step(self, *, counts: bool) -> None:
+        """The step is over; one that does not count is forgotten."""
+        for key, line, num_bytes, seconds in self._step if counts else ():
+            self._seen.setdefault(key, _Calls(num_bytes)).seconds.append(seconds)
+            if line is not None:
+                self._lines.setdefault(line, []).append(seconds)
+        self._step.clear()
+        self._unchanged.end_step(counts=counts)
+        self._unused.end_step()
+        self._broadcasts.end_step()
+        self._event_counter.end_step(counts=counts)
+
+    def sightings(self) -> tuple[Sighting, ...]:
+        """What becomes float64 in a step, and what is for nothing."""
+        return *self._unchanged.sightings(self._event_counter.step), *self._event_counter.sightings()
+
+    def facts(self, num_steps: int) -> CallFacts:
+        """Each operator counts with the median of its calls: those during which the core was taken away do not."""
+        totals: dict[Phase, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for (phase, func, graph, _, double), calls in self._seen.items():
+            total = totals[phase]
+            number = len(calls.seconds) / num_steps
+            arithmetic_s = number * self._arithmetic_s(median(calls.seconds))
+            total["calls"] += number
+            total["inside_s"] += sum(calls.seconds) / num_steps
+            total["arithmetic_s"] += arithmetic_s
+            if double and (graph or phase is not Phase.OTHER):
+                total["double_s"] += arithmetic_s
+            if graph:
+                total["graph_calls"] += number
+                total["graph_s"] += arithmetic_s
+            if self._streams(name_of(func).partition("::")[2], calls):
+                total["streaming_s"] += arithmetic_s
+        phases = {}
+        for phase, total in totals.items():
+            lines, numbers = self._lines_of(phase, num_steps)
+            phases[phase] = PhaseCalls(**total, lines=lines, line_calls=numbers)
+        return CallFacts(num_steps=num_steps, call_s=dispatch_s(), phases=phases)
+
+    def _lines_of(self, phase: Phase, num_steps: int) -> tuple[dict[str, float], dict[str, float]]:
+        """Line -> seconds a step of its operators, and how many they are."""
+        lines: dict[str, float] = {}
+        numbers: dict[str, float] = {}
+        for (met_in, spot, _, times), seconds in self._lines.items():
+            if met_in is phase and spot.path is not None:
+                line = f"{Path(spot.path).resolve()}:{spot.line}"
+                number = len(seconds) / num_steps
+                lines[line] = lines.get(line, 0.0) + times * median(seconds) * number
+                numbers[line] = numbers.get(line, 0.0) + number
+        return lines, numbers
+
+    def _arithmetic_s(self, seconds: float) -> float:
+        return seconds - self._price_s if seconds >= _TINY_PRICES * self._price_s else 0.0
+
+    def _streams(self, name: str, calls: _Calls) -> bool:
+        seconds = self._arithmetic_s(median(calls.seconds))
+        if kind_of(name) is not Kind.VECTOR or seconds <= 0 or calls.num_bytes < _LARGE_BYTES:
+            return False
+        gathers = any(part in name for part in _GATHER)
+        return gathers or calls.num_bytes / seconds >= _NEAR * self._bytes_per_s
+
+
+def _belongs_to_graph(func: Any, result: Any) -> bool:
+    """Of an operator on tensors that require gradients: it makes what a gradient can go through, or updates them by
+    hand. Reading a loss (`.item()`), counting hits (`argmax`, `==`) and metrics under `no_grad` do neither."""
+    if not torch.is_grad_enabled():
+        # Higher-order operators (cond, flex_attention) have no schema; they write into nothing.
+        schema = getattr(func, "_schema", None)
+        return schema is not None and bool(schema.is_mutable)
+    made = result if isinstance(result, tuple | list) else (result,)
+    return any(isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()) for one in made)
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size() if tensor.layout == torch.strided else 0
+
+
+def _copy_rate() -> float:
+    """Bytes a second, read and written, of a plain copy."""
+    source, target = torch.zeros(_COPY_BYTES, dtype=torch.uint8), torch.zeros(_COPY_BYTES, dtype=torch.uint8)
+    best_s = float("inf")
+    for _ in range(3):
+        begun = time.perf_counter()
+        target.copy_(source)
+        best_s = min(best_s, time.perf_counter() - begun)
+    return 2 * _COPY_BYTES / best_s

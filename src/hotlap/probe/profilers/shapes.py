@@ -1,0 +1,71 @@
+"""How many different shapes the model is given."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.profilers.profiler import Profiler
+from hotlap.record import ShapeFacts
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+_MAX_SHAPES = 1000
+_MOST_STEPS = 1000
+
+
+class Shapes(Profiler):
+    """Passive: the shapes of what the first forward pass of each step was called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[Any] = set()
+        self._new_steps: list[int] = []
+        self._elements: dict[int, int] = {}
+        self._looked_at = -1
+        self._num_steps = 0
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Hear of forward passes."""
+        super().install(session, patch)
+        seen, elements, grad, looked_at = self._seen, self._elements, torch.is_grad_enabled, -1
+
+        def forward_made(module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+            nonlocal looked_at
+            step = session.steps
+            if step == looked_at or not grad():
+                return
+            self._looked_at = looked_at = step
+            self._num_steps += 1
+            # One tensor and nothing else is what nearly all models take.
+            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and not args[0].is_nested:
+                given = [args[0]]
+                shapes: tuple[Any, ...] = args[0].shape
+            else:
+                given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+                # A nested tensor has no shape of its own.
+                shapes = tuple([() if value.is_nested else value.shape for value in given])
+            if len(elements) < _MOST_STEPS:
+                elements[step] = sum([value.numel() for value in given])
+            if shapes not in seen and len(seen) < _MAX_SHAPES:
+                seen.add(shapes)
+                self._new_steps.append(step)
+
+        session.script.on_forward.append(self.guarded(forward_made))
+
+    def fields(self) -> Mapping[str, Any]:
+        """`Run.shapes`; nothing where no module was called with tensors."""
+        if not self._num_steps:
+            return {}
+        half = self._looked_at / 2
+        return {
+            "shapes": ShapeFacts(
+                num_steps=self._num_steps,
+                num_shapes=len(self._seen),
+                num_new_late=sum(step > half for step in self._new_steps),
+                new_steps=tuple(self._new_steps),
+                elements=self._elements,
+            )
+        }

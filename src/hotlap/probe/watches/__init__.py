@@ -1,1 +1,0 @@
-"""One file a watch: what else is looked at while the script trains. `known` has them by name."""

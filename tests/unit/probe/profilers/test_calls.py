@@ -1,0 +1,204 @@
+"""The look at each operator: what belongs to the model, and the plain steps beside."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from hotlap.probe.profilers.calls import Calls
+from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
+from tests.unit.probe.profilers.stage import Stage, play
+
+WEIGHT = torch.ones(4, requires_grad=True)
+
+
+def seen(step: object, *, stage: Stage | None = None) -> CallFacts:
+    assert callable(step)
+    found = play(Calls(), step, stage=stage, num_steps=Calls.num_steps)["calls"]
+    assert isinstance(found, CallFacts)
+    return found
+
+
+def test_reading_a_loss_is_the_scripts_and_computing_it_the_models() -> None:
+    loss = (WEIGHT * 2).sum()
+
+    def logs() -> None:
+        for _ in range(5):
+            loss.item()
+            (loss > 1).any()
+        loss.argmax()
+
+    def computes() -> None:
+        (WEIGHT * 2).sum()
+
+    assert seen(logs).phases[Phase.OTHER].graph_calls == 0
+    assert seen(logs).phases[Phase.OTHER].calls == 16
+    assert seen(computes).phases[Phase.OTHER].graph_calls == 2
+
+
+def test_updates_by_hand_are_the_models_and_metrics_without_gradients_are_not() -> None:
+    def step() -> None:
+        with torch.no_grad():
+            WEIGHT.mul_(1.0)
+            WEIGHT.softmax(0).sum()
+
+    found = seen(step).phases[Phase.OTHER]
+    assert (found.graph_calls, found.calls) == (1, 3)
+
+
+def test_every_other_step_is_a_plain_one_and_its_time_is_kept() -> None:
+    stage = Stage()
+    made: list[int] = []
+
+    def step() -> None:
+        made.append(len(torch.utils._python_dispatch._get_current_dispatch_mode_stack()))
+        stage.clock.now = Phase.FORWARD
+        torch.ones(3)
+        stage.clock.last_spent = [0.0, 0.0, float(len(made)), *[0.0] * 5]
+
+    found = seen(step, stage=stage)
+    assert made == [0, 1] * 5
+    assert found.num_steps == 5
+    assert found.phases[Phase.FORWARD].calls == 1
+    assert found.plain_s[Phase.FORWARD] == 5.0, "the median of steps 1, 3, 5, 7, 9"
+
+
+def test_steps_with_a_validation_are_left_out() -> None:
+    stage = Stage()
+    made: list[None] = []
+
+    def step() -> None:
+        made.append(None)
+        validates = len(made) in (3, 4)  # a plain one, and one that is looked at
+        for _ in range(50 if validates else 1):
+            torch.ones(3)
+        stage.validated((0.0, 1.0) if validates else None)
+        stage.clock.last_spent = [9.0 if validates else 1.0] * 8
+
+    found = seen(step, stage=stage)
+    assert (found.num_steps, found.phases[Phase.OTHER].calls) == (4, 1)
+    assert found.plain_s[Phase.OTHER] == 1.0
+
+
+def test_nothing_is_told_of_compiled_code() -> None:
+    stage = Stage()
+    stage.facts.compiled = True
+    assert play(Calls(), lambda: None, stage=stage) == {}
+
+
+def test_lines_know_what_their_operators_take_and_that_of_metrics_is_the_scripts() -> None:
+    large = torch.ones(600, 600)
+
+    def step() -> None:
+        (WEIGHT.sum() * large).sum()  # the loss
+        torch.mm(large, large)  # a metric
+
+    def looked_at(phase: Phase) -> PhaseCalls:
+        stage = Stage()
+        stage.clock.now = phase
+        return seen(step, stage=stage).phases[phase]
+
+    def lines(phase: Phase) -> Mapping[str, float]:
+        return looked_at(phase).lines
+
+    loss, metric = (f"{__file__}:{step.__code__.co_firstlineno + line}" for line in (1, 2))
+    assert set(lines(Phase.OTHER)) == {loss}
+    assert set(lines(Phase.FORWARD)) == {loss, metric}
+    assert lines(Phase.BACKWARD) == {}
+    assert lines(Phase.FORWARD)[metric] > 0
+    assert looked_at(Phase.FORWARD).line_calls == {loss: 3, metric: 1}
+
+
+def test_float64_that_creeps_into_a_model_is_told_with_its_line() -> None:
+    large, scale = torch.ones(600, 600, requires_grad=True), torch.full((600,), 2.0, dtype=torch.float64)
+
+    def step() -> None:
+        scaled = large / scale  # here
+        scaled.exp()
+        large.detach() / scale  # a metric
+
+    found = play(Calls(), step, num_steps=Calls.num_steps)
+    (one,) = (one for one in found["sightings"] if one.kind is SightingKind.PROMOTED)
+    assert (one.text, one.what, one.per_step) == ("scaled = large / scale  # here", "aten::div", 1.0)
+    calls = found["calls"].phases[Phase.OTHER]
+    assert 0 < calls.double_s == calls.graph_s
+
+
+def of_kind(kind: SightingKind, step: Callable[[Stage], object]) -> list[Sighting]:
+    stage = Stage()
+    found = play(Calls(), lambda: step(stage), stage=stage, num_steps=Calls.num_steps)
+    assert "notes" not in found or not found["notes"]
+    return [one for one in found["sightings"] if one.kind is kind]
+
+
+def test_what_is_made_of_the_same_data_in_each_step_is_told_with_its_line() -> None:
+    positions, weight = torch.rand(500, 3), torch.ones(500, 500, requires_grad=True)
+    buffer = torch.ones(500, 500)
+
+    def step(stage: Stage) -> None:
+        near = torch.cdist(positions, positions).softmax(1)  # here
+        (near @ weight).sum()
+        torch.rand(500, 500).softmax(1)
+        torch.isfinite(torch.rand(500, 500)).all()  # the same of other data
+        buffer.fill_(1.0)
+        buffer.clone()
+
+    found = of_kind(SightingKind.UNCHANGED, step)
+    assert {one.text for one in found} == {"near = torch.cdist(positions, positions).softmax(1)  # here"}
+    assert found[0].cost_s and found[0].detail == {"phase": "other", "steps": 5}
+
+
+def test_a_column_of_predictions_that_meets_a_row_of_targets_is_told_with_its_size() -> None:
+    net, targets = torch.nn.Linear(4, 1), torch.rand(64)
+    scores = torch.rand(64, 1, requires_grad=True)
+
+    def step(stage: Stage) -> None:
+        error = net(torch.rand(64, 4)) - targets  # here
+        (error**2).mean()
+        (scores - scores[:, 0]).exp()  # pairs, on purpose
+        (net(torch.rand(64, 4)) * torch.rand(1, 32)).mean()
+        net(torch.rand(64, 4)).squeeze(1) - targets
+
+    (one,) = of_kind(SightingKind.BROADCAST, step)
+    assert (one.text, one.detail) == ("error = net(torch.rand(64, 4)) - targets  # here", {"size": 64})
+    assert one.cost_s
+
+
+def test_what_no_gradient_goes_through_and_nothing_reads_is_told_operator_by_operator() -> None:
+    net, head = torch.nn.Linear(20, 20), torch.nn.Sequential(torch.nn.Linear(20, 9), torch.nn.ReLU())
+    kept: list[object] = []
+
+    def step(stage: Stage) -> None:
+        stage.clock.now = Phase.FORWARD
+        code = torch.relu(net(torch.rand(8, 20)))
+        head(code)  # here
+        head(code + 1).argmax()
+        kept[:] = [head(code - 1).detach().numpy()]
+        loss = code.square().mean() + code.exp().mean()
+        stage.clock.now = Phase.BACKWARD
+        loss.backward()  # type: ignore[no-untyped-call]
+        stage.clock.now = Phase.OTHER
+        loss.item()
+
+    found = of_kind(SightingKind.UNUSED, step)
+    assert {(one.what, one.text) for one in found} == {
+        (name, "head(code)  # here") for name in ("aten::t", "aten::addmm", "aten::relu")
+    }
+    assert found[0].detail == {"phase": "forward"}
+
+
+def test_a_step_that_ends_before_its_gradients_come_tells_of_nothing_unused() -> None:
+    net, losses = torch.nn.Linear(20, 20), [torch.ones(3, requires_grad=True).sum()]
+
+    def step(stage: Stage) -> None:
+        stage.clock.now = Phase.BACKWARD
+        losses.pop().backward()  # type: ignore[no-untyped-call]
+        stage.clock.now = Phase.FORWARD
+        losses.append(net(torch.rand(8, 20)).sum())
+
+    assert not of_kind(SightingKind.UNUSED, step)
+
+
+def test_nothing_is_told_of_a_fork_which_has_none_of_its_parents_threads() -> None:
+    stage = Stage()
+    stage.shutdown.is_fork = True
+    assert play(Calls(), lambda: torch.ones(3), stage=stage) == {}

@@ -1,0 +1,113 @@
+"""The look at the input phase: its parts, and that it leaves data sets as they were."""
+
+import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from hotlap.data import cached_prefix, late
+from hotlap.levers.lever import Patch
+from hotlap.probe.clock import INPUT
+from hotlap.probe.profilers.input import Input
+from hotlap.probe.session import Session
+from hotlap.record import InputPart
+from tests.unit.data.pictures import usual
+from tests.unit.probe.profilers.stage import Stage, play
+
+
+@pytest.mark.parametrize("wrap", [lambda data: data, late, cached_prefix])
+def test_a_data_set_behind_ours_gets_its_transform_back(wrap: Callable[[Any], Any]) -> None:
+    data = usual()
+    transform = data.transform
+    profiler, stage = Input(), Stage()
+    vars(stage.clock)["entered"] = {INPUT}
+    profiler.session = cast(Session, stage)
+    assert profiler.goes_on()
+    try:
+        next(iter(DataLoader(wrap(data), 4)))
+        assert data.transform is not transform, "it is timed"
+    finally:
+        profiler.close()
+    assert vars(data)["transform"] is transform
+
+
+def test_starts_of_iterators_are_shared_out_over_all_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = map(float, itertools.count())
+    monkeypatch.setattr("hotlap.probe.profilers.input.time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    stage, patch, profiler = Stage(), Patch(), Input()
+    vars(stage)["schedule"] = SimpleNamespace(move=SimpleNamespace(recorded=True))
+    vars(stage)["num_recorded"] = 8  # of a long run not all are in the columns
+    vars(stage.clock)["entered"] = {INPUT}
+    profiler.install(cast(Session, stage), patch)
+    try:
+        for _ in range(2):
+            iter(DataLoader(TensorDataset(torch.zeros(2))))  # each takes a second
+    finally:
+        patch.undo()
+    assert profiler.fields() == {"input_s": {InputPart.START: 0.25}}
+    stage.validations = [(1.5, 5.0)]
+    assert profiler.fields() == {"input_s": {InputPart.START: 0.125}}, "that of a validation is in no step"
+
+
+def test_the_items_of_a_validation_are_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr("hotlap.probe.profilers.input.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+
+    class Items(Dataset[int]):
+        def __init__(self, item_s: float) -> None:
+            self.item_s = item_s
+
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, index: int) -> int:
+            seconds[0] += self.item_s
+            return index
+
+    def collated(items: list[int]) -> list[int]:
+        seconds[0] += 3.0
+        return items
+
+    stage, made = Stage(), list[None]()
+    vars(stage)["schedule"] = SimpleNamespace(move=SimpleNamespace(recorded=False))
+    vars(stage)["num_recorded"] = 8
+    vars(stage.clock)["entered"] = {INPUT}
+
+    def step() -> None:
+        made.append(None)
+        validates = len(made) == 3
+        if validates:
+            list(DataLoader(Items(100.0)))
+        list(DataLoader(Items(1.0), collate_fn=collated))
+        stage.validated((0.0, 1.0) if validates else None)
+
+    parts = play(Input(), step, stage=stage, num_steps=8)["input_s"]
+    assert (parts[InputPart.ITEMS], parts[InputPart.COLLATE]) == (0.25, 0.75)
+
+
+def test_a_transform_counts_once_however_many_epochs_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr("hotlap.probe.profilers.input.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+
+    class Transformed(Dataset[int]):
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, index: int) -> int:
+            seconds[0] += 1.0
+            return self.transform(index)
+
+        def transform(self, item: int) -> int:
+            seconds[0] += 3.0
+            return item
+
+    stage, data = Stage(), Transformed()
+    vars(stage)["schedule"] = SimpleNamespace(move=SimpleNamespace(recorded=False))
+    vars(stage)["num_recorded"] = 8
+    vars(stage.clock)["entered"] = {INPUT}
+    parts = play(Input(), lambda: list(DataLoader(data)), stage=stage, num_steps=8)["input_s"]
+    assert (parts[InputPart.ITEMS], parts[InputPart.TRANSFORMS]) == (0.25, 0.75)
