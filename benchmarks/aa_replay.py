@@ -1,10 +1,10 @@
 """How often does a whole search claim a gain where no lever brings any? Two hundred studies, on recorded noise.
 
-`--record TRIAL_GROUPS` runs trial groups of four equal processes that take turns, and processes alone in which blocks take turns, as
-trials do, and keeps how long each turn and each block took. Then whole studies (all levers, rounds, stacks,
-confirmation, the default budgets) are made in the world of tests/unit/tune/world.py, in which no lever changes
-anything and each trial group takes as long as one that was recorded, picked at random; and as many in which one lever makes
-steps shorter and the others, which bring nothing, must not be accepted beside it. `python benchmarks/aa_replay.py
+`--record TRIAL_GROUPS` runs trial groups of four equal processes that take turns, and processes alone in which blocks
+take turns, as trials do, and keeps how long each turn and each block took. Then whole studies (all levers, rounds,
+stacks, confirmation, the default budgets) are made in the world of tests/unit/tune/world.py, in which no lever changes
+anything and each trial group takes as long as one that was recorded, picked at random; and as many in which one lever
+makes steps shorter and the others, which bring nothing, must not be accepted beside it. `python benchmarks/aa_replay.py
 [STUDIES] [--record TRIAL_GROUPS]`.
 """
 
@@ -46,8 +46,8 @@ Turns = list[float]
 
 @dataclass
 class Replayed(World):
-    """A world in which times are those that were recorded; `trial_groups`: of processes that took turns, `alone`: of single
-    ones. Relative to the median."""
+    """A world in which times are those that were recorded; `trial_groups`: of processes that took turns, `alone`: of
+    single ones. Relative to the median."""
 
     trial_groups: Sequence[Sequence[Turns]] = ()
     alone: Sequence[Turns] = ()
@@ -90,11 +90,9 @@ def record(num_trial_groups: int) -> None:
                 continue  # one of the processes failed
             trial_groups.append(trial_group)
             alone += [_turns(run) for run in executor.trial_group(Design(arms=(Arm(), Arm()), switched=True)).runs]
-            results_file.write("noise", trial_groups=trial_groups, alone=[turns for turns in alone if turns])
-            print(
-                f"{k + 1} of {num_trial_groups}: {[f'{1e3 * fmean(turns):.3f} ms' for turns in trial_group]}",
-                flush=True,
-            )
+            results_file.write("noise", heats=trial_groups, alone=[turns for turns in alone if turns])
+            means = [f"{1e3 * fmean(turns):.3f} ms" for turns in trial_group]
+            print(f"{k + 1} of {num_trial_groups}: {means}", flush=True)
 
 
 def _turns(run: Run) -> Turns:
@@ -107,8 +105,8 @@ def replay(number: int) -> None:
     if not path.exists():
         sys.exit(f"{path.name} is missing: no noise of this machine was recorded yet; add --record 24 (six minutes).")
     known = json.loads(path.read_text())
-    usual = median(seconds for trial_group in known["trial_groups"] for turns in trial_group for seconds in turns)
-    trial_groups = [[[s / usual for s in turns] for turns in trial_group] for trial_group in known["trial_groups"]]
+    usual = median(seconds for trial_group in known["heats"] for turns in trial_group for seconds in turns)
+    trial_groups = [[[s / usual for s in turns] for turns in trial_group] for trial_group in known["heats"]]
     alone = [[s / usual for s in turns] for turns in known["alone"]]
     found: list[dict[str, object]] = []
     beside: list[dict[str, object]] = []

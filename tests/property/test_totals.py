@@ -36,7 +36,7 @@ def simulated(process_sd: float, hour_sd: float) -> Hours:
 
 def recorded() -> Hours:
     """Trial groups of four equal processes on a busy machine, from one of them on."""
-    trial_groups = json.loads(NOISE.read_text())["trial_groups"]
+    trial_groups = json.loads(NOISE.read_text())["heats"]
     levels = np.log([[np.mean(turns) for turns in trial_group] for trial_group in trial_groups])
     levels -= levels.mean()
 
@@ -60,9 +60,8 @@ def studies(hours: Hours, *, num_trial_groups: int, num_whole: int, off_sd: floa
     for _ in range(STUDIES):
         took, off = hours(rng, num_trial_groups + 2 * num_whole), rng.normal(0, off_sd)
         pairs = [(training(base), training(other - TRUE - off)) for base, other in took[:num_trial_groups]]
-        later = took[num_trial_groups:].reshape(num_whole, 2, 2)[
-            :, :, 0
-        ]  # alone in its hour, the first and the second one
+        # Each alone in its hour, the first and the second one.
+        later = took[num_trial_groups:].reshape(num_whole, 2, 2)[:, :, 0]
         base_first = [(one, two) if k % 2 == 0 else (two, one) for k, (one, two) in enumerate(later)]
         whole_s = [(10 * math.exp(base), 10 * math.exp(other - TRUE)) for base, other in base_first]
         by_steps = total_speedup(pairs, Length(NUM_STEPS, None), pooled=None)
