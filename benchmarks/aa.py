@@ -49,7 +49,7 @@ while True:
 
 
 class Silent:
-    """Nobody profilers."""
+    """Nobody watches."""
 
     def doing(self, text: str) -> None:
         """A few words."""

@@ -2,10 +2,10 @@
 
 Ten pairs of equal processes each way, one way after the other in turns (A B, B A, ...), for a small MLP and a small
 convolutional network, both on one thread: the seconds to the first step, and how far equal processes differ. The two
-of a pair are alive together and take turns of some steps, as in a trial group, so what else the machine does hits both: the
-coefficient of variation is that of the ratio of their median steps, divided by the square root of two. Then trial groups of
-the demo (`examples/digits.py`), sized as `hotlap tune` sizes them, two processes in each: the part of a trial group that is
-over when both have made their first step.
+of a pair are alive together and take turns of some steps, as in a trial group, so what else the machine does hits both:
+the coefficient of variation is that of the ratio of their median steps, divided by the square root of two. Then trial
+groups of the demo (`examples/digits.py`), sized as `hotlap tune` sizes them, two processes in each: the part of a trial
+group that is over when both have made their first step.
 """
 
 import json

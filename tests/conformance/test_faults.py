@@ -181,7 +181,7 @@ def test_without_faults_nothing_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_watch_that_fails_anywhere_is_left_out_and_told(tmp_path: Path, name: str) -> None:
+def test_a_profiler_that_fails_anywhere_is_left_out_and_told(tmp_path: Path, name: str) -> None:
     kind = ALL[name]
     (tmp_path / "first").mkdir()
     found = met_methods(kind, tmp_path / "first")
@@ -236,7 +236,7 @@ def test_a_trace_that_misses_an_operator_is_no_trace(tmp_path: Path, monkeypatch
     fail(monkeypatch, trace.Tracer, "_record")
     run = trained(tmp_path, "workload")
     assert run.workload is None
-    assert [note for note in run.notes if note.startswith("Hotlap failed at the profiler WorkloadWatch")]
+    assert [note for note in run.notes if note.startswith("Hotlap failed at the profiler WorkloadProfiler")]
 
 
 def test_batches_that_cannot_be_replayed_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

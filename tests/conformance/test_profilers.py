@@ -4,14 +4,14 @@ from hotlap.probe.profilers import known as profilers
 from hotlap.tune import FULL, LOOKING, PROFILERS
 
 
-def test_every_watch_is_asked_for_by_its_name() -> None:
+def test_every_profiler_is_asked_for_by_its_name() -> None:
     assert set(PROFILERS) == set(profilers.ALL) - {
         "workload",  # what `hotlap predict` asks for
         "kernels",  # what `hotlap tune` asks for
     }
 
 
-def test_a_training_that_is_left_as_it_is_gets_no_watch_with_steps_of_its_own() -> None:
+def test_a_training_that_is_left_as_it_is_gets_no_profiler_with_steps_of_its_own() -> None:
     assert all(profilers.ALL[name].num_steps == 0 for name in LOOKING)
 
 

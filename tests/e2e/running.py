@@ -51,10 +51,10 @@ class Forks:
         starter = launcher._starter
         may_be_fork = starter._may_be_fork
 
-        def whatever_watches(plan: Plan) -> bool:
+        def with_any_profilers(plan: Plan) -> bool:
             return may_be_fork(replace(plan, profilers=()))
 
-        setattr(starter, "_may_be_fork", whatever_watches)  # noqa: B010 - a plain assignment is a type error
+        setattr(starter, "_may_be_fork", with_any_profilers)  # noqa: B010 - a plain assignment is a type error
         self._launcher = launcher
         self.place = SCRIPTS / place
         self._launcher([self._plan()], limit_s=400.0)  # the first run tells what the others import

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.e2e
 MINE = ("switches", "memory", "shapes", "modules", "cpu", "input", "calls", "what-if")
 
 
-def test_every_watch_sees_what_it_is_for(forks: Forks) -> None:
+def test_every_profiler_sees_what_it_is_for(forks: Forks) -> None:
     found = forks("troubled.py", warmup=15, profilers=MINE)
     assert found.status is Status.COMPLETE, found.error
     assert not [note for note in found.notes if "gave up" in note]
@@ -74,7 +74,7 @@ def test_workers_are_waited_for_and_known(forks: Forks) -> None:
     assert set(found.input_s) == {InputPart.START, InputPart.WORKERS}
 
 
-def test_these_watches_together_leave_the_training_as_it_was(forks: Forks) -> None:
+def test_these_profilers_together_leave_the_training_as_it_was(forks: Forks) -> None:
     plain, watched = forks("plain.py", warmup=15), forks("plain.py", warmup=15, profilers=MINE)
     assert watched.status is Status.COMPLETE, watched.error
     assert watched.loss == plain.loss

@@ -16,13 +16,13 @@ loader = DataLoader(TensorDataset(inputs, targets), batch_size=128, shuffle=True
 statistics = {}
 
 
-def profiler(module, args, result):
+def watch(module, args, result):
     values = result.detach().flatten()[: (20_000, 30_000, 40_000)[VARIATION]].tolist()
     statistics[id(module)] = (min(values), max(values), sum(values) / len(values), sorted(values)[len(values) // 2])
 
 
 for layer in model[: (3, 5, 1)[VARIATION]]:
-    layer.register_forward_hook(profiler)
+    layer.register_forward_hook(watch)
 for epoch in range(10_000):
     for x, y in loader:
         optimizer.zero_grad()

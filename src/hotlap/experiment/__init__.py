@@ -15,11 +15,11 @@ __all__ = [
     "Effect",
     "Executor",
     "Group",
-    "TrialGroup",
     "Pace",
     "Rule",
     "Runs",
     "Sizes",
     "Stack",
+    "TrialGroup",
     "compare",
 ]

@@ -86,9 +86,9 @@ class Sizes:
         return replace(self, steps=steps, warmup=min(self.warmup, _MIN_WARM))
 
     def sees_end_of(self, epoch_steps: int | None) -> bool:
-        """A trial group of processes that start afresh can be followed to the end of an epoch of so many steps (None: their
-        number is not known), to see what its start and a validation cost: a plan goes so far, and the base's steps to
-        it take as much time again at most."""
+        """A trial group of processes that start afresh can be followed to the end of an epoch of so many steps (None:
+        their number is not known), to see what its start and a validation cost: a plan goes so far, and the base's
+        steps to it take as much time again at most."""
         if epoch_steps is None or epoch_steps + BEYOND_EPOCH > EPOCH_STRETCH * self.steps:
             return False
         return self._beyond_s(epoch_steps) <= self._trial_group_s(2, 2, self.afresh_setup_s or self.setup_s)
@@ -112,8 +112,8 @@ class Sizes:
         return replace(self, setup_s=setup_s, afresh_setup_s=afresh_s)
 
     def trial_group_s(self, num_arms: int, *, switched: bool = False, afresh: bool = False) -> float:
-        """What one trial group takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a fork,
-        and they go on to the end of an epoch where that is seen."""
+        """What one trial group takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a
+        fork, and they go on to the end of an epoch where that is seen."""
         processes = 1 if switched else num_arms
         if not afresh:
             return self._trial_group_s(num_arms, processes, self.setup_s)

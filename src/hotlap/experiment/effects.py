@@ -13,8 +13,8 @@ from hotlap.experiment.statistics import FEWEST_SHOWN, Pool, Progress, Rule
 from hotlap.experiment.total import break_even_step, one_time_s, step_within_s
 from hotlap.record import Failure, Interval, Run, of_arm
 
-# A trial group whose base failed says nothing of the others, and one that was stopped before it had enough steps, as on a
-# machine that others began to use, says nothing at all: it is run again; not more often than this.
+# A trial group whose base failed says nothing of the others, and one that was stopped before it had enough steps, as on
+# a machine that others began to use, says nothing at all: it is run again; not more often than this.
 _MOST_LOST = 1
 
 
@@ -135,7 +135,7 @@ class Comparison:
                 self._note(effect, trial_group, k, again=again)
 
     def _note(self, effect: Effect, trial_group: TrialGroup, k: int, *, again: bool) -> None:
-        """What the trial group says of its arm `k`, the base not counted. `again`: what says nothing is no failure yet."""
+        """What a trial group says of arm `k`, the base not counted. `again`: what says nothing is no failure yet."""
         ratio, failure = trial_group.log_ratios[k], trial_group.failures[k]
         if failure is None and trial_group.base_failure is not None:
             failure = Failed(
@@ -152,8 +152,8 @@ class Comparison:
 
 def compare(executor: Executor, *comparisons: Comparison) -> None:
     """On one node one comparison after the other; on several as many as there are nodes, which they share: up to three
-    trial groups of each, which decide most, leave the others to what is likely to come next. What cannot be written needs no
-    trial group."""
+    trial groups of each, which decide most, leave the others to what is likely to come next. What cannot be written
+    needs no trial group."""
     for one in comparisons:
         base_failure = executor.unwritten(one.design, one.design.arms[0])
         for effect in one.effects:

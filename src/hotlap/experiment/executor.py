@@ -65,8 +65,8 @@ class Executor:
     """Runs trial groups of the right size.
 
     `common`: what all plans have, the command foremost. `script`: what levers make of it. `last_seed`: of the order of
-    turns, in what was compared before. `limit`: seconds that a trial group should take -> after which it is ended. `warn`:
-    takes a sentence for the user. `now`: a clock in seconds (a fake one in tests).
+    turns, in what was compared before. `limit`: seconds that a trial group should take -> after which it is ended.
+    `warn`: takes a sentence for the user. `now`: a clock in seconds (a fake one in tests).
     """
 
     def __init__(

@@ -73,7 +73,7 @@ def _here(runs: Runs, plans: TrialGroup, limit_s: float) -> list[Run]:
 
 
 def in_the_way(found: Sequence[Run], *, several: bool) -> str | None:
-    """What one of these processes of a trial group said, if it failed for want of what another one had; None where none did.
+    """What a process of a trial group said, if it failed for want of what another one had; None where none did.
 
     `several`: each of them is a job of several processes, some of which may have met those of the other job.
     """

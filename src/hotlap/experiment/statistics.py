@@ -67,7 +67,8 @@ def contrasts(logs: Sequence[float]) -> list[float]:
     """Logarithms of n equal things measured side by side -> n - 1 independent log-ratios, each as varied as a pair's.
 
     The k-th compares one with the mean of those before it (Helmert's contrasts), scaled to the variance of the
-    difference of two. Three processes of one trial group give as many as two pairs of processes, without the fourth start.
+    difference of two. Three processes of one trial group give as many as two pairs of processes, without the fourth
+    start.
     """
     found = []
     for k in range(1, len(logs)):

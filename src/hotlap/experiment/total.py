@@ -225,8 +225,8 @@ def _log_ratios(pairs: Pairs, length: Length, *, ends_s: EndsS = (0.0, 0.0), oth
 def one_time_s(pairs: Pairs) -> float | None:
     """What the others cost once (compiling, filling a cache); None where it is nothing, or chance.
 
-    Processes of a trial group start side by side. The base waits for whatever the other does on all cores then (it compiles),
-    so its own start is the shortest that was seen.
+    Processes of a trial group start side by side. The base waits for whatever the other does on all cores then (it
+    compiles), so its own start is the shortest that was seen.
     """
     bases_s = [found for base, _ in pairs if (found := start_s(base)) is not None]
     starts_s = [found for _, other in pairs if (found := start_s(other)) is not None]

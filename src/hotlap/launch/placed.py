@@ -1,4 +1,5 @@
-"""Trial groups on nodes of a cluster: each is a job, which reads what to run and writes what came of it in a shared folder."""
+"""Trial groups on nodes of a cluster: each is a job, which reads what to run and writes what came of it in a
+shared folder."""
 
 import contextlib
 import shutil
@@ -91,8 +92,9 @@ class Brought:
 class Placed:
     """Runs trial groups as jobs. A context manager: leaving it cancels what still runs, and nobody else's jobs.
 
-    `folder`: shared by all nodes; what a run of hotlap that was killed left there is cancelled first. `nodes`: trial groups at
-    the same time. `order`: what all trial groups have. `now`, `sleep`: a clock in seconds (a fake one in tests).
+    `folder`: shared by all nodes; what a run of hotlap that was killed left there is cancelled first. `nodes`: trial
+    groups at the same time. `order`: what all trial groups have. `now`, `sleep`: a clock in seconds (a fake one in
+    tests).
 
     Raises:
         UserError: the scheduler does not answer.

@@ -278,7 +278,7 @@ class _TrialGroup:
             now = time.monotonic()
             self._scratch.check()
             for child in self._children:
-                self._profiler(child, now)
+                self._watch(child, now)
             self._pass_token()
         for child in self._children:
             self._left(child)
@@ -291,7 +291,7 @@ class _TrialGroup:
                 if child is self._running:
                     self._running = None
 
-    def _profiler(self, child: _Child, now: float) -> None:
+    def _watch(self, child: _Child, now: float) -> None:
         if child.has_left(now):
             child.end()
         if not child.alive:

@@ -65,7 +65,7 @@ _DATA = _Origin(_From.DATA, "", Spot(), 0, 0.0)
 
 
 class CopyTracker(ObserverMode):
-    """Tells a Tally of needless and blocking copies."""
+    """Tells an EventCounter of needless and blocking copies."""
 
     def __init__(self, event_counter: EventCounter) -> None:
         super().__init__()

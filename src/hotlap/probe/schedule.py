@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan
 from hotlap.record.order import rounds
 
-# Processes of a trial group warm up in turns as well, of so many blocks each: two that compute at the same time slow each
-# other down by far more than two, because the threads of each wait for one another.
+# Processes of a trial group warm up in turns as well, of so many blocks each: two that compute at the same time slow
+# each other down by far more than two, because the threads of each wait for one another.
 _WARM_TURN = 4
 
 # Where the run's time is limited, or its steps: parts of them, from the first step on, after which the warm-up and the
-# recording are cut short. All profilers together want some forty steps, many of them half as long again as others. Where
-# that is more than all the time gives, the recorded steps get a third: there they are few, but long, and the longer a
-# step is the less it differs from the next.
+# recording are cut short. All profilers together want some forty steps, many of them half as long again as others.
+# Where that is more than all the time gives, the recorded steps get a third: there they are few, but long, and the
+# longer a step is the less it differs from the next.
 _WARM_SHARE, _RECORDED_SHARE = 0.1, 0.33
 # But not below these numbers of steps: fewer cannot be told from chance.
 _LEAST_WARM, _LEAST_RECORDED = 2, 8

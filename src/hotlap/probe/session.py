@@ -297,8 +297,8 @@ class Session:
     def turn_page(self) -> None:
         """Begin or end a profiler's window.
 
-        Not within an optimizer's step: torch surrounds that with a range of its profiler's, and a profiler that is
-        started or stopped within such a range crashes the process now and then (torch 2.13).
+        Not within an optimizer's step: torch surrounds that with a range of its own profiler's, and a torch profiler
+        that is started or stopped within such a range crashes the process now and then (torch 2.13).
         """
         begun = self.clock.now()
         self.due = False

@@ -1,4 +1,4 @@
-"""Torch has just been imported: a session begins, with its seeds, levers, hooks and watches."""
+"""Torch has just been imported: a session begins, with its seeds, levers, hooks and profilers."""
 
 import atexit
 import gc

@@ -1,4 +1,4 @@
-"""The profilers of a plan: passive ones look on all the time, the others get steps of their own, one after the other."""
+"""The profilers of a plan: passive ones look on all the time, others get steps of their own, one after the other."""
 
 import math
 import time

@@ -289,7 +289,8 @@ class Study:
     after: Run | None = None
     """The script under the accepted levers, timed: the "after" of the picture."""
     beside: Run | None = None
-    """The baseline in the same trial group as `after`: what it is compared with. (Between trial groups the machine may change.)"""
+    """The baseline in the same trial group as `after`: what it is compared with. (Between trial groups the machine may
+    change.)"""
     patch: str | None = None
     """Unified diff of the accepted levers; None when there is nothing to change."""
     changes: tuple[FileChange, ...] = ()

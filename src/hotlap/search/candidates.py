@@ -24,8 +24,8 @@ CLEAR = 2
 
 # Arms that are switched within one process at most, beside the base: the blocks of each get rarer with their number.
 MOST_SWITCHED = 5
-# Arms that share the base of a trial group at most, each a process of its own: they share its start and its steps, and wait
-# for one another.
+# Arms that share the base of a trial group at most, each a process of its own: they share its start and its steps, and
+# wait for one another.
 _MOST_BESIDE = 3
 # Only those that are worth at least this part of the best one: what wins changes what the others can save.
 _LIKE_THE_BEST = 0.5

@@ -18,8 +18,8 @@ from hotlap.search.reasons import crowded, length, unchanged
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import factor, percent
 
-# Trial groups: so many, and up to so many where there is time. The claim of the whole study rests on them: with eight the
-# track's chatty loop ended at 1.10x (1.03x to 1.18x), unshown.
+# Trial groups: so many, and up to so many where there is time. The claim of the whole study rests on them: with eight
+# the track's chatty loop ended at 1.10x (1.03x to 1.18x), unshown.
 PLANNED, MOST = 4, 16
 
 # Pairs of whole trainings, where there is time for them: nothing tells truer what the user gains. (How much processes
@@ -214,8 +214,8 @@ class Confirmation:
         return max(PLANNED, min(MOST, int(left_s / self._executor.estimate_s(afresh=True)) - 2))
 
     def _has_time(self, effect: Effect) -> bool:
-        """The fewest trial groups are made in any case: what was found must not be lost to noise. Where the budget is ours to
-        choose, it becomes the longer one for more."""
+        """The fewest trial groups are made in any case: what was found must not be lost to noise. Where the budget is
+        ours to choose, it becomes the longer one for more."""
         gate_s, trial_group_s = self._gate.estimate_s(self._stack), self._executor.estimate_s(afresh=True)
         if self._log.budget.left_s < gate_s + 3 * trial_group_s:
             self._log.extend()

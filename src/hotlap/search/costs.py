@@ -20,8 +20,8 @@ _PLANNED_LAST, _MOST_LAST = 8, 16
 MOST_LATE = 0.15
 """Part of the budget by which a study may end late where a gain would be lost else."""
 
-# What compiling a model adds to trial groups that decide a clear case, about: three beside two modes of `compile` took 10 s
-# longer on an H200.
+# What compiling a model adds to trial groups that decide a clear case, about: three beside two modes of `compile` took
+# 10 s longer on an H200.
 _COMPILING_S = 10.0
 
 Group = Sequence[Candidate]
@@ -72,7 +72,8 @@ class Costs:
         return self._executor.sizes != before
 
     def affords(self, group: Group, *, keep_s: float, times_only: bool = False) -> bool:
-        """The trial groups that decide a clear case, and the gate; or one trial group. `keep_s`: for what comes after that."""
+        """The trial groups that decide a clear case, and the gate; or one trial group. `keep_s`: for what comes after
+        that."""
         if times_only:
             return self._log.budget.affords(self.trial_group_s(group), keep_s=keep_s)
         return self._log.budget.affords(self.trial_groups_s(group), max(map(self.gate_s, group)), keep_s=keep_s)
@@ -83,8 +84,8 @@ class Costs:
 
     def proof_kept_s(self, one: Candidate) -> float:
         """The gate of what has gained just now, and the end, while others are timed on; 0 where they do not fit anyhow.
-        (2.5x was clear after two trial groups, three more of what was 1.3x left no time for its gate, and nothing was proven.)
-        """
+        (2.5x was clear after two trial groups, three more of what was 1.3x left no time for its gate, and nothing was
+        proven.)"""
         needs_s = self.gate_s(one) + self.end_s - self._log.budget.extension_s
         return max(0.0, needs_s) if self._log.budget.affords(needs_s - self._late_s) else 0.0
 
@@ -130,8 +131,8 @@ class Costs:
         return max([*saves, *bounds]) >= _WORTH_MORE
 
     def planned(self, group: Group) -> int:
-        """Trial groups at most. Said before the first, as looks are counted. As few as show an interval where more would leave
-        others untried, as on a busy machine: what seems to gain is timed again."""
+        """Trial groups at most. Said before the first, as looks are counted. As few as show an interval where more
+        would leave others untried, as on a busy machine: what seems to gain is timed again."""
         if group[0].log_gain > 0.0 and not group[0].shown:  # it seemed to gain
             left_s = self._log.budget.left_s - self.end_s - self.gate_s(group[0])
             return max(_PLANNED_LAST, min(_MOST_LAST, int(left_s / self._executor.estimate_s())))

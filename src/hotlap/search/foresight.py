@@ -1,4 +1,4 @@
-"""What the rest of a study will likely ask for: its own stages, run through with what is expected of each trial group."""
+"""What the rest of a study will likely ask for: its stages, run through with what is expected of each trial group."""
 
 import contextlib
 import math

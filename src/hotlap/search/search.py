@@ -32,8 +32,8 @@ _WORTH_TEN_RUNS = 1.1
 
 _MUCH = math.log(MUCH_SHORTER)
 
-# Of each lever that is left out, trial groups until it is clear whether the step is faster without it; by chance it seems so
-# as rarely as the truth lies below a 95% interval.
+# Of each lever that is left out, trial groups until it is clear whether the step is faster without it; by chance it
+# seems so as rarely as the truth lies below a 95% interval.
 _LEFT_OUT = Rule(line=1.0, planned=FEWEST_SHOWN, false_gain=0.025)
 
 
@@ -67,8 +67,8 @@ class Search:
                 Confirmation(self._log, self._executor, self._gate, self.stack).run()
 
     def end(self) -> None:
-        """What is left of the budget times what was not tried, in the shortest trial groups where others do not fit any more;
-        and what it all comes to is told."""
+        """What is left of the budget times what was not tried, in the shortest trial groups where others do not fit any
+        more; and what it all comes to is told."""
         planned = self._executor.sizes
         while self._time_more() or self._costs.shorten():
             pass

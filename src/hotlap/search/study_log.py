@@ -114,9 +114,9 @@ class Budget:
         return left_s >= first_s and left_s + self.extension_s >= first_s + then_s
 
     def limit_s(self, estimate_s: float) -> float:
-        """What a trial group may take before it is cut short: three times what it should, and not more than what is left; but
-        twice what it should in any case. (What is cut short has cost its time and says nothing: the last trial group of a
-        confirmation that had seen 2.70x three times was, on an H100.)"""
+        """What a trial group may take before it is cut short: three times what it should, and not more than what is
+        left; but twice what it should in any case. (What is cut short has cost its time and says nothing: the last
+        trial group of a confirmation that had seen 2.70x three times was, on an H100.)"""
         return max(20.0, 2 * estimate_s, min(3 * estimate_s + 60.0, self.left_s + 20.0))
 
 

@@ -44,7 +44,7 @@ _MOST_S = 600.0
 _SHORT_SHARE = 4
 
 # Fields of a run that profilers fill.
-_WATCHED = (
+_PROFILED = (
     "input_s",
     "device_phase_s",
     "hot_lines",
@@ -167,7 +167,7 @@ def _sweep(log: StudyLog, run: Run, executor: Executor) -> None:
 
 def _completed(run: Run, closer: Run) -> Run:
     """`run` with what only `closer` could see."""
-    fields = {name: getattr(closer, name) for name in _WATCHED if not getattr(run, name) and getattr(closer, name)}
+    fields = {name: getattr(closer, name) for name in _PROFILED if not getattr(run, name) and getattr(closer, name)}
     windows = [window for window in (run.operators, closer.operators) if window is not None]
     if windows:
         fields["operators"] = max(windows, key=lambda window: (window.complete, window.num_steps))

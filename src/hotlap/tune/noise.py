@@ -11,9 +11,10 @@ from hotlap.search import StudyLog
 from hotlap.tune.diagnosis import ceilings, has_workers
 from hotlap.units import factor
 
-# Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later trial groups
-# share. With four a trial whose outcome is clear needs two trial groups only (statistics.Rule). Three equal processes in
-# a trial group give two of them that are independent (statistics.contrasts), for the price of three starts instead of four.
+# Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later trial
+# groups share. With four a trial whose outcome is clear needs two trial groups only (statistics.Rule). Three equal
+# processes in a trial group give two of them that are independent (statistics.contrasts), for the price of three starts
+# instead of four.
 _RATIOS = 4
 EQUAL = 3
 

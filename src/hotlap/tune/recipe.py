@@ -18,8 +18,8 @@ from hotlap.units import duration
 
 # For one size of the curve: steps timed, in turns, after those in which the optimizer's state comes about.
 _STEPS, _TURN, _WARMUP = 66, 11, 10
-# A trial group of it may take what is left of the budget, and at least this: batches of another size have steps of another
-# length.
+# A trial group of it may take what is left of the budget, and at least this: batches of another size have steps of
+# another length.
 _LEAST_LIMIT_S = 60.0
 
 # Of the fastest size's samples a second; what lies beyond the knee brings less, and costs memory and progress a sample.

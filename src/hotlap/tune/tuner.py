@@ -20,8 +20,8 @@ from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
 from hotlap.tune.side_by_side import why_not, with_fewer_threads
 
-# No lever can be shown to help in less: two trial groups of one trial, three of the confirmation, each of two processes, and
-# runs for the gate: of the baseline, under the lever, patched.
+# No lever can be shown to help in less: two trial groups of one trial, three of the confirmation, each of two
+# processes, and runs for the gate: of the baseline, under the lever, patched.
 _FEWEST_TRIAL_GROUPS = CLEAR + FEWEST_SHOWN
 _FEWEST_EVIDENCE = 3
 # A trial group of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).

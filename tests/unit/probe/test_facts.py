@@ -59,7 +59,7 @@ def test_a_models_convolutions_are_told_with_its_call() -> None:
         }
 
 
-def test_the_first_look_asks_for_watches_that_there_are() -> None:
+def test_the_first_look_asks_for_profilers_that_there_are() -> None:
     assert {*measuring.PROFILERS, *measuring.FULL} <= set(ALL)
 
 

@@ -122,7 +122,7 @@ def test_nothing_is_warm_before_the_warm_up_is_over() -> None:
     assert schedule.wanted == 5
 
 
-def test_of_a_training_that_is_soon_over_two_thirds_are_left_to_watches() -> None:
+def test_of_a_training_that_is_soon_over_two_thirds_are_left_to_profilers() -> None:
     schedule = Schedule(plan(warmup=20, steps=200))
     schedule.num_planned = 300
     made = cut(schedule, step_s=0.001)
@@ -168,7 +168,7 @@ def cut(schedule: Schedule, *, step_s: float, steps: int = 1000, epoch: int = 0)
     return made
 
 
-def test_of_long_steps_fewer_are_made_so_that_watches_get_theirs() -> None:
+def test_of_long_steps_fewer_are_made_so_that_profilers_get_theirs() -> None:
     schedule = Schedule(plan(warmup=20, steps=200))
     schedule.left_s = 100.0
     made = cut(schedule, step_s=1.0)

@@ -32,7 +32,7 @@ def num_modes() -> int:
     return len(torch.utils._python_dispatch._get_current_dispatch_mode_stack())
 
 
-def test_what_a_watch_saw_is_known_once_it_is_through(installed: Install) -> None:
+def test_what_a_profiler_saw_is_known_once_it_is_through(installed: Install) -> None:
     windows = installed("switches", "calls")
     assert windows.fields(last=False) == {}
     assert windows.next()

@@ -8,7 +8,7 @@ from tests.sample_measured import run_on_gpu, study_long
 from tests.samples import SCRIPT, run_with
 
 
-def test_a_run_without_watches_has_nothing_to_add() -> None:
+def test_a_run_without_profilers_has_nothing_to_add() -> None:
     assert details(run_with()) == ()
 
 

@@ -202,7 +202,8 @@ def test_a_base_that_fails_once_is_no_fault_of_the_lever(script: Path) -> None:
 
 
 def test_starts_few_processes(script: Path) -> None:
-    """Starting one costs more than its steps: a first look, two A/A trial groups, one trial, the patched copy, the gate."""
+    """Starting one costs more than its steps: a first look, two A/A trial groups, one trial, the patched copy, the
+    gate."""
     world = world_of(script, costs={"cached-dataset": 0.4})
     study = tune(world, levers=("cached-dataset",))
     assert accepted(study) == ["cached-dataset"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Looking at each gradient before and after each pass takes about a microsecond a parameter, so it is done in the first
 # steps only. A step is over when each optimizer has stepped, so what one of them does more rarely is in them, too.
-_WATCHED_STEPS = 32
+_PROFILED_STEPS = 32
 
 # So many times gradients must have been cleared unread. Ours: a first look at long steps has hardly more of them.
 _ENOUGH_PASSES = 3
@@ -204,7 +204,7 @@ class Gradients(Profiler):
 
     def _goes_backward(self, root: torch.Tensor, place: _Place | None, *, given: bool) -> None:
         """A backward pass is about to begin from `root`; `given`: with more than `retain_graph`."""
-        if self.session.steps >= _WATCHED_STEPS:
+        if self.session.steps >= _PROFILED_STEPS:
             self._stop()
             return
         self._arrived.clear()
@@ -341,7 +341,7 @@ class Gradients(Profiler):
             "needs": " ".join(str(number) for number in sorted(line.used)),
             "unneeded": sum(leaf.tensor.numel() for leaf in spare),
             "elements": sum(leaf.tensor.numel() for leaf in line.got),
-            "seconds": line.seconds / max(1, min(self.session.steps, _WATCHED_STEPS)),
+            "seconds": line.seconds / max(1, min(self.session.steps, _PROFILED_STEPS)),
             "owned": all(leaf.owners for leaf in spare),
         }
         if line.arrivals:

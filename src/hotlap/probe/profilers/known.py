@@ -1,4 +1,4 @@
-"""Every profiler by its name in a plan. Importing them takes a tenth of a second, so it is left to runs that have one."""
+"""Profilers by their name in a plan. Importing them takes a tenth of a second, so it is left to runs that have one."""
 
 from collections.abc import Mapping
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _STEPS = 5
 _PATIENCE_S = 5.0
 
-# Events of all steps that are looked at, but for those of the first: the profiler keeps all of them in memory (about
+# Events of all steps that are looked at, but for those of the first: torch's keeps all of them in memory (about
 # 1 kB each), and writes a trace of a third of that.
 _MANY_EVENTS = 200_000
 
@@ -83,10 +83,10 @@ class Operators(Profiler):
             self.hook(patch, kind, "__init__", self._noticing)
 
     def steps(self) -> Iterator[None]:
-        """Count first: how much a profiler would have to keep is known then."""
+        """Count first: how much torch's profiler would have to keep is known then."""
         if unseen.within_compiled():
-            # 3 of 12 such processes ended in SIGSEGV, and 0 of 24 without this profiler. Why is not known. (A session that
-            # begins or ends within an optimizer's step does so too, see `Session.turn_page`.)
+            # 3 of 12 such processes ended in SIGSEGV, and 0 of 24 without this profiler. Why is not known. (A session
+            # that begins or ends within an optimizer's step does so too, see `Session.turn_page`.)
             self._refused = "the optimizer steps within a compiled function, where profiled runs have crashed"
             return
         self._theirs |= _profiler_runs()
@@ -159,7 +159,7 @@ class Operators(Profiler):
         self._dispatch_s = None if _profiler_runs() else dispatch_s()
 
     def fields(self) -> Mapping[str, Any]:
-        """What could be seen without a profiler; the trace, where there is one, tells the rest."""
+        """What could be seen without torch's profiler; the trace, where there is one, tells the rest."""
         if self._counting is None and not self._looked_at:
             return {"notes": (f"{NO_OPERATORS}: {self._refused or 'the run was over before'}.",)}
         # A compiled graph is one call here: what is in it was not counted.
@@ -178,7 +178,7 @@ class Operators(Profiler):
             )
         }
 
-    # The profiler's sessions
+    # Sessions of torch's profiler
 
     def _noticing(self, construct: Function, *args: Any, **kwargs: Any) -> None:
         if not self._ours:

@@ -23,8 +23,8 @@ class Profiler(ABC):
     """Looks at one thing. A plan names the profilers that it wants; each fills fields of the Run that are its own.
 
     A passive profiler (`num_steps` 0) looks on while steps are recorded, so it must cost next to nothing there: what it
-    does in `step_ended` is outside of the measured time, what it hooks is not. A profiler with steps of its own gets them
-    after the recorded ones, alone: its `steps`, then `close`. Those steps are not recorded. What it puts on with
+    does in `step_ended` is outside of the measured time, what it hooks is not. A profiler with steps of its own gets
+    them after the recorded ones, alone: its `steps`, then `close`. Those steps are not recorded. What it puts on with
     `put_on`, and what it hooks by its `patch`, is there in these steps only.
     """
 
@@ -101,9 +101,9 @@ class Profiler(ABC):
         a block, where hotlap looks up, and after each step of the warm-up."""
 
     def steps(self) -> Iterator[None]:
-        """WINDOW: each `yield` is a step that is this profiler's own; what comes behind it is done when the step is over.
-        One that has nothing to look at here yields none. It may be left at any of them, so what it has changed `close`
-        puts back, and nothing here."""
+        """WINDOW: each `yield` is a step that is this profiler's own; what comes behind it is done when the step is
+        over. One that has nothing to look at here yields none. It may be left at any of them, so what it has changed
+        `close` puts back, and nothing here."""
         yield from ()
 
     def paced(self, at_once: int = 1) -> Iterator[int]:
