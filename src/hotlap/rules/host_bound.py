@@ -25,6 +25,7 @@ After:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from hotlap.record import Finding, IdleReason, Machine, Phase, Run, growth
@@ -72,8 +73,17 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         ", or waits for other threads of the process, which compute meanwhile" if waits else ""
     )
     told = f"Each step spends {spent(run, cost_s, ' of it')} in {whose}{where}"
-    line = at_line(hottest(run, *phases), cost_s)
-    return finding(run, cost_s, f"{_idled(run, cost_s, whose) or told}{line}.")
+    line = hottest(run, *phases)
+    place = at_line(line and replace(line, step_s=python_s(run, line)), cost_s)
+    found = finding(run, cost_s, f"{_idled(run, cost_s, whose) or told}{place}.")
+    if line is None or not place or not on_cpu(run):
+        return found
+    # Who mends the line may do without all that it calls: of one that drew an action for each state, operators were
+    # half, and one draw for all was 2.15x faster where Python alone promised 1.54x at most.
+    called_s = line.step_s - min(cost_s, python_s(run, line))
+    if called_s >= _LEAST_PART * cost_s:
+        found = replace(found, evidence=f"{found.evidence[:-1]} ({duration(line.step_s)} with all that it calls).")
+    return replace(found, at_most_share=share_of(run, cost_s + called_s))
 
 
 def spent_s(run: Run) -> tuple[float, float]:

@@ -88,7 +88,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
             f"{'and goes on' if lasts else 'until now'}; that costs {spent(run, cost_s)} of each step so far."
             f"{end if lasts else asks}",
         )
-        return replace(found, urgent=soon)
+        return replace(found, urgent=soon, at_any_cost=lasts)
     return None
 
 
