@@ -3,7 +3,8 @@
 What it says: this part of each step passes neither in the loader, nor in operators of the model, nor in the optimizer:
 Python between the phases, or in the middle of a forward or backward pass (hooks, a loss computed in a loop). Where most
 of it passes in a library that the script's lines call (a trainer, metrics), that library is named. Beside other threads
-of the process it may be waiting for them (a queue that a thread fills), so no bound is told. In the
+of the process it may be waiting for them (a queue that a thread fills), so no bound is told. The bound is with all
+that the line calls which takes most of it: operators go with it. In the
 trace of a GPU: it idles while the host does more than launch the next kernel, in Python or in operators.
 Why it is bad: logging, metrics and bookkeeping in Python run while nothing trains.
 Example: a confusion matrix updated with Python loops after each batch.

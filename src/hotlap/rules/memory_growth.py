@@ -6,7 +6,8 @@ than those before it (an episode that lasts longer) needs more memory and time f
 Why it is bad: the run ends when memory does; until then the system pages, caches are evicted, and whoever walks over
 what was kept takes longer and longer.
 Where the memory that is free would be full within an hour, this comes first, however little a step pays so far; but
-what is kept for the end of an epoch (its scores, for a metric) goes then, so only where one ended meanwhile.
+what is kept for the end of an epoch (its scores, for a metric) goes then, so only where one ended meanwhile; where
+none did, it is told only if it costs something.
 Example: `losses.append(loss)` keeps each loss with the graph that made it; `losses.append(loss.detach())` does not.
 Risk: none, as long as nothing reads later what was kept.
 

@@ -3,7 +3,8 @@
 What it says: this part of each step passes in forward passes whose result never reaches a backward pass although
 everything for one was kept: a result that is not needed, or a validation (a teacher, a target) without `no_grad`. All
 of it is saved only where the pass is left out, because nobody needs its result or the training's own pass has it;
-`no_grad` saves what recording takes, which may be next to nothing, and the memory.
+`no_grad` saves what recording takes, which may be next to nothing, and the memory. Of a validation between steps it
+is the time of all of it.
 Why it is bad: the pass itself may be for nothing; at any rate keeping all activations costs memory and time.
 Example: `model(x)` called a second time for a metric; a validation loop that forgot `with torch.no_grad():`.
 Risk: where gradients are needed after all, `no_grad` ends learning: `hotlap check` sees that.
