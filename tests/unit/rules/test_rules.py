@@ -597,7 +597,9 @@ def test_memory_growth_within_one_epoch_may_end_with_it_and_is_not_urgent() -> N
         assert found is not None and found.urgent is outlasts
         assert ("each, until now; " in found.evidence and "does it fall there?" in found.evidence) is not outlasts
     little = replace(healthy(), memory=memory(per_step=919 << 10))
-    assert [found.code for found in rules.check(little, short)] == ["compute-bound"], "it may be the epoch's"
+    assert [found.code for found in rules.check(little, short)] == ["compute-bound", "memory-growth"]
+    roomy = replace(short, available_bytes=1 << 50)
+    assert [found.code for found in rules.check(little, roomy)] == ["compute-bound"], "it may be the epoch's"
 
 
 def test_advice_counts_half_of_what_it_may_bring() -> None:
