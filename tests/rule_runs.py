@@ -150,9 +150,7 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         "accumulation-syncs": replace(
             run, world_size=2, sightings=(sighting(SightingKind.ACCUMULATION_SYNC, cost_s=0.3 * step_s),)
         ),
-        "shape-churn": replace(
-            run, shapes=ShapeFacts(num_steps=60, num_shapes=48, num_new_late=20, new_steps=tuple(range(48)))
-        ),
+        "shape-churn": _with_new_shapes(run),
         "thread-oversubscription": replace(run, what_ifs=(_threads(64, 2, step_s=step_s),)),
         "thread-starvation": replace(run, what_ifs=(_threads(1, 2, step_s=step_s),)),
         "debug-left-on": replace(
@@ -160,7 +158,7 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
             switches=SwitchFacts(anomaly_mode=True),
             what_ifs=(left_off("anomaly-mode", step_s, without_s=[0.6 * step_s] * 5),),
         ),
-        "memory-growth": replace(run, memory=memory(per_step=1 << 20)),
+        "memory-growth": replace(run, memory=memory(per_step=1 << 20), epoch_starts=(20,)),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
         "broadcast-target": replace(run, sightings=(sighting(SightingKind.BROADCAST, cost_s=0.2 * step_s, size=64),)),
         "same-each-step": replace(
@@ -197,6 +195,13 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
     }  # fmt: skip
     return runs[code]
+
+
+def _with_new_shapes(run: Run) -> Run:
+    """Most steps bring one, and take twice as long."""
+    new = tuple(range(48))
+    step_s = tuple((1 + (step in new)) * s for s, step in zip(run.step_s, run.step_index, strict=True))
+    return replace(run, step_s=step_s, shapes=ShapeFacts(num_steps=60, num_shapes=48, num_new_late=20, new_steps=new))
 
 
 def _with_script(run: Run, name: str) -> Run:

@@ -81,6 +81,10 @@ class Finding:
     """`cost_s` is what it could bring at most, not what was measured."""
     between_steps: bool = False
     """`cost_s` is spent between steps, for each of them, and is in no step: it may be longer than one."""
+    at_any_cost: bool = False
+    """It is told though it costs next to nothing here: what it costs is not known, or comes later."""
+    at_most_share: float = 0.0
+    """Part of a step that may go with it, where that is more than `share`: the operators that its line calls."""
 
     @property
     def is_negligible(self) -> bool:

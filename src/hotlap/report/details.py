@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from hotlap.record import (
     CopyWork,
@@ -95,8 +96,21 @@ def _hot_line(line: HotLine, run: Run) -> str:
 
 
 def _sightings(run: Run) -> Section | None:
-    ranked = sorted(run.sightings, key=lambda one: -(one.cost_s or 0.0))[:MOST_ROWS]
+    by_line: dict[tuple[object, ...], Sighting] = {}
+    for one in run.sightings:
+        key = one.kind, one.what, one.path, one.line
+        by_line[key] = _both(by_line[key], one) if key in by_line else one
+    ranked = sorted(by_line.values(), key=lambda one: -(one.cost_s or 0.0))[:MOST_ROWS]
     return _detail("Seen at lines of your source", rows=(_sighting(one, run) for one in ranked))
+
+
+def _both(one: Sighting, other: Sighting) -> Sighting:
+    """Two calls in one line, as one."""
+    cost_s, num_bytes = (
+        None if a is None and b is None else (a or 0.0) + (b or 0.0)
+        for a, b in ((one.cost_s, other.cost_s), (one.num_bytes, other.num_bytes))
+    )
+    return replace(one, per_step=one.per_step + other.per_step, cost_s=cost_s, num_bytes=num_bytes)
 
 
 def _sighting(one: Sighting, run: Run) -> tuple[str, str]:

@@ -24,7 +24,8 @@ def _bound(study: Study, finding: Finding) -> str | None:
     known = next((one for one in study.ceilings if one.name in _CEILINGS_OF.get(finding.code, ())), None)
     if finding.code == "compute-bound" or (known is None and _is_open(study, finding)):
         return None
-    bound = known.speedup.high if known is not None else 1 / (1 - min(finding.share, _ALL_OF_IT))
+    share = finding.share if known is None else 1 - 1 / known.speedup.high
+    bound = 1 / (1 - min(max(share, finding.at_most_share), _ALL_OF_IT))
     how = "about" if finding.code in _COUNTED else "at most"
     return f"{how} {factor(bound)}" if LEAST_GAIN <= bound < 1 / (1 - _ALL_OF_IT) else None
 

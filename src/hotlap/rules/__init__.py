@@ -88,9 +88,11 @@ _NO_FAULT = "compute-bound"
 
 
 def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
-    """All findings about a run, the one to look at first as the first. What another one explains is left out."""
+    """All findings about a run, the one to look at first as the first. What another one explains is left out, and what
+    costs next to nothing, unless it is a warning of another kind."""
     run = in_common(run)
     found = [finding for rule in ALL.values() if (finding := rule(run, machine)) is not None]
+    found = [finding for finding in found if finding.at_any_cost or not finding.is_negligible]
     advice = [finding for finding in found if finding.advice]
     measured = [finding for finding in found if not finding.advice]
     faults = [finding for finding in measured if finding.code != _NO_FAULT]

@@ -20,6 +20,7 @@ After:
 
 import ast
 import math
+from dataclasses import replace
 
 from hotlap.record import Finding, Machine, Run, SwitchFacts
 from hotlap.rules.advice import behind_imports, calls, replaced
@@ -66,7 +67,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     untried = f"what of each step ({duration(run.mean_step_s())}, 100%) that costs could not be tried"
     costs = "; ".join([*told, *untold]) or untried
     left_on = f"Left on while training: {', '.join(on)}; {costs}."
-    return finding(run, cost_s, left_on, change=_switched_off(run, run.switches))
+    return replace(finding(run, cost_s, left_on, change=_switched_off(run, run.switches)), at_any_cost=True)
 
 
 def _switched_off(run: Run, switches: SwitchFacts) -> Change | None:

@@ -6,7 +6,8 @@ than those before it (an episode that lasts longer) needs more memory and time f
 Why it is bad: the run ends when memory does; until then the system pages, caches are evicted, and whoever walks over
 what was kept takes longer and longer.
 Where the memory that is free would be full within an hour, this comes first, however little a step pays so far; but
-what is kept for the end of an epoch (its scores, for a metric) goes then, so only where one ended meanwhile.
+what is kept for the end of an epoch (its scores, for a metric) goes then, so only where one ended meanwhile; where
+none did, and memory lasts for longer, it is told only if it costs something.
 Example: `losses.append(loss)` keeps each loss with the graph that made it; `losses.append(loss.detach())` does not.
 Risk: none, as long as nothing reads later what was kept.
 
@@ -78,7 +79,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
         left_s = room / per_step * run.mean_step_s()
         lasts = _outlasts_epoch(run, samples)
-        soon = lasts and left_s < _SOON_S
+        soon = left_s < _SOON_S
         end = f" All of it would be full in {duration(left_s)} at the latest." if soon else ""
         asks = " No end of an epoch was seen: does it fall there? `hotlap measure --full` tells."
         found = finding(
@@ -88,7 +89,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
             f"{'and goes on' if lasts else 'until now'}; that costs {spent(run, cost_s)} of each step so far."
             f"{end if lasts else asks}",
         )
-        return replace(found, urgent=soon)
+        return replace(found, urgent=lasts and soon, at_any_cost=lasts or soon)
     return None
 
 

@@ -20,6 +20,7 @@ After:
 """
 
 import math
+from dataclasses import replace
 from statistics import median, stdev
 
 from hotlap.record import Finding, Machine, Phase, Run, ShapeFacts
@@ -49,18 +50,22 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     cost_s = _new_beyond_known(run, shapes)
     tries_kernels = run.switches is not None and run.switches.cudnn_benchmark and run.device != "cpu"
-    return finding(
+    costs = "too few came again to tell what new ones cost"
+    if cost_s is not None:
+        costs = f"new ones cost {duration(cost_s)} a step ({percent(min(1.0, share_of(run, cost_s)))} of it)"
+    found = finding(
         run,
-        cost_s,
-        f"The model met {shapes.num_shapes:,} different input shapes in {shapes.num_steps:,} steps; new ones cost "
-        f"{duration(cost_s)} a step ({percent(min(1.0, share_of(run, cost_s)))} of it).",
+        cost_s or 0.0,
+        f"The model met {shapes.num_shapes:,} different input shapes in {shapes.num_steps:,} steps; {costs}.",
         levers=("cudnn-benchmark",) if tries_kernels else (),
     )
+    # What is searched for or compiled for each shape costs much; eager operators prepare little.
+    return replace(found, at_any_cost=cost_s is None and (tries_kernels or run.compiled))
 
 
-def _new_beyond_known(run: Run, shapes: ShapeFacts) -> float:
+def _new_beyond_known(run: Run, shapes: ShapeFacts) -> float | None:
     """Each step with a known shape beside those with new ones of its size, because rare shapes are the long ones; less
-    the standard error. Waiting for other processes is left out."""
+    the standard error. Waiting for other processes is left out. None where too few were known."""
     from numpy import interp  # only where shapes change
 
     new, waits_s = set(shapes.new_steps), run.phase_s.get(Phase.COMMUNICATION) or (0.0,) * len(run.step_s)
@@ -77,7 +82,7 @@ def _new_beyond_known(run: Run, shapes: ShapeFacts) -> float:
     within = [(size, own_s) for size, own_s in of_known if sizes and sizes[0] <= size <= sizes[-1]]
     beyond_s = [float(interp(size, sizes, typical_s)) - own_s for size, own_s in within]
     if len(beyond_s) < _FEWEST:
-        return 0.0
+        return None
     sure_s = median(beyond_s) - stdev(beyond_s) / math.sqrt(len(beyond_s))
     num_new = sum(map(len, of_new.values()))
     return max(0.0, sure_s) * num_new / (num_new + len(of_known))

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 from hotlap.record import Finding, HotLine, IdleReason, OperatorWindow, Phase, Run, Sighting, SightingKind
@@ -258,11 +258,10 @@ def without_gradients_s(run: Run, phase: Phase) -> float:
 
 
 def hottest(run: Run, *phases: Phase) -> HotLine | None:
-    """The line of the script's own code that takes longest in these phases, operators left out; None where none was
+    """The line of the script's own code that takes longest in these phases beside operators; None where none was
     seen."""
     lines = (line for line in run.hot_lines if line.phase in phases and line.inside)
-    longest = max(lines, key=lambda line: python_s(run, line), default=None)
-    return longest and replace(longest, step_s=python_s(run, longest))
+    return max(lines, key=lambda line: python_s(run, line), default=None)
 
 
 def python_s(run: Run, line: HotLine) -> float:

@@ -3,7 +3,8 @@
 What it says: this part of each step passes in forward passes whose result never reaches a backward pass although
 everything for one was kept: a result that is not needed, or a validation (a teacher, a target) without `no_grad`. All
 of it is saved only where the pass is left out, because nobody needs its result or the training's own pass has it;
-`no_grad` saves what recording takes, which may be next to nothing, and the memory.
+`no_grad` saves what recording takes, which may be next to nothing, and the memory. Of a validation between steps it
+is the time of all of it.
 Why it is bad: the pass itself may be for nothing; at any rate keeping all activations costs memory and time.
 Example: `model(x)` called a second time for a metric; a validation loop that forgot `with torch.no_grad():`.
 Risk: where gradients are needed after all, `no_grad` ends learning: `hotlap check` sees that.
@@ -44,14 +45,17 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     worst = seen[0]
     validating = bool(worst.detail.get("evaluation"))
-    what = "in validation, with gradients on" if validating else "whose result no gradient ever reaches"
+    what = "whose result no gradient ever reaches, take"
+    needed = "nobody needs the result, or the pass that is trained on has it"
+    if validating:  # where it goes, its batches and metrics go with it
+        cost_s = validation_s(run) or cost_s
+        what, needed = "of a validation have gradients on; it takes", "validation does"
     share = min(1.0, cost_s / whole_s)
     # As seen on a graph network of 6.99 ms a pass: under `no_grad` 100 steps, imports included, took 5.0 s, as before.
-    needed = "validation does" if validating else "nobody needs the result, or the pass that is trained on has it"
     found = finding(
         run,
         cost_s,
-        f"Forward passes {what}, take {duration(cost_s)} a step ({percent(share)}): {worst.what}{at_sighting(worst)}. "
+        f"Forward passes {what} {duration(cost_s)} a step ({percent(share)}): {worst.what}{at_sighting(worst)}. "
         f"Of that `no_grad` saves what recording for gradients takes; all of it goes only where {needed}.",
         change=_without_graph(run, worst),
     )

@@ -2,8 +2,9 @@
 
 import dataclasses
 
-from hotlap.record import Cores, Exchange, Interval, OperatorWindow, Sweep, ThreadTime
+from hotlap.record import Cores, Exchange, Interval, OperatorWindow, SightingKind, Sweep, ThreadTime
 from hotlap.report.details import details, drift_sentence, place, sweep
+from tests.rule_runs import sighting
 from tests.sample_measured import run_on_gpu, study_long
 from tests.samples import SCRIPT, run_with
 
@@ -34,6 +35,13 @@ def test_parts_that_could_not_be_measured_are_left_out_and_the_costliest_come_fi
         "collating items into batches",
     ]
     assert found.rows[0].head.startswith("1.20 ms")
+
+
+def test_two_calls_in_one_line_are_one_row() -> None:
+    one = sighting(SightingKind.EVALUATION, cost_s=0.002, evaluation=True)
+    twice = dataclasses.replace(run_with(), sightings=(one, dataclasses.replace(one, per_step=0.5, cost_s=0.001)))
+    (found,) = (detail for detail in details(twice) if detail.title == "Seen at lines of your source")
+    assert [row.head for row in found.rows] == ["1.5 x a step, 3.00 ms"]
 
 
 def test_a_line_is_named_from_the_folder_of_the_script() -> None:

@@ -67,6 +67,10 @@ def test_a_bound_that_is_measured_later_than_the_finding_is_not_named_before() -
     assert findings.cost(replace(study, ceilings=()), waits) == "3.00 ms, 27% of a step"
     python, early = replace(waits, code="host-bound"), replace(study, ceilings=())
     assert findings.cost(early, python) == "3.00 ms, 27% of a step, at most 1.37x"
+    called = replace(python, at_most_share=0.5)
+    assert findings.cost(early, called) == "3.00 ms, 27% of a step, at most 2.00x", "with all that its line calls"
+    known = tuple(replace(one, name="host") for one in study.ceilings[:1])
+    assert findings.cost(replace(study, ceilings=known), called).endswith("at most 2.00x")
     counted = replace(waits, code="same-each-step")
     assert findings.cost(early, counted) == "3.00 ms, 27% of a step, about 1.37x", "its calls may go with it"
     cpu = CpuUse(usable_cores=2.0, main=0.9, others=0.0, threads=0.5)
