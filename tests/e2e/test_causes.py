@@ -53,7 +53,7 @@ def test_every_profiler_sees_what_it_is_for(forks: Forks) -> None:
 
 
 def test_a_teacher_under_no_grad_is_frozen(forks: Forks) -> None:
-    found = forks("distils.py", warmup=15, watches=("modules",))
+    found = forks("distils.py", warmup=15, profilers=("modules",))
     assert found.status is Status.COMPLETE, found.error
     (teacher,) = (one for one in found.sightings if one.kind is SightingKind.FROZEN)
     assert teacher.text == "wanted = teacher(x)" and teacher.per_step == pytest.approx(1)

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from hotlap.probe.digests import storages
-from hotlap.probe.tally import Spot, sighting
+from hotlap.probe.event_counter import Spot, sighting
 from hotlap.record import Scalar, Sighting, SightingKind
 
 _Pass = tuple[int, str, Spot]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from hotlap.probe.event_counter import here
 from hotlap.probe.frozen import Frozen
-from hotlap.probe.tally import here
 from hotlap.record import Sighting
 
 STUDENT = nn.Linear(4, 2)
