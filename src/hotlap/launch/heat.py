@@ -198,9 +198,8 @@ class _Child:
 
     @property
     def grace_s(self) -> float:
-        """How long it may take to end once it was asked: it does so behind a step; one that has made none has nothing
-        to write."""
-        return max(_GRACE_S, _LONG_STEPS * self._longest_s) if self._steps else 0.0
+        """How long it may take to end once it was asked: it does so behind a step."""
+        return max(_GRACE_S, _LONG_STEPS * self._longest_s)
 
     def has_left(self, now: float) -> bool:
         """All its processes that train have written their records and wait to be ended; or some of them, long ago."""

@@ -22,6 +22,9 @@ from hotlap.tune.unseen import with_marks, without_unseen
 # Pairs of processes: with fewer no interval is shown, and more narrow it by little.
 _FEWEST_PAIRS, _MOST_PAIRS = FEWEST_SHOWN + 1, 16
 
+# A run that is asked to end takes so long at most, where its steps are no longer.
+_TO_END_S = 10.0
+
 # What all looks together may spend on a version that is slower by more than the limit and said not to be.
 _FALSE_VERDICT = 0.0125
 
@@ -85,7 +88,7 @@ class Check:
         self._log, self._texts, self._before, self._limit = log, texts, before, limit
         self._contracts = CONTRACTS[: CONTRACTS.index(weakest) + 1]
         self._contract = self._contracts[0]
-        self._late_s = MOST_LATE * log.budget.total_s
+        self._late_s = max(0.0, MOST_LATE * log.budget.total_s - _TO_END_S)
         self._ruling = Ruling(verdict=Verdict.UNDECIDED, why=_NOT_COMPARED)
         self._seen: Ruling | None = None
         """The same, where it was looked whether all that is edited had a part in it."""
