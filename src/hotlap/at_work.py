@@ -53,9 +53,10 @@ def why_idle(function: str) -> str | None:
     return None if None in reasons else next((reason for reason in reasons if reason), None)
 
 
-def settled() -> bool:
-    """True once all that is in use works at its final pace."""
-    return all(worker._hotlap_settled() for function in _workers for worker in _alive(function))
+def settled(function: str | None = None) -> bool:
+    """True once all that is in use works at its final pace. `function`: of what this one returned alone."""
+    functions = _workers if function is None else {function} & _workers.keys()
+    return all(worker._hotlap_settled() for one in functions for worker in _alive(one))
 
 
 def _alive(function: str) -> list[Worker]:

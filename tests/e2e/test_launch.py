@@ -317,6 +317,43 @@ def test_what_a_run_keeps_on_disk_is_neither_found_by_the_next_one_nor_left_to_t
     assert not (tmp_path / "cache").exists()
 
 
+_FILLS = """
+import time
+import torch
+from hotlap.data import cached
+
+class Items:
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return torch.full((4,), float(index))
+
+items = cached(Items())
+model = torch.nn.Linear(4, 1)
+for _ in range(9):
+    for x in torch.utils.data.DataLoader(items, batch_size=2):
+        model.zero_grad()
+        model(x).mean().backward()
+        model.weight.data.sub_(model.weight.grad)
+"""
+
+
+@pytest.mark.parametrize("num_items", [100, 4000])
+def test_steps_of_a_cache_that_was_still_filling_tell_nothing_of_it(
+    launcher: Launcher, tmp_path: Path, num_items: int
+) -> None:
+    script = tmp_path / "fills.py"
+    script.write_text(_FILLS.replace("400", str(num_items)))
+    plan = Plan(command=(sys.executable, str(script)), cwd=str(tmp_path), out="", steps=8, warmup=3)
+    plan = replace(plan, always=({"name": "cached-dataset"},), warmup_max_s=0.2)
+    (found,) = launcher([plan], limit_s=400.0)
+    assert len(found.step_s) == 8
+    told = ["cached-dataset: still filling when its warm-up had to end, so its steps tell nothing of it"]
+    assert list(found.not_installed) == (told if num_items > 1000 else []), "few are waited for"
+
+
 def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -> None:
     module = SCRIPTS / "package" / "settings.py"
     plan = Plan(

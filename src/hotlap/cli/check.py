@@ -14,8 +14,8 @@ from hotlap.record import Study, Verdict
 from hotlap.report.clean import clean_line
 from hotlap.report.document import VERDICTS
 from hotlap.report.story import interval
-from hotlap.tune import Options, StudyLog, checked
-from hotlap.tune.checking import Checked, Speed
+from hotlap.tune import Options, StudyLog
+from hotlap.tune.checking import Check, Checked, Speed
 from hotlap.units import factor, percent
 
 
@@ -23,10 +23,14 @@ def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     workbench.check_outputs(args)
     found = _checked(args)
-    if not args.quiet:
-        print("\n".join(_lines(args, found)), file=sys.stderr if args.json == "-" else sys.stdout)
-    workbench.write_json(args.json, found)
+    _show(args, found, conclusion(args.before, args.after, found))
     return _code(found)
+
+
+def _show(args: argparse.Namespace, found: Checked, last: str) -> None:
+    if not args.quiet:
+        print("\n".join([*_lines(found), last]), file=sys.stderr if args.json == "-" else sys.stdout)
+    workbench.write_json(args.json, found)
 
 
 def _checked(args: argparse.Namespace) -> Checked:
@@ -47,13 +51,19 @@ def _checked(args: argparse.Namespace) -> Checked:
     texts, before = {path: target.source(after)}, {path: target.source(aim.script)}
     study = Study(command=tuple(args.tail), cwd=options.cwd, created="", key="", budget_s=options.budget_s)
     stream = sys.stderr if args.json == "-" else sys.stdout
-    with (
-        workbench.Interrupt() as interrupt,
-        Live(stream, quiet=args.quiet, verbose=args.verbose, color=args.color, budget_s=options.budget_s) as live,
-        workbench.launching(aim, timeout_s=options.timeout_s, interrupt=interrupt) as launcher,
-    ):
-        log = StudyLog(study, options, machine.look(), launcher, live)
-        return checked(log, texts, before=before, weakest=Numerics(args.numerics), limit=args.max_regression)
+    live = Live(stream, quiet=args.quiet, verbose=args.verbose, color=args.color, budget_s=options.budget_s)
+    with workbench.Interrupt() as interrupt:
+        check: Check | None = None
+        try:
+            with live, workbench.launching(aim, timeout_s=options.timeout_s, interrupt=interrupt) as launcher:
+                log = StudyLog(study, options, machine.look(), launcher, live)
+                weakest = Numerics(args.numerics)
+                check = Check(log, texts, before=before, weakest=weakest, limit=args.max_regression)
+                return check.run()
+        except KeyboardInterrupt:
+            if check is not None:
+                _show(args, check.found, f"{interrupt.told} This is what was known until then.")
+            raise
 
 
 def _code(found: Checked) -> int:
@@ -64,13 +74,12 @@ def _code(found: Checked) -> int:
     return SLOWER if found.speed is Speed.SLOWER else 0
 
 
-def _lines(args: argparse.Namespace, found: Checked) -> Iterator[str]:
+def _lines(found: Checked) -> Iterator[str]:
     yield from (f"! {clean_line(warning)}" for warning in found.warnings)
     yield f"training  {VERDICTS[found.verdict]:13} ({found.contract}) {clean_line(found.why)}"
     yield f"step      {_step(found)}"
     if found.total is not None:
         yield f"training time, starts of epochs included: {factor(found.total.mid)} ({interval(found.total)})"
-    yield conclusion(args.before, args.after, found)
 
 
 def conclusion(before: str, after: str, found: Checked) -> str:

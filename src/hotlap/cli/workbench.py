@@ -55,6 +55,11 @@ class Interrupt:
         if self.asked is not None and kind is not None and issubclass(kind, KeyboardInterrupt):
             raise KeyboardInterrupt(self.asked)
 
+    @property
+    def told(self) -> str:
+        """A sentence: "Interrupted by SIGTERM."."""
+        return "Interrupted." if self.asked in (None, signal.SIGINT) else f"Interrupted by {self.asked.name}."
+
     def __call__(self, number: int, _: object) -> None:
         """The signal has come. `timeout` sends it twice, and the second must not disturb what ends; a user who presses
         Ctrl-C again does not want to wait for that."""
@@ -134,14 +139,12 @@ class Workbench:
                 raise KeyboardInterrupt
 
     def _interrupted(self) -> str:
-        asked = self.interrupt.asked
-        by = "" if asked in (None, signal.SIGINT) else f" by {asked.name}"
         what = "Nothing was measured yet."
         if self.study.baseline and self.study.purpose is Purpose.TUNE:
             what = "The same command goes on from here."
         elif self.study.baseline:
             what = "The report has what was measured until then."
-        return f"Interrupted{by}. {what}"
+        return f"{self.interrupt.told} {what}"
 
     # The observer of the study
 

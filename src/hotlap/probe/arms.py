@@ -63,6 +63,13 @@ class Arms:
                 patch.optimizer_made(optimizer)
             self._patches[patch] = lever.title()
 
+    def hurry(self) -> None:
+        """The warm-up has ended for want of patience: steps tell nothing of what is not settled yet."""
+        late = [one.title() for one in self._always if one.function and not at_work.settled(one.function)]
+        self._not_installed += (
+            f"{title}: still filling when its warm-up had to end, so its steps tell nothing of it" for title in late
+        )
+
     def settled(self) -> bool:
         """Every lever has reached its steady state."""
         edited = all([one.settled() for one in self._compiled.values()])  # each counts how often it is asked

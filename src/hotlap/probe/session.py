@@ -261,10 +261,15 @@ class Session:
                 self.ledger.warm_up(lap.spent)
             self._read += 1
             if not in_window:
-                settled = schedule.warm or self._settled()
-                schedule.advance(settled=settled, elapsed_s=elapsed_s, epoch_started=lap.epoch_started)
+                self._advance(elapsed_s, epoch_started=lap.epoch_started)
         if schedule.is_late(elapsed_s):
             schedule.cut_short()
+
+    def _advance(self, elapsed_s: float, *, epoch_started: bool) -> None:
+        settled = self.schedule.warm or self._settled()
+        self.schedule.advance(settled=settled, elapsed_s=elapsed_s, epoch_started=epoch_started)
+        if self.schedule.warm and not settled:
+            self.arms.hurry()
 
     def _go_on(self) -> None:
         move = self.schedule.move

@@ -91,11 +91,17 @@ def cost_of(seen: Iterable[Sighting]) -> float:
 
 
 def looked_at_s(run: Run, seen: Iterable[Sighting]) -> float:
-    """Seconds of a recorded step for operators that were seen one by one, each in a phase."""
+    """Seconds of a recorded step for operators that were seen one by one, each in a phase: no larger part of it than of
+    the time in all its operators, whatever held these up."""
     cost_s: dict[Phase, float] = defaultdict(float)
     for one in seen:
         cost_s[Phase(str(one.detail["phase"]))] += one.cost_s or 0.0
-    return sum(at_pace(run, phase, seconds) for phase, seconds in cost_s.items())
+    return sum(
+        min(at_pace(run, phase, seen_s), (run.mean_phase_s(phase) or 0.0) * seen_s / max(seen_s, inside_s))
+        for phase, seen_s in cost_s.items()
+        if seen_s
+        for inside_s in [run.calls_in(phase).inside_s]
+    )
 
 
 def share_of(run: Run, seconds: float) -> float:

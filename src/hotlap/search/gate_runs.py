@@ -64,7 +64,7 @@ class GateRuns:
         if self._baseline():
             return
         plan = self.plan()
-        (run,) = self._failed_again([plan], self._in_pairs([plan]))
+        (run,) = self._failed_again([plan], self.made([plan]))
         if not plan.whole_epoch:
             note = (
                 f"An epoch of {self._sizes.epoch_steps:,} steps takes too long for the gate: its runs end after "
@@ -176,16 +176,16 @@ class GateRuns:
     def _make(self, starts: Sequence[Start], plans: Sequence[Plan] = ()) -> list[Run]:
         """Runs of the baseline, which are kept, and of these plans, which are the answer."""
         of_baseline = [self.plan(seed, nudge) for seed, nudge in starts]
-        made = self._in_pairs([*of_baseline, *plans])
+        found = self.made([*of_baseline, *plans])
         if starts:
-            self._keep(self._failed_again(of_baseline, made[: len(starts)]))
-        return made[len(starts) :]
+            self._keep(self._failed_again(of_baseline, found[: len(starts)]))
+        return found[len(starts) :]
 
     def _failed_again(self, plans: Sequence[Plan], runs: Sequence[Run]) -> list[Run]:
         """A run of the baseline that failed is made once more: beside it no lever could be judged."""
         found = list(runs)
         failures = [k for k, run in enumerate(runs) if run.status in (Status.CRASHED, Status.KILLED)]
-        for k, run in zip(failures, self._in_pairs([plans[k] for k in failures]), strict=True):
+        for k, run in zip(failures, self.made([plans[k] for k in failures]), strict=True):
             found[k] = run
         return found
 
@@ -226,8 +226,11 @@ class GateRuns:
 
     def _expect_s(self, numerics: levers.Numerics, seeds: Sequence[int]) -> float:
         missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)
-        starts = [*((seed, 0) for seed in seeds), *missing]
-        return self._pace.factor * sum(self._expected_s(self.plan(*start)) for start in starts)
+        return self.takes_s([self.plan(*start) for start in (*((seed, 0) for seed in seeds), *missing)])
+
+    def takes_s(self, plans: Sequence[Plan]) -> float:
+        """About what such runs take, as far as earlier ones tell."""
+        return self._pace.factor * sum(map(self._expected_s, plans))
 
     def _expected_s(self, plan: Plan) -> float:
         """What such a run takes on a quiet machine; how far it is to an epoch's end is known once one was made."""
@@ -238,8 +241,8 @@ class GateRuns:
     def _baseline(self, reseed: int = 0) -> list[Run]:
         return [run for run in self.known if not run.nudge and run.reseed == reseed]
 
-    def _in_pairs(self, plans: Sequence[Plan]) -> list[Run]:
-        """Of which each shares a node, and its cores."""
+    def made(self, plans: Sequence[Plan]) -> list[Run]:
+        """Runs in pairs, of which each shares a node, and its cores."""
         nodes, groups = self._executor.nodes, self.groups(plans)
         found: list[Run] = []
         for start in range(0, len(groups), nodes):

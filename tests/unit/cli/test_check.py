@@ -1,15 +1,16 @@
 """`hotlap check`: the exit code and the last line say what came of it; what cannot be checked is refused before."""
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hotlap import cli
-from hotlap.cli import check
+from hotlap.cli import check, streams
 from hotlap.record import Interval, Verdict
-from hotlap.tune.checking import Checked, Speed
+from hotlap.tune.checking import Check, Checked, Speed
 
 FASTER = Checked(
     verdict=Verdict.UNHARMED,
@@ -67,6 +68,21 @@ def test_figures_go_where_they_are_wanted(
     assert cli.main(["check", "-q", "--json", "c.json", "before.py", "after.py"]) == 0
     assert capsys.readouterr().out == ""
     assert json.loads((scripts / "c.json").read_text())["speed"] == "faster"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_ends_with_what_was_known(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Check, "run", lambda _: signal.raise_signal(number))
+    monkeypatch.setattr(Check, "found", replace(FASTER, verdict=Verdict.UNDECIDED))
+    monkeypatch.setattr(streams, "hung_up", lambda: None)
+    assert cli.main(["check", "before.py", "after.py"]) == 128 + number
+    *_, training, step, _, last = capsys.readouterr().out.splitlines()
+    assert training == "training  inconclusive  (exact) Losses are equal bit for bit over 79 steps."
+    assert step.startswith("step      faster        2.00x")
+    by = "" if number == signal.SIGINT else f" by {number.name}"
+    assert last == f"Interrupted{by}. This is what was known until then."
 
 
 @pytest.mark.parametrize(

@@ -789,6 +789,18 @@ def test_unused_results_leave_out_whole_passes_in_vain_and_trainings_with_severa
     assert rules.ALL["unused-results"](replace(run, optimizers=(optimizer(), optimizer()))) is None
 
 
+def test_what_is_the_same_in_each_step_is_no_larger_part_of_it_than_of_the_time_in_operators() -> None:
+    run = firing("same-each-step")
+    assert run.calls is not None
+    step_s, forward = run.mean_step_s(), run.calls.phases[Phase.FORWARD]
+    held_up = replace(forward, inside_s=2 * step_s)
+    busy = replace(run, calls=replace(run.calls, phases={**run.calls.phases, Phase.FORWARD: held_up}))
+    seen = (sighting(SightingKind.UNCHANGED, cost_s=1.5 * step_s, phase="forward", steps=5),)
+    found = rules.ALL["same-each-step"](replace(busy, sightings=seen))
+    assert found is not None
+    assert found.cost_s == pytest.approx(0.75 * (run.mean_phase_s(Phase.FORWARD) or 0.0))
+
+
 def test_double_precision_tells_where_it_creeps_in() -> None:
     run = healthy()
     assert run.calls is not None

@@ -1,5 +1,6 @@
 """Somebody else's edit: what is said of it follows from what it does to times and to losses."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hotlap.errors import ScriptFailed
 from hotlap.levers import Numerics
 from hotlap.record import Plan, Run, Status, Verdict
 from hotlap.search import StudyLog
-from hotlap.tune.checking import Checked, Speed, checked
+from hotlap.tune.checking import Check, Checked, Speed, checked
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
 # What a text with this in it does, the world says of the lever.
@@ -185,6 +186,63 @@ def test_what_is_edited_and_ran_passes_in_as_many_steps_as_were_compared() -> No
     assert [(plan.steps, plan.warmup, plan.evidence, plan.afresh) for plan in with_marks] == [
         (compared.steps, 0, False, True)
     ]
+
+
+@pytest.mark.parametrize("budget_s", range(20, 200, 20))
+def test_times_come_out_of_a_short_budget_and_no_pass_where_it_was_not_seen_that_all_ran(budget_s: float) -> None:
+    """A pair of processes takes 9 s here, a run for the gate 8 s, one with marks less."""
+    seen = marked(0)
+    seen.start_s, seen.step_s = 5.0, 0.01
+    found = check(seen, before=EDIT, after=OTHER, budget_s=budget_s)
+    looked = any("__hotlap_passed__" in text for plan in seen.plans for text in plan.replaced.values())
+    assert (found.verdict is Verdict.UNHARMED) == looked
+    if budget_s >= 80.0:
+        assert found.step is not None
+    if budget_s >= 100.0:
+        assert looked
+    if not looked:
+        assert "raise --budget" in found.why
+
+
+class Crowded(World):
+    """Once the first look is over others work on the machine. What is not over by its limit is ended."""
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        begun, first = self.clock, not self.plans
+        runs = super().__call__(plans, limit_s=limit_s)
+        took_s = (self.clock - begun) * (1 if first else 8)
+        self.clock = begun + min(took_s, limit_s)
+        return runs if took_s <= limit_s else [Run(status=Status.HUNG, error="no step") for _ in runs]
+
+
+@pytest.mark.parametrize("budget_s", [30.0, 60.0, 120.0, 300.0])
+@pytest.mark.parametrize("harm", [0.0, 1e-9])
+def test_the_budget_is_kept_where_all_takes_longer_than_the_first_look_promised(harm: float, budget_s: float) -> None:
+    crowded = Crowded(path="/train.py", sha256="0" * 64, harms={LEVER: harm}, start_s=5.0, step_s=0.01)
+    found = check(crowded, budget_s=budget_s, before=EDIT, after=OTHER)
+    assert crowded.clock <= 1.15 * budget_s + 0.1
+    assert found.verdict is Verdict.UNDECIDED
+    assert "raise --budget" in found.why
+
+
+def test_of_what_was_interrupted_it_is_known_what_was_compared_until_then() -> None:
+    class Interrupted(Marked):
+        def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+            if sum(plan.afresh for plan in self.plans) == 2 * 3:
+                raise KeyboardInterrupt
+            return super().__call__(plans, limit_s=limit_s)
+
+    seen = Interrupted(path="/train.py", sha256="0" * 64, costs={LEVER: 0.5})
+    options = options_for(seen.path)
+    log = StudyLog(new_study(options), options, MACHINE, seen, Silent(), now=seen.now)
+    one = Check(log, {seen.path: OTHER}, before={seen.path: EDIT})
+    assert one.found.verdict is Verdict.UNDECIDED
+    with pytest.raises(KeyboardInterrupt):
+        one.run()
+    assert one.found.verdict is Verdict.UNDECIDED, "it was not looked whether all that is edited ran"
+    assert one.found.why.startswith("Losses, batches and random states are bit-equal")
+    assert one.found.step is not None
+    assert one.found.step.low > 1
 
 
 def test_harm_is_harm_whether_all_ran_or_not() -> None:

@@ -159,7 +159,9 @@ class _Prices(ObserverMode):
         if phase in (Phase.FORWARD, Phase.OTHER, Phase.BACKWARD):
             self._broadcasts.saw(name_of(func), spot, tensors=tensors, made=result, seconds=seconds)
         self._unused.saw(name_of(func), phase, spot, graph=graph, tensors=tensors, seconds=seconds)
-        if spot is not None:
+        if spot is None:
+            self._unchanged.passed((args, kwargs))
+        else:
             takes_s, told = self._arithmetic_s(seconds), (args, kwargs, result)
             self._unchanged.saw(name_of(func), func, phase, spot, graph=graph, told=told, seconds=takes_s)
 

@@ -147,6 +147,38 @@ def test_what_is_made_of_the_same_data_in_each_step_is_told_with_its_line() -> N
     assert found[0].cost_s and found[0].detail == {"phase": "other", "steps": 5}
 
 
+def test_what_is_filled_for_what_is_the_same_counts_with_it_and_what_may_be_written_to_does_not() -> None:
+    ones, weight = torch.arange(500), torch.ones(500, 500, requires_grad=True)
+    buffer, kept = torch.ones(500, 500), torch.rand(500, 500)
+
+    def step(stage: Stage) -> None:
+        near = torch.zeros(500, 500)  # same
+        near[ones] = 1.0  # same
+        near = near.clone() + kept  # same
+        (near @ weight).sum()
+        state = torch.zeros(500, 500)
+        state.add_(torch.rand(500, 500))
+        torch.zeros(500, 500) @ weight
+        buffer.zero_()
+        (buffer + kept) @ weight  # the sum alone
+        stage.clock.now = Phase.BACKWARD
+        late = torch.zeros(500, 500)
+        stage.clock.now = Phase.OTHER
+        late + kept  # the sum alone
+        passed = torch.ones(500, 500)
+        passed + kept  # the sum alone
+        stage.clock.now = Phase.OPTIMIZER
+        passed.mul_(2.0)
+        stage.clock.now = Phase.OTHER
+
+    found = of_kind(SightingKind.UNCHANGED, step)
+    names = {(one.what, one.text.partition("# ")[2]) for one in found if one.cost_s}
+    assert {what for what, where in names if where == "same"} == {
+        *("aten::zeros", "aten::index_put_", "aten::clone", "aten::add")
+    }
+    assert {one for one in names if one[1] != "same"} == {("aten::add", "the sum alone")}
+
+
 def test_a_column_of_predictions_that_meets_a_row_of_targets_is_told_with_its_size() -> None:
     net, targets = torch.nn.Linear(4, 1), torch.rand(64)
     scores = torch.rand(64, 1, requires_grad=True)
