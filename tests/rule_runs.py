@@ -102,6 +102,11 @@ def sighting(kind: SightingKind, *, cost_s: float | None = None, **detail: float
     )
 
 
+def padding() -> Sighting:
+    """Three quarters of what the model is given."""
+    return sighting(SightingKind.PADDING, share=0.75, shape="(32, 120)", length=120, needed=30, batches=12)
+
+
 def gpu_machine() -> Machine:
     return replace(machine(), gpus=("NVIDIA H200",))
 
@@ -162,6 +167,7 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
         "memory-growth": replace(run, memory=memory(per_step=1 << 20)),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
+        "padding": replace(run, sightings=(padding(),)),
         "broadcast-target": replace(run, sightings=(sighting(SightingKind.BROADCAST, cost_s=0.2 * step_s, size=64),)),
         "same-each-step": replace(
             run, sightings=(sighting(SightingKind.UNCHANGED, cost_s=0.2 * step_s, phase="forward", steps=5),)

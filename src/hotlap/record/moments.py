@@ -132,6 +132,8 @@ class SightingKind(StrEnum):
     """Operators of the model make what no gradient goes through, and no other operator reads."""
     BROADCAST = "broadcast"
     """A column of the model's numbers meets a row of as many without gradients: each meets each of the others."""
+    PADDING = "padding"
+    """The model is given batches with columns that are padding in all rows."""
 
 
 class IdleReason(StrEnum):

@@ -987,3 +987,22 @@ def test_double_precision_costs_half_of_the_arithmetic_where_nothing_else_is_flo
     assert "all that the model is given" in finding.evidence, "a cast of the model alone fails at its first product"
     both = (*run.optimizers, replace(run.optimizers[0], dtypes=("float32",)))
     assert double_precision.check(replace(run, optimizers=both)) is None
+
+
+def test_padding_is_of_forward_and_backward_passes_and_packed_sequences_have_none() -> None:
+    run = firing("padding")
+    found = rules.ALL["padding"](run)
+    assert found is not None and found.share == pytest.approx(0.75 * (0.36 + 0.56))
+    assert "(32, 120)" in found.evidence and "30 of 120 columns" in found.evidence and "75%" in found.evidence
+    assert run.operators is not None
+    packs = Operator(name="aten::_pack_padded_sequence", per_step=1.0, self_s=1e-5)
+    assert rules.ALL["padding"](replace(run, operators=replace(run.operators, operators=(packs,)))) is None
+    (seen,) = run.sightings
+    assert rules.ALL["padding"](replace(run, sightings=(replace(seen, detail={**seen.detail, "share": 0.05}),))) is None
+
+
+def test_padding_of_compiled_code_is_told_with_what_one_shape_is_good_for() -> None:
+    run = firing("padding")
+    plain, compiled = (rules.ALL["padding"](replace(run, compiled=one)) for one in (run.compiled, not run.compiled))
+    assert plain is not None and "want few shapes" not in plain.evidence
+    assert compiled is not None and "want few shapes" in compiled.evidence

@@ -7,6 +7,7 @@ from hotlap.probe.watches.calls import Calls
 from hotlap.probe.watches.cpu import Cpu
 from hotlap.probe.watches.device_phases import DevicePhases
 from hotlap.probe.watches.gradients import Gradients
+from hotlap.probe.watches.indices import Indices
 from hotlap.probe.watches.input import Input
 from hotlap.probe.watches.lines import Lines
 from hotlap.probe.watches.memory import Memory
@@ -30,6 +31,7 @@ ALL: Mapping[str, type[Watch]] = {
     # long that time is over before all have had theirs, what a setting costs is what is wanted most.
     "what-if": WhatIfs,
     "buckets": Buckets,
+    "indices": Indices,
     "device": DevicePhases,
     "operators": Operators,
     "calls": Calls,
