@@ -46,7 +46,7 @@ from hotlap.rules import (
     wasted_forward,
 )
 from hotlap.tune.diagnosis import ceilings
-from tests.rule_runs import calls, device_window, firing, healthy, left_off, memory, run_of_shares, sighting
+from tests.rule_runs import calls, device_window, firing, healthy, left_off, memory, run_of_shares, sighting, table
 from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with
 
 
@@ -1006,3 +1006,22 @@ def test_padding_of_compiled_code_is_told_with_what_one_shape_is_good_for() -> N
     plain, compiled = (rules.ALL["padding"](replace(run, compiled=one)) for one in (run.compiled, not run.compiled))
     assert plain is not None and "want few shapes" not in plain.evidence
     assert compiled is not None and "want few shapes" in compiled.evidence
+
+
+def test_a_dense_gradient_of_few_rows_costs_its_part_of_the_optimizer_and_its_filling() -> None:
+    run, rule = firing("dense-embedding-gradients"), rules.ALL["dense-embedding-gradients"]
+    found = rule(run)
+    assert found is not None and found.share == pytest.approx(0.4 * 0.9 * 0.99 + 0.1)
+    assert "1,200 of 120,000 rows of items (Embedding)" in found.evidence and "another training" in found.evidence
+    most = replace(run, sightings=(table(cost_s=1e-3, touched=30_000),))
+    small = replace(run, sightings=(table(cost_s=0.0, elements=100_000),))
+    assert [rule(one) for one in (most, small, replace(run, compiled=True), replace(run, world_size=2))] == [None] * 4
+
+
+@pytest.mark.parametrize(("momentum", "taken"), [("0.0", True), ("0.9", False)])
+def test_plain_sgd_takes_sparse_gradients_as_they_are(momentum: str, *, taken: bool) -> None:
+    run = firing("dense-embedding-gradients")
+    (adam,) = run.optimizers
+    sgd = replace(adam, name="torch.optim.sgd.SGD", settings={"momentum": momentum, "weight_decay": "0.0"})
+    found = rules.ALL["dense-embedding-gradients"](replace(run, optimizers=(sgd,)))
+    assert found is not None and ("takes it as it is" in found.evidence) is taken

@@ -1,7 +1,10 @@
-"""What is given by number: columns behind the longest sequence of a batch."""
+"""What is given by number: columns behind the longest sequence of a batch, rows of tables that it does not touch."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +13,7 @@ import torch
 from hotlap.probe.tally import Spot, here, sighting
 from hotlap.probe.watches.modules import results
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import Scalar, SightingKind
+from hotlap.record import Scalar, Sighting, SightingKind
 
 # What indexes a table or says what counts. (Bytes are mostly pixels, whose dark borders are data.)
 _NUMBERS = (torch.int64, torch.int32, torch.bool)
@@ -33,8 +36,39 @@ class _Batch(NamedTuple):
     longest: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """An embedding that trains; how many rows of each gradient are not 0."""
+
+    weight: torch.Tensor
+    kind: str
+    name: str
+    spot: Spot
+    touched: list[torch.Tensor] = field(default_factory=list)
+
+    def sighting(self, steps: int) -> Sighting:
+        rows, per_step = len(self.weight), len(self.touched) / max(1, steps)
+        touched = int(torch.stack(self.touched).float().mean() * per_step)
+        detail: Mapping[str, Scalar] = {
+            "module": self.name,
+            "rows": rows,
+            "touched": touched,
+            "elements": self.weight.numel(),
+        }
+        cost_s = per_step * _fill_s(self.weight) if self.weight.device.type == "cpu" else None
+        return sighting(SightingKind.TABLE, self.kind, self.spot, per_step=per_step, cost_s=cost_s, detail=detail)
+
+
+def _fill_s(weight: torch.Tensor) -> float:
+    ends = [time.perf_counter()]
+    for _ in range(3):
+        torch.empty_like(weight).fill_(0)  # (Zeros may be pages that nobody has touched yet.)
+        ends.append(time.perf_counter())
+    return min(later - sooner for sooner, later in pairwise(ends))
+
+
 class Indices(Watch):
-    """WINDOW: one step where the model is given nothing that could be padded."""
+    """WINDOW: one step where the model is given nothing that could be padded, and has no table."""
 
     num_steps: ClassVar[int] = 12
     patience_s: ClassVar[float] = 2.0
@@ -46,12 +80,14 @@ class Indices(Watch):
         self._seen: dict[_Key, list[tuple[_Batch, float]]] = defaultdict(list)
         """With the seconds of the forward pass."""
         self._steps = 0
+        self._tables: dict[int, _Table] = {}
+        """By the identity of their weight."""
 
     def steps(self) -> Iterator[None]:
         """Forward passes that train, from in front of them."""
         self.hear(self.session.script.on_forward, self._forward_made)
         for made in self.paced():
-            if made and not self._seen:
+            if made and not (self._seen or self._tables):
                 return
             yield
             self._steps += 1
@@ -65,10 +101,30 @@ class Indices(Watch):
         if found is not None:
             batch, shape = found
             self._seen[type(module).__name__, here(), shape].append((batch, seconds))
+        # (Compiled code would be compiled again for a hook.)
+        for name, table in module.named_modules() if not self.session.facts.compiled else ():
+            if isinstance(table, torch.nn.Embedding | torch.nn.EmbeddingBag) and id(table.weight) not in self._tables:
+                self._look_at(table, name)
+
+    def _look_at(self, table: torch.nn.Embedding | torch.nn.EmbeddingBag, name: str) -> None:
+        """Gradients of a table that could be sparse, each when it is complete: of all that the weight is used for."""
+        weight = table.weight
+        takes_sparse = not table.scale_grad_by_freq and getattr(table, "mode", "") != "max"
+        if table.sparse or not takes_sparse or not any(weight is one for one in self.session.facts.parameters()):
+            return
+        found = self._tables[id(weight)] = _Table(weight, type(table).__name__, name, here())
+
+        def arrived(gradient: torch.Tensor) -> None:
+            if gradient.layout == torch.strided:
+                found.touched.append((gradient != 0).any(1).sum())
+
+        handle = weight.register_hook(self.guarded(arrived))  # type: ignore[no-untyped-call]
+        self.patch.on_undo(handle.remove)
 
     def fields(self) -> Mapping[str, Any]:
-        """`Run.sightings` of batches that are longer than their longest item; `share`: of the forward passes' time."""
-        found = []
+        """`Run.sightings` of batches that are longer than their longest item (`share`: of the forward passes' time); of
+        tables with dense gradients (`cost_s`: to fill one, on the CPU)."""
+        found = [table.sighting(self._steps) for table in self._tables.values() if table.touched]
         for (name, spot, shape), seen in self._seen.items():
             batches = [batch for batch, _ in seen]
             # Columns of a table that happen to be constant lie behind rows of one length.

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from hotlap.probe.watches.indices import Indices
 from hotlap.record import Sighting, SightingKind
@@ -99,3 +100,66 @@ def test_one_step_shows_that_nothing_is_padded() -> None:
     steps: list[int] = []
     play(watch, lambda: steps.append(len(stage.script.on_forward)), stage=stage)
     assert steps == [1] and stage.script.on_forward == []
+
+
+class Facts:
+    """All of a model is trained."""
+
+    compiled = False
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def parameters(self) -> list[torch.Tensor]:
+        return [one for one in self.model.parameters() if one.requires_grad]
+
+
+def tables_of(model: nn.Module, *, passes: int = 1, num_steps: int = 4) -> tuple[Sighting, ...]:
+    """Of steps with so many backward passes, in each of which rows 3, 3, 5 and 9 are looked up."""
+    stage: Any = Stage()
+    stage.facts = Facts(model)
+    rows = torch.tensor([[3, 3], [5, 9]])
+
+    def step() -> None:
+        for _ in range(passes):
+            made = model(rows)
+            for told in list(stage.script.on_forward):
+                told(model, (rows,), {}, made)
+            made.square().mean().backward()
+
+    found: tuple[Sighting, ...] = play(Indices(), step, stage=stage, num_steps=num_steps)["sightings"]
+    assert not any(one._backward_hooks for one in model.parameters())
+    return found
+
+
+@pytest.mark.parametrize("table", [nn.Embedding(50, 4), nn.EmbeddingBag(50, 4)])
+def test_rows_with_a_gradient_are_counted_of_each_table(table: nn.Module) -> None:
+    (found,) = tables_of(nn.Sequential(table, nn.Linear(4, 1)))
+    assert (found.kind, found.what) == (SightingKind.TABLE, type(table).__name__)
+    assert dict(found.detail) == {"module": "0", "rows": 50, "touched": 3, "elements": 200}
+    assert found.cost_s is not None and found.cost_s > 0
+
+
+def test_rows_of_all_backward_passes_of_a_step_count() -> None:
+    (found,) = tables_of(nn.Sequential(nn.Embedding(50, 4), nn.Linear(4, 1)), passes=2)
+    assert found.detail["touched"] == 6 and found.per_step == 2
+
+
+def test_a_table_whose_weight_makes_the_output_as_well_is_touched_as_a_whole() -> None:
+    model = nn.Sequential(nn.Embedding(50, 4), nn.Linear(4, 50))
+    model[1].weight = model[0].weight
+    (found,) = tables_of(model)
+    assert found.detail["touched"] == 50
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        nn.Embedding(50, 4, sparse=True),
+        nn.Embedding(50, 4, scale_grad_by_freq=True),
+        nn.EmbeddingBag(50, 4, mode="max"),
+        nn.Embedding(50, 4).requires_grad_(False),
+    ],
+)
+def test_tables_without_a_dense_gradient_or_a_way_to_a_sparse_one_are_left_out(table: nn.Module) -> None:
+    assert tables_of(nn.Sequential(table, nn.Linear(4, 1))) == ()
