@@ -3,7 +3,8 @@
 What it says: the shape that the model is given, the length of a typical batch's longest item, and about what a step
 takes for columns that are padding in all rows of their batch. Integers and masks of a dozen steps are looked at.
 Why it is bad: the model computes all of them, and the loss or a mask leaves them out. Batches of items of like length
-(sorted within a few dozen batches) need less still.
+(sorted within a few dozen batches) need less still. A model that takes one length only (a linear layer over a flattened
+sequence) can do with a smaller fixed one.
 Example: `padding="max_length"`, or a collate function that fills up to the longest item there could ever be.
 Risk: what does not mask its padding (a bidirectional LSTM, a mean over positions) has another result with less of it.
 
