@@ -102,6 +102,17 @@ def sighting(kind: SightingKind, *, cost_s: float | None = None, **detail: float
     )
 
 
+def padding() -> Sighting:
+    """Three quarters of what the model is given."""
+    return sighting(SightingKind.PADDING, share=0.75, shape="(32, 120)", length=120, needed=30, batches=12)
+
+
+def table(*, cost_s: float, **detail: int) -> Sighting:
+    """Nine tenths of the elements of `firing("dense-embedding-gradients")`."""
+    told: dict[str, int | str] = {"module": "items", "rows": 120_000, "touched": 1200, "elements": 3_600_000, **detail}
+    return replace(sighting(SightingKind.TABLE, cost_s=cost_s, **told), what="Embedding")
+
+
 def gpu_machine() -> Machine:
     return replace(machine(), gpus=("NVIDIA H200",))
 
@@ -160,6 +171,12 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
         "memory-growth": replace(run, memory=memory(per_step=1 << 20), epoch_starts=(20,)),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
+        "dense-embedding-gradients": replace(
+            run_of_shares({**HEALTHY_SHARES, Phase.BACKWARD: 0.2, Phase.OPTIMIZER: 0.4}, step_s=step_s),
+            optimizers=(replace(optimizer(), num_elements=4_000_000),),
+            sightings=(table(cost_s=0.1 * step_s),),
+        ),
+        "padding": replace(run, sightings=(padding(),)),
         "broadcast-target": replace(run, sightings=(sighting(SightingKind.BROADCAST, cost_s=0.2 * step_s, size=64),)),
         "same-each-step": replace(
             run, sightings=(sighting(SightingKind.UNCHANGED, cost_s=0.2 * step_s, phase="forward", steps=5),)

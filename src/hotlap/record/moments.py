@@ -134,6 +134,10 @@ class SightingKind(StrEnum):
     """Operators of the model make what no gradient goes through, and no other operator reads."""
     BROADCAST = "broadcast"
     """A column of the model's numbers meets a row of as many without gradients: each meets each of the others."""
+    PADDING = "padding"
+    """The model is given batches with columns that are padding in all rows."""
+    TABLE = "table"
+    """An embedding whose gradient is dense; how many of its rows a step touches."""
 
 
 class IdleReason(StrEnum):

@@ -37,8 +37,11 @@ def _is_open(study: Study, finding: Finding) -> bool:
     return finding.code == "input-bound" or (finding.code == "host-bound" and waits)
 
 
-# Of these operators are counted, and more may go with them: their calls, and the memory that they fill.
-_COUNTED = frozenset({"double-precision", "same-each-step", "unused-results", "broadcast-target"})
+# Of these operators or columns are counted, and more may go with them: calls, and the memory that is filled.
+_COUNTED = frozenset({"double-precision", "same-each-step", "unused-results", "broadcast-target"}) | {
+    "padding",
+    "dense-embedding-gradients",
+}
 # Above it the rest of the step is within what phases are measured to.
 _ALL_OF_IT = 0.99
 _CEILINGS_OF = {

@@ -21,11 +21,11 @@ from hotlap.tune.side_by_side import trainers, with_fewer_threads
 LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
 """Those that look on from between the steps: no profiler, no sampling thread, no dispatch mode, no step that is not
 recorded."""
-FULL = (*LOOKING, "device", "operators", "calls", "syncs", "lines")
+FULL = (*LOOKING, "indices", "device", "operators", "calls", "syncs", "lines")
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
 setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
 PROFILERS = (
-    *(*LOOKING, "what-if", "buckets", "device", "operators", "calls", "input", "syncs"),
+    *(*LOOKING, "what-if", "buckets", "indices", "device", "operators", "calls", "input", "syncs"),
     "lines",
 )
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.

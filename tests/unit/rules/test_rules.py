@@ -46,7 +46,7 @@ from hotlap.rules import (
     wasted_forward,
 )
 from hotlap.tune.diagnosis import ceilings
-from tests.rule_runs import calls, device_window, firing, healthy, left_off, memory, run_of_shares, sighting
+from tests.rule_runs import calls, device_window, firing, healthy, left_off, memory, run_of_shares, sighting, table
 from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with
 
 
@@ -1035,3 +1035,41 @@ def test_double_precision_costs_half_of_the_arithmetic_where_nothing_else_is_flo
     assert "all that the model is given" in finding.evidence, "a cast of the model alone fails at its first product"
     both = (*run.optimizers, replace(run.optimizers[0], dtypes=("float32",)))
     assert double_precision.check(replace(run, optimizers=both)) is None
+
+
+def test_padding_is_of_forward_and_backward_passes_and_packed_sequences_have_none() -> None:
+    run = firing("padding")
+    found = rules.ALL["padding"](run)
+    assert found is not None and found.share == pytest.approx(0.75 * (0.36 + 0.56))
+    assert "(32, 120)" in found.evidence and "30 of 120 columns" in found.evidence and "75%" in found.evidence
+    assert run.operators is not None
+    packs = Operator(name="aten::_pack_padded_sequence", per_step=1.0, self_s=1e-5)
+    assert rules.ALL["padding"](replace(run, operators=replace(run.operators, operators=(packs,)))) is None
+    (seen,) = run.sightings
+    assert rules.ALL["padding"](replace(run, sightings=(replace(seen, detail={**seen.detail, "share": 0.05}),))) is None
+
+
+def test_padding_of_compiled_code_is_told_with_what_one_shape_is_good_for() -> None:
+    run = firing("padding")
+    plain, compiled = (rules.ALL["padding"](replace(run, compiled=one)) for one in (run.compiled, not run.compiled))
+    assert plain is not None and "want few shapes" not in plain.evidence
+    assert compiled is not None and "want few shapes" in compiled.evidence
+
+
+def test_a_dense_gradient_of_few_rows_costs_its_part_of_the_optimizer_and_its_filling() -> None:
+    run, rule = firing("dense-embedding-gradients"), rules.ALL["dense-embedding-gradients"]
+    found = rule(run)
+    assert found is not None and found.share == pytest.approx(0.4 * 0.9 * 0.99 + 0.1)
+    assert "1,200 of 120,000 rows of items (Embedding)" in found.evidence and "another training" in found.evidence
+    most = replace(run, sightings=(table(cost_s=1e-3, touched=30_000),))
+    small = replace(run, sightings=(table(cost_s=0.0, elements=100_000),))
+    assert [rule(one) for one in (most, small, replace(run, compiled=True), replace(run, world_size=2))] == [None] * 4
+
+
+@pytest.mark.parametrize(("momentum", "taken"), [("0.0", True), ("0.9", False)])
+def test_plain_sgd_takes_sparse_gradients_as_they_are(momentum: str, *, taken: bool) -> None:
+    run = firing("dense-embedding-gradients")
+    (adam,) = run.optimizers
+    sgd = replace(adam, name="torch.optim.sgd.SGD", settings={"momentum": momentum, "weight_decay": "0.0"})
+    found = rules.ALL["dense-embedding-gradients"](replace(run, optimizers=(sgd,)))
+    assert found is not None and ("takes it as it is" in found.evidence) is taken

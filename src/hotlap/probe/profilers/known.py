@@ -7,6 +7,7 @@ from hotlap.probe.profilers.calls import Calls
 from hotlap.probe.profilers.cpu import Cpu
 from hotlap.probe.profilers.device_phases import DevicePhases
 from hotlap.probe.profilers.gradients import Gradients
+from hotlap.probe.profilers.indices import Indices
 from hotlap.probe.profilers.input import Input
 from hotlap.probe.profilers.lines import Lines
 from hotlap.probe.profilers.memory import Memory
@@ -30,6 +31,7 @@ ALL: Mapping[str, type[Profiler]] = {
     # long that time is over before all have had theirs, what a setting costs is what is wanted most.
     "what-if": WhatIfs,
     "buckets": Buckets,
+    "indices": Indices,
     "device": DevicePhases,
     "operators": Operators,
     "calls": Calls,

@@ -26,6 +26,9 @@ class Clock:
     def phase(self) -> Phase:
         return self.now
 
+    def last_s(self) -> float:
+        return 1e-3
+
 
 class Facts:
     """No optimizer, nothing compiled."""

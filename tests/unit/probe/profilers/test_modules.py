@@ -33,7 +33,6 @@ class Training(Stage):
 @pytest.fixture
 def training() -> Iterator[Training]:
     stage, patch = Training(), Patch()
-    stage.clock.last_s = lambda: 1e-3  # type: ignore[attr-defined]
     stage.profiler.install(cast(Session, stage), patch)
     yield stage
     patch.undo()
