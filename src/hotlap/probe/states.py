@@ -107,7 +107,7 @@ def _attributes_that_are(things: Sequence[Any]) -> dict[int, tuple[Callable[[], 
     near += gc.get_referrers(*(one for one in near if type(one) is dict))
     owners = (one for one in near if type(one).__dictoffset__ and type(one).__weakrefoffset__)
     wanted = set(map(id, things))
-    named = ((one, key, value) for one in owners for key, value in vars(one).items())
+    named = ((one, key, value) for one in owners for key, value in list(getattr(one, "__dict__", {}).items()))
     return {id(value): (_attributes(one), (key,)) for one, key, value in named if id(value) in wanted}
 
 

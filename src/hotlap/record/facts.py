@@ -87,8 +87,8 @@ class OptimizerFacts:
     closure: bool
     """step() was called with a closure."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Name -> its value at the end, or each and for how many parameters, without learning rates and the choice of kernel;
-    and how many parameters require gradients."""
+    """Name -> its value at the end, or each and for how many parameters; without learning rates and the choice of
+    kernel. And how many parameters require gradients."""
     denormals: float | None = None
     """Part of the elements of parameters and optimizer state that were denormal at the end, in [0, 1]; CPU only."""
 
