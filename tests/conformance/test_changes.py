@@ -20,12 +20,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hotlap.data import batched, cached, cached_prefix, late, resident
-from hotlap.data.checks.checksums import Unseen
-from hotlap.data.checks.contents import Contents
+from hotlap.data.checks.inputs import Contents
+from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
-from hotlap.data.gather.resident import DeviceStores
-from hotlap.data.item_cache import again, engine
+from hotlap.data.gather.resident import DeviceStore
+from hotlap.data.item_cache import again
 from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.gather.test_resident import Here
 from tests.unit.data.pictures import usual
@@ -189,7 +189,7 @@ Wrap = Callable[[Any], Any]
 def there(dataset: Any) -> Any:
     """`resident`, on this very device."""
     ours: Any = resident(dataset)
-    ours.__dict__["_hotlap_devices"] = DeviceStores(lambda device: Here() if device.type == "cpu" else None)
+    ours.__dict__["_hotlap_devices"] = DeviceStore(lambda device: Here() if device.type == "cpu" else None)
     return ours
 
 
@@ -245,7 +245,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small_items_are_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(prefix, "LEAST_SHARE", -np.inf)
-    monkeypatch.setattr(engine, "MAX_RESTARTS", 1_000)
+    monkeypatch.setattr(again, "MAX_RESTARTS", 1_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers
         yield
@@ -369,7 +369,7 @@ def test_what_cannot_be_looked_into_is_refused_with_a_sentence(lever: str) -> No
 
 
 def test_what_takes_longer_to_look_at_than_it_saves_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.checks.contents.LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.checks.inputs.LEAST_S", 0.0)
     rows = torch.zeros(N, 1_000_000)
     ours = Loop([(row[:1], number) for number, row in enumerate(rows)] + [(rows, N)], cached)
     ours.loader = DataLoader(ours.loader.dataset, 8, sampler=range(N))
@@ -380,10 +380,10 @@ def test_what_takes_longer_to_look_at_than_it_saves_is_refused_with_a_sentence(m
 
 def test_what_looking_takes_is_counted_and_is_the_same_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(torch.zeros(3), number) for number in range(2_000)]
-    monkeypatch.setattr("hotlap.data.checks.contents.LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.checks.inputs.LEAST_S", 0.0)
     with pytest.raises(Unseen, match=r"takes \S+ s, more than 100% of the 0.002 s"):
-        Contents(pairs, beside=Watch(pairs), files=OpenedFiles(), item_s=1e-6, num_items=len(pairs))
-    contents = Contents(pairs, beside=Watch(pairs), files=OpenedFiles(), item_s=1e-4, num_items=len(pairs))
+        Contents(pairs, Watch(pairs), OpenedFiles(), item_s=1e-6, num_items=len(pairs))
+    contents = Contents(pairs, Watch(pairs), OpenedFiles(), item_s=1e-4, num_items=len(pairs))
     assert contents.changed(len(pairs)) is None
 
 

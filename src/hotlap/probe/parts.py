@@ -96,7 +96,9 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def trains_anew(loop: ast.stmt | ast.expr, frames: Sequence[FrameType], optimizers: Iterable[Made]) -> bool:
+def trains_anew(
+    loop: ast.stmt | ast.expr, frames: Sequence[FrameType], optimizers: Iterable[Made], known: Functions
+) -> bool:
     """Each turn of a loop, or of a comprehension, makes an optimizer for another model: for parameters that are in no
     variable from before this turn. (One that is made anew each epoch for the same model, or for a copy of it, goes on
     with one training.)
@@ -107,7 +109,7 @@ def trains_anew(loop: ast.stmt | ast.expr, frames: Sequence[FrameType], optimize
         return False
     lines = range(loop.lineno, (loop.end_lineno or loop.lineno) + 1)
     of_turn = [one.params for one in optimizers if one.lines.get(id(frames[0])) in lines]
-    set_here = set(_set_in(loop))
+    set_here = set(_set_in(loop, known))
     own = frames[0].f_locals
     # An attribute by its owner, which may have another name in the frames around it.
     replaced = {(id(own.get(owner)), name) for owner, _, name in (one.rpartition(".") for one in set_here)}
@@ -117,14 +119,22 @@ def trains_anew(loop: ast.stmt | ast.expr, frames: Sequence[FrameType], optimize
     return any(not any(_holds(one, params, replaced, _DEPTH) for one in before) for params in of_turn)
 
 
-def _set_in(loop: ast.AST) -> Iterator[str]:
-    """Variables, and attributes ("self.net"), that it sets to something else than what comes of themselves."""
+def _set_in(loop: ast.AST, known: Functions) -> Iterator[str]:
+    """Variables, and attributes ("self.net"), that it sets to something else than what comes of themselves; also by a
+    method that it calls, of the object that it calls it of."""
     for node in ast.walk(loop):
         for target in getattr(node, "targets", [getattr(node, "target", None)]):
             value = getattr(node, "value", None)
             used = {ast.unparse(part) for part in ast.walk(value)} if isinstance(value, ast.expr) else set()
             names = {ast.unparse(part) for part in getattr(target, "elts", [target]) if isinstance(part, ast.expr)}
             yield from names - used
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            method = known.get(f".{node.func.attr}")
+            own = method.args.args[0].arg if method is not None and method.args.args else None
+            for name in _set_in(method, {}) if method is not None else ():
+                owner, _, attribute = name.partition(".")
+                if attribute and owner == own:
+                    yield f"{ast.unparse(node.func.value)}.{attribute}"
 
 
 def _holds(value: Any, params: Collection[int], replaced: Collection[tuple[int, str]], depth: int) -> bool:

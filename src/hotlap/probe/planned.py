@@ -325,11 +325,11 @@ def _next_part(frames: list[FrameType], optimizers: Sequence[Made]) -> str | Non
         way = _way_to(outer)
         parts: list[ast.stmt | ast.expr] = []
         if behind_loop:
-            parts += (one for one in _comprehensions_around(outer) if trains_anew(one, frames[k:], optimizers))
+            parts += (one for one in _comprehensions_around(outer) if trains_anew(one, frames[k:], optimizers, known))
         for node, inner in reversed(way):
             parts += (one for one in _behind(node, inner) if trains(one, known, behind_loop=behind_loop))
             if isinstance(node, _Loop) and any(_holds(part, outer.f_lineno) for part in node.body):
-                parts += [node] if behind_loop and trains_anew(node, frames[k:], optimizers) else []
+                parts += [node] if behind_loop and trains_anew(node, frames[k:], optimizers, known) else []
                 behind_loop = True
         if parts:
             return f"{Path(path).name}:{parts[0].lineno}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hotlap.data.checks import contents
+from hotlap.data.checks import inputs
 from hotlap.data.item_cache import memory
 from hotlap.data.prefix_cache import cached_prefix as prefix
 
@@ -21,7 +21,7 @@ def a_process_that_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def looking_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A data set is not refused because this process holds much, or a busy machine looks into it slowly."""
-    monkeypatch.setattr(contents, "LEAST_S", 60.0)
+    monkeypatch.setattr(inputs, "LEAST_S", 60.0)
 
 
 @pytest.fixture

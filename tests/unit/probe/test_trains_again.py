@@ -72,6 +72,13 @@ class Experiment:
             self.train()
     def train(self):
         fit(self.net)
+class Built(Experiment):
+    def build(self):
+        self.net = Net()
+    def run(self):
+        for seed in range(3):
+            self.build()
+            self.train()
 """
 LOOP = "for batch in loader:\n    loss.backward()\n    optimizer.step()\n"
 
@@ -168,6 +175,7 @@ def test_one_step_by_a_closure_behind_a_loop_is_another_part(tmp_path: Path, bod
         ),
         ("for seed in range(3):\n    Whole().learn()", "for seed in range(3):"),
         ("Experiment().run()", "for seed in range(3):"),
+        ("Built().run()", "for seed in range(3):"),
         ("seed = 0\nwhile seed < 3:\n    seed += 1\n    model: Net = Net()\n    fit(model)", "while seed < 3:"),
     ],
 )

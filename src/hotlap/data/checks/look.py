@@ -12,19 +12,18 @@ import pickle
 import types
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import torch
 import xxhash
 
-from hotlap.data.checks.checksums import Unseen, of_array, of_bytes, of_tensor
-from hotlap.data.checks.code_names import attribute_names, cell_contents, global_names, is_library, text_of
+from hotlap.data.checks.code_names import is_library, names_around, text_of
 from hotlap.data.checks.random_state import GENERATORS
 from hotlap.data.checks.watch import slot_values
-from hotlap.data.item.compare import is_kind_of_picture
+from hotlap.data.item.codec import as_array, is_kind_of_picture
 from hotlap.data.wrapper import DatasetWrapper
 
 # What it takes is counted, not timed: beside other programs processor time is longer too, and a cache that pays was
@@ -36,6 +35,9 @@ from hotlap.data.wrapper import DatasetWrapper
 _BYTE_S, _SCATTERED_BYTE_S, _PICKLED_BYTE_S = 0.06e-9, 0.7e-9, 30e-9
 _OBJECT_S, _PICTURE_S = 5e-6, 6e-6
 NAME_S = 1.8e-6
+
+# Arrays that are not contiguous are copied so many bytes at a time.
+_BYTES_AT_ONCE = 16 << 20
 
 # What is longer than this, pickle hands on as it is.
 _FRAME_BYTES = 1 << 17
@@ -53,15 +55,43 @@ _OF_C = (
 _OF_EACH_CLASS = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", "__annotations__", "__slots__"})
 
 
-class HeldPlace(NamedTuple):
-    """What a `Watch` compares: as it was when the data set was looked into first."""
-
-    names: str
-    values: list[Any]
+Held = dict[tuple[str, int], list[Any]]
+"""Kind of a place that a `Watch` compares, id of what it belongs to -> names (as bytes) and values there, as they were
+when the data set was looked into first."""
 
 
-Held = dict[tuple[str, int], HeldPlace]
-"""By the kind of place, and the id of what it belongs to."""
+class Unseen(Exception):  # noqa: N818 - reads as the sentence "unseen"
+    """Something in a data set that cannot be compared, or not in time; the message says what."""
+
+
+def of_tensor(value: torch.Tensor) -> object:
+    """Of all its elements, whoever wrote them: torch counts no changes through `.data` or a NumPy view."""
+    plain = value.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
+    return str(plain.dtype), of_array(as_array(plain))
+
+
+def of_bytes(data: Any) -> int:
+    """Of a long row of bytes."""
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def of_array(value: Any) -> object:
+    """Of all its elements. Not for arrays of objects."""
+    about = (value.dtype.str, value.shape)
+    if value.dtype.kind == "T":  # texts of any length, which lie elsewhere
+        return about, value.ravel().tolist()
+    array = np.asarray(value)
+    once = array[tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)]
+    if not once.size:
+        return about
+    if once.flags.c_contiguous or not once.ndim:
+        return about, of_bytes(np.ascontiguousarray(once).reshape(-1).view(np.uint8))
+    rows = max(1, _BYTES_AT_ONCE * len(once) // once.nbytes)
+    number = xxhash.xxh3_64()
+    for start in range(0, len(once), rows):
+        part: Any = np.ascontiguousarray(once[start : start + rows]).reshape(-1).view(np.uint8)
+        number.update(part)
+    return about, number.intdigest()
 
 
 class Look(pickle.Pickler):
@@ -106,9 +136,6 @@ class Look(pickle.Pickler):
         kind: Any = type(value)
         return _way(kind)(self, value)
 
-    def _named(self, value: Any) -> Any:
-        return self._by_name(value.__name__, "")
-
     def _of_c(self, value: Any) -> Any:
         """A function or method of C."""
         owner = value.__self__
@@ -116,28 +143,11 @@ class Look(pickle.Pickler):
             return self._by_name(value.__module__, value.__qualname__)
         return _told, (owner, value.__name__)
 
-    def _part_of_class(self, value: Any) -> Any:
-        return _told, (type(value), value.fget if isinstance(value, property) else value.__func__)
-
-    def _path(self, value: PurePath) -> Any:
-        return _told, (type(value), str(value))
-
-    def _kind_alone(self, value: Any) -> Any:
-        return _told, (type(value),)
-
-    def _wrapped(self, value: Any) -> Any:
-        """Another of ours, whose own state is none of the items'; or what remembers what the script is handed too."""
-        return _told, (value._hotlap_dataset if isinstance(value, DatasetWrapper) else value.__wrapped__,)
-
-    def _by_pickle(self, value: Any) -> Any:
-        return NotImplemented
-
     def _object(self, value: Any) -> Any:
         """All of its attributes, whatever a method of its own would tell of them."""
         own = getattr(value, "__dict__", {})
-        names, values = self._held.get(("attributes", id(value))) or (",".join(map(str, own)), [*own.values()])
-        slots = [*slot_values(value).values()]
-        return _told, (type(value), names.encode()), (as_held(values, self._held), as_held(slots, self._held))
+        now = self._held.get(("attributes", id(value))) or with_names(own, own.values())
+        return _told, (type(value),), (as_held(now, self._held), as_held([*slot_values(value).values()], self._held))
 
     def _class(self, value: Any) -> Any:
         if is_library(value.__module__):
@@ -153,27 +163,11 @@ class Look(pickle.Pickler):
             return NotImplemented
         if is_library(value.__module__):
             return self._by_name(value.__module__, value.__qualname__)
-        code, known = value.__code__, value.__globals__
-        names = [name for name in global_names(code) if name in known]
-        values = [known[name] for name in names]
-        modules = [each for each in values if isinstance(each, types.ModuleType) and not is_library(each.__name__)]
-        self._waiting.append((
-            (value.__defaults__, value.__kwdefaults__, vars(value)),
-            self._held_or("closure", value, lambda: cell_contents(value.__closure__ or ())),
-            ",".join(names).encode(),
-            self._held_or("globals", value, lambda: values),
-            [self._of_module(each, code) for each in modules],
-        ))  # fmt: skip
-        return _told, (value.__module__, value.__qualname__, text_of(code).encode())
-
-    def _of_module(self, module: types.ModuleType, code: types.CodeType) -> list[Any]:
-        """What the code may take from a module of the script's own (`config.SIZE`)."""
-        names = [name for name in attribute_names(code) if name in vars(module)]
-        return self._held_or(f"module {module.__name__}", code, lambda: [vars(module)[name] for name in names])
-
-    def _held_or(self, kind: str, owner: Any, now: Callable[[], list[Any]]) -> list[Any]:
-        held = self._held.get((kind, id(owner)))
-        return as_held(now(), self._held) if held is None else held.values
+        self._waiting.append((value.__defaults__, value.__kwdefaults__, vars(value)))
+        for around in names_around(value):
+            held = self._held.get((around.kind, id(around.owner)))
+            self._waiting.append(held or as_held(with_names(around.names, around.values()), self._held))
+        return _told, (value.__module__, value.__qualname__, text_of(value.__code__).encode())
 
     def _by_name(self, module: str | None, name: str) -> Any:
         self.libraries[(module or "").partition(".")[0]] = None
@@ -243,23 +237,38 @@ class FirstLook(Look):
         return None
 
 
+def with_names(names: Iterable[Any], values: Iterable[Any]) -> list[Any]:
+    """As in `Held`."""
+    return [",".join(map(str, names)).encode(), *values]
+
+
 def as_held(values: list[Any], held: Held) -> list[Any]:
     """With what was in a container in the place of one that a `Watch` compares."""
-    return [held[place].values if (place := ("container", id(value))) in held else value for value in values]
+    return [held[place] if (place := ("container", id(value))) in held else value for value in values]
 
 
-_WAYS: dict[Any, Callable[[Look, Any], Any]] = {
+Way = Callable[[Look, Any], Any]
+
+
+def _kind_alone(look: Look, value: Any) -> Any:
+    return _told, (type(value),)
+
+
+_WAYS: dict[Any, Way] = {
     type: Look._class,
     types.FunctionType: Look._function,
-    (*GENERATORS, *_OF_C): Look._kind_alone,
+    (*GENERATORS, *_OF_C): _kind_alone,
     torch.Tensor: Look._tensor,
     np.ndarray: Look._array,
-    (DatasetWrapper, functools._lru_cache_wrapper): Look._wrapped,
-    types.ModuleType: Look._named,
-    PurePath: Look._path,
+    # Another of ours, whose own state is none of the items'; and what remembers what the script is handed too.
+    DatasetWrapper: lambda _, value: (_told, (value._hotlap_dataset,)),
+    functools._lru_cache_wrapper: lambda _, value: (_told, (value.__wrapped__,)),
+    types.ModuleType: lambda look, value: look._by_name(value.__name__, ""),
+    PurePath: lambda _, value: (_told, (type(value), str(value))),
     (io.IOBase, mmap.mmap, memoryview): Look._file,
     (types.BuiltinMethodType, types.MethodWrapperType): Look._of_c,
-    (property, staticmethod, classmethod): Look._part_of_class,
+    property: lambda _, value: (_told, (type(value), value.fget)),
+    (staticmethod, classmethod): lambda _, value: (_told, (type(value), value.__func__)),
 }
 
 # Bit of `type.__flags__` that classes of some C modules lack (Py_TPFLAGS_HEAPTYPE in CPython's object.h).
@@ -267,14 +276,14 @@ _HEAP_TYPE = 1 << 9
 
 
 @functools.cache
-def _way(kind: Any) -> Callable[[Look, Any], Any]:
+def _way(kind: Any) -> Way:
     """How objects of this class are compared."""
     if kind.__module__ in _NOTHING:
-        return Look._kind_alone
+        return _kind_alone
     if is_kind_of_picture(kind):
         return Look._picture
     known = next((way for kinds, way in _WAYS.items() if issubclass(kind, kinds)), None)
-    return known or (Look._by_pickle if _pickles_itself(kind) else Look._object)
+    return known or ((lambda *_: NotImplemented) if _pickles_itself(kind) else Look._object)
 
 
 def _pickles_itself(kind: Any) -> bool:

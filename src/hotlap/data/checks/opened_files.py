@@ -2,10 +2,12 @@
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import stat
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -27,16 +29,13 @@ class OpenedFiles:
         self._process = os.getpid()
         self._read_bytes = 0
         self._log = os.memfd_create("hotlap", os.MFD_CLOEXEC) if shared else -1
-        if self._log >= 0:
+        if shared:
+            weakref.finalize(self, os.close, self._log).atexit = False
             fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # each write whole, whoever else writes
 
     def __bool__(self) -> bool:
         self._read_log()
         return bool(self._stamps)
-
-    def __del__(self) -> None:
-        if getattr(self, "_log", -1) >= 0 and os is not None:  # at the end of the interpreter names are gone first
-            os.close(self._log)
 
     @contextlib.contextmanager
     def opened_by_items(self) -> Iterator[None]:
@@ -98,13 +97,11 @@ def _stamp(found: os.stat_result | None) -> Stamp:
 # Who is to be told, the last one first. Hooks of Python's own auditing cannot be taken away again, so there is one for
 # the process, which returns at once when nobody listens (0.1 us; nothing that training does in a step is audited).
 _NOTING: list[OpenedFiles] = []
-_LISTENING: list[bool] = []
 
 
+@functools.cache
 def _listen() -> None:
-    if not _LISTENING:
-        _LISTENING.append(True)
-        sys.addaudithook(_hear)
+    sys.addaudithook(_hear)
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
@@ -132,13 +129,8 @@ def reads_unnamed_files(action: Callable[[], object]) -> bool:
 
 def _num_reads() -> int | None:
     try:
-        descriptor = os.open("/proc/thread-self/io", os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        # "rchar: 2012\nwchar: 0\nsyscr: 7\n...": https://docs.kernel.org/filesystems/proc.html
-        return int(os.read(descriptor, 512).split()[5])
+        with open("/proc/thread-self/io", "rb", buffering=0) as file:
+            # "rchar: 2012\nwchar: 0\nsyscr: 7\n...": https://docs.kernel.org/filesystems/proc.html
+            return int(file.read(512).split()[5])
     except (OSError, ValueError, IndexError):
         return None
-    finally:
-        os.close(descriptor)

@@ -45,24 +45,26 @@ class _SystemDraws(threading.local):
 
 
 _DRAWS = _SystemDraws()
-_LISTENING: list[bool] = []
 
 
 def num_system_draws() -> int:
     """How often this thread has drawn from the operating system since the first call: by `os.urandom`, or by a
     generator that it made without a seed (`np.random.default_rng()`), which has no state to look at before."""
-    if not _LISTENING:
-        _LISTENING.append(True)
-        bit_generator: Any = np.random.bit_generator
-        for owner, name, counts in (
-            (os, "urandom", lambda *_: True),
-            (random, "_urandom", lambda *_: True),
-            (random.Random, "seed", lambda self, a=None, *_: a is None),
-            # `RandomState(seed)` asks for it, and is seeded then.
-            (bit_generator, "randbits", lambda *_: _calls_without_arguments(sys._getframe(2))),
-        ):
-            setattr(owner, name, _counted(getattr(owner, name), counts))
+    _count_system_draws()
     return _DRAWS.number
+
+
+@functools.cache
+def _count_system_draws() -> None:
+    bit_generator: Any = np.random.bit_generator
+    for owner, name, counts in (
+        (os, "urandom", lambda *_: True),
+        (random, "_urandom", lambda *_: True),
+        (random.Random, "seed", lambda self, a=None, *_: a is None),
+        # `RandomState(seed)` asks for it, and is seeded then.
+        (bit_generator, "randbits", lambda *_: _calls_without_arguments(sys._getframe(2))),
+    ):
+        setattr(owner, name, _counted(getattr(owner, name), counts))
 
 
 def _counted(function: Callable[..., Any], counts: Callable[..., bool]) -> Callable[..., Any]:

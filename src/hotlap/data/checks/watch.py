@@ -1,6 +1,6 @@
 """Whether what items are made from is what it was near its surface: asked before each batch, in some microseconds.
 
-What lies deeper is compared each epoch (`hotlap.data.checks.contents`).
+What lies deeper is compared each epoch (`hotlap.data.checks.inputs`).
 """
 
 import types
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, Subset
 
-from hotlap.data.checks.code_names import attribute_names, cell_contents, global_names, is_library
+from hotlap.data.checks.code_names import is_library, names_around
 from hotlap.data.checks.random_state import GENERATORS, Stream, own_stream
 from hotlap.data.wrapper import DatasetWrapper
 
@@ -62,7 +62,7 @@ class Place:
     read: Callable[[], Collection[Any]]
     of_data_set: bool = False
     of_library: bool = False
-    keys: Callable[[], Iterable[Any]] | None = None
+    keys: Callable[[], Iterable[Any]] = tuple
     values: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -80,8 +80,7 @@ class Place:
 
     def what(self) -> str:
         """What has changed, by name where there is one."""
-        keys = [*self.keys()] if self.keys is not None else []
-        values = list(self.read())
+        keys, values = list(self.keys()), list(self.read())
         if len(keys) == len(values) == len(self.values):
             for key, now, then in zip(keys, values, self.values, strict=True):
                 if not _alike(now, then):
@@ -249,31 +248,13 @@ class Watch:
             yield from self._code(name, value)
 
     def _code(self, name: str, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-        cells, known = function.__closure__ or (), function.__globals__
-        if cells:
-            self.places["closure", id(function)] = Place(f"a variable around {name}", partial(cell_contents, cells))
-        yield from ((f"{name} (closure)", value) for value in cell_contents(cells))
         yield f"{name} (defaults)", function.__defaults__ or ()
         yield f"{name} (defaults)", function.__kwdefaults__ or ()
-        names = [key for key in global_names(function.__code__) if key in known]
-        if names:
-            about = f"a global name used by {name}"
-            self.places["globals", id(function)] = Place(about, partial(_values, known, names))
-        for key in names:
-            value = known[key]
-            if isinstance(value, types.ModuleType):
-                yield from self._module(name, value, function.__code__)
-            else:
-                yield key, value
-
-    def _module(self, name: str, module: types.ModuleType, code: types.CodeType) -> Iterator[tuple[str, Any]]:
-        """What the code may take from a module of the script's own (`config.SIZE`)."""
-        names = [] if is_library(module.__name__) else [key for key in attribute_names(code) if key in vars(module)]
-        if names:
-            read = partial(_values, vars(module), names)
-            place = Place(f"a name of {module.__name__} used by {name}", read, keys=lambda: names)
-            self.places[f"module {module.__name__}", id(code)] = place
-        yield from ((f"{module.__name__}.{key}", vars(module)[key]) for key in names)
+        for around in names_around(function):
+            if around.names:
+                place = Place(f"{around.what} {name}", around.values, keys=around.names.copy)
+                self.places[around.kind, id(around.owner)] = place
+            yield from zip(around.names, around.values(), strict=True)
 
 
 def _differ(now: Any, then: Any, numbers: list[int]) -> bool:
@@ -305,7 +286,3 @@ def _slots(kind: type) -> Iterator[str]:
     for key in (slots,) if isinstance(slots, str) else slots:
         if key not in ("__dict__", "__weakref__"):
             yield f"_{kind.__name__.lstrip('_')}{key}" if key.startswith("__") and not key.endswith("__") else key
-
-
-def _values(names: dict[str, Any], keys: list[str]) -> list[Any]:
-    return [names.get(key) for key in keys]

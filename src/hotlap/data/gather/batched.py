@@ -4,12 +4,10 @@ from collections.abc import Callable
 from typing import Any, final
 
 import torch
-from torch.utils.data import Subset, TensorDataset, default_collate
+from torch.utils.data import Subset, TensorDataset
 
-from hotlap.data.item.compare import Unsupported, is_plain_tensor
-from hotlap.data.item_cache.columns import same_batches
-from hotlap.data.loader.collation import Batch, goes_to_default_collate
-from hotlap.data.loader.fetch import fetch, plain_positions, positions
+from hotlap.data.item.codec import Unsupported, is_plain_tensor
+from hotlap.data.loader.fetch import Batch, fetch, goes_to_default_collate, plain_positions, positions
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
 from hotlap.errors import UserError
 
@@ -22,12 +20,11 @@ class BatchedDataset(DatasetWrapper):
     """What `batched` returns: the data set itself to all who look. See `batched`."""
 
     _hotlap_function = "batched"
-    _hotlap_agrees: dict[tuple[int, torch.dtype], bool]
     _hotlap_rows: "_Rows | None"
     _hotlap_note: str | None
 
     def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_agrees={}, _hotlap_rows=None, _hotlap_note=None)
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_rows=None, _hotlap_note=None)
 
     @property
     def note(self) -> str | None:
@@ -45,21 +42,7 @@ class BatchedDataset(DatasetWrapper):
     def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
         rows = self._hotlap_rows
         gather = rows if rows is not None and rows.current() else self._hotlap_look()
-        batch = None if gather is None else _tried(gather, index)
-        if batch is None:
-            return None
-        case = (len(indices), torch.get_default_dtype())
-        agrees = self._hotlap_agrees.get(case)
-        if agrees is None:
-            # Each size of batch is collated by torch itself once, and the gather is used only if it agrees in all.
-            try:
-                agrees = same_batches(batch[0], default_collate(fetch(self._hotlap_dataset, indices)))
-            except (TypeError, RuntimeError, ValueError):
-                agrees = False
-            self._hotlap_agrees[case] = agrees
-            if not agrees:
-                self.__dict__["_hotlap_note"] = f"batches of {len(indices)} are collated by torch: it makes others"
-        return batch if agrees else None
+        return None if gather is None else _tried(gather, index)
 
     def _hotlap_idle(self) -> str | None:
         return self._hotlap_note
@@ -75,9 +58,6 @@ class BatchedDataset(DatasetWrapper):
         self.__dict__["_hotlap_rows"] = gather if isinstance(gather, _Rows) else None
         return gather
 
-    def _hotlap_changed(self, name: str) -> None:
-        self._hotlap_agrees.clear()
-
 
 @final
 class _Rows:
@@ -92,7 +72,11 @@ class _Rows:
         return self._dataset.tensors is self._tensors and not any([tensor.requires_grad for tensor in self._tensors])
 
     def __call__(self, index: torch.Tensor) -> Any:
-        return [tensor.index_select(0, index) for tensor in self._tensors]
+        return [
+            # How a stack of rows lies that are not dense is torch's to decide.
+            rows.index_select(0, index) if rows.is_contiguous() else torch.stack([rows[k] for k in index.tolist()])
+            for rows in self._tensors
+        ]
 
 
 def _look(dataset: Any) -> Gather:

@@ -2,25 +2,28 @@
 
 import operator
 import warnings
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 
-from hotlap.data.checks.contents import Contents
+from hotlap.data.checks.inputs import Contents
 from hotlap.data.checks.opened_files import reads_unnamed_files
 from hotlap.data.checks.random_state import States
-from hotlap.data.item.compare import entangled, same, shares_memory
+from hotlap.data.item.codec import entangled, same, shares_memory
 from hotlap.data.item_cache.fill import CacheFill
-from hotlap.data.notes import warn
+from hotlap.data.wrapper import warn
 
 # Never for more than one part in so many of the time.
 SHARE = 50
 
 # A kept item is computed again once in so many batches, if it is time to.
 RECHECK_EVERY = 16
+
+# A data set that is changed from outside more often than this (each epoch, say) is not worth filling again.
+MAX_RESTARTS = 2
 
 DIFFERENT = "came out different when it was computed again"
 
@@ -44,15 +47,24 @@ class Rechecks:
         self.cost_s = self._ended_s - started_s
 
 
+class Compared(NamedTuple):
+    """What was seen when items were computed twice."""
+
+    own_memory: bool
+    """They share memory with the data set, or with each other."""
+    reads_unnamed: bool
+    """They are read from what Python did not open."""
+    item_s: float
+    """Seconds that one takes."""
+
+
 class ComputedAgain(CacheFill):
     """What an item is, and whether it may be kept."""
 
-    rechecks: Rechecks
-    _num_batches: int
-
-    @abstractmethod
-    def _drop_as_changed(self, contents: Contents, changed: str) -> None:
-        """Of what items are made from this was changed: begin anew."""
+    def __init__(self, dataset: Any, *, memory_bytes: int | None, disk: bool | str | Path) -> None:
+        super().__init__(dataset, memory_bytes=memory_bytes, disk=disk)
+        self.rechecks = Rechecks()
+        self._num_batches = self._restarts = 0
 
     @property
     def contents(self) -> Contents | None:
@@ -63,43 +75,28 @@ class ComputedAgain(CacheFill):
         """What is kept of an item, computed now."""
         return self.dataset[index]
 
-    def compared(self, computed: Sequence[tuple[Any, Any]]) -> tuple[bool, bool, float] | str:
+    def compared(self, computed: Sequence[tuple[Any, Any]]) -> Compared | str:
         """IN A COPY, so that whatever an item counts, reads on or draws from stays where it was: compute these items,
-        (index, item), once more.
-
-        Returns:
-            Whether they share memory, whether they are read from what Python did not open, and seconds of one; a
-            sentence if they cannot be kept.
-        """
+        (index, item), once more. A sentence if they cannot be kept."""
         if self.in_copy:
             torch.set_num_threads(1)  # the threads of its pool are not there
         again_s = float("inf")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the script's own process says it
-            for each in computed:
+            for index, item in computed:
                 started_s = perf_counter()
-                if not self.come_out_again([each]):
+                again = self.again(index)
+                if again is not None and not same(item, again[0]):
+                    self._found_different(item)
+                    again = None
+                if again is None:
                     return str(self.note)
+                self.own_memory |= shares_memory(item, again[0]) or entangled(item)
                 # The least: on a busy machine one that is held up for a time slice counts a hundred times.
                 again_s = min(again_s, perf_counter() - started_s)
         assert self.inputs is not None  # nothing was given up
-        return (
-            self.own_memory,
-            reads_unnamed_files(lambda: self.again(computed[0][0])) and not self.inputs.files,
-            again_s,
-        )
-
-    def come_out_again(self, computed: Iterable[tuple[Any, Any]]) -> bool:
-        """Compute these items, (index, item), once more; False, and given up, if one is another one then."""
-        for index, item in computed:
-            again = self.again(index)
-            if again is None:
-                return False
-            if not same(item, again[0]):
-                self._found_different(item)
-                return False
-            self.own_memory |= shares_memory(item, again[0]) or entangled(item)
-        return True
+        reads_unnamed = reads_unnamed_files(lambda: self.again(computed[0][0])) and not self.inputs.files
+        return Compared(self.own_memory, reads_unnamed, again_s)
 
     def again(self, index: Any) -> tuple[Any] | None:
         """(the item computed once more,), leaving no trace in any generator; None if that gave reason to give up."""
@@ -154,3 +151,23 @@ class ComputedAgain(CacheFill):
         kept = f"; {self.num_cached} kept items were dropped" if self.num_cached else ""
         self.give_up(f"an item of {self.name} {DIFFERENT}{kept}; items are computed each time")
         warn(str(self.note))
+
+    def _drop_as_changed(self, contents: Contents, changed: str) -> None:
+        if contents.changed_for_copies() is not None:
+            self.progress.refuse(f"{changed} was changed")  # persistent workers read it anew
+        self.drop(f"{changed} of the data set")
+
+    def drop(self, reason: str) -> None:
+        """Forget all items because the data set was changed; begin again, unless that happens too often."""
+        with self._lock:
+            if self.store is None and self.inputs is None:
+                return
+            kept = self.num_cached
+            self._forget()
+            if kept == 0:
+                return
+            self._restarts += 1
+            if self._restarts > MAX_RESTARTS:
+                self.give_up(f"{reason} was changed again and again while items were kept; items are computed")
+            else:
+                self.say(f"{reason} was changed: {kept} kept items were dropped, and are computed anew")

@@ -8,7 +8,7 @@ import torch
 
 from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.store import ColumnStore, Store
-from hotlap.data.loader.collation import Batch, goes_to_default_collate
+from hotlap.data.loader.fetch import Batch, goes_to_default_collate
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
 
 
@@ -50,7 +50,7 @@ class CachedDataset(CacheWrapper):
 
     _hotlap_function = "cached"
     _hotlap_devices: Any
-    """`hotlap.data.gather.resident.DeviceStores`: batches are gathered on a device; or None."""
+    """`hotlap.data.gather.resident.DeviceStore`: batches are gathered on a device; or None."""
 
     def __init__(self, dataset: Any, memory_bytes: int | None = None, disk: bool | str | Path = False) -> None:
         object.__setattr__(self, "_hotlap_dataset", dataset)

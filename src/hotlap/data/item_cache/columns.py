@@ -11,13 +11,12 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 import torch
 
-from hotlap.data.item.compare import (
+from hotlap.data.item.codec import (
     Unsupported,
     as_array,
     dense_strides,
     flatten_batch,
     is_plain_tensor,
-    same_array,
     same_tensor,
 )
 
@@ -102,19 +101,22 @@ class Column(ABC):
         """True if a value is of this column's kind: type, dtype, shape and strides."""
 
     @abstractmethod
-    def put(self, index: torch.Tensor, values: list[Any]) -> None:
-        """Keep copies of `values` at the (B,) positions `index`."""
-
-    @abstractmethod
     def take(self, positions: list[int]) -> list[Any]:
         """Independent values, as they were put in, or as copies of them would be."""
 
     @abstractmethod
+    def _stacked(self, values: list[Any]) -> torch.Tensor:
+        """(B, ...) these values."""
+
+    def put(self, index: torch.Tensor, values: list[Any]) -> None:
+        """Keep copies of `values` at the (B,) positions `index`."""
+        self._put_rows(index, self._stacked(values))
+
     def holds(self, position: int, value: Any) -> bool:
         """True if the kept value has the same bytes as this one, which the column accepts."""
+        return same_tensor(self.row(position), self._stacked([value])[0])
 
-    def put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
-        """Keep the (B, ...) rows."""
+    def _put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
         # Through NumPy: torch's index_copy_ knows no float8.
         self._array[index.numpy()] = as_array(rows.detach().permute(self._order))
 
@@ -165,9 +167,9 @@ class _TensorColumn(Column):
             and value.stride() in self._accepted
         )
 
-    def put(self, index: torch.Tensor, values: list[Any]) -> None:
+    def _stacked(self, values: list[Any]) -> torch.Tensor:
         with torch.no_grad():
-            self.put_rows(index, torch.stack(values))
+            return torch.stack(values)
 
     def take(self, positions: list[int]) -> list[Any]:
         index = torch.tensor(positions, dtype=torch.int64, device="cpu")
@@ -175,9 +177,6 @@ class _TensorColumn(Column):
         if not rows or rows[0].stride() == self._strides:
             return rows
         return [self._copy(row) for row in rows]
-
-    def holds(self, position: int, value: Any) -> bool:
-        return same_tensor(self.row(position), value)
 
 
 @final
@@ -191,10 +190,9 @@ class _PictureColumn(_TensorColumn):
 
     def put(self, index: torch.Tensor, values: list[Any]) -> None:
         some = max(1, _ONE_THREAD_BYTES // (4 * self._row_elements))
-        with torch.no_grad():
-            for start in range(0, len(values), some):
-                part = slice(start, start + some)
-                self.put_rows(index[part], _as_bytes(torch.stack(values[part])))
+        for start in range(0, len(values), some):
+            part = slice(start, start + some)
+            self._put_rows(index[part], _as_bytes(self._stacked(values[part])))
 
     def _values(self, rows: torch.Tensor) -> torch.Tensor:
         return _over_255(rows)
@@ -225,8 +223,8 @@ class _ArrayColumn(Column):
             and value.flags.writeable == self._writeable
         )
 
-    def put(self, index: torch.Tensor, values: list[Any]) -> None:
-        self.put_rows(index, torch.from_numpy(np.stack(values)))
+    def _stacked(self, values: list[Any]) -> torch.Tensor:
+        return torch.from_numpy(np.stack(values))
 
     def take(self, positions: list[int]) -> list[Any]:
         taken: list[Any] = [self._copy(self.row(position)).numpy() for position in positions]
@@ -234,9 +232,6 @@ class _ArrayColumn(Column):
             for array in taken:
                 array.flags.writeable = False
         return taken
-
-    def holds(self, position: int, value: Any) -> bool:
-        return same_array(self.row(position).numpy(), value)
 
 
 @final
@@ -253,8 +248,8 @@ class _NumberColumn(Column):
     def accepts(self, value: Any) -> bool:
         return type(value) is self._type and (self._type is not int or -(2**63) <= value < 2**63)
 
-    def put(self, index: torch.Tensor, values: list[Any]) -> None:
-        self._array[index.numpy()] = values
+    def _stacked(self, values: list[Any]) -> torch.Tensor:
+        return torch.from_numpy(np.array(values, self._array.dtype))
 
     def take(self, positions: list[int]) -> list[Any]:
         values = self._array[positions]
@@ -262,9 +257,6 @@ class _NumberColumn(Column):
 
     def gather(self, index: torch.Tensor) -> torch.Tensor:
         return self.store.index_select(0, index)
-
-    def holds(self, position: int, value: Any) -> bool:
-        return same_array(self._array[position], np.asarray(value, self._array.dtype))
 
 
 def _torch_dtype(sample: Any) -> torch.dtype:

@@ -7,16 +7,18 @@ other's half. What a file holds is checked (length, a digest of key and all byte
 File: the store's memory, page by page; the digest.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import tempfile
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import final
 
-from hotlap.data.checks.checksums import of_bytes
+from hotlap.data.checks.look import of_bytes
 from hotlap.data.item_cache.memory import SHARE_OF_DISK
 from hotlap.data.item_cache.shared_memory import SharedBlock
 
@@ -43,17 +45,20 @@ class UnfinishedFile:
         self.block = SharedBlock(num_bytes, file=descriptor)
         self.close = weakref.finalize(self, _give_up, path, descriptor, os.getpid())
 
-    def publish(self) -> None:
-        """Make it, now that it is full, what the next run finds under its key.
-
-        Raises:
-            DiskUnavailable: it could not be written.
-        """
+    def publish(self, differ: Callable[[], str | None]) -> str | None:
+        """Make it, now that it is full, what the next run finds under its key; a sentence if it could not be written,
+        or what its items are made from differs from the key's."""
+        reason = None
         try:
-            os.pwrite(self._descriptor, _digest(self._key, self.block), self.block.num_bytes)
-            self._path.replace(_place(self._path.parent, self._key))
+            if differ() is None:
+                os.pwrite(self._descriptor, _digest(self._key, self.block), self.block.num_bytes)
+                self._path.replace(_place(self._path.parent, self._key))
+            else:
+                reason = "the cache is not kept on disk: it was changed while its items were computed"
         except OSError as error:
-            raise DiskUnavailable(f"the cache could not be written: {error}") from error
+            reason = f"the cache could not be written: {error}"
+        self.close()
+        return reason
 
 
 def _give_up(path: Path, descriptor: int, process: int) -> None:
@@ -66,70 +71,59 @@ def _place(folder: Path, key: str) -> Path:
     return folder / f"{key}.cache"
 
 
-@final
-class DiskCache:
-    """One folder."""
+def opened(folder: Path, key: str, num_bytes: int, say: Callable[[str], None]) -> SharedBlock | UnfinishedFile:
+    """The finished cache of this key, checked; without one an empty file of this length for it, its space reserved.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def unfinished(self, key: str, num_bytes: int) -> UnfinishedFile:
-        """An empty file of this length for this key, its space reserved.
-
-        Raises:
-            DiskUnavailable: the folder cannot be written to, or the disk is too full.
-        """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            usage = os.statvfs(self.folder)
-            free = usage.f_bavail * usage.f_frsize
-            if num_bytes > SHARE_OF_DISK * free:
-                raise DiskUnavailable(f"{self.folder} has only {free} bytes free for {num_bytes}")
-            self._tidy()
-            descriptor, name = tempfile.mkstemp(suffix=".partial", dir=self.folder)
-        except OSError as error:
-            raise DiskUnavailable(f"{self.folder} cannot be used: {error}") from error
-        path = Path(name)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if num_bytes:
-                # Writing to a mapped page that has no room on the disk would end the process (SIGBUS).
-                os.posix_fallocate(descriptor, 0, num_bytes)
-            return UnfinishedFile(path, descriptor, num_bytes, key)
-        except OSError as error:
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
-            raise DiskUnavailable(f"{self.folder} cannot hold {num_bytes} bytes: {error}") from error
-
-    def find(self, key: str, num_bytes: int) -> SharedBlock | None:
-        """The finished cache of this key, checked; None without one.
-
-        Raises:
-            DiskUnavailable: there is a file, but not what it should be. It is removed.
-        """
-        place = _place(self.folder, key)
-        try:
-            with place.open("rb") as file:
-                block = _read(file.fileno(), key, num_bytes)
-            os.utime(place)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            place.unlink(missing_ok=True)
-            raise DiskUnavailable(f"the cache on disk was damaged ({error}), so it was removed") from error
+    Raises:
+        DiskUnavailable: the folder cannot be written to, or the disk is too full.
+    """
+    place = _place(folder, key)
+    try:
+        with place.open("rb") as file:
+            block = _read(file.fileno(), key, num_bytes)
+        os.utime(place)
         return block
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        place.unlink(missing_ok=True)
+        say(f"the cache on disk was damaged ({error}), so it was removed")
+    return _unfinished(folder, key, num_bytes)
 
-    def _tidy(self) -> None:
-        """Remove what killed runs left, and what nobody has used for long."""
-        for path in self.folder.glob("*.partial"):
-            if _owner_is_gone(path):
-                path.unlink(missing_ok=True)
-        for path in self.folder.glob("*.cache"):
-            try:
-                if time.time() - path.stat().st_mtime > _KEPT_DAYS * 86400:
-                    path.unlink()
-            except OSError:
-                continue  # another run removed it first
+
+def _unfinished(folder: Path, key: str, num_bytes: int) -> UnfinishedFile:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        usage = os.statvfs(folder)
+        free = usage.f_bavail * usage.f_frsize
+        if num_bytes > SHARE_OF_DISK * free:
+            raise DiskUnavailable(f"{folder} has only {free} bytes free for {num_bytes}")
+        _tidy(folder)
+        descriptor, name = tempfile.mkstemp(suffix=".partial", dir=folder)
+    except OSError as error:
+        raise DiskUnavailable(f"{folder} cannot be used: {error}") from error
+    path = Path(name)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if num_bytes:
+            # Writing to a mapped page that has no room on the disk would end the process (SIGBUS).
+            os.posix_fallocate(descriptor, 0, num_bytes)
+        return UnfinishedFile(path, descriptor, num_bytes, key)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+        raise DiskUnavailable(f"{folder} cannot hold {num_bytes} bytes: {error}") from error
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what killed runs left, and what nobody has used for long."""
+    for path in folder.glob("*.partial"):
+        if _owner_is_gone(path):
+            path.unlink(missing_ok=True)
+    for path in folder.glob("*.cache"):
+        with contextlib.suppress(OSError):  # another run removed it first
+            if time.time() - path.stat().st_mtime > _KEPT_DAYS * 86400:
+                path.unlink()
 
 
 def _owner_is_gone(path: Path) -> bool:

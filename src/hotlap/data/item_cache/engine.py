@@ -16,25 +16,23 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from hotlap.data.checks.checksums import Unseen
-from hotlap.data.checks.contents import Contents
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
+from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.random_state import States
-from hotlap.data.item_cache.again import DIFFERENT, ComputedAgain, Rechecks
+from hotlap.data.item_cache.again import DIFFERENT, Compared, ComputedAgain, Rechecks
 from hotlap.data.item_cache.fill import spread
+from hotlap.data.item_cache.fill_pool import FillPool
+from hotlap.data.item_cache.memory import limit_bytes, usable_cores
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetch, positions
-from hotlap.data.notes import warn
+from hotlap.data.wrapper import warn
 
 # So many items are computed twice before anything is kept.
 NUM_FIRST_CHECKS = 2
 
 # Items of a cache found on disk that are computed and compared before the first is handed out.
 NUM_WARM_CHECKS = 8
-
-# A data set that is changed from outside more often than this (each epoch, say) is not worth filling again.
-MAX_RESTARTS = 2
 
 # A script may look at `dataset[-1]` before it trains. One that was given so many items by other keys than their places,
 # while fewer are kept, goes on so.
@@ -43,6 +41,17 @@ MOST_OTHERS = 64
 # `settled` when so many times as many items were asked for as there are. An epoch need not touch every item: a sampler
 # with replacement, or `drop_last`, leaves some for later.
 SETTLED_EPOCHS = 2
+
+# Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
+# process with torch takes 10 to 30 ms.
+FILL_LEAST_S = 0.5
+
+# A filling that takes less is waited for: two processes that compute and a training that computes too, with more
+# threads than cores, slow each other down (a small step took 3 ms in place of 0.4 ms). A longer one goes on beside it.
+FILL_WAIT_S = 5.0
+
+# What a copy of this process that computes items takes for itself: 3.7 MiB with small ones (torch 2.13, Linux).
+FILLER_BYTES = 4 << 20
 
 
 class ItemCache(ComputedAgain):
@@ -60,9 +69,6 @@ class ItemCache(ComputedAgain):
         """Items since the epoch began."""
         self._num_others = 0
         """Items that were not asked for by their places."""
-        self._restarts = 0
-        self._num_batches = 0
-        self.rechecks = Rechecks()
         self.before: States = []  # of the generators, where they were before `compute` began
 
     @property
@@ -122,11 +128,6 @@ class ItemCache(ComputedAgain):
         if changed is not None:
             self._drop_as_changed(contents, changed)
 
-    def _drop_as_changed(self, contents: Contents, changed: str) -> None:
-        if contents.changed_for_copies() is not None:
-            self.progress.refuse(f"{changed} was changed")  # persistent workers read it anew
-        self.drop(f"{changed} of the data set")
-
     def shared_store(self) -> Store | None:
         """The store, full and not in doubt, to be read in place of workers: as they would, it outlives a change."""
         return self.store if self.full and not self.given_up and int in self.index_types else None
@@ -159,7 +160,25 @@ class ItemCache(ComputedAgain):
             self.give_up(f"{self.name} fetches a batch as a {type(items).__name__}, not as a list of its items")
         return items[0] if single else items
 
+    def _fill(self, length: int) -> None:
+        """Have all items computed in other processes, if that pays; wait for them if it is soon done."""
+        cores = min(usable_cores(), limit_bytes() // FILLER_BYTES)
+        pays = self.item_s * length > FILL_LEAST_S and usable_cores() > 1
+        if self.whole or not pays or cores < 1 or cannot_fork() is not None:
+            return
+        soon = self.item_s * length / cores < FILL_WAIT_S
+        self._pool = FillPool(
+            self._compute_ahead,
+            num_items=length,
+            num_processes=cores if soon else max(1, cores - 1),
+            item_s=self.item_s,
+            waited_for=soon,
+        )
+        if soon:
+            self._pool.wait(2 * FILL_WAIT_S)
+
     def _compute_ahead(self, positions: range) -> bool:
+        """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
         if self.in_doubt():
             return False
         self._ahead, self.index_types = True, {int}
@@ -167,21 +186,6 @@ class ItemCache(ComputedAgain):
         if len(absent):
             self.compute((absent + positions.start).tolist())
         return not self.given_up
-
-    def drop(self, reason: str) -> None:
-        """Forget all items because the data set was changed; begin again, unless that happens too often."""
-        with self._lock:
-            if self.store is None and self.inputs is None:
-                return
-            kept = self.num_cached
-            self._forget()
-            if kept == 0:
-                return
-            self._restarts += 1
-            if self._restarts > MAX_RESTARTS:
-                self.give_up(f"{reason} was changed again and again while items were kept; items are computed")
-            else:
-                self.say(f"{reason} was changed: {kept} kept items were dropped, and are computed anew")
 
     def _items(self, indices: Sequence[Any], *, single: bool) -> tuple[Any, list[int]]:
         """(items, rows of them that were computed just now, and may be kept): kept ones from the store, in order."""
@@ -216,18 +220,15 @@ class ItemCache(ComputedAgain):
                 return  # a change of state shows only when a second item is computed
             length = self.inputs.watch.length
             if length is not None and all(self.position(index) is None for index in indices):
-                self._count_others(indices, length)
+                self._num_others += len(indices)
+                if self._num_others > MOST_OTHERS > self.num_cached and not self.full:
+                    keys = f"keys such as {reprlib.repr(indices[0])}, not by numbers from 0 to {length - 1}"
+                    self.give_up(f"{self.name} is asked for items by {keys}, so none is kept")
                 return
             if self.store is None:
                 self._begin(indices, items)
             if self.store is not None:
                 self._put(indices, items, range(len(items)) if self.num_cached == 0 else rows)
-
-    def _count_others(self, indices: Sequence[Any], length: int) -> None:
-        self._num_others += len(indices)
-        if self._num_others > MOST_OTHERS > self.num_cached and not self.full:
-            keys = f"keys such as {reprlib.repr(indices[0])}, not by numbers from 0 to {length - 1}"
-            self.give_up(f"{self.name} is asked for items by {keys}, so none is kept")
 
     def _begin(self, indices: Sequence[Any], items: list[Any]) -> None:
         """Compute some items twice; if they come out the same, make the store."""
@@ -245,12 +246,9 @@ class ItemCache(ComputedAgain):
         if isinstance(compared, str):
             self._refuse(compared)
             return
-        self.own_memory, reads_unnamed, again_s = compared
-        self.rechecks = Rechecks(again_s)
         self.index_types = {type(indices[rows[0]])}
-        self.item_s = min(self.item_s, again_s)
-        if self.look_inside(length, reads_unnamed=reads_unnamed):
-            self.open(items, length)
+        self.rechecks = Rechecks(compared.item_s)
+        if self.keep_as(compared._replace(item_s=min(self.item_s, compared.item_s)), items, length):
             self._begin_filling(items, length)
 
     def _begin_filling(self, items: list[Any], length: int) -> None:
@@ -260,17 +258,21 @@ class ItemCache(ComputedAgain):
                 if again is not None and self.store is not None and not self.store.holds(place, again[0]):
                     self.leave_disk(items, length)
                     return
-        elif self.store is not None and not self.whole and self._pays_to_share(length):
+        else:
             self._fill(length)
 
-    def look_inside(self, length: int, *, reads_unnamed: bool) -> bool:
-        """Note all that items are made from, to be compared when an epoch begins; False if that cannot be done."""
+    def keep_as(self, compared: Compared, items: list[Any], length: int, *, shared: bool = False) -> bool:
+        """Note all that items are made from, to be compared when an epoch begins, and make the store for items like
+        these; False, and given up, if that cannot be done."""
         assert self.inputs is not None  # they were noted before the first item
+        self.own_memory, self.item_s = compared.own_memory, compared.item_s
         try:
-            self.inputs.look_inside(item_s=self.item_s, num_items=length, reads_unnamed=reads_unnamed)
+            self.inputs.look_inside(item_s=self.item_s, num_items=length, reads_unnamed=compared.reads_unnamed)
         except Unseen as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
+            return False
         self._key = self.contents.key if self.contents is not None and self.disk is not False else None
+        self.open(items, length, shared=shared)
         return not self.given_up
 
     def in_doubt(self, indices: Sequence[Any] = ()) -> bool:

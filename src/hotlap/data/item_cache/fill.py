@@ -3,7 +3,6 @@
 import operator
 import os
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,75 +10,60 @@ from typing import Any
 import numpy as np
 
 from hotlap import at_work
-from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.item.compare import Unsupported
+from hotlap.data.item.codec import Unsupported
 from hotlap.data.item_cache.columns import Varies
-from hotlap.data.item_cache.disk import DiskCache
+from hotlap.data.item_cache.disk import UnfinishedFile
 from hotlap.data.item_cache.fill_pool import FillPool
-from hotlap.data.item_cache.memory import default_folder, limit_bytes, usable_cores
-from hotlap.data.item_cache.placement import OpenStore, open_records, open_store, take
+from hotlap.data.item_cache.memory import default_folder, limit_bytes
 from hotlap.data.item_cache.shared_memory import Progress
-from hotlap.data.item_cache.store import Store
+from hotlap.data.item_cache.store import OpenStore, RecordStore, Store, open_records, open_store, take
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
 
-# Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
-# process with torch takes 10 to 30 ms.
-FILL_LEAST_S = 0.5
 
-# A filling that takes less is waited for: two processes that compute and a training that computes too, with more
-# threads than cores, slow each other down (a small step took 3 ms in place of 0.4 ms). A longer one goes on beside it.
-FILL_WAIT_S = 5.0
-
-# What a copy of this process that computes items takes for itself: 3.7 MiB with small ones (torch 2.13, Linux).
-FILLER_BYTES = 4 << 20
-
-
-class CacheFill(ABC):
+class CacheFill:
     """Where items are, and who computes them ahead. What may be kept at all is decided by `ItemCache`."""
 
     def __init__(self, dataset: Any, *, memory_bytes: int | None, disk: bool | str | Path) -> None:
         self.dataset = dataset
         self.memory_bytes = memory_bytes
         self.disk = disk
-        self._key: Callable[[], str] | None = None
-        """Of what items are made from, where the next run is to find them."""
         self.as_bytes = True
         """Pictures may be kept as bytes: not where rows are wanted elsewhere."""
         self.note: str | None = None
         self.given_up = False
-        self.inputs: Inputs | None = None
-        """What items are made from, since one was computed."""
-        self.index_types: set[type] = set()
-        """Of indices that are known to mean the item of that place."""
         self.whole = fetches_whole_batches(dataset)
         self._lock = threading.RLock()
+        self._ahead = False
+        """This process is one that fills the cache."""
+        self._process = os.getpid()
+        self._unfinished: UnfinishedFile | None = None
+        """What the store is written to."""
+        self._pool: FillPool | None = None
+        self._limit_bytes = 0
+        self.item_s = 0.0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin with nothing."""
+        self._stop()
+        self.store: Store | None = None
+        self.progress = Progress(0)
+        self.inputs: Inputs | None = None
+        """What items are made from, since one was computed."""
+        self._key: Callable[[], str] | None = None
+        """Of what items are made from, where the next run is to find them."""
+        self.index_types: set[type] = set()
+        """Of indices that are known to mean the item of that place."""
         self._before_first = True
         """No item was computed here since the data set was looked at."""
         self._asked = 0
         """Items that were asked for since it was empty."""
-        self._ahead = False
-        """This process is one that fills the cache."""
+        self.own_memory = False
+        """Items share memory with the data set, or with each other."""
         self.warm = False
         """True if the items were found on disk."""
         self._full = False
-        self._process = os.getpid()
-        self.store: Store | None = None
-        self._opened: OpenStore | None = None
-        self._pool: FillPool | None = None
-        self.progress = Progress(0)
-        self.own_memory = False
-        """Items share memory with the data set, or with each other."""
-        self._limit_bytes = 0
-        self.item_s = 0.0
-
-    @abstractmethod
-    def _compute_ahead(self, positions: range) -> bool:
-        """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
-
-    @abstractmethod
-    def _begin_filling(self, items: list[Any], length: int) -> None:
-        """The store was made: compare what was found on disk, or have items computed ahead."""
 
     @property
     def num_cached(self) -> int:
@@ -95,9 +79,11 @@ class CacheFill(ABC):
         """Whether every item is kept now; if so, the process that made the store lets the next run find them."""
         if not self._full and self.store is not None and self.present.all():
             self._full = True
-            if self._opened is not None and self.inputs is not None and not self.in_copy:
-                self._opened.publish(self.inputs.differ)
-                self._tell(self._opened)
+            if self._unfinished is not None and self.inputs is not None and not self.in_copy:
+                reason = self._unfinished.publish(self.inputs.differ)
+                self._unfinished = None
+                if reason is not None:
+                    self._say_of_store(reason)
         return self._full
 
     @property
@@ -120,9 +106,8 @@ class CacheFill(ABC):
         self.note = note
         at_work.note(note)
 
-    def _pays_to_share(self, length: int) -> bool:
-        """True if other processes should compute items, and may."""
-        return self.item_s * length > FILL_LEAST_S and usable_cores() > 1 and cannot_fork() is None
+    def _say_of_store(self, note: str) -> None:
+        self.say(f"{self.name}: {note}")
 
     def open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
@@ -134,16 +119,15 @@ class CacheFill(ABC):
         except (MemoryError, RuntimeError, OSError) as error:
             self.give_up(f"{self.name} is not kept: its memory could not be had ({error})")
         else:
-            self._opened, self.store = opened, opened.store
+            self._unfinished, self.store = opened.unfinished, opened.store
             self.progress = Progress(length, full=opened.full)
             self.warm = self._full = opened.full
-            self._tell(opened)
 
     def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
         return open_store(
             items, length, limit_bytes=self._limit_bytes, own_memory=self.own_memory, key=self._key,
-            disk=DiskCache(default_folder() if isinstance(self.disk, bool) else Path(self.disk)),
-            as_bytes=self.as_bytes and not shared,
+            folder=default_folder() if isinstance(self.disk, bool) else Path(self.disk),
+            as_bytes=self.as_bytes and not shared, say=self._say_of_store,
         )  # fmt: skip
 
     def leave_disk(self, items: list[Any], length: int, *, shared: bool = False) -> None:
@@ -153,33 +137,12 @@ class CacheFill(ABC):
         self.open(items, length, shared=shared)
         self.say(f"the cache of {self.name} on disk holds other items than it has now, so it is not used")
 
-    def _fill(self, length: int) -> None:
-        """Have all items computed in other processes; wait for them if that is soon done."""
-        cores = min(usable_cores(), limit_bytes() // FILLER_BYTES)
-        if cores < 1:
-            return
-        soon = self.item_s * length / cores < FILL_WAIT_S
-        self._pool = FillPool(
-            self._compute_ahead,
-            num_items=length,
-            num_processes=cores if soon else max(1, cores - 1),
-            item_s=self.item_s,
-            waited_for=soon,
-        )
-        if soon:
-            self._pool.wait(2 * FILL_WAIT_S)
-
-    def _tell(self, opened: OpenStore) -> None:
-        for note in opened.notes:
-            self.say(f"{self.name}: {note}")
-        opened.notes.clear()
-
     def _stop(self) -> None:
         """End the processes that fill it, and give the file up."""
         self._end_pool()
-        if self._opened is not None and not self.in_copy:
-            self._opened.close()
-        self._opened = None
+        if self._unfinished is not None and not self.in_copy:
+            self._unfinished.close()
+        self._unfinished = None
 
     def _end_pool(self) -> None:
         if self._pool is not None:
@@ -215,7 +178,9 @@ class CacheFill(ABC):
             if position is None:
                 continue
             if type(indices[row]) not in self.index_types:
-                self._try_index_type(indices[row], position, items[row])
+                # An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to.
+                if self.store is not None and self.present[position] and self.store.holds(position, items[row]):
+                    self.index_types.add(type(indices[row]))
             elif not self.present[position]:
                 yield position, items[row]
 
@@ -233,9 +198,8 @@ class CacheFill(ABC):
             kept = store.put(positions, items)
         self.present[kept] = True
         self.look_if_full()
-        needed_bytes = store.needed_bytes(self.num_cached)
-        if needed_bytes is not None:
-            take(store, needed_bytes, self._limit_bytes)
+        if isinstance(store, RecordStore) and not store.halves:
+            take(store, store.needed_bytes(self.num_cached), self._limit_bytes)
 
     def _keep_one_by_one(self, items: list[Any]) -> Store:
         """Begin anew, now that an item is built otherwise than those before it."""
@@ -243,16 +207,9 @@ class CacheFill(ABC):
             raise Unsupported("its items differ in structure, and share memory with the data set")
         if self.in_copy:
             raise Unsupported("its items differ in structure")
-        self._opened = open_records(items, len(self.present), self._limit_bytes)
-        self.store = self._opened.store
-        self._tell(self._opened)
+        self.store = open_records(items, len(self.present), self._limit_bytes, self._say_of_store)
         self.progress = Progress(len(self.present))
         return self.store
-
-    def _try_index_type(self, index: Any, position: int, item: Any) -> None:
-        """An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to."""
-        if self.store is not None and self.present[position] and self.store.holds(position, item):
-            self.index_types.add(type(index))
 
     def position(self, index: Any) -> int | None:
         """The place of an item, for indices that can only mean that one."""
@@ -272,16 +229,6 @@ class CacheFill(ABC):
             self.inputs = Inputs(self.dataset)
         else:
             self.inputs.note()
-
-    def _forget(self) -> None:
-        self._stop()
-        self.store = None
-        self.inputs = None
-        self._before_first = True
-        self.progress = Progress(0)
-        self.index_types = set()
-        self._asked = 0
-        self._full = self.warm = self.own_memory = False
 
 
 def spread(length: int, number: int) -> list[int]:

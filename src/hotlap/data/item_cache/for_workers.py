@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.item_cache.again import Rechecks
+from hotlap.data.checks.look import Unseen
+from hotlap.data.item_cache.again import Compared, Rechecks
 from hotlap.data.item_cache.engine import NUM_FIRST_CHECKS, NUM_WARM_CHECKS, ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.shared_memory import Progress
-from hotlap.data.loader.workers import Role
+from hotlap.data.loader.fetch import Role
 
 # So many kept items are computed again in a copy of this process.
 NUM_COPY_CHECKS = 8
@@ -82,16 +82,15 @@ def _open(cache: ItemCache, role: Role) -> str | None:
         return f"items cannot be had by their places in a copy of this process ({reason})"
     if isinstance(seen, str):
         return seen
-    items, (cache.own_memory, reads_unnamed, cache.item_s) = seen
-    cache.index_types, cache.rechecks = {int}, Rechecks(COPY_S + NUM_COPY_CHECKS * cache.item_s)
-    if cache.look_inside(length, reads_unnamed=reads_unnamed):
-        cache.open(items, length, shared=True)
-        if cache.warm and not _come_out_as_kept(cache, role, spread(length, NUM_WARM_CHECKS)):
-            cache.leave_disk(items, length, shared=True)
+    items, compared = seen
+    cache.index_types, cache.rechecks = {int}, Rechecks(COPY_S + NUM_COPY_CHECKS * compared.item_s)
+    found = cache.keep_as(compared, items, length, shared=True) and cache.warm
+    if found and not _come_out_as_kept(cache, role, spread(length, NUM_WARM_CHECKS)):
+        cache.leave_disk(items, length, shared=True)
     return None
 
 
-def _look(cache: ItemCache, indices: Sequence[int], role: Role) -> str | tuple[list[Any], tuple[bool, bool, float]]:
+def _look(cache: ItemCache, indices: Sequence[int], role: Role) -> str | tuple[list[Any], Compared]:
     """IN A COPY: these items, and what `compared` says of them; a sentence if they cannot be kept."""
     inputs = cache.inputs
     assert inputs is not None

@@ -47,7 +47,12 @@ def shared_tensor(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 
 def whole_pages(num_bytes: int) -> int:
     """Bytes of the pages that so many bytes lie on."""
-    return -(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES
+    return rounded_up(num_bytes, _PAGE_BYTES)
+
+
+def rounded_up(num_bytes: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-num_bytes // multiple) * multiple
 
 
 @final

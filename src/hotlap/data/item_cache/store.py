@@ -1,49 +1,40 @@
-"""Where the items of a data set are kept: by column, gathered a batch at a time, or one by one."""
+"""The first items of a data set -> where all of them are kept: by column, gathered a batch at a time, or one by one; in
+memory that forked processes share, or in a file; or a full one off the disk."""
 
-from abc import ABC, abstractmethod
+import fcntl
+import mmap
+import os
+import struct
+import weakref
+import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import is_
-from typing import Any, final
+from pathlib import Path
+from typing import Any, NamedTuple, final
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from torch.utils.data import default_collate
 
-from hotlap.data.item.codec import pack, unpack
-from hotlap.data.item.compare import Unsupported, flatten_batch, same
+from hotlap.data.checks.look import Unseen
+from hotlap.data.item.codec import Unsupported, flatten_batch, pack, same, unpack
+from hotlap.data.item_cache import disk
 from hotlap.data.item_cache.columns import Allocate, Column, Varies, column_for, same_batch
-from hotlap.data.item_cache.records import SharedRecords
-from hotlap.data.item_cache.shared_memory import shared_tensor, whole_pages
+from hotlap.data.item_cache.disk import DiskUnavailable, UnfinishedFile
+from hotlap.data.item_cache.memory import ALLOWANCE
+from hotlap.data.item_cache.shared_memory import SharedBlock, rounded_up, shared_tensor, whole_pages
+from hotlap.folders import lies_in_memory
 from hotlap.units import size
 
-
-class Store(ABC):
-    """Keeps copies of items at positions 0 to N - 1, in memory that forked processes share."""
-
-    def needed_bytes(self, num_kept: int) -> int | None:
-        """Memory for all items, by what is kept of some of them; None if that was known from the first."""
-        return None
-
-    @abstractmethod
-    def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
-        """Keep copies; the positions of those that are kept now."""
-
-    @abstractmethod
-    def take(self, positions: Sequence[int]) -> list[Any]:
-        """Independent items, as they were put in."""
-
-    @abstractmethod
-    def gather(self, index: torch.Tensor) -> tuple[Any] | None:
-        """(what `default_collate` makes of these items,); None if only torch itself can tell."""
-
-    @abstractmethod
-    def holds(self, position: int, item: Any) -> bool:
-        """True if the kept item has the same types and bytes."""
+# Parts of a record begin at multiples of this, as memory from torch does.
+_ALIGN_BYTES = 64
 
 
 @final
-class ColumnStore(Store):
-    """Items that are all built alike: each leaf in one contiguous array, a batch is one gather per leaf."""
+class ColumnStore:
+    """Items that are all built alike, at positions 0 to N - 1: each leaf in one contiguous array, a batch is one gather
+    per leaf."""
 
     def __init__(self, sample: Any, num_items: int, allocate: Allocate = shared_tensor, *, as_bytes: bool) -> None:
         """Arguments as of `column_for`."""
@@ -66,11 +57,11 @@ class ColumnStore(Store):
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
         """Keep copies of all; `Varies` for an item that does not fit."""
         index = torch.tensor(positions, dtype=torch.int64, device="cpu")
-        for column, values in zip(self.columns, self._values(items), strict=True):
+        for column, values in zip(self.columns, self.values(items), strict=True):
             column.put(index, values)
         return positions
 
-    def _values(self, items: Sequence[Any]) -> list[list[Any]]:
+    def values(self, items: Sequence[Any]) -> list[list[Any]]:
         """(B,) of each column; `Varies` if an item is built otherwise."""
         if self._is_flat and set(map(type, items)) == {tuple} and set(map(len, items)) == {len(self.columns)}:
             values = [*map(list, zip(*items, strict=True))]  # leaves by their kind, as a column accepts no container
@@ -124,48 +115,51 @@ class ColumnStore(Store):
                 return None
         return (structure,)
 
-    def fits(self, items: Sequence[Any]) -> bool:
-        """All are built as the first one."""
-        try:
-            self._values(items)
-        except Varies:
-            return False
-        return True
-
     def holds(self, position: int, item: Any) -> bool:
         """True if the kept item has the same types and bytes."""
         try:
-            values = self._values([item])
+            values = self.values([item])
         except Varies:
             return False
         return all(column.holds(position, leaf) for column, (leaf,) in zip(self.columns, values, strict=True))
 
 
 @final
-class RecordStore(Store):
-    """Items that differ in shape or structure: each a record of its own, which is read out anew."""
+class RecordStore:
+    """Items that differ in shape or structure: each a record of its own, which is read out anew. As `ColumnStore`.
 
-    def __init__(self, records: SharedRecords, *, halves: bool = False) -> None:
+    A record counts as written only when its place is noted, which is the last thing that is done. A process that is
+    killed leaves nothing but some bytes that nobody uses.
+    """
+
+    def __init__(self, num_items: int, limit_bytes: int, *, halves: bool = False) -> None:
         """`halves`: they are handed to more transforms. As many as fit will do, and their pictures are lazy ones."""
-        self.records = records
+        self.limit_bytes = limit_bytes
         self.halves = halves
+        # Of a memory file only the pages that are written to take memory, however long it is.
+        self._descriptor = os.memfd_create("hotlap", os.MFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._descriptor).atexit = False  # the mapping stays as long as a view of it
+        os.ftruncate(self._descriptor, max(1, limit_bytes))
+        self._data = mmap.mmap(self._descriptor, max(1, limit_bytes))
+        self._table: Any = shared_tensor((1 + num_items,), torch.int64).numpy()
+        """(1 + N,) used bytes, then for each item where its record begins; 0: it has none."""
+        self._table[0] = _ALIGN_BYTES
 
-    def needed_bytes(self, num_kept: int) -> int | None:
-        """As many as fit do for halves."""
-        return None if self.halves else self.records.used_bytes * self.records.num_places // num_kept
+    def needed_bytes(self, num_kept: int) -> int:
+        """Memory for all items, by what is kept of some of them."""
+        return int(self._table[0]) * (len(self._table) - 1) // num_kept
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
         """Keep copies; `Unsupported` where there is no room for all, and all are wanted."""
-        kept = [
-            position for position, item in zip(positions, items, strict=True) if self.records.put(position, pack(item))
-        ]
+        pairs = zip(positions, items, strict=True)
+        kept = [position for position, item in pairs if self._write(position, pack(item))]
         if len(kept) < len(positions) and not self.halves:
-            raise Unsupported(f"it would take more than the {size(self.records.limit_bytes)} set aside for it")
+            raise Unsupported(f"it would take more than the {size(self.limit_bytes)} set aside for it")
         return kept
 
     def take(self, positions: Sequence[int]) -> list[Any]:
         """Independent items, as they were put in."""
-        return [self._at(position, lazily=self.halves) for position in positions]
+        return [unpack(self._read(position), lazily=self.halves) for position in positions]
 
     def gather(self, index: torch.Tensor) -> tuple[Any] | None:
         """Always None: only torch itself can tell what it makes of such items."""
@@ -173,9 +167,170 @@ class RecordStore(Store):
 
     def holds(self, position: int, item: Any) -> bool:
         """True if the kept item has the same types and bytes."""
-        return same(self._at(position), item)
+        return same(unpack(self._read(position)), item)
 
-    def _at(self, position: int, *, lazily: bool = False) -> Any:
-        parts = self.records.get(position)
-        assert parts is not None, "an item is asked for only once it is kept"
-        return unpack(parts, lazily=lazily)
+    def _write(self, position: int, parts: list[Any]) -> bool:
+        """False if there is no room."""
+        views = [memoryview(part).cast("B") for part in parts]
+        head = struct.pack(f"<{1 + len(views)}q", len(views), *map(len, views))
+        views.insert(0, memoryview(head))
+        start = at = self._reserve(sum(rounded_up(len(view), _ALIGN_BYTES) for view in views))
+        if at is None:
+            return False
+        for view in views:
+            self._data[at : at + len(view)] = view
+            at += rounded_up(len(view), _ALIGN_BYTES)
+        self._table[1 + position] = start
+        return True
+
+    def _read(self, position: int) -> list[Any]:
+        """Read-only views of a record's parts."""
+        at, whole = int(self._table[1 + position]), memoryview(self._data)
+        assert at, "an item is asked for only once it is kept"
+        (count,) = struct.unpack_from("<q", whole, at)
+        lengths = struct.unpack_from(f"<{count}q", whole, at + 8)
+        at += rounded_up(8 * (1 + count), _ALIGN_BYTES)
+        parts = []
+        for length in lengths:
+            parts.append(whole[at : at + length].toreadonly())
+            at += rounded_up(length, _ALIGN_BYTES)
+        return parts
+
+    def _reserve(self, num_bytes: int) -> int | None:
+        # Of an opening of its own: locks of a process (`lockf`) do not exclude its threads, and one of an opening that
+        # copies of this process share (`flock` on the descriptor itself) does not exclude these. It ends with us.
+        lock = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDWR | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            start = int(self._table[0])
+            if start + num_bytes > self.limit_bytes:
+                return None
+            self._table[0] = start + num_bytes
+            return start
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # also of a copy that was made just now, and has this opening
+            os.close(lock)
+
+
+def _expected_bytes(num_entries: int, num_bytes: int) -> int:
+    """What so many entries, in a few parts each, may take, of which some have so many bytes on average: others may have
+    more."""
+    return int(1.2 * num_entries * (num_bytes + 256)) + (1 << 16)
+
+
+Store = ColumnStore | RecordStore
+
+
+class OpenStore(NamedTuple):
+    """A store, and the file behind it."""
+
+    store: Store
+    unfinished: UnfinishedFile | None = None
+    """What it is written to."""
+    full: bool = False
+    """It came off the disk with all items."""
+
+
+def open_store(
+    items: Sequence[Any],
+    length: int,
+    *,
+    limit_bytes: int,
+    own_memory: bool,
+    key: Callable[[], str] | None,
+    folder: Path,
+    as_bytes: bool,
+    say: Callable[[str], None],
+) -> OpenStore:
+    """A store for `length` items like these; `Unsupported` says why there is none.
+
+    Arguments:
+        limit_bytes: memory that may be used.
+        own_memory: items share memory with the data set or with each other: only whole batches can be kept.
+        key: under which the next run is to find it in `folder`, of all that items are made from; None: it is not to.
+        as_bytes: pictures may be kept as bytes.
+        say: told why it does not lie on disk.
+    """
+    make = partial(ColumnStore, items[0], as_bytes=as_bytes)
+    try:
+        columns = make(0)
+        if not own_memory:
+            columns.values(items)
+    except (Unsupported, Varies):
+        if own_memory:
+            raise Unsupported("its items share memory with the data set, so that copies could be told") from None
+        return OpenStore(open_records(items, length, limit_bytes, say))
+    if key is not None:
+        try:
+            return _on_disk(make, length, folder, key(), limit_bytes, say)
+        except (DiskUnavailable, Unseen) as reason:
+            say(f"the cache is not kept on disk: {reason}")
+    needed_bytes = length * columns.item_bytes
+    if needed_bytes > limit_bytes:
+        in_a_file = "" if key is not None else "; cached(..., disk=True) keeps them in a file"
+        raise Unsupported(f"{_too_much(needed_bytes, limit_bytes)}{in_a_file}")
+    store = make(length)
+    ALLOWANCE.take(store, needed_bytes)
+    return OpenStore(store)
+
+
+def _on_disk(
+    make: Callable[..., ColumnStore], length: int, folder: Path, key: str, limit_bytes: int, say: Callable[[str], None]
+) -> OpenStore:
+    """The full store off the disk, or one that is written there; `DiskUnavailable` says why neither is possible."""
+    columns = make(0)
+    total, in_memory = columns.block_bytes(length), lies_in_memory(folder)
+    if total > limit_bytes and in_memory:
+        raise DiskUnavailable(f"{folder} lies in memory itself")
+    found = disk.opened(folder, f"{key}-{zlib.crc32(columns.layout.encode()):08x}", total, say)
+    if isinstance(found, SharedBlock):
+        return OpenStore(make(length, found.allocate), full=True)
+    opened = OpenStore(make(length, found.block.allocate), found)
+    if in_memory:
+        ALLOWANCE.take(opened.store, total)
+    return opened
+
+
+def open_records(
+    items: Sequence[Any],
+    length: int,
+    limit_bytes: int,
+    say: Callable[[str], None],
+    *,
+    halves: bool = False,
+    entry_bytes: int | None = None,
+) -> RecordStore:
+    """A store for `length` items like these, each by itself.
+
+    Arguments:
+        limit_bytes: memory that may be used.
+        say: told if not all are kept.
+        halves: see `RecordStore`; as many as memory holds.
+        entry_bytes: what one takes on average; None: as these do.
+
+    Raises:
+        Unsupported: there is no room.
+    """
+    if entry_bytes is None:
+        entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
+    wanted = _expected_bytes(length, entry_bytes)
+    if wanted > limit_bytes:
+        if not halves:
+            raise Unsupported(_too_much(wanted, limit_bytes))
+        say(f"{_too_much(wanted, limit_bytes)}: as many as that are kept")
+        wanted = limit_bytes
+    # Items that turn out larger may take what else is free; of memory only the pages that are written to are taken.
+    store = RecordStore(length, wanted if halves else limit_bytes, halves=halves)
+    ALLOWANCE.take(store, wanted)
+    return store
+
+
+def _too_much(wanted_bytes: int, limit_bytes: int) -> str:
+    return f"its items take about {size(wanted_bytes)}, and {size(limit_bytes)} of memory may be used"
+
+
+def take(store: object, needed_bytes: int, limit_bytes: int) -> None:
+    """Memory for a store; `Unsupported` if there is not as much."""
+    if needed_bytes > limit_bytes:
+        raise Unsupported(_too_much(needed_bytes, limit_bytes))
+    ALLOWANCE.take(store, needed_bytes)

@@ -1,11 +1,20 @@
-"""How a loader asks for items: indices that a sampler gives -> positions, or items."""
+"""How a loader comes to a batch: positions of the indices that a sampler gives, or items; whole batches in place of
+lists of items, handed unchanged through torch's own `default_collate`; and what its workers are told."""
 
+import random
+import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, cast
 
 import numpy as np
 import torch
+from torch.utils.data import Subset, default_collate
+from torch.utils.data._utils import worker as torch_worker
+from torch.utils.data._utils.collate import default_collate_fn_map
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 
 def is_index_tensor(index: Any) -> bool:
@@ -42,3 +51,95 @@ def fetch(dataset: Any, indices: Any) -> Any:
     if whole:
         return whole(indices)
     return [dataset[index] for index in cast(Iterable[Any], indices)]
+
+
+class Batch:
+    """A collated batch on its way through `default_collate`, which hands it on as it is."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _unwrap(batch: list[Batch], *, collate_fn_map: Any = None) -> Any:
+    return batch[0].value
+
+
+# The extension point that torch documents for `default_collate`: a collate function for a type of its own.
+# https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_collate
+default_collate_fn_map.setdefault(Batch, _unwrap)
+# If the script registers more, or other, functions later, torch is left to collate true items.
+_KNOWN_MAP = dict(default_collate_fn_map)
+
+_FETCH_CODE = _MapDatasetFetcher.fetch.__code__
+_SUBSET_CODE = Subset.__getitems__.__code__
+
+
+def torch_collates() -> bool:
+    """True if `default_collate` does what torch wrote: no function of the script's, no default device."""
+    return bool(default_collate_fn_map == _KNOWN_MAP and torch._C._len_torch_function_stack() == 0)
+
+
+def goes_to_default_collate() -> bool:
+    """True if what the calling `__getitems__` returns is handed to `default_collate` and to nothing else.
+
+    Any other reader (a collate function of the script, another data set) gets a plain list of plain items.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code is _SUBSET_CODE:
+        frame = frame.f_back
+    return (
+        frame is not None
+        and frame.f_code is _FETCH_CODE
+        and frame.f_locals["self"].collate_fn is default_collate
+        and torch_collates()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a worker of the script is told."""
+
+    num_workers: int
+    init: Callable[[int], object] | None
+    timeout_s: float = 0.0
+    """What the script's loader waits for a batch at most; 0: for ever."""
+
+    def play(self, number: int, dataset: Any) -> None:
+        """IN A COPY: be that worker, as far as `torch.utils.data._utils.worker._worker_loop` makes one."""
+        torch.set_num_threads(1)
+        random.seed(number)  # with a base seed of 0
+        torch.manual_seed(number)
+        state: Any = torch_worker._generate_state(0, number)  # type: ignore[no-untyped-call]
+        np.random.seed(state)
+        self.tell(number, dataset)
+        if self.init is not None:
+            self.init(number)
+
+    def tell(self, number: int, dataset: Any) -> None:
+        """IN A COPY: what `get_worker_info` answers from now on."""
+        torch_worker._worker_info = torch_worker.WorkerInfo(
+            id=number, num_workers=self.num_workers, seed=number, dataset=dataset
+        )
+
+
+def play_first(role: Role | None, dataset: Any) -> None:
+    """IN A COPY: be the first worker; None: only leave alone the threads of the pool, which are not there."""
+    if role is None:
+        torch.set_num_threads(1)
+    else:
+        role.play(0, dataset)
+
+
+def role_of(loader: Any) -> Role:
+    """What the workers of this loader are told."""
+    return Role(loader.num_workers, loader.worker_init_fn, loader.timeout)
+
+
+def why_no_copies(loader: Any) -> str | None:
+    """Why a loader's workers do not share this process's memory; None if they are forked copies of it."""
+    context = loader.multiprocessing_context
+    method = context if context is None or isinstance(context, str) else context.get_start_method()
+    method = method or torch.multiprocessing.get_start_method()
+    return None if method == "fork" else f"its workers are started by {method}, so they share no memory with this one"

@@ -1,6 +1,7 @@
 """`cached_prefix(dataset)`: what comes before the first random draw of an item is done once; the rest runs on."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from time import perf_counter, thread_time
 from typing import Any, ClassVar, final
@@ -10,15 +11,13 @@ from torch.utils.data import get_worker_info
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.random_state import Streams
-from hotlap.data.item.codec import pack, unpack
-from hotlap.data.item.compare import Unsupported, holds_views, same
+from hotlap.data.item.codec import Unsupported, holds_views, pack, same, unpack
 from hotlap.data.item_cache.cached import CacheWrapper
 from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
-from hotlap.data.item_cache.placement import OpenStore, open_records
-from hotlap.data.loader.fetch import fetches_whole_batches
-from hotlap.data.loader.workers import Role, play_first
+from hotlap.data.item_cache.store import OpenStore, open_records
+from hotlap.data.loader.fetch import Role, fetches_whole_batches, play_first
 from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
 from hotlap.data.wrapper import check, put_in_place
@@ -96,7 +95,8 @@ class HeadCache(ItemCache):
         return self.pipelines.half(index)
 
     def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
-        return open_records(items, length, self._limit_bytes, halves=True, entry_bytes=self._entry_bytes)
+        say, entry_bytes = self._say_of_store, self._entry_bytes
+        return OpenStore(open_records(items, length, self._limit_bytes, say, halves=True, entry_bytes=entry_bytes))
 
     def _forget(self) -> None:
         super()._forget()
@@ -108,7 +108,8 @@ class HeadCache(ItemCache):
         in_copy = role is not None or cannot_fork(waits=True) is None
         try:
             timeout_s = 0.0 if role is None else role.timeout_s
-            cut = in_a_copy(lambda: self._survey_as(role, ways), timeout_s=timeout_s) if in_copy else self._survey(ways)
+            survey = partial(self._survey, ways, role, in_copy=in_copy)
+            cut = in_a_copy(survey, timeout_s=timeout_s) if in_copy else survey()
         except (CannotSplit, Unsupported, NoAnswer) as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
         else:
@@ -117,14 +118,12 @@ class HeadCache(ItemCache):
             self.pipelines.heads = heads
             self._before_first = in_copy
 
-    def _survey_as(self, role: Role | None, ways: Sequence[Pipelines]) -> Cut:
-        """IN A COPY, so that no transform counts, or draws from what nobody sees; `role`: as a worker."""
-        play_first(role, self.dataset)
-        self._note()
-        return self._survey(ways)
-
-    def _survey(self, ways: Sequence[Pipelines]) -> Cut:
-        """Find the first cut that stands a trial on some items."""
+    def _survey(self, ways: Sequence[Pipelines], role: Role | None, *, in_copy: bool) -> Cut:
+        """IN A COPY where there can be one, so that no transform counts, or draws from what nobody sees: find the first
+        cut that stands a trial on some items; `role`: as a worker."""
+        if in_copy:
+            play_first(role, self.dataset)
+            self._note()
         assert self.inputs is not None
         if not len(self.dataset):
             raise CannotSplit("it is empty")

@@ -163,7 +163,7 @@ class Pipelines:
         """
         calls: list[Call] = []
         try:
-            with self.recording(calls):
+            with self._replaced(lambda number, held: self.found[number].recorder(held, number, calls)):
                 skeleton = self.dataset[index]
         except CannotSplit:
             raise
@@ -184,12 +184,6 @@ class Pipelines:
                 outputs = pipeline.run(call.inputs, pipeline.num_head)
             results.append(outputs if call.several else outputs[0])
         return built(half.skeleton, results)
-
-    @contextmanager
-    def recording(self, calls: list[Call]) -> Iterator[None]:
-        """Within this, the data set's pipelines run their heads only, and add what comes out to `calls`."""
-        with self._replaced(lambda number, held: self.found[number].recorder(held, number, calls)):
-            yield
 
     @contextmanager
     def _replaced(self, make: Callable[[int, Any], Any]) -> Iterator[None]:

@@ -3,32 +3,100 @@
 import copy
 import itertools
 import sys
-from typing import Any, final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.data import default_collate
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
 from hotlap.data.checks.forked import NoAnswer, in_a_copy
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.checks.watch import Watch, num_items
+from hotlap.data.item.codec import flatten_batch
 from hotlap.data.item_cache.columns import same_batches
 from hotlap.data.item_cache.fill import spread
-from hotlap.data.loader.collation import Batch, torch_collates
-from hotlap.data.loader.fetch import fetch, fetches_whole_batches
-from hotlap.data.loader.workers import Role, play_first, role_of, why_no_copies
-from hotlap.data.notes import Notes
+from hotlap.data.loader.fetch import (
+    Batch,
+    Role,
+    fetch,
+    fetches_whole_batches,
+    play_first,
+    role_of,
+    torch_collates,
+    why_no_copies,
+)
 from hotlap.data.prefix_cache.cached_prefix import HeadCache, PrefixDataset
-from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipelines, Placeholder, built
-from hotlap.data.transforms.batches import LateBatch, LateIterator, LateWorkers, Leaf, finish
+from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipeline, Pipelines, Placeholder, built
 from hotlap.data.transforms.normalize import DeferredSteps, bytes_of, converts, deferred_steps
-from hotlap.data.wrapper import DatasetWrapper, check, put_in_place, unwrapped
+from hotlap.data.wrapper import DatasetWrapper, Notes, check, put_in_place, unwrapped
 
 # Items of the first look, spread over the data set.
 NUM_LOOKED_AT = 4
 
-Recipe = tuple[Any, ...]
-"""Which leaf of an item is bytes, what is to be done with them, and their shape: the same for all items of a batch."""
+
+class Leaf(NamedTuple):
+    """One tensor of a batch that is bytes still."""
+
+    number: int
+    """Among all leaves of the batch."""
+    tail: DeferredSteps
+    shape: tuple[int, ...]
+    """Of one item."""
+    channels_last: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LateBatch:
+    """A collated batch with bytes in some places. Workers send it, and it can be pinned, as any other."""
+
+    value: Any
+    leaves: Sequence[Leaf]
+
+    def pin_memory(self) -> "LateBatch":
+        """As torch's loader calls it."""
+        return LateBatch(pin_memory(self.value), self.leaves)  # type: ignore[no-untyped-call]
+
+
+def finish(data: Any) -> Any:
+    """The batch as the script knows it, numbers in place of bytes; what is no `LateBatch` as it is."""
+    if type(data) is not LateBatch:
+        return data
+    parts, structure = flatten_batch(data.value)
+    for leaf in data.leaves:
+        parts[leaf.number] = _numbers(parts[leaf.number], leaf)
+    return tree_unflatten(parts, structure)
+
+
+def _numbers(bytes_: torch.Tensor, leaf: Leaf) -> torch.Tensor:
+    pinned = torch.cuda.is_available() and bytes_.is_pinned()
+    if leaf.channels_last:
+        num_items, rows, columns, channels = bytes_.shape
+        shape = (num_items, channels, rows, columns)
+        out = torch.empty(shape, dtype=torch.float32, device="cpu", pin_memory=pinned)
+    else:
+        out = torch.empty_like(bytes_, dtype=torch.float32, pin_memory=pinned)
+    return leaf.tail.apply(bytes_, out, channels_last=leaf.channels_last)
+
+
+@final
+class LateIterator(_SingleProcessDataLoaderIter):
+    """torch's own, without workers."""
+
+    def _next_data(self) -> Any:
+        return finish(super()._next_data())  # type: ignore[no-untyped-call]
+
+
+@final
+class LateWorkers(_MultiProcessingDataLoaderIter):
+    """torch's own, with workers."""
+
+    def _next_data(self) -> Any:
+        return finish(super()._next_data())  # type: ignore[no-untyped-call]
 
 
 class ByteBatches:
@@ -99,11 +167,9 @@ class ByteBatches:
             return self._pipelines.half(index)
         # From where its kept part ends, call by call in their order: what draws in between draws as it would.
         pipelines, half = kept
-        calls = [self._further(pipelines, call) for call in half.calls]
-        return HalfItem(half.skeleton, calls)
+        return HalfItem(half.skeleton, [self._further(pipelines.found[call.pipeline], call) for call in half.calls])
 
-    def _further(self, pipelines: Pipelines, call: Call) -> Call:
-        kept = pipelines.found[call.pipeline]
+    def _further(self, kept: Pipeline, call: Call) -> Call:
         mine = next((k for k, other in enumerate(self._pipelines.found) if other.owner is kept.owner), None)
         if mine is None or isinstance(call.inputs, Placeholder) or kept.num_head > self._deferred[mine].num_head:
             raise CannotSplit("what is kept of its items goes further than their bytes")
@@ -117,28 +183,26 @@ class ByteBatches:
             pictures.render(itertools.chain.from_iterable(given), num_threads=torch.get_num_threads())
         cut = [self._cut(half) for half in halves]
         known = [each for each in cut if each is not None]
-        if len(known) < len(cut) or len({recipe for _, recipe in known}) != 1:
+        if len(known) < len(cut) or len({leaves for _, leaves in known}) != 1:
             return None
-        leaves = [Leaf(number, tail, last) for number, tail, _, last in known[0][1]]
         try:
-            return LateBatch(default_collate([item for item, _ in known]), leaves)
+            return LateBatch(default_collate([item for item, _ in known]), known[0][1])
         except (TypeError, RuntimeError, KeyError):
             return None  # the items themselves will tell
 
-    def _cut(self, half: HalfItem) -> tuple[Any, Recipe] | None:
-        """(the item with bytes in the places of its numbers, its recipe); None if they are none."""
+    def _cut(self, half: HalfItem) -> tuple[Any, tuple[Leaf, ...]] | None:
+        """(the item with bytes in the places of its numbers, these places: the same for all items of a batch); None if
+        they are none."""
         made = [self._bytes(call) for call in half.calls]
         known = [each for each in made if each is not None]
-        found = [
-            (number, leaf) for number, leaf in enumerate(tree_flatten(half.skeleton)[0]) if type(leaf) is Placeholder
-        ]
-        if len(known) < len(made) or not found:
+        if len(known) < len(made):
             return None
-        recipe = tuple(
-            (number, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
-            for number, mark in found
+        leaves = tuple(
+            Leaf(number, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
+            for number, mark in enumerate(tree_flatten(half.skeleton)[0])
+            if type(mark) is Placeholder
         )
-        return built(half.skeleton, [tensor for tensor, _ in known]), recipe
+        return (built(half.skeleton, [tensor for tensor, _ in known]), leaves) if leaves else None
 
     def _bytes(self, call: Call) -> tuple[torch.Tensor, bool] | None:
         if call.several or isinstance(call.inputs, Placeholder):
@@ -157,11 +221,13 @@ class LateDataset(DatasetWrapper):
     _hotlap_around = ("cached_prefix",)
     _hotlap_notes: Notes
     _hotlap_batches: ByteBatches | None
-    _hotlap_refused: tuple[Watch, Role | None] | None
-    """A data set that cannot be cut is tried again once it, or what its workers are told, has changed."""
+    _hotlap_refused: bool
+    """It cannot be cut: it is not tried again."""
 
     def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_batches=None, _hotlap_refused=None)
+        self.__dict__.update(
+            _hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_batches=None, _hotlap_refused=False
+        )
 
     @property
     def note(self) -> str | None:
@@ -176,10 +242,8 @@ class LateDataset(DatasetWrapper):
         batches = self._hotlap_batches
         if batches is not None and batches.is_current():
             return batches
-        if self._hotlap_refused is not None:
-            watch, before = self._hotlap_refused
-            if before == role and watch.changed() is None:
-                return None
+        if self._hotlap_refused:
+            return None
         timeout_s = 0.0 if role is None else role.timeout_s
         try:
             batches = ByteBatches(self._hotlap_dataset)
@@ -190,7 +254,7 @@ class LateDataset(DatasetWrapper):
             reason = f"no process could be started to try some items ({error})"
         self.__dict__["_hotlap_batches"] = batches if reason is None else None
         if reason is not None:
-            self.__dict__["_hotlap_refused"] = Watch(unwrapped(self._hotlap_dataset)), role
+            self.__dict__["_hotlap_refused"] = True
             self._hotlap_say(reason)
         return self._hotlap_batches
 
@@ -204,22 +268,21 @@ class _Fetched(DatasetWrapper):
     """What a loader's fetcher reads, in the training process or in a worker: batches that are still bytes."""
 
     _hotlap_late: LateDataset
-    _hotlap_gave_up: bool
+    _hotlap_batches: ByteBatches | None
+    """None: given up."""
 
     def __init__(self, late: LateDataset, batches: ByteBatches) -> None:
-        self.__dict__.update(
-            _hotlap_dataset=late._hotlap_dataset, _hotlap_late=late, _hotlap_batches=batches, _hotlap_gave_up=False
-        )
+        self.__dict__.update(_hotlap_dataset=late._hotlap_dataset, _hotlap_late=late, _hotlap_batches=batches)
 
     def __getitems__(self, indices: Any) -> Any:
-        batches: ByteBatches = self._hotlap_batches
-        if self._hotlap_gave_up or not torch_collates() or not batches.is_current():
+        batches = self._hotlap_batches
+        if batches is None or not torch_collates() or not batches.is_current():
             return fetch(self._hotlap_dataset, indices)
         try:
             return [Batch(batches.batch(indices))]
         except CannotSplit as reason:
             items = fetch(self._hotlap_dataset, indices)  # an error of the script's own comes from here
-            self.__dict__["_hotlap_gave_up"] = True
+            self.__dict__["_hotlap_batches"] = None
             self._hotlap_late._hotlap_say(str(reason))
             return items
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hotlap.data.item.compare import is_picture, is_plain_tensor
+from hotlap.data.item.codec import is_picture, is_plain_tensor
 
 # Modes of a PIL image with one byte for each channel of a pixel.
 _MODES = frozenset({"L", "P", "LA", "RGB", "RGBA", "CMYK", "YCbCr"})
@@ -94,10 +94,15 @@ def converts(step: Any) -> bool:
 def bytes_of(value: Any, takes: str | None) -> tuple[torch.Tensor, bool] | None:
     """(its bytes, whether channels come last), if that is what the step `takes` would make a tensor of; else None."""
     if is_picture(value) or type(value).__module__.startswith("PIL."):
-        return _of_picture(value) if takes is not None else None
+        if takes is None or value.mode not in _MODES:
+            return None
+        return torch.from_numpy(np.array(value)).view(value.size[1], value.size[0], -1), True
     if isinstance(value, np.ndarray):
         fits = takes in ("ToTensor", "ToImage") and type(value) is np.ndarray and value.dtype == np.uint8
-        return _of_array(value) if fits and value.ndim in (2, 3) and min(value.strides) > 0 else None
+        if not fits or value.ndim not in (2, 3) or min(value.strides) <= 0:
+            return None
+        rows = torch.from_numpy(value if value.flags.writeable else value.copy())
+        return (rows[:, :, None] if rows.ndim == 2 else rows), True
     return _of_tensor(value) if takes in (None, "ToImage") else None
 
 
@@ -144,18 +149,6 @@ def _operation(name: str, setting: Any, like: torch.Tensor) -> Callable[[torch.T
 def _per_channel(values: Any, like: torch.Tensor) -> torch.Tensor:
     made = torch.as_tensor(values, dtype=like.dtype, device=like.device)
     return made.view(-1, 1, 1) if made.ndim == 1 else made
-
-
-def _of_picture(value: Any) -> tuple[torch.Tensor, bool] | None:
-    if value.mode not in _MODES:
-        return None
-    rows = torch.from_numpy(np.array(value))
-    return rows.view(value.size[1], value.size[0], -1), True
-
-
-def _of_array(value: Any) -> tuple[torch.Tensor, bool]:
-    rows = torch.from_numpy(value if value.flags.writeable else value.copy())
-    return (rows[:, :, None] if rows.ndim == 2 else rows), True
 
 
 def _of_tensor(value: Any) -> tuple[torch.Tensor, bool] | None:

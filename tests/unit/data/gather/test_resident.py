@@ -9,8 +9,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from hotlap import accelerator, at_work
 from hotlap.data import batched, cached, resident
-from hotlap.data.gather.lazy_tensor import MOST_LOOKS, LazyTensor
-from hotlap.data.gather.resident import NUM_MOVES_FIRST, CudaMemory, DeviceStore, DeviceStores
+from hotlap.data.gather.resident import MOST_LOOKS, NUM_MOVES_FIRST, CudaMemory, DeviceStore, LazyTensor
 from hotlap.errors import UserError
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed
 
@@ -38,13 +37,12 @@ def there(dataset: Any, room: CudaMemory | None = None) -> tuple[Any, CudaMemory
     """(the data set, on this device; where it lies)."""
     room = room or Here()
     kept: Any = resident(dataset)
-    kept.__dict__["_hotlap_devices"] = DeviceStores(lambda device: room if room.is_at(device) else None)
+    kept.__dict__["_hotlap_devices"] = DeviceStore(lambda device: room if room.is_at(device) else None)
     return kept, room
 
 
 def device_store(kept: Any) -> DeviceStore:
-    (found,) = kept._hotlap_devices._of.values()
-    assert isinstance(found, DeviceStore)
+    found: DeviceStore = kept._hotlap_devices
     return found
 
 

@@ -1,1 +1,1 @@
-"""Tests of `hotlap.data.item.compare`."""
+"""Tests of `hotlap.data.item.codec`."""

@@ -46,8 +46,8 @@ def test_pictures_whose_rows_are_wanted_on_a_device_stay_numbers() -> None:
 def test_a_picture_of_other_numbers_is_kept_as_it_is(
     other: str, filled_by: str, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_LEAST_S", 0.0 if filled_by == "others" else math.inf)
-    monkeypatch.setattr("hotlap.data.item_cache.fill.usable_cores", lambda: 2)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_LEAST_S", 0.0 if filled_by == "others" else math.inf)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.usable_cores", lambda: 2)
     ours, plain = cached(pictures(OTHERS[other], place)), pictures(OTHERS[other], place)
     settings: dict[str, Any] = {"shuffle": False, "num_workers": int(filled_by == "workers")}
     assert_same_epochs(epochs(ours, **settings), epochs(plain, **settings))

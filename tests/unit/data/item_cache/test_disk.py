@@ -19,8 +19,8 @@ import torch
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from hotlap.data import cached
-from hotlap.data.checks.checksums import Unseen
-from hotlap.data.checks.contents import Contents
+from hotlap.data.checks.inputs import Contents
+from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item_cache.memory import limit_bytes
@@ -219,7 +219,7 @@ def test_what_memory_cannot_hold_is_kept_on_disk_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_lies_in_memory_saves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.item_cache.placement.lies_in_memory", lambda folder: True)
+    monkeypatch.setattr("hotlap.data.item_cache.store.lies_in_memory", lambda folder: True)
     kept = cached(Pictures(), memory_bytes=1000, disk=tmp_path)
     assert_same_epochs(epochs(kept), epochs(Pictures()))
     assert kept.num_cached == 0 and files(tmp_path) == []
@@ -228,7 +228,7 @@ def test_a_folder_that_lies_in_memory_saves_none(tmp_path: Path, monkeypatch: py
 
 def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTLAP_MEMORY", "10MB")
-    monkeypatch.setattr("hotlap.data.item_cache.placement.lies_in_memory", lambda folder: True)
+    monkeypatch.setattr("hotlap.data.item_cache.store.lies_in_memory", lambda folder: True)
     kept = cached(Pictures(), disk=tmp_path)
     epochs(kept)
     assert kept.full and limit_bytes() < 10_000_000
@@ -238,7 +238,7 @@ def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monk
 
 
 def key_of(dataset: Any) -> str:
-    return Contents(dataset, beside=Watch(dataset), files=OpenedFiles(), item_s=1e9, num_items=1).key()
+    return Contents(dataset, Watch(dataset), OpenedFiles(), item_s=1e9, num_items=1).key()
 
 
 TRUE: Any = torch.ones(1)

@@ -64,9 +64,9 @@ def test_every_batch_holds_what_it_names(
 ) -> None:
     if num_workers and waits_s:
         pytest.skip("fillers of loaders with workers always work beside")
-    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_LEAST_S", 0.0)
-    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_WAIT_S", waits_s / 2)
-    monkeypatch.setattr("hotlap.data.item_cache.fill.usable_cores", lambda: 2 if waits_s == 60.0 else 3)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_WAIT_S", waits_s / 2)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.usable_cores", lambda: 2 if waits_s == 60.0 else 3)
     for number in range(NUM_FILLINGS):
         seed(number)
         kept = cached(Small(), disk=tmp_path / str(number) if disk else False)

@@ -23,8 +23,8 @@ from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, sta
 @pytest.fixture(autouse=True)
 def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few items there are."""
-    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_LEAST_S", 0.0)
-    monkeypatch.setattr("hotlap.data.item_cache.fill.usable_cores", lambda: 2)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.usable_cores", lambda: 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -43,7 +43,7 @@ HERE = [0] * 100
 
 @pytest.mark.parametrize("soon", [True, False])
 def test_items_are_computed_in_other_processes(soon: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_WAIT_S", 60.0 if soon else 0.0)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_WAIT_S", 60.0 if soon else 0.0)
     HERE[0] = 0
     ours = cached(Here(500))
     assert_same_epochs(epochs(ours), epochs(Pictures(500)))
@@ -53,7 +53,7 @@ def test_items_are_computed_in_other_processes(soon: bool, monkeypatch: pytest.M
 
 
 def test_they_are_also_for_a_script_whose_indices_are_no_plain_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_WAIT_S", 60.0)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_WAIT_S", 60.0)
     order: Any = torch.randperm(300, generator=torch.Generator().manual_seed(0))
     HERE[0] = 0
     ours = cached(Here(300))

@@ -15,7 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler, S
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from hotlap.data import cached
-from hotlap.data.loader.iterators import FillingWorkers, InPlaceOfWorkers
+from hotlap.data.loader.patch import FillingWorkers, InPlaceOfWorkers
 from tests.unit.data.sets import BUILDS, Pictures, assert_same_epochs, epochs, equal, seed, states
 
 pytestmark = pytest.mark.processes

@@ -123,8 +123,8 @@ def test_heads_are_computed_once() -> None:
 
 @pytest.mark.processes
 def test_heads_are_computed_by_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_LEAST_S", 0.0)
-    monkeypatch.setattr("hotlap.data.item_cache.fill.usable_cores", lambda: 2)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.usable_cores", lambda: 2)
     ours = cached_prefix(Augmented(Compose([Slow(), Noise()])))
     READ[0] = 0
     seen = epochs(ours, num_epochs=1)
