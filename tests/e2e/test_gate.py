@@ -118,7 +118,7 @@ def test_what_no_training_loss_shows_is_refused_and_another_text_is_not(launcher
     for old, new, said in (
         ("step(held_out)", "step(loss)", "the script gives"),
         ("Plateau(optimizer)", "Plateau(optimizer, factor=0.2)", "ReduceLROnPlateau has other settings"),
-        ("value.clone()", "value", "dict is another one than in the baseline"),
+        ("value.clone()", "value", "A copy of the parameters is another one"),
     ):
         ruling = saving.judge((), replaced={str(SAVED): text.replace(old, new)}, numerics=Numerics.ROUNDING)
         assert ruling.verdict is Verdict.HARMED and said in ruling.why, ruling.why

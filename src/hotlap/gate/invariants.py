@@ -74,12 +74,13 @@ class StepField:
 
 def _settings_told(a: Run, b: Run) -> str:
     pairs = [(one.settings, other.settings) for one, other in zip(a.optimizers, b.optimizers, strict=False)]
-    return ", ".join(
+    found = ", ".join(
         f"{key} {became.get(key, 'unset')} instead of {was.get(key, 'unset')}"
         for was, became in pairs
         for key in sorted(was.keys() | became.keys())
         if was.get(key) != became.get(key)
     )
+    return found or ("the same values, for other parameters or at other steps" if any(map(any, pairs)) else "")
 
 
 def _epoch_flags(run: Run) -> list[bool]:
@@ -208,6 +209,15 @@ def _other_batches(a: Run, b: Run, *, same_loss: float) -> dict[str, str]:
     if at_first and abs(Pair(a, b).first_loss_gap()) <= same_loss:
         return {}
     return {BATCH.name: _of_validation(a, b, first[0]) or first[1]}
+
+
+def in_another_form(a: Run, b: Run) -> bool:
+    """Batches that are others from the first one on hold the same data: losses and updates are bit-equal. A script that
+    validates may do it with other data."""
+    first = BATCH.first(a, b)
+    at_first = first is not None and first[0] == a.step_index[0] == b.step_index[0] == 0
+    updated = bool(a.updates) and a.updates == b.updates
+    return at_first and updated and not (a.num_validations or b.num_validations) and Pair(a, b).is_equal()
 
 
 def _of_validation(a: Run, b: Run, step: int) -> str | None:

@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
-from hotlap.record import Run, StateDigest
+from hotlap.record import COPY, Run, StateDigest
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
@@ -15,6 +16,7 @@ _APART = 0.01
 StateKey = tuple[int, str]
 """(step, name of the class)."""
 Sketch = tuple[float, ...]
+_Value = TypeVar("_Value", str, Sketch)
 
 
 def other_content(a: Run, b: Run) -> dict[StateKey, str]:
@@ -30,22 +32,14 @@ def other_counts(a: Run, b: Run) -> dict[StateKey, str]:
 def other_numbers(a: Run, b: Run) -> dict[StateKey, str]:
     """Where numbers lie apart by more than rounding takes those of the same weights: a kept state that follows the
     weights (no copy was made), an average with another rate."""
-    mine, other = _sketches(a), _sketches(b)
-    far = (key for key in mine if len(mine[key]) == len(other.get(key, ())) and _is_apart(mine[key], other[key]))
+    far = (key for key, few, many in _both(a, b, lambda state: state.sketch) if _is_apart(few, many))
     return {(step, name): f"{name} is another one than in the baseline after step {step}." for step, name in far}
 
 
-def _is_apart(mine: list[Sketch], other: list[Sketch]) -> bool:
+def _is_apart(few: list[Sketch], many: list[Sketch]) -> bool:
     """One of a class is not near any of the others."""
-    return any(min(math.dist(one, near) for near in other) > _APART * math.hypot(*one) for one in mine)
-
-
-def _sketches(run: Run) -> dict[StateKey, list[Sketch]]:
-    found: dict[StateKey, list[Sketch]] = defaultdict(list)
-    for state in run.states or ():
-        if state.sketch:
-            found[state.step, state.name].append(state.sketch)
-    return found
+    known = list(filter(None, many))
+    return any(min(math.dist(one, near) for near in known) > _APART * math.hypot(*one) for one in few if one and known)
 
 
 def _told(keys: list[StateKey], what: str) -> dict[StateKey, str]:
@@ -53,16 +47,28 @@ def _told(keys: list[StateKey], what: str) -> dict[StateKey, str]:
 
 
 def other_states(a: Run, b: Run, value: Callable[[StateDigest], str]) -> list[StateKey]:
-    """Objects of one class are compared as a set, and only where there are as many: a lever may add some of its own."""
+    """Where one of them has what the other one lacks."""
+    return [key for key, few, many in _both(a, b, value) if Counter(few) - Counter(many)]
+
+
+def _both(
+    a: Run, b: Run, value: Callable[[StateDigest], _Value]
+) -> Iterator[tuple[StateKey, list[_Value], list[_Value]]]:
+    """(key, values of the run that has fewer, those of the other one). Objects of one class are compared as a set, and
+    only where there are as many: a lever may add some of its own. Copies of the parameters always: a list that is left
+    over from a step comes and goes."""
     mine, other = _by_key(a, value), _by_key(b, value)
-    return [key for key in mine if len(mine[key]) == len(other.get(key, ())) and mine[key] != other[key]]
+    for key in (key for key in mine if key in other):
+        few, many = sorted((mine[key], other[key]), key=len)
+        if len(few) == len(many) or key[1] == COPY:
+            yield key, few, many
 
 
-def _by_key(run: Run, value: Callable[[StateDigest], str]) -> dict[StateKey, list[str]]:
-    found: dict[StateKey, list[str]] = defaultdict(list)
+def _by_key(run: Run, value: Callable[[StateDigest], _Value]) -> dict[StateKey, list[_Value]]:
+    found: dict[StateKey, list[_Value]] = defaultdict(list)
     for state in run.states or ():
         found[state.step, state.name].append(value(state))
-    return {key: sorted(values) for key, values in found.items()}
+    return found
 
 
 def unwritten(a: Run, b: Run) -> dict[str, str]:

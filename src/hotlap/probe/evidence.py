@@ -1,6 +1,7 @@
 """What the gate compares of optimizers, step by step: their settings, what they keep, and what updates do."""
 
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,6 +14,7 @@ from hotlap.probe.formula import Formula
 from hotlap.probe.sampling import direction, projections, sampled
 from hotlap.probe.states import Place, held
 from hotlap.record import Update, as_number
+from hotlap.units import plural
 
 # Parameters are compared before and after the update at the first steps, where a wrong update shows at once, and then
 # at some of them: each comparison copies the parameters.
@@ -93,14 +95,23 @@ class Trained:
 
 
 def settings_of(optimizer: torch.optim.Optimizer) -> dict[str, str]:
-    """Name -> its values in all groups, as texts: "0.01", "0.01 and 0.0"; and how many parameters are trained."""
+    """Name -> its value: "0.01", "0.0 for 2 parameters and 0.01 for 1 parameter"; and how many are trained."""
     groups = optimizer.param_groups
-    of_groups = {key: [_told_setting(group.get(key)) for group in groups] for key in _settings(optimizer)}
+    each = {
+        key: Counter(text for group in groups for text in [_told_setting(group.get(key))] * len(group["params"]))
+        for key in _settings(optimizer)
+    }
     trained = sum(param.requires_grad for group in groups for param in group["params"])
     return {
         "parameters that require gradients": str(trained),
-        **{key: " and ".join(dict.fromkeys(texts)) for key, texts in of_groups.items()},
+        **{key: _told_settings(values) for key, values in each.items()},
     }
+
+
+def _told_settings(values: Counter[str]) -> str:
+    if len(values) == 1:
+        return next(iter(values))
+    return " and ".join(f"{value} for {plural(number, 'parameter')}" for value, number in sorted(values.items()))
 
 
 def _settings(optimizer: torch.optim.Optimizer) -> list[str]:

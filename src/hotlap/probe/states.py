@@ -4,13 +4,12 @@ A broken average of the weights, or a schedule that stands still, shows in no lo
 """
 
 import gc
+import sys
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, groupby, islice
-from operator import getitem
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +18,7 @@ from torch import nn
 
 from hotlap.probe.digests import bytes_of, is_plain
 from hotlap.probe.sampling import projections, sampled
-from hotlap.record import StateDigest
+from hotlap.record import COPY, StateDigest
 
 # Integers up to this size count something; a larger tensor of them holds data.
 _MAX_COUNTERS = 16
@@ -94,10 +93,34 @@ def _attributes(owner: Any) -> Callable[[], Any]:
 
 
 def _held_in_copies(trained: Iterable[torch.Tensor]) -> Iterator[tuple[Place, Any]]:
-    for copy in _copies(trained):
+    copies = _copies(trained)
+    found = _attributes_that_are(copies)
+    for copy in copies:
+        owner, first = found.get(id(copy)) or (_while_held(copy), ())
         for keys, leaf in _paths(copy):
-            # It cannot be referred to weakly.
-            yield Place(partial(getitem, [copy], 0), keys, ".".join(map(str, (type(copy).__name__, *keys)))), leaf
+            yield Place(owner, (*first, *keys), ".".join(map(str, ("copy", *keys)))), leaf
+
+
+def _attributes_that_are(things: Sequence[Any]) -> dict[int, tuple[Callable[[], Any], tuple[str]]]:
+    """Address -> (attributes of an object, a class or a file, key of it there): another may be put there each step."""
+    near = gc.get_referrers(*things)
+    near += gc.get_referrers(*(one for one in near if type(one) is dict))
+    owners = (one for one in near if type(one).__dictoffset__ and type(one).__weakrefoffset__)
+    wanted = set(map(id, things))
+    named = ((one, key, value) for one in owners for key, value in list(getattr(one, "__dict__", {}).items()))
+    return {id(value): (_attributes(one), (key,)) for one, key, value in named if id(value) in wanted}
+
+
+def _while_held(thing: Any) -> Callable[[], Any]:
+    """Gives it as long as others hold it (it cannot be referred to weakly), such as a function's variable."""
+    held: list[Any] = [thing, []]  # the second is held by nothing else
+
+    def get() -> Any:
+        if held and sys.getrefcount(held[0]) == sys.getrefcount(held[1]):
+            held.clear()
+        return held[0] if held else None
+
+    return get
 
 
 def _copies(trained: Iterable[torch.Tensor]) -> list[Any]:
@@ -128,7 +151,8 @@ def states(step: int, trained: Iterable[torch.Tensor] = ()) -> Iterator[StateDig
     for other in others:
         yield _digest(step, type(other).__name__, _content(other))
     for copy in _copies(trained):
-        yield _digest(step, type(copy).__name__, copy)
+        # In whatever form it holds them.
+        yield _digest(step, COPY, _in_order(leaf for _, leaf in _paths(copy)))
 
 
 def _settings(step: int, root: nn.Module) -> Iterator[StateDigest]:
@@ -204,7 +228,7 @@ def _order(module: nn.Module, trained: Mapping[int, int]) -> tuple[bool, str, st
 def _content(thing: Any) -> Any:
     if isinstance(thing, torch.optim.Optimizer):
         # In whatever order it holds its parameters.
-        return sorted(thing.state.values(), key=lambda state: _digest(0, "", state).digest)
+        return _in_order(thing.state.values())
     try:
         state = thing.state_dict()
         if not isinstance(thing, torch.optim.lr_scheduler.LRScheduler):
@@ -212,6 +236,11 @@ def _content(thing: Any) -> Any:
         return {key: _of_schedule(key, of) for key, of in state.items()}
     except Exception:  # the user's code, which may not be ready to be saved
         return None
+
+
+def _in_order(parts: Iterable[Any]) -> list[Any]:
+    """The same in each run, whatever order they come in."""
+    return sorted(parts, key=lambda part: _digest(0, "", part).digest)
 
 
 def _of_schedule(key: str, value: Any) -> Any:

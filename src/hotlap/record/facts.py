@@ -87,8 +87,8 @@ class OptimizerFacts:
     closure: bool
     """step() was called with a closure."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Name -> its values in all groups at the end, without learning rates and the choice of kernel; and how many of its
-    parameters require gradients."""
+    """Name -> its value at the end, or each and for how many parameters; without learning rates and the choice of
+    kernel. And how many parameters require gradients."""
     denormals: float | None = None
     """Part of the elements of parameters and optimizer state that were denormal at the end, in [0, 1]; CPU only."""
 
@@ -127,14 +127,18 @@ class Update:
     them. None where it is 0, or nothing is there."""
 
 
+COPY = "A copy of the parameters"
+"""Name of what a dictionary or list holds that has a tensor for each of them: an average, in whatever form."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDigest:
-    """What an object held that can be saved with a training (it has a `state_dict`)."""
+    """What an object held that can be saved with a training (it has a `state_dict`, or is a copy of the parameters)."""
 
     step: int
     """At whose end."""
     name: str
-    """Of its class; several may have the same."""
+    """Of its class, or `COPY`; several may have the same."""
     digest: str
     """Of all that it held (of tensors with more than 65,000 elements, of so many)."""
     counts: str

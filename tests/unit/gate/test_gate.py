@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hotlap.gate import Evidence, judge
-from hotlap.record import NonFinite, Number, Run, StateDigest, Status, Update, Verdict, as_float
+from hotlap.record import COPY, NonFinite, Number, Run, StateDigest, Status, Update, Verdict, as_float
 from tests.sample_runs import optimizer
 from tests.unit.gate.trainer import NUM_STEPS, Training, evidence, train
 
@@ -862,6 +862,17 @@ def test_batches_that_are_scaled_later_are_the_same_where_they_make_the_same_los
     assert judge(contract, wrong).verdict is Verdict.HARMED
 
 
+def test_bits_are_kept_by_batches_in_another_form_but_not_by_those_of_a_validation() -> None:
+    ruling = judge("exact", with_lever_run(other_bytes(0)))
+    assert ruling.verdict is Verdict.UNHARMED
+    assert "; batches are the same in another form." in ruling.why
+    validates = judge("exact", with_lever_run(other_bytes(0), everywhere({"num_validations": 2})))
+    assert validates.verdict is Verdict.HARMED and "another batch" in validates.why
+    *updates, last = train(PLAIN).updates or ()
+    moved = replace(last, norms=(1.001 * (as_float(last.norms[0]) or 0.0), *last.norms[1:]))
+    assert judge("exact", with_lever_run(other_bytes(0) | {"updates": (*updates, moved)})).verdict is Verdict.HARMED
+
+
 @pytest.mark.parametrize("contract", ["rounding", "statistical"])
 @pytest.mark.parametrize("known", [True, False])
 def test_the_same_samples_in_another_order_are_no_other_batches(contract: str, known: bool) -> None:
@@ -963,6 +974,18 @@ def test_numbers_of_what_is_saved_that_lie_far_apart_beside_equal_losses_are_har
         assert judge(contract, with_states(kept(1.0, 2.001), kept(1.0, 2.0))).verdict is Verdict.UNHARMED
     differing = with_states(kept(1.0, 2.1), kept(1.0, 2.0), kept(1.0, 3.0))
     assert judge(contract, differing).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", ["exact", "rounding"])
+def test_each_copy_of_the_parameters_is_found_among_those_of_the_other_run(contract: str) -> None:
+    def kept(*sizes: float) -> tuple[StateDigest, ...]:
+        return tuple(replace(saved(str(size), name=COPY)[0], sketch=(1.0, size)) for size in sizes)
+
+    for base, lever in (((1.0, 2.0), (2.0,)), ((2.0,), (2.0, 1.0))):
+        assert judge(contract, with_states(kept(*lever), kept(*base))).verdict is Verdict.UNHARMED
+    for base, lever in (((1.0, 2.0), (3.0,)), ((2.0,), (1.0, 3.0))):
+        ruling = judge(contract, with_states(kept(*lever), kept(*base)))
+        assert ruling.verdict is Verdict.HARMED and COPY in ruling.why
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

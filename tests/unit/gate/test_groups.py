@@ -84,13 +84,20 @@ def frozen(model: nn.Module) -> Any:
     [
         (
             split(WEIGHTS, WEIGHTS),
-            "settings than the baseline: weight_decay 0.1 instead of 0.1 and 0.0.",
+            "settings than the baseline: weight_decay 0.1 instead of 0.0 for 4 parameters and 0.1 for 4 parameters.",
         ),
-        (split(BIASES, WEIGHTS), "settings than the baseline: weight_decay 0.0 and 0.1 instead of"),
+        (
+            lambda model: [{"params": list(model.parameters()), **WEIGHTS}, {"params": [], **BIASES}],
+            "settings than the baseline: weight_decay 0.1 instead of 0.0 for 4 parameters and 0.1 for 4 parameters.",
+        ),
+        (
+            split(BIASES, WEIGHTS),
+            "settings than the baseline: the same values, for other parameters or at other steps.",
+        ),
         (frozen, "settings than the baseline: parameters that require gradients 7 instead of 8."),
         (split({**WEIGHTS, "lr": 1e-3}, {**BIASES, "lr": 3e-3}), "other learning rates"),
     ],
-    ids=["decay for all", "exchanged", "frozen", "a rate of its own"],
+    ids=["decay for all", "decay for all in one group", "exchanged", "frozen", "a rate of its own"],
 )
 def test_a_parameter_with_the_settings_of_others_is_harm(lever: Groups, why: str) -> None:
     verdict, told = ruling(DECAYED, lever)

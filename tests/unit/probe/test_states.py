@@ -3,12 +3,15 @@
 import copy
 import gc
 import weakref
+from collections import OrderedDict
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from hotlap.probe.states import States, held, states
+from hotlap.probe.states import Place, States, held, states
+from hotlap.record import COPY
 
 
 class Net(nn.Module):
@@ -64,24 +67,67 @@ def test_copies_and_helpers_are_found_behind_the_model_that_is_trained() -> None
     assert average.model is model
 
 
-@pytest.mark.parametrize("kind", [dict, list])
-def test_an_average_in_a_dictionary_or_a_list_is_found(kind: type) -> None:
-    model = nn.Linear(17, 13)
+def averages(model: nn.Module, kind: type) -> Any:
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
-    average = weights if kind is dict else list(weights.values())
-    keys = ["weight", "bias"] if kind is dict else [0, 1]
+    return weights if kind is dict else list(weights.values())
 
-    def saved() -> list[str]:
-        gc.collect()
-        return [state.digest for state in states(0, list(model.parameters())) if state.name == kind.__name__]
 
-    first, second = held(model.parameters())[1][-2:]
-    assert [first.label, second.label] == [f"{kind.__name__}.{key}" for key in keys]
-    before = saved()
-    average[keys[0]] = average[keys[0]] + 1.0  # type: ignore[index]
-    assert saved() != before
-    found = first.tensor()
-    assert found is not None and found is average[keys[0]]  # type: ignore[index]
+def copies(model: nn.Module) -> list[str]:
+    """Digests of what of it is alive."""
+    return sorted(state.digest for state in states(0, model.parameters()) if state.name == COPY)
+
+
+def place_of_a_copy(model: nn.Module) -> Place:
+    return next(place for place in held(model.parameters())[1] if place.label in ("copy.weight", "copy.0"))
+
+
+def follows(place: Place, tensor: torch.Tensor) -> bool:
+    return place.tensor() is tensor
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+@pytest.mark.parametrize("of_class", [False, True])
+def test_an_average_that_is_replaced_in_an_attribute_is_followed_and_the_old_one_is_let_go(
+    kind: type, of_class: bool
+) -> None:
+    class Shadow:
+        average: Any = None
+
+    model, owner = nn.Linear(17, 13), Shadow if of_class else Shadow()
+    owner.average = averages(model, kind)
+    place, (before,) = place_of_a_copy(model), copies(model)
+    owner.average = [p.detach() + 1.0 for p in model.parameters()]
+    if kind is dict:
+        owner.average = dict(zip(("weight", "bias"), owner.average, strict=True))
+    assert follows(place, owner.average["weight" if kind is dict else 0])
+    (after,) = copies(model)
+    assert after != before
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+def test_an_average_in_a_variable_is_followed_until_it_is_replaced(kind: type) -> None:
+    model = nn.Linear(17, 13)
+    average, key = averages(model, kind), "weight" if kind is dict else 0
+    place, (before,) = place_of_a_copy(model), copies(model)
+    average[key] = average[key] + 1.0
+    assert follows(place, average[key])
+    (after,) = copies(model)
+    assert after != before
+    average = averages(model, kind)
+    assert place.tensor() is None
+    assert copies(model) == [before]
+    assert average
+
+
+def test_a_copy_is_the_same_in_any_form() -> None:
+    model = nn.Linear(17, 13)
+    average = averages(model, dict)
+    (in_a_dictionary,) = copies(model)
+    average = list(reversed(averages(model, list)))
+    assert copies(model) == [in_a_dictionary]
+    average = OrderedDict(averages(model, dict))
+    assert copies(model) == [in_a_dictionary]
+    assert average
 
 
 def test_a_buffer_more_leaves_the_others_as_they_are() -> None:
@@ -97,7 +143,7 @@ def test_a_buffer_more_leaves_the_others_as_they_are() -> None:
 def test_a_list_that_holds_only_some_of_the_parameters_shapes_is_no_copy() -> None:
     model = nn.Linear(17, 13)
     some = [torch.zeros(13), torch.zeros(13), torch.zeros(5, 5)]
-    assert not [p.label for p in held(model.parameters())[1] if p.label.startswith("list")]
+    assert not [p.label for p in held(model.parameters())[1] if p.label.startswith("copy")]
     del some
 
 
