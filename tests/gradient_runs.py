@@ -11,7 +11,7 @@ from threading import get_ident
 from types import ModuleType, SimpleNamespace
 from typing import cast
 
-from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.modules import module as of_torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.facts import Facts
@@ -43,7 +43,10 @@ def observed(path: Path, *, stage: Stage | None = None) -> Run:
     profiler, patch = Gradients(), Patch()
     profiler.install(cast(Session, stage), patch)
     (told,) = stage.script.on_forward
-    patch.on_undo(register_module_forward_hook(told, with_kwargs=True).remove)
+    handle = of_torch.register_module_forward_hook(told, with_kwargs=True)
+    # `remove` leaves its mark (torch 2.13), and torch.compile then warns of hooks that are gone.
+    patch.on_undo(of_torch._global_forward_hooks_with_kwargs.clear)
+    patch.on_undo(handle.remove)
     patch.set(gradients, "called_through", lambda: "")  # torch calls the hook, in a training the probe does
     try:
         played(path)
