@@ -47,7 +47,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     worst = max(seen, key=lambda one: int(one.detail.get("elements") or 0))
     rows, touched = (int(worst.detail.get(name) or 0) for name in ("rows", "touched"))
+    change = of_line(worst)
     if all(map(_as_they_are, run.optimizers)):
+        change = _made(run, worst) or change
         then = "with sparse=True it holds no others, and the optimizer takes it as it is"
     else:
         then = "sparse=True, and SparseAdam for this table, would leave out the others: that is another training"
@@ -57,7 +59,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"A step touches {touched:,} of {rows:,} rows of {worst.detail['module'] or 'the model'} ({worst.what}), and "
         f"fills, clears and applies gradients of all: with those of other such tables {percent(part)} of what is "
         f"trained is 0 there, for about {spent(run, cost_s)} of each step. The gradient is dense; {then}.",
-        change=_made(run, worst) or of_line(worst),
+        change=change,
     )
 
 

@@ -62,6 +62,18 @@ def test_only_a_written_false_fills_with_zeros(run_of: Callable[[str], Run], tex
     assert rules.ALL["zero-grad-none"](run_of(text), None) is None
 
 
+@pytest.mark.parametrize(("name", "after"), [("SGD", "items = nn.Embedding(9, 4, sparse=True)"), ("Adam", "")])
+def test_sparse_gradients_are_written_for_optimizers_that_take_them(
+    run_of: Callable[[str], Run], name: str, after: str
+) -> None:
+    run = firing("dense-embedding-gradients")
+    (one,) = run.optimizers
+    own = replace(one, name=f"torch.optim.{name}", settings={"momentum": "0.0", "weight_decay": "0.0"})
+    script = run_of("from torch import nn\nitems = nn.Embedding(9, 4)\n")
+    finding = found("dense-embedding-gradients", replace(run, sources=script.sources, optimizers=(own,)))
+    assert finding.after == after
+
+
 def test_a_script_that_changed_or_is_gone_gets_no_advice(run_of: Callable[[str], Run], tmp_path: Path) -> None:
     run = run_of("optimizer.zero_grad(False)")
     assert rules.ALL["zero-grad-none"](run, None) is not None
