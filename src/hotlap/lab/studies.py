@@ -17,8 +17,7 @@ from hotlap.lab.result import in_words
 from hotlap.launch import Launcher
 from hotlap.record import Purpose, State, Study
 from hotlap.search import Options
-from hotlap.tune import PROFILERS, StudyLog, checked, measured, tuned
-from hotlap.tune.checking import Checked
+from hotlap.tune import PROFILERS, Check, Checked, StudyLog, measured, tuned
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 # A run that makes no step for so long is given up.
@@ -61,7 +60,7 @@ class Bench:
     def checked(self, texts: Mapping[str, str], *, budget_s: float) -> Checked:
         """The script beside the same with other texts (by path), as `hotlap check` compares them."""
         before = {path: Path(path).read_text(encoding="utf-8") for path in texts}
-        return checked(self._log(budget_s), texts, before=before)
+        return Check(self._log(budget_s), texts, before=before).run()
 
     def traced(self) -> Traced:
         """Some steps, and one of them operator by operator; a run of its own.

@@ -195,10 +195,16 @@ def sighting(log: StudyLog, trials: list[Trial]) -> Trial | None:
 
 
 def seemed(best: Trial, baseline: Run, *, needs_s: float) -> str:
-    """A sighting, with the budget that may tell what it is. Of a busy machine a ratio of few processes says little."""
-    busy = " while the machine was busy" if baseline.cpu is not None and baseline.cpu.disturbed else ""
+    """A sighting, with the budget that may tell what it is: without its ratio where the machine was busy and processes
+    were few, for that may be any number."""
+    name, processes = lever_titles(best.levers), plural(len(best.log_ratios), "process")
+    busy = baseline.cpu is not None and baseline.cpu.disturbed
+    told = f"{name} seemed to make a step {factor(best.seen or 0.0)} as fast in {processes}"
+    if busy and len(best.log_ratios) < FEWEST_SHOWN:
+        told = f"{name} may make a step faster, and {processes} of a busy machine tell nothing of how much"
+    elif busy:
+        told = f"{told} while the machine was busy"
     return (
-        f"{lever_titles(best.levers)} seemed to make a step {factor(best.seen or 0.0)} as fast in "
-        f"{plural(len(best.log_ratios), 'process')}{busy}: too few to show it on this machine, and training was not "
-        f"compared; --budget {_minutes(needs_s)} may show it."
+        f"{told}: too few to show it on this machine, and training was not compared; --budget {_minutes(needs_s)} may "
+        "show it."
     )

@@ -191,18 +191,6 @@ class Check:
         _refuse(None if too_few else effect.failure)
 
 
-def checked(
-    log: StudyLog,
-    texts: Mapping[str, str],
-    *,
-    before: Mapping[str, str],
-    weakest: Numerics = Numerics.STATISTICAL,
-    limit: float = 0.02,
-) -> Checked:
-    """What comes of a `Check`, which says what these are, and what is raised."""
-    return Check(log, texts, before=before, weakest=weakest, limit=limit).run()
-
-
 class OutOfTime(NoSteps):
     """The budget was over before these runs made a step."""
 

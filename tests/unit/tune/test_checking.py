@@ -9,7 +9,7 @@ from hotlap.errors import ScriptFailed
 from hotlap.levers import Numerics
 from hotlap.record import Plan, Run, Status, Verdict
 from hotlap.search import StudyLog
-from hotlap.tune.checking import Check, Checked, Speed, checked
+from hotlap.tune.checking import Check, Checked, Speed
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
 # What a text with this in it does, the world says of the lever.
@@ -30,7 +30,7 @@ def check(
 ) -> Checked:
     options = options_for(of.path, budget_s=budget_s)
     log = StudyLog(new_study(options), options, MACHINE, of, Silent(), now=of.now)
-    return checked(log, {of.path: after}, before={of.path: before}, weakest=weakest)
+    return Check(log, {of.path: after}, before={of.path: before}, weakest=weakest).run()
 
 
 def test_a_faster_step_with_the_same_losses_passes() -> None:
