@@ -263,7 +263,7 @@ class LateTransform(DataWrapper):
             return f"A {loader.dataset} has no transforms."
         if loader.deterministic is True:
             return _always_the_same(loader)
-        if loader.batch_size is None or not loader.default_collate:
+        if not loaders.collated_by_torch(loader):
             return f"The script puts the items of {loader.dataset} together itself."
         transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), run.mean_step_s()
         cheap = transforms_s is not None and transforms_s < loaders.MIN_SHARE * step_s

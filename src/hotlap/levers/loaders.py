@@ -42,6 +42,11 @@ def refused_by_all(run: Run, why: Callable[[LoaderFacts], str | None]) -> str | 
     return None if None in reasons else reasons[0]
 
 
+def collated_by_torch(loader: LoaderFacts) -> bool:
+    """Items are put together by torch's own function, a batch at a time."""
+    return loader.batch_size is not None and loader.default_collate
+
+
 def hardly_waits(run: Run) -> str | None:
     """A sentence if faster batches could gain nothing."""
     return nothing_to_gain("Waiting for batches takes", run.share(Phase.INPUT))

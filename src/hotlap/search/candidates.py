@@ -8,6 +8,9 @@ from typing import Any
 from hotlap import levers
 from hotlap.experiment import Stack
 from hotlap.levers import Lever, Numerics, Scope
+from hotlap.levers.data_wrappers import CachedDataset
+from hotlap.levers.loaders import collated_by_torch, trained_on
+from hotlap.levers.workers import Workers
 from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial, lever_title
 from hotlap.search.study_log import Key, StudyLog, facts, key
 from hotlap.units import percent
@@ -308,7 +311,7 @@ class Candidates:
             if kind.name in known or not self._wanted(kind.name):
                 continue
             lever = next(iter(kind.candidates(profile, self._machine)), None) or kind()
-            other = alternative(lever.title(), map(lever_title, self.stack))
+            other = self._excluding(lever, profile)
             share = self._bound_s(lever, profile) / profile.median_step_s()
             reason = (
                 rejects(lever, profile, self._machine)
@@ -342,12 +345,20 @@ class Candidates:
 
     def _not_rejected(self) -> Iterator[Lever]:
         """What fits the script and the levers accepted so far."""
-        profile, taken = self.profile(), list(map(lever_title, self.stack))
+        profile = self.profile()
         for kind in filter(lambda kind: self._wanted(kind.name), levers.ALL):
             for lever in kind.candidates(profile, self._machine):
-                excluded = alternative(lever.title(), taken) is not None
+                excluded = self._excluding(lever, profile) is not None
                 if not excluded and rejects(lever, profile, self._machine) is None:
                     yield lever
+
+    def _excluding(self, lever: Lever, profile: Run) -> str | None:
+        """The accepted lever beside which this one is none to try; None where there is none."""
+        taken = list(map(lever_title, self.stack))
+        gathered = CachedDataset.name in taken and all(map(collated_by_torch, trained_on(profile)))
+        if gathered and lever.name == Workers.name:
+            return CachedDataset.name  # the training process gathers all batches, whatever workers a loader is to have
+        return alternative(lever.title(), taken)
 
     def _bound_s(self, lever: Lever, profile: Run) -> float:
         """What free batches bring was measured in the baseline: levers of loaders have brought a part of it since."""

@@ -30,7 +30,7 @@ from hotlap.record import (
 from hotlap.search import Candidate, Candidates, StudyLog
 from hotlap.search.candidates import ALTERNATIVES, compatible, excludes, grouped, stacked
 from hotlap.source import Edit
-from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
+from tests.unit.tune.world import LOADER, MACHINE, Silent, World, new_study, options_for
 
 
 def lever(name_: str, *, saves: float, scope_: Scope = Scope.STEP, refuses: str | None = None) -> type[Lever]:
@@ -222,6 +222,19 @@ def test_of_alternatives_the_second_is_not_tried_and_its_reason_is_told(known: l
         f"Not tried. It is an alternative to {accepted}, which was accepted."
     }
     assert len(list(found.rejected())) == len(ALTERNATIVES[0]) - 1
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["collated by torch", "by the script"])
+def test_workers_are_not_tried_where_the_training_process_gathers_what_is_kept(
+    known: list[type[Lever]], own: bool
+) -> None:
+    known += [lever(name, saves=0.3) for name in ("cached-dataset", "workers")]
+    world = World(path="/home/ada/train.py", sha256="0" * 64)
+    run = replace(world.run(_plan(("train.py",))), loaders=(replace(LOADER, default_collate=not own),))
+    found = candidates(trial("cached-dataset", accepted=True, speedup=1.2), baseline=(run,))
+    assert names(found.open()) == ([["workers"]] if own else [])
+    first = candidates(trial("workers", accepted=True, speedup=1.2), baseline=(run,))
+    assert names(first.open()) == [["cached-dataset"]]
 
 
 def unshown(*trials: Trial) -> list[list[str]]:
