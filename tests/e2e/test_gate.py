@@ -22,6 +22,7 @@ SCRIPT = SCRIPTS / "refused.py"
 SAVED = SCRIPTS / "saved.py"
 IN_PARTS = SCRIPTS / "in_parts.py"
 VALIDATED = SCRIPTS / "validated.py"
+BY_HAND = SCRIPTS / "by_hand.py"
 
 
 @pytest.fixture
@@ -96,6 +97,11 @@ UNSEEN_IN_THE_LOSS = {
         "",
         "does not write last.pt; in the baseline it does",
     ),
+    "a checkpoint of another model": (
+        "torch.save(model.state_dict()",
+        "torch.save(copied.state_dict()",
+        "The file last.pt has other settings or counters",
+    ),
     "half the epochs": ("range(100)", "range(50)", "make 1,600 steps; in the baseline 3,200"),
     "a dropout that is left on": ("        model.eval()\n", "", "without gradients draw random numbers at step 32"),
     "a validation that is wrong": ("{held_out:.4f}", "{1.05 * held_out:.4f}", "the script prints"),
@@ -119,6 +125,7 @@ def test_what_no_training_loss_shows_is_refused_and_another_text_is_not(launcher
         ("step(held_out)", "step(loss)", "the script gives"),
         ("Plateau(optimizer)", "Plateau(optimizer, factor=0.2)", "ReduceLROnPlateau has other settings"),
         ("value.clone()", "value", "A copy of the parameters is another one"),
+        ("torch.save(model.state_dict()", "torch.save(copied.state_dict()", "The file last.pt has other"),
     ):
         ruling = saving.judge((), replaced={str(SAVED): text.replace(old, new)}, numerics=Numerics.ROUNDING)
         assert ruling.verdict is Verdict.HARMED and said in ruling.why, ruling.why
@@ -198,3 +205,21 @@ def test_another_validation_is_refused_whatever_is_promised_and_one_in_other_bat
     merged = edited(text, ("batch_size=48", "batch_size=192"))
     ruling = gate.judge((), replaced={str(VALIDATED): merged}, numerics=Numerics.ROUNDING)
     assert ruling.verdict is Verdict.UNHARMED, ruling.why
+
+
+GRADIENTS_FOR_NOBODY = {
+    "a validation": ("def validate", "@torch.no_grad()\ndef validate"),
+    "acting": ("model(x[step : step + 1]).item()", "torch.no_grad()(model)(x[step : step + 1]).item()"),
+}
+
+
+def test_gradients_that_nobody_asks_for_may_go_where_batches_are_drawn_by_hand(launcher: Launcher) -> None:
+    """What a model is given without being trained on is no batch; bits hold."""
+    options = Options(command=(sys.executable, str(BY_HAND)), cwd=str(SCRIPTS), title=BY_HAND.name)
+    gate, text = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=40)), BY_HAND.read_text()
+    for name, edits in GRADIENTS_FOR_NOBODY.items():
+        ruling = gate.judge((), replaced={str(BY_HAND): edited(text, edits)})
+        assert ruling.verdict is Verdict.UNHARMED and "bit-equal" in ruling.why, f"{name}: {ruling.why}"
+    fewer = edited(text, ("range(512, 640, 64)", "range(512, 576, 64)", "total / 2", "total"))
+    ruling = gate.judge((), replaced={str(BY_HAND): fewer})
+    assert ruling.verdict is Verdict.HARMED and "the script prints" in ruling.why, ruling.why

@@ -12,7 +12,7 @@ from hotlap.record import Run, Update, as_float
 # itself: below a thousandth of all of them. What bfloat16 leaves of a gradient that is exchanged is 0.4% away.
 FIRST_FLOOR, FIRST_SHARE = 0.01, 1e-3
 # One first loss in a hundred or two is the same by luck, though a lever rounds to bfloat16; those of so many seeds are
-# not.
+# not. And no rounding takes a gradient further away than it turns one (`ANGLE_FLOOR`).
 SURE_PAIRS = 3
 # bfloat16 leaves a loss in which thousands of terms are summed to a thousandth; other masks of a dropout do not.
 SAME_LOSS = 1e-3
@@ -55,7 +55,7 @@ def other_at_first(alike: Sequence[Pair]) -> Ruling | None:
             return harmed(
                 f"The first gradient of {trained(alike, p)} is {gap:.1%} of its size away from that of the baseline, "
                 "with the same batch, random numbers and loss.",
-                by_chance=len(alike) < SURE_PAIRS,
+                by_chance=len(alike) < SURE_PAIRS and gap <= ANGLE_FLOOR,
             )
     return None
 

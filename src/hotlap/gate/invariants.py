@@ -212,12 +212,13 @@ def _other_batches(a: Run, b: Run, *, same_loss: float) -> dict[str, str]:
 
 
 def in_another_form(a: Run, b: Run) -> bool:
-    """Batches that are others from the first one on hold the same data: losses and updates are bit-equal. A script that
-    validates may do it with other data."""
+    """Batches that are others from the first one on hold the same data: losses and updates are bit-equal. Those of a
+    loader are a validation's as well, which may be done with other data."""
     first = BATCH.first(a, b)
     at_first = first is not None and first[0] == a.step_index[0] == b.step_index[0] == 0
     updated = bool(a.updates) and a.updates == b.updates
-    return at_first and updated and not (a.num_validations or b.num_validations) and Pair(a, b).is_equal()
+    validates = any(a.num_samples) and (a.num_validations or b.num_validations)
+    return at_first and updated and not validates and Pair(a, b).is_equal()
 
 
 def _of_validation(a: Run, b: Run, step: int) -> str | None:

@@ -73,7 +73,12 @@ class ScriptCalls:
         self.draws = Draws()
         self.dropouts = Dropouts()
         self._clips = Clips()
-        self._batches, self._inputs, self._samples, self._trained_on = Digest(), Digest(), Fresh(), Given()
+        self._batches, self._samples, self._trained_on = Digest(), Fresh(), Given()
+        self._inputs = Digest(), Digest()
+        """What modules are called with, with gradients: in training, and by a model in evaluation (a validation without
+        `no_grad`, a network whose statistics stand still)."""
+        self._evaluates = False
+        """The last model that was called is in evaluation: a loss has no such mode of its own."""
         self._content = Content()
         self._sources: dict[str, None] = {}
         """States in which batches found the generators, each once: a batch that draws nothing adds none."""
@@ -177,9 +182,12 @@ class ScriptCalls:
     def _given(self, module: torch.nn.Module, inputs: Any, result: Any) -> None:
         trains = torch.is_grad_enabled()
         self.draws.look(WITH_GRADIENTS if trains else WITHOUT)
+        is_model = next(module.parameters(), None) is not None
+        if is_model:
+            self._evaluates = not module.training
         if trains:
             # A teacher is given them too, with gradients or without.
-            self._inputs.add(inputs, once=True)
+            self._inputs[self._evaluates].add(inputs, once=True)
         # What a part of a model hands on to the next part is no sample.
         if trains and module.training and not self._trained_on.is_made(inputs):
             data = data_of(inputs)
@@ -187,11 +195,11 @@ class ScriptCalls:
             rows = list(samples(data))
             self._samples.add(rows)
             # A loss is given labels, a transform what a model is given next.
-            if next(module.parameters(), None) is not None:
+            if is_model:
                 self._trained_on.add(inputs, rows if len(data) < 2 else list(samples(data[:1])))
                 if rows:
                     self._content.add(data)
-        if next(module.parameters(), None) is not None:
+        if is_model:
             self._trained_on.made(result)
 
     def _take_in(self, batch: Any) -> None:
@@ -202,13 +210,13 @@ class ScriptCalls:
     # What the session takes at the end of a step
 
     def evidence(self) -> dict[str, Any]:
-        """Fields of a Run, of the step that is over. The batches are what modules were called with, where no loader
-        gave any."""
-        drawn, given = (
+        """Fields of a Run, of the step that is over. The batches are what modules were called with in training, or else
+        in evaluation, where no loader gave any."""
+        found = [
             (one.take(), one.fresh.take(), one.rows.take(alone=one is self._batches))
-            for one in (self._batches, self._inputs)
-        )
-        digest, fresh, rows = drawn if drawn[0] else given
+            for one in (self._batches, *self._inputs)
+        ]
+        digest, fresh, rows = next((one for one in found if one[0]), found[0])
         trained = self.updates.in_order(self._facts.optimizers())
         num_backwards, self._num_backwards = self._num_backwards, 0
         stale, forgetful = self._lapses.take()

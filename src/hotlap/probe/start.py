@@ -36,6 +36,7 @@ def start(plan: Plan) -> Session:
         session.windows.install(session, patch)
         if plan.evidence:
             session.printed.install(patch, session.guard, lambda: session.steps)
+            session.states.install(patch, session.guard, lambda: session.steps)
     except Exception:
         patch.undo()
         raise

@@ -10,13 +10,17 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby, islice
+from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import xxhash
 from torch import nn
 
-from hotlap.probe.digests import bytes_of, is_plain
+from hotlap.levers.lever import Patch
+from hotlap.probe.digests import bytes_of, is_plain, leaves, tensors
+from hotlap.probe.guard import Guard, call_before
 from hotlap.probe.sampling import projections, sampled
 from hotlap.record import COPY, StateDigest
 
@@ -172,8 +176,19 @@ class States:
 
     def __init__(self, num_steps: int) -> None:
         self.seen: list[StateDigest] = []
+        """In order; what the script itself saved among them, as it did."""
         self._wanted = {num_steps // 2, num_steps - 1}
         self._epoch_seen = False
+
+    def install(self, patch: Patch, guard: Guard, steps: Callable[[], int]) -> None:
+        """`steps` answers how many were made: of what `torch.save` writes, the tensors are compared."""
+
+        def saved(content: Any, file: Any, *args: Any, **kwargs: Any) -> None:
+            path = getattr(file, "name", file)
+            name = f"The file {Path(path).name}" if isinstance(path, str | PathLike) else "What is saved in memory"
+            self.seen.append(_digest(max(0, steps() - 1), name, list(_tensors_in(content))))
+
+        call_before(patch, torch, "save", guard(saved, "what the script saves"))
 
     def step_ended(self, step: int, trained: Iterable[torch.Tensor] = (), *, epoch_started: bool) -> None:
         """`trained`: the parameters of all optimizers. `epoch_started`: an epoch began within the step."""
@@ -285,6 +300,11 @@ def _digest(step: int, name: str, content: Any) -> StateDigest:
                 counts.update(f"{keys}{leaf!r}".encode())
     sketch = tuple(map(sum, zip(*filter(None, sketches), strict=True)))
     return StateDigest(step=step, name=name, digest=whole.hexdigest(), counts=counts.hexdigest(), sketch=sketch)
+
+
+def _tensors_in(content: Any) -> Iterator[torch.Tensor]:
+    for leaf in leaves(content):
+        yield from tensors(leaf.state_dict() if isinstance(leaf, nn.Module) else leaf)
 
 
 def _is_comparable(leaf: Any) -> bool:

@@ -868,6 +868,8 @@ def test_bits_are_kept_by_batches_in_another_form_but_not_by_those_of_a_validati
     assert "; batches are the same in another form." in ruling.why
     validates = judge("exact", with_lever_run(other_bytes(0), everywhere({"num_validations": 2})))
     assert validates.verdict is Verdict.HARMED and "another batch" in validates.why
+    by_hand = everywhere({"num_validations": 2, "num_samples": (None,) * NUM_STEPS})
+    assert judge("exact", with_lever_run(other_bytes(0), by_hand)).verdict is Verdict.UNHARMED, "a loader's alone"
     *updates, last = train(PLAIN).updates or ()
     moved = replace(last, norms=(1.001 * (as_float(last.norms[0]) or 0.0), *last.norms[1:]))
     assert judge("exact", with_lever_run(other_bytes(0) | {"updates": (*updates, moved)})).verdict is Verdict.HARMED
