@@ -186,7 +186,7 @@ def test_a_detach_that_was_lost_shows_in_the_first_gradient_as_the_loss_before_i
     assert not ruling.by_chance
 
 
-@pytest.mark.parametrize("weight", [0.2, 5.0])
+@pytest.mark.parametrize("weight", [0.2, 1.0])
 def test_a_first_loss_that_is_the_same_in_one_pair_may_be_so_by_luck(weight: float) -> None:
     """bfloat16 leaves it to the last digits now and then, and turns gradients; it makes no others of them."""
     bases = tuple(with_aside(seed=seed, detached=True, weight=weight) for seed in range(2))
