@@ -20,10 +20,9 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
-from hotlap.probe.digests import tensors
 from hotlap.probe.guard import Guard, call_behind
 from hotlap.probe.thread import TrainingThread
-from hotlap.record import BucketPass, RankLog
+from hotlap.record import RankLog
 
 # All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
 _COLLECTIVES = (
@@ -36,9 +35,6 @@ _BETWEEN_TWO = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_obj
 
 # Wrappers that communicate within the backward pass.
 _HIDES = frozenset({"DistributedDataParallel", "FullyShardedDataParallel"})
-
-# Steps of which the work is kept, 100 bytes each.
-_MOST_STEPS = 20_000
 
 
 class Collectives:
@@ -55,13 +51,9 @@ class Collectives:
         """A module communicates within its backward pass."""
         self.on_device = False
         """The collectives run on a device, and hardly hold the host."""
-        self.passes: list[BucketPass] = []
-        """What the profiler `buckets` has seen."""
         self._of_some = False
         """The script has called a collective of some of the processes only."""
         self._inside = False
-        self._work = 0
-        self._work_of: dict[int, int] = {}
         self._last_gradient: float | None = None
 
     @property
@@ -90,10 +82,6 @@ class Collectives:
             self.hidden = any(
                 type(part).__name__ in _HIDES or type(part).__name__.startswith("FSDP") for part in module.modules()
             )
-
-    def gave(self, *values: Any) -> None:
-        """What a module is called with in training: its elements are the work of this process in this step."""
-        self._work += sum(tensor.numel() for tensor in tensors(values))
 
     # Collectives that the script calls
 
@@ -151,24 +139,9 @@ class Collectives:
         if self._last_gradient is not None:
             self._clock.note((phases.COMMUNICATION, self._last_gradient, self._clock.now()))
 
-    # The books
-
-    def step_ended(self, step_index: int, *, recorded: bool) -> None:
-        """What this process was given in a step."""
-        work, self._work = self._work, 0
-        if recorded and len(self._work_of) < _MOST_STEPS:
-            self._work_of[step_index] = work
-
     def log(self) -> RankLog:
-        """All that was kept."""
-        return RankLog(
-            rank=self.rank,
-            host=socket.gethostname(),
-            on_device=self.on_device,
-            of_some=self._of_some,
-            work=self._work_of,
-            passes=tuple(self.passes),
-        )
+        """For the parent."""
+        return RankLog(rank=self.rank, host=socket.gethostname(), on_device=self.on_device, of_some=self._of_some)
 
 
 def install(books: Collectives, patch: Patch, thread: TrainingThread, joined: Callable[[], None], guard: Guard) -> None:

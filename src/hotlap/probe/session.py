@@ -249,8 +249,6 @@ class Session:
         laps = self.clock.read()
         for k, lap in enumerate(laps, _MOST_UNSEEN - len(laps)):
             move = schedule.move
-            if self.collectives.active:
-                self.collectives.step_ended(self._read, recorded=move.recorded)
             lap.number, lap.recorded, lap.arm, lap.block = self._read, move.recorded, move.arm, move.block
             if self.ring is not None and k >= 0:  # of many that are read at once the last ones are enough
                 self.ring.add(lap)

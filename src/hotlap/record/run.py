@@ -14,7 +14,6 @@ from hotlap.record.cpu import CpuUse
 from hotlap.record.facts import (
     CallFacts,
     CallSite,
-    Exchange,
     HotLine,
     LoaderFacts,
     MemorySample,
@@ -25,7 +24,6 @@ from hotlap.record.facts import (
     Sighting,
     StateDigest,
     SwitchFacts,
-    UnequalWork,
     Update,
     WhatIf,
 )
@@ -267,10 +265,6 @@ class Run:
     """All processes that train together, merged; empty for one."""
     peers: tuple["Run", ...] = ()
     """In runs for the gate: those of the other ranks, in their order, each with the evidence of its own process."""
-    unequal_work: UnequalWork | None = None
-    """None where all have the same, or it is not known."""
-    exchange: Exchange | None = None
-    """How they average gradients; None where no bucket was seen."""
     num_validations: int = 0
     """Stretches without training between steps (a validation); their time is in no step."""
     validation_s: float = 0.0

@@ -253,12 +253,7 @@ def _ranks(run: Run) -> Section | None:
         )
         for one in run.ranks
     )
-    seen = run.exchange if run.ranks and run.exchange is not None and run.exchange.link_s > 0 else None
-    lead = seen and (
-        f"Gradients of a step, {size(round(seen.num_bytes))} in {plural(round(seen.buckets), 'bucket')}, are on their "
-        f"way for {duration(seen.link_s)}; backward passes hide {percent(seen.hidden)} of that."
-    )
-    return _detail("Processes that train together", lead=lead or "", rows=rows)
+    return _detail("Processes that train together", rows=rows)
 
 
 def _long(run: Run) -> Section | None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from hotlap.record import Cores, Exchange, Interval, OperatorWindow, SightingKind, Sweep, ThreadTime
+from hotlap.record import Cores, Interval, OperatorWindow, SightingKind, Sweep, ThreadTime
 from hotlap.report.details import details, drift_sentence, place, sweep
 from tests.rule_runs import sighting
 from tests.sample_measured import run_on_gpu, study_long
@@ -73,15 +73,6 @@ def test_drift_over_a_long_run_is_told() -> None:
     whole = details(run)[0]
     assert whole.title == "The whole run"
     assert "step 204,113" in whole.rows[0].text
-
-
-def test_the_exchange_of_gradients_stands_above_the_ranks() -> None:
-    exchange = Exchange(buckets=4, num_bytes=2**20, link_s=0.008, exposed_s=0.002)
-    run = dataclasses.replace(run_on_gpu(), exchange=exchange)
-    (part,) = (one for one in details(run) if one.title == "Processes that train together")
-    assert part.lead == (
-        "Gradients of a step, 1.00 MiB in 4 buckets, are on their way for 8.00 ms; backward passes hide 75% of that."
-    )
 
 
 def test_each_number_of_threads_is_told_with_its_interval() -> None:
