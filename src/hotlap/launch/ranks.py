@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from hotlap.record import HotLine, Phase, RankFacts, RankLog, Run, Status
+from hotlap.record import HotLine, Phase, RankFacts, Run, Status
 
 # The worst that happened to any of the processes is what happened to the run.
 _WORST_FIRST = (Status.CRASHED, Status.HUNG, Status.LAPSED, Status.ENDED, Status.COMPLETE)
 
 
-def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
+def merge(runs: Sequence[Run]) -> Run:
     """The run of the first rank, with what is known of each beside it. One run alone is left as it is.
 
     `runs`: in the order in which they ended: who fails first knows why, the others only that it is gone.
@@ -23,8 +23,6 @@ def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
     first = runs[0]
     if first.world_size == 1 and len(runs) == 1:
         return first
-    by_rank = {log.rank: log for log in logs}
-    known = [by_rank[run.rank] for run in runs if run.rank in by_rank]
     status = next((status for status in _WORST_FIRST if any(run.status is status for run in runs)), first.status)
     notes = dict.fromkeys(note for run in runs for note in run.notes)
     not_installed = dict.fromkeys(reason for run in runs for reason in run.not_installed)
@@ -35,7 +33,7 @@ def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
         first,
         status=status,
         error=next((_said(run) for run in by_end if run.status is status and run.error), None),
-        ranks=_facts(runs, known) if len(runs) > 1 else (),
+        ranks=_facts(runs) if len(runs) > 1 else (),
         peers=tuple(runs[1:]) if first.batch_digest is not None else (),
         not_installed=tuple(not_installed),
         unreached=tuple(f"{path} in rank {run.rank}" for run in runs for path in run.unreached),
@@ -55,12 +53,12 @@ def _lost(ranks: list[int], world_size: int) -> str:
     )
 
 
-def _facts(runs: Sequence[Run], logs: Sequence[RankLog]) -> tuple[RankFacts, ...]:
+def _facts(runs: Sequence[Run]) -> tuple[RankFacts, ...]:
     common = set.intersection(*(set(run.step_index) for run in runs))
     if not common:
         return ()
-    communication = _on_device(runs) if any(log.on_device for log in logs) else _on_host(runs, logs, sorted(common))
-    hosts = {log.rank: log.host for log in logs}
+    on_device = any(run.collectives_on_device for run in runs)
+    communication = _on_device(runs) if on_device else _on_host(runs, sorted(common))
     found = []
     for run in runs:
         rows = [i for i, step in enumerate(run.step_index) if step in common]
@@ -69,7 +67,7 @@ def _facts(runs: Sequence[Run], logs: Sequence[RankLog]) -> tuple[RankFacts, ...
         found.append(
             RankFacts(
                 rank=run.rank,
-                host=hosts.get(run.rank, ""),
+                host=run.host or "",
                 step_s=fmean(run.step_s[i] for i in rows),
                 compute_s=max(0.0, median(compute_s[step] for step in common) - hidden_s),
                 wait_s=wait_s,
@@ -101,13 +99,13 @@ _Communication = Mapping[int, tuple[float | None, float | None, float]]
 """Rank -> waiting, transfer, and the part of both that the host is not held for; None: it cannot be told."""
 
 
-def _on_host(runs: Sequence[Run], logs: Sequence[RankLog], steps: Sequence[int]) -> _Communication:
+def _on_host(runs: Sequence[Run], steps: Sequence[int]) -> _Communication:
     """In each step the process that is held the shortest waits for nobody; what another is held longer is waiting.
 
     Means, which add up to the communication of the mean step.
     """
     held = [_held_s(run) for run in runs]
-    if len(logs) < len(runs) or any(log.of_some for log in logs) or not all(held):
+    if not all(run.host for run in runs) or any(run.collectives_of_some for run in runs) or not all(held):
         return {run.rank: (None, None, 0.0) for run in runs}
     shortest = {step: min(mine[step] for mine in held) for step in steps}
     transfer_s = fmean(shortest.values())

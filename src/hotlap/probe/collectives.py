@@ -10,7 +10,7 @@ import functools
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import get_ident
 from typing import Any
 
@@ -22,7 +22,6 @@ from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
 from hotlap.probe.guard import Guard, call_behind
 from hotlap.probe.thread import TrainingThread
-from hotlap.record import RankLog
 
 # All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
 _COLLECTIVES = (
@@ -49,7 +48,7 @@ class Collectives:
         """A process group of several was made."""
         self.hidden = False
         """A module communicates within its backward pass."""
-        self.on_device = False
+        self._on_device = False
         """The collectives run on a device, and hardly hold the host."""
         self._of_some = False
         """The script has called a collective of some of the processes only."""
@@ -73,7 +72,7 @@ class Collectives:
         # A process that was forked is told its own behind the fork only (Accelerate's `notebook_launcher`).
         self.local_rank = _number("LOCAL_RANK", self.rank)
         self.active = self.world_size > 1
-        self.on_device = str(dist.get_backend()) not in ("gloo", "mpi") and accelerator.in_use() is not None
+        self._on_device = str(dist.get_backend()) not in ("gloo", "mpi") and accelerator.in_use() is not None
 
     def saw_module(self, module: torch.nn.Module) -> None:
         """A module makes a forward pass, in the first steps."""
@@ -139,9 +138,15 @@ class Collectives:
         if self._last_gradient is not None:
             self._clock.note((phases.COMMUNICATION, self._last_gradient, self._clock.now()))
 
-    def log(self) -> RankLog:
-        """For the parent."""
-        return RankLog(rank=self.rank, host=socket.gethostname(), on_device=self.on_device, of_some=self._of_some)
+    def fields(self) -> Mapping[str, Any]:
+        """Of a Run."""
+        return {
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "host": socket.gethostname() if self.active else None,
+            "collectives_on_device": self._on_device,
+            "collectives_of_some": self._of_some,
+        }
 
 
 def install(books: Collectives, patch: Patch, thread: TrainingThread, joined: Callable[[], None], guard: Guard) -> None:

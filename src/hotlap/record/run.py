@@ -225,6 +225,12 @@ class Run:
     shapes: ShapeFacts | None = None
     rank: int = 0
     world_size: int = 1
+    host: str | None = None
+    """Name of the machine; None but where several processes train together."""
+    collectives_on_device: bool = False
+    """They run on a device: the host is hardly held by them, so its times say nothing."""
+    collectives_of_some: bool = False
+    """The script has called collectives of some of the processes only (a subgroup, send and receive)."""
     ranks: tuple[RankFacts, ...] = ()
     """All processes that train together, merged; empty for one."""
     peers: tuple["Run", ...] = ()
