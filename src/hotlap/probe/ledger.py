@@ -99,9 +99,16 @@ class Ledger:
         if self._thinning is not None:
             return self._thinning.trained()
         rows, found = set_aside(self._rows)
-        loading_s = sum(stretch.spent[phases.INPUT] for stretch in found)
-        whole_s = sum(sum(stretch.spent) for stretch in found)
-        return rows, {"num_validations": len(found), "validation_s": whole_s, "validation_input_s": loading_s}
+        return rows, _of_validations(found)
+
+
+def _of_validations(found: Sequence[Stretch]) -> dict[str, Any]:
+    """Fields of a Run, which add up."""
+    return {
+        "num_validations": len(found),
+        "validation_s": sum(sum(stretch.spent) for stretch in found),
+        "validation_input_s": sum(stretch.spent[phases.INPUT] for stretch in found),
+    }
 
 
 def set_aside(rows: list[Lap]) -> tuple[list[Lap], list[Stretch]]:
@@ -155,8 +162,7 @@ class Thinning:
         self._blocks: list[tuple[float, int, list[Lap]]] = []
         """A heap of (lot, number of the first step, rows)."""
         self._long = LongRun()
-        self._num_validations = 0
-        self._validation_s = self._validation_input_s = 0.0
+        self._validations = _of_validations(())
 
     def add(self, row: Lap) -> None:
         """A recorded step."""
@@ -166,12 +172,7 @@ class Thinning:
 
     def trained(self) -> tuple[list[Lap], dict[str, Any]]:
         """The sample, and the fields of a Run that no sample can give."""
-        return self.rows(), {
-            "long": self._long,
-            "num_validations": self._num_validations,
-            "validation_s": self._validation_s,
-            "validation_input_s": self._validation_input_s,
-        }
+        return self.rows(), {"long": self._long, **self._validations}
 
     def rows(self) -> list[Lap]:
         """The sample, in its order."""
@@ -183,9 +184,7 @@ class Thinning:
         chunk, self._chunk = self._chunk, []
         losses.read(chunk)
         trained, found = set_aside(chunk)
-        self._num_validations += len(found)
-        self._validation_s += sum(sum(stretch.spent) for stretch in found)
-        self._validation_input_s += sum(stretch.spent[phases.INPUT] for stretch in found)
+        self._validations = {name: self._validations[name] + more for name, more in _of_validations(found).items()}
         steps_s = [sum(row.spent) for row in trained]
         self._long = LongRun(
             num_steps=self._long.num_steps + len(trained),

@@ -288,10 +288,8 @@ class Session:
             return
         if move.new_block:
             self._begin_block(move.arm)
-        watched = (
-            self.plan.evidence or self._nudge is not None or self.collectives.active or self.steps < LOADERS_SEEN_BY
-        )
-        self._sure_until = self.steps + (1 if watched else self.schedule.sure)
+        watched = self.plan.evidence or self._nudge is not None or self.steps < LOADERS_SEEN_BY
+        self._sure_until = self.steps + (1 if watched or self.collectives.active else self.schedule.sure)
         script = self.script
         script.attentive = watched or self.plan.free_input or bool(script.on_forward or script.on_batch)
         # Where several train together, the others wait for rank 0 in their collectives.
