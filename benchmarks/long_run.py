@@ -9,19 +9,22 @@ import time
 from pathlib import Path
 
 import results_file
-from hotlap.probe.clock import FORWARD, INPUT, OTHER, PHASES
-from hotlap.probe.ledger import Ledger, Row, Thinning
+from hotlap.probe.clock import FORWARD, INPUT, OTHER, PHASES, Lap
+from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.record import Run, Status, encode
 
 STEPS = 10_000_000
 
 
-def row(step: int, noise: list[float]) -> Row:
+def row(step: int, noise: list[float]) -> Lap:
     spent = [0.0] * len(PHASES)
     spent[FORWARD] = 0.001 * noise[step % 4093]
     spent[INPUT] = 0.0005 * noise[step % 4091]
     spent[OTHER] = 1e-5
-    return Row(spent, None, 0, step // 11, step, [noise[step % 4079]], 16, 1, step % 1000 == 0)
+    return Lap(
+        spent=spent, block=step // 11, number=step, losses=[noise[step % 4079]], num_samples=16, num_updates=1,
+        epoch_started=step % 1000 == 0,
+    )  # fmt: skip
 
 
 def resident_bytes() -> int:
@@ -41,14 +44,13 @@ def main() -> None:
     for step in range(steps):
         ledger.add(row(step, noise))
     cost_s = (time.process_time() - begun) / steps - making_s
-    run = Run(status=Status.ENDED, **ledger.columns(measured=frozenset({FORWARD, INPUT}), evidence=False))
+    run = Run(status=Status.ENDED, **ledger.columns(measured=frozenset({FORWARD, INPUT})))
     assert run.long is not None
     found = {
         "steps": run.long.num_steps,
         "more memory (MB)": round((resident_bytes() - before) / 1e6, 1),
         "record (MB)": round(len(encode(run)) / 1e6, 2),
         "cost a step (us)": round(1e6 * cost_s, 1),
-        "stretches": len(run.long.stretches),
         "steps in the sample": len(run.step_s),
     }
     print(found)

@@ -23,7 +23,6 @@ from hotlap.record import (
     Sighting,
     SightingKind,
     SwitchFacts,
-    UnequalWork,
     WhatIf,
 )
 from hotlap.source import scripts
@@ -151,16 +150,6 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
         "recomputation": replace(gpu, operators=replace(device_window(step_s=step_s), recomputed_s=0.2 * step_s)),
         "straggler": replace(run, ranks=ranks, world_size=4),
-        "unequal-work": replace(
-            run,
-            world_size=2,
-            unequal_work=UnequalWork(
-                cost_s=0.3 * step_s, most=1.5, work={0: 100.0, 1: 300.0}, extra_s={0: -0.3 * step_s, 1: 0.3 * step_s}
-            ),
-        ),
-        "accumulation-syncs": replace(
-            run, world_size=2, sightings=(sighting(SightingKind.ACCUMULATION_SYNC, cost_s=0.3 * step_s),)
-        ),
         "shape-churn": _with_new_shapes(run),
         "thread-oversubscription": replace(run, what_ifs=(_threads(64, 2, step_s=step_s),)),
         "thread-starvation": replace(run, what_ifs=(_threads(1, 2, step_s=step_s),)),

@@ -15,7 +15,6 @@ from hotlap.record import (
     Noise,
     Operator,
     OperatorWindow,
-    Outlier,
     Phase,
     Purpose,
     RankFacts,
@@ -25,7 +24,6 @@ from hotlap.record import (
     SightingKind,
     State,
     Status,
-    Stretch,
     Study,
     SwitchFacts,
 )
@@ -160,37 +158,12 @@ def study_measured() -> Study:
 def study_long() -> Study:
     """A `hotlap measure --full` of a training that slowed down and grew."""
     run = run_with(num_steps=128, jitter=0.1)
-    stretches = tuple(
-        Stretch(
-            first_step=20 + 8192 * i,
-            num_steps=8192,
-            mean_s=0.0031 * (1 + i / 200),
-            p50_s=0.0030 * (1 + i / 200),
-            p90_s=0.0036 * (1 + i / 150),
-            loss=2.0 / (1 + i),
-            num_not_finite=2 if i == 7 else 0,
-        )
-        for i in range(40)
-    )
-    long = LongRun(
-        num_steps=40 * 8192,
-        total_s=1080.0,
-        mean_s=0.0033,
-        p50_s=0.0032,
-        p90_s=0.0041,
-        p99_s=0.0093,
-        stretches=stretches,
-        outliers=(
-            Outlier(step=204_113, step_s=0.09, phase=Phase.INPUT, excess_s=0.084),
-            Outlier(step=77_002, step_s=0.08, phase=Phase.OTHER, excess_s=0.073),
-        ),
-    )
     run = dataclasses.replace(
         run,
         status=Status.COMPLETE,
         exit_code=0,
         seed=None,
-        long=long,
+        long=LongRun(num_steps=40 * 8192, total_s=1080.0, longest_s=0.09),
         memory=tuple(MemorySample(step=20 + 8192 * i, rss_bytes=(600 + 4 * i) << 20) for i in range(1, 41)),
         step_index=tuple(range(20, 20 + 128 * 2560, 2560)),
     )

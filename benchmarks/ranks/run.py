@@ -24,7 +24,7 @@ from hotlap.record import Plan, Run  # noqa: E402
 from hotlap.tune import PROFILERS  # noqa: E402
 
 SCRIPTS = HERE / "scripts"
-CODES = {"communication-bound", "straggler", "unequal-work", "accumulation-syncs"}
+CODES = {"communication-bound", "straggler"}
 LIMIT_S = 120.0
 
 

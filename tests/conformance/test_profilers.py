@@ -16,6 +16,6 @@ def test_a_training_that_is_left_as_it_is_gets_no_profiler_with_steps_of_its_own
 
 
 def test_a_training_for_real_is_looked_at_closely_but_nothing_in_it_is_switched() -> None:
-    """Other settings would change its numbers, what is patched into a data set could meet a worker that is started just
-    then, and a communication hook cannot be taken away again."""
-    assert set(FULL) == set(PROFILERS) - {"what-if", "buckets", "input"}
+    """Other settings would change its numbers, and what is patched into a data set could meet a worker that is started
+    just then."""
+    assert set(FULL) == set(PROFILERS) - {"what-if", "input"}

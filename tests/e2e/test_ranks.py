@@ -13,7 +13,7 @@ from hotlap.launch import Launcher
 from hotlap.levers.data_wrappers import CachedDataset, LateTransform
 from hotlap.levers.lever import Lever
 from hotlap.machine import look
-from hotlap.record import Phase, Plan, Run, SightingKind, Status, Turn, Verdict
+from hotlap.record import Phase, Plan, Run, Status, Turn, Verdict
 from hotlap.search.candidates import rejects
 from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps, edited, of_a_file, run_command
 
@@ -68,23 +68,6 @@ def test_who_waits_for_buffers_is_not_slow_himself(forks: Forks) -> None:
     assert (other.phase_s[Phase.COMMUNICATION] or 0.0) > 0.025
     told = [site.detail for site in found.call_sites if site.calls == "forward"]
     assert all(one["data_parallel"] and one["sends_buffers"] and not one["finds_unused"] for one in told)
-
-
-def test_buckets_passes_that_need_no_exchange_and_unequal_work_are_seen(forks: Forks) -> None:
-    """Two passes an update, and twice the samples for rank 1."""
-    words = ("--start", "fork", "--passes", "2", "--uneven")
-    found = forks("together.py", *words, steps=20, warmup=3, profilers=("buckets",))
-    assert found.status is Status.COMPLETE, found.output
-    assert found.exchange is not None
-    assert found.exchange.buckets == 2.0
-    assert 0 <= found.exchange.exposed_s <= found.exchange.link_s
-    (needless,) = found.sightings
-    assert needless.kind is SightingKind.ACCUMULATION_SYNC
-    assert needless.per_step == 1.0
-    assert ".backward()" in needless.text
-    assert found.unequal_work is not None
-    assert found.unequal_work.work == {0: 2 * 4 * 8, 1: 2 * 8 * 8}
-    assert found.unequal_work.most == pytest.approx(4 / 3)
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])

@@ -12,7 +12,7 @@ from typing import TypeVar
 from hotlap.errors import RecordError
 from hotlap.launch import ranks
 from hotlap.launch.workplace import Workplace
-from hotlap.record import Phase, RankLog, Run, Status, load
+from hotlap.record import Phase, Run, Status, load
 from hotlap.record.progress import Progress
 from hotlap.record.spans import SpanRing, Step, with_steps
 from hotlap.units import plural
@@ -64,7 +64,7 @@ def left(out: Path) -> Run | None:
     its last spans; of those that did not train, where none did; None where nobody wrote."""
     run = None
     if runs := _completed(out, "run-*.json"):
-        run = ranks.merge(runs, list(_readable(sorted(out.glob("rank-*.json")), RankLog)))
+        run = ranks.merge(runs)
         if run.first_steps_s or run.step_s:
             return run
     partial = next(iter(_completed(out, "partial-*.json")), None)

@@ -7,21 +7,14 @@ themselves. So they are compared on the time that each spends outside of collect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
-from typing import NamedTuple
 
-from hotlap.record import BucketPass, Exchange, HotLine, Phase, RankFacts, RankLog, Run, Status, UnequalWork
-
-# Steps with much and with little work without which a slope is chance.
-_FEWEST = 3
-
-# Seconds may grow with the square of the work (attention), so the slope is at most twice that through the origin.
-_STEEPEST = 2.0
+from hotlap.record import HotLine, Phase, RankFacts, Run, Status
 
 # The worst that happened to any of the processes is what happened to the run.
 _WORST_FIRST = (Status.CRASHED, Status.HUNG, Status.LAPSED, Status.ENDED, Status.COMPLETE)
 
 
-def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
+def merge(runs: Sequence[Run]) -> Run:
     """The run of the first rank, with what is known of each beside it. One run alone is left as it is.
 
     `runs`: in the order in which they ended: who fails first knows why, the others only that it is gone.
@@ -30,8 +23,6 @@ def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
     first = runs[0]
     if first.world_size == 1 and len(runs) == 1:
         return first
-    by_rank = {log.rank: log for log in logs}
-    known = [by_rank[run.rank] for run in runs if run.rank in by_rank]
     status = next((status for status in _WORST_FIRST if any(run.status is status for run in runs)), first.status)
     notes = dict.fromkeys(note for run in runs for note in run.notes)
     not_installed = dict.fromkeys(reason for run in runs for reason in run.not_installed)
@@ -42,12 +33,10 @@ def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
         first,
         status=status,
         error=next((_said(run) for run in by_end if run.status is status and run.error), None),
-        ranks=_facts(runs, known) if len(runs) > 1 else (),
+        ranks=_facts(runs) if len(runs) > 1 else (),
         peers=tuple(runs[1:]) if first.batch_digest is not None else (),
         not_installed=tuple(not_installed),
         unreached=tuple(f"{path} in rank {run.rank}" for run in runs for path in run.unreached),
-        unequal_work=_unequal_work(runs, known) if len(known) == len(runs) else None,
-        exchange=exchanged(known) if len(known) == len(runs) else None,
         notes=tuple(notes),
     )
 
@@ -64,12 +53,12 @@ def _lost(ranks: list[int], world_size: int) -> str:
     )
 
 
-def _facts(runs: Sequence[Run], logs: Sequence[RankLog]) -> tuple[RankFacts, ...]:
+def _facts(runs: Sequence[Run]) -> tuple[RankFacts, ...]:
     common = set.intersection(*(set(run.step_index) for run in runs))
     if not common:
         return ()
-    communication = _on_device(runs) if any(log.on_device for log in logs) else _on_host(runs, logs, sorted(common))
-    hosts = {log.rank: log.host for log in logs}
+    on_device = any(run.collectives_on_device for run in runs)
+    communication = _on_device(runs) if on_device else _on_host(runs, sorted(common))
     found = []
     for run in runs:
         rows = [i for i, step in enumerate(run.step_index) if step in common]
@@ -78,7 +67,7 @@ def _facts(runs: Sequence[Run], logs: Sequence[RankLog]) -> tuple[RankFacts, ...
         found.append(
             RankFacts(
                 rank=run.rank,
-                host=hosts.get(run.rank, ""),
+                host=run.host or "",
                 step_s=fmean(run.step_s[i] for i in rows),
                 compute_s=max(0.0, median(compute_s[step] for step in common) - hidden_s),
                 wait_s=wait_s,
@@ -100,18 +89,6 @@ def _hottest(run: Run) -> tuple[HotLine, ...]:
     return tuple(by_phase.values())
 
 
-def _unequal_work(runs: Sequence[Run], logs: Sequence[RankLog]) -> UnequalWork | None:
-    """None also on devices, where the host's steps do not tell how long one computes."""
-    if any(log.on_device for log in logs):
-        return None
-    common = sorted(set.intersection(*(set(run.step_index) for run in runs), *(set(log.work) for log in logs)))
-    steps = {}
-    for run, log in zip(runs, logs, strict=True):
-        compute_s = _compute_s(run)
-        steps[run.rank] = [Step(log.work[index], compute_s[index]) for index in common]
-    return unequal_work(steps)
-
-
 def _compute_s(run: Run) -> Mapping[int, float]:
     """Step -> its seconds outside of collectives."""
     held_s = _held_s(run)
@@ -122,13 +99,13 @@ _Communication = Mapping[int, tuple[float | None, float | None, float]]
 """Rank -> waiting, transfer, and the part of both that the host is not held for; None: it cannot be told."""
 
 
-def _on_host(runs: Sequence[Run], logs: Sequence[RankLog], steps: Sequence[int]) -> _Communication:
+def _on_host(runs: Sequence[Run], steps: Sequence[int]) -> _Communication:
     """In each step the process that is held the shortest waits for nobody; what another is held longer is waiting.
 
-    Means, which add up to the communication of the mean step, and stand beside those of the exchange.
+    Means, which add up to the communication of the mean step.
     """
     held = [_held_s(run) for run in runs]
-    if len(logs) < len(runs) or any(log.of_some for log in logs) or not all(held):
+    if not all(run.host for run in runs) or any(run.collectives_of_some for run in runs) or not all(held):
         return {run.rank: (None, None, 0.0) for run in runs}
     shortest = {step: min(mine[step] for mine in held) for step in steps}
     transfer_s = fmean(shortest.values())
@@ -157,90 +134,3 @@ def _on_device(runs: Sequence[Run]) -> _Communication:
         rank: ((busy[rank] or 0.0) - shortest, shortest, (window.communication_exposed_s or 0.0) if window else 0.0)
         for rank, window in windows.items()
     }
-
-
-class Step(NamedTuple):
-    """One step of one process."""
-
-    work: float
-    """Elements given to the model."""
-    compute_s: float
-
-
-def unequal_work(steps: Mapping[int, Sequence[Step]]) -> UnequalWork | None:
-    """Rank -> the same steps of each. None where nothing was counted, or all got the same in every step.
-
-    Seconds of a unit of work: the medians of steps with much and with little, split in the middle between the largest
-    and the smallest, so that neither a stall nor another process on the machine tilts them.
-    """
-    every = [step for mine in steps.values() for step in mine]
-    rows = list(zip(*steps.values(), strict=True))
-    if len(steps) < 2 or not rows or not all(step.work for step in every):
-        return None
-    if all(step.work == row[0].work for row in rows for step in row):
-        return None
-    middle = (max(step.work for step in every) + min(step.work for step in every)) / 2
-    much, little = [s for s in every if s.work > middle], [s for s in every if s.work <= middle]
-    if min(len(much), len(little)) < _FEWEST:
-        return None
-    (more, longer_s), (less, shorter_s), (usual, usual_s) = map(_typical, (much, little, every))
-    unit_s = min(max(0.0, (longer_s - shorter_s) / (more - less)), _STEEPEST * usual_s / usual)
-    means = [fmean(step.work for step in row) for row in rows]
-    return UnequalWork(
-        cost_s=unit_s * fmean(max(step.work for step in row) - mean for row, mean in zip(rows, means, strict=True)),
-        most=fmean(max(step.work for step in row) / mean for row, mean in zip(rows, means, strict=True)),
-        work={rank: fmean(step.work for step in mine) for rank, mine in steps.items()},
-        extra_s={
-            rank: unit_s * median(step.work - mean for step, mean in zip(mine, means, strict=True))
-            for rank, mine in steps.items()
-        },
-    )
-
-
-def _typical(steps: Sequence[Step]) -> Step:
-    return Step(*map(median, zip(*steps, strict=True)))
-
-
-def exchanged(logs: Sequence[RankLog]) -> Exchange | None:
-    """Means a step, over the steps that all have seen alike. None without any, or from several hosts, of which each has
-    a clock of its own."""
-    if len(logs) < 2 or len({log.host for log in logs}) > 1:
-        return None
-    by_step = [_by_step(log) for log in logs]
-    common = set.intersection(*(set(steps) for steps in by_step))
-    # A process may have looked at a part of its first or last step only.
-    alike = [s for s in common if len({tuple(len(one.buckets) for one in steps[s]) for steps in by_step}) == 1]
-    if not alike:
-        return None
-    passes = [passes for step in alike for passes in zip(*(steps[step] for steps in by_step), strict=True)]
-    buckets = [bucket for first, *_ in passes for bucket in first.buckets]
-    link_s, exposed_s = (sum(seconds) for seconds in zip(*map(_on_link, passes), strict=True))
-    return Exchange(
-        buckets=len(buckets) / len(alike),
-        num_bytes=sum(bucket.num_bytes for bucket in buckets) / len(alike),
-        link_s=link_s / len(alike),
-        exposed_s=exposed_s / len(alike),
-    )
-
-
-def _by_step(log: RankLog) -> dict[int, list[BucketPass]]:
-    found: dict[int, list[BucketPass]] = {}
-    for one in log.passes:
-        found.setdefault(one.step_index, []).append(one)
-    return found
-
-
-def _on_link(passes: Sequence[BucketPass]) -> tuple[float, float]:
-    """Of one backward pass in all processes: seconds on the link, and of these behind the last gradient.
-
-    A bucket is on the link from when the last process has it ready, or the bucket before it is through, until the first
-    process has it back: another one may be told late.
-    """
-    computed = max(one.buckets[-1].ready for one in passes)
-    through, link_s, exposed_s = 0.0, 0.0, 0.0
-    for column in zip(*(one.buckets for one in passes), strict=True):
-        begin = max(through, *(bucket.ready for bucket in column))
-        through = max(begin, min(bucket.back for bucket in column))
-        link_s += through - begin
-        exposed_s += max(0.0, through - max(begin, computed))
-    return link_s, exposed_s

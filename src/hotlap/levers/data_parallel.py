@@ -264,12 +264,11 @@ class GradientCompression(Lever):
         return not_float32(run)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """What the backward pass does not hide of the exchange, and half of the time on the link."""
-        seen = run.exchange
-        if seen is not None:
-            return min(seen.exposed_s, seen.link_s / 2)
+        """What the backward pass does not hide of the exchange."""
         exposed_s = run.operators.communication_exposed_s if run.operators is not None else None
-        return super().saves_at_most_s(run, ceilings) if exposed_s is None else exposed_s
+        if exposed_s is not None:
+            return exposed_s
+        return run.mean_phase_s(Phase.COMMUNICATION) or super().saves_at_most_s(run, ceilings)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One statement behind each that wraps a model and names it."""

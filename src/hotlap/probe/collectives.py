@@ -10,7 +10,7 @@ import functools
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import get_ident
 from typing import Any
 
@@ -20,10 +20,8 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
-from hotlap.probe.digests import tensors
 from hotlap.probe.guard import Guard, call_behind
 from hotlap.probe.thread import TrainingThread
-from hotlap.record import BucketPass, RankLog
 
 # All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
 _COLLECTIVES = (
@@ -36,9 +34,6 @@ _BETWEEN_TWO = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_obj
 
 # Wrappers that communicate within the backward pass.
 _HIDES = frozenset({"DistributedDataParallel", "FullyShardedDataParallel"})
-
-# Steps of which the work is kept, 100 bytes each.
-_MOST_STEPS = 20_000
 
 
 class Collectives:
@@ -53,15 +48,11 @@ class Collectives:
         """A process group of several was made."""
         self.hidden = False
         """A module communicates within its backward pass."""
-        self.on_device = False
+        self._on_device = False
         """The collectives run on a device, and hardly hold the host."""
-        self.passes: list[BucketPass] = []
-        """What the profiler `buckets` has seen."""
         self._of_some = False
         """The script has called a collective of some of the processes only."""
         self._inside = False
-        self._work = 0
-        self._work_of: dict[int, int] = {}
         self._last_gradient: float | None = None
 
     @property
@@ -81,7 +72,7 @@ class Collectives:
         # A process that was forked is told its own behind the fork only (Accelerate's `notebook_launcher`).
         self.local_rank = _number("LOCAL_RANK", self.rank)
         self.active = self.world_size > 1
-        self.on_device = str(dist.get_backend()) not in ("gloo", "mpi") and accelerator.in_use() is not None
+        self._on_device = str(dist.get_backend()) not in ("gloo", "mpi") and accelerator.in_use() is not None
 
     def saw_module(self, module: torch.nn.Module) -> None:
         """A module makes a forward pass, in the first steps."""
@@ -90,10 +81,6 @@ class Collectives:
             self.hidden = any(
                 type(part).__name__ in _HIDES or type(part).__name__.startswith("FSDP") for part in module.modules()
             )
-
-    def gave(self, *values: Any) -> None:
-        """What a module is called with in training: its elements are the work of this process in this step."""
-        self._work += sum(tensor.numel() for tensor in tensors(values))
 
     # Collectives that the script calls
 
@@ -151,24 +138,15 @@ class Collectives:
         if self._last_gradient is not None:
             self._clock.note((phases.COMMUNICATION, self._last_gradient, self._clock.now()))
 
-    # The books
-
-    def step_ended(self, step_index: int, *, recorded: bool) -> None:
-        """What this process was given in a step."""
-        work, self._work = self._work, 0
-        if recorded and len(self._work_of) < _MOST_STEPS:
-            self._work_of[step_index] = work
-
-    def log(self) -> RankLog:
-        """All that was kept."""
-        return RankLog(
-            rank=self.rank,
-            host=socket.gethostname(),
-            on_device=self.on_device,
-            of_some=self._of_some,
-            work=self._work_of,
-            passes=tuple(self.passes),
-        )
+    def fields(self) -> Mapping[str, Any]:
+        """Of a Run."""
+        return {
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "host": socket.gethostname() if self.active else None,
+            "collectives_on_device": self._on_device,
+            "collectives_of_some": self._of_some,
+        }
 
 
 def install(books: Collectives, patch: Patch, thread: TrainingThread, joined: Callable[[], None], guard: Guard) -> None:

@@ -36,11 +36,8 @@ _SHARE = 500
 def write(session: "Session", status: Status, *, sample: bool) -> None:
     """Save the record of this process. `sample`: items of the data sets may still be computed, nothing follows."""
     session.arms.settled()  # asked once more, so that the last notes of levers are there
-    rank = session.collectives.rank
     # A launcher, a helper: its record must not take the place of one that trained, but may say why none did.
-    name = f"run-{rank}.json" if session.steps else f"idle-{os.getpid()}.json"
-    if session.steps and session.collectives.active:
-        save(session.collectives.log(), session.out / f"rank-{rank}.json")
+    name = f"run-{session.collectives.rank}.json" if session.steps else f"idle-{os.getpid()}.json"
     save(make_run(session, status, sample=sample), session.out / name)
     if not session.plan.whole:
         session.facts.imported.write(session.out)
@@ -88,8 +85,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         device_peak_bytes=session.guard(accelerator.peak_bytes, "the peak of the device's memory")(),
         device_reserved_bytes=session.guard(accelerator.reserved_bytes, "the allocator of the device's memory")(),
         device_free_bytes=session.guard(accelerator.free_bytes, "the device's free memory")(),
-        rank=session.collectives.rank,
-        world_size=session.collectives.world_size,
+        **session.collectives.fields(),
         probe_s=_cost_s(session),
         not_installed=tuple(dict.fromkeys(session.arms.not_installed)),
         unreached=edited.unreached(plan.replaced, sources),

@@ -57,7 +57,6 @@ class ScriptCalls:
 
     def __init__(self, session: "Session") -> None:
         self._session = session
-        self._gave = session.guard(session.collectives.gave, "the work of each process")
         self._facts = session.facts
         self._evidence = session.plan.evidence
         # Profilers that want to see each outermost forward pass, or each batch (iterator, batch).
@@ -117,8 +116,6 @@ class ScriptCalls:
             session.collectives.saw_module(module)
             facts.autocast |= torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
             facts.compiled |= type(module).__name__ == "OptimizedModule"
-        if session.collectives.active and module.training and torch.is_grad_enabled():
-            self._gave(args, kwargs)
         if self._evidence and not self._hidden():
             session.own(lambda: self._given(module, (args, kwargs), result))
         for told in self.on_forward:

@@ -249,8 +249,6 @@ class Session:
         laps = self.clock.read()
         for k, lap in enumerate(laps, _MOST_UNSEEN - len(laps)):
             move = schedule.move
-            if self.collectives.active:
-                self.collectives.step_ended(self._read, recorded=move.recorded)
             lap.number, lap.recorded, lap.arm, lap.block = self._read, move.recorded, move.arm, move.block
             if self.ring is not None and k >= 0:  # of many that are read at once the last ones are enough
                 self.ring.add(lap)
@@ -290,10 +288,8 @@ class Session:
             return
         if move.new_block:
             self._begin_block(move.arm)
-        watched = (
-            self.plan.evidence or self._nudge is not None or self.collectives.active or self.steps < LOADERS_SEEN_BY
-        )
-        self._sure_until = self.steps + (1 if watched else self.schedule.sure)
+        watched = self.plan.evidence or self._nudge is not None or self.steps < LOADERS_SEEN_BY
+        self._sure_until = self.steps + (1 if watched or self.collectives.active else self.schedule.sure)
         script = self.script
         script.attentive = watched or self.plan.free_input or bool(script.on_forward or script.on_batch)
         # Where several train together, the others wait for rank 0 in their collectives.

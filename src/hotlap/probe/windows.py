@@ -102,7 +102,11 @@ class Windows:
         found: dict[str, Any] = {}
         for profiler in list(self._profilers):
             through = profiler.num_steps and profiler is not self._open and profiler not in self._waiting
-            _merge(found, profiler.guarded(profiler.fields)() or {} if last or through else {})
+            if not (last or through):
+                continue
+            for name, value in (profiler.guarded(profiler.fields)() or {}).items():
+                # Sightings and notes of several profilers are one list; every other field belongs to one profiler.
+                found[name] = (*found[name], *value) if name in found else value
         return found
 
     def _drop(self, profiler: Profiler) -> None:
@@ -112,14 +116,3 @@ class Windows:
                 profilers.remove(profiler)
         if not profiler.num_steps:
             profiler.close()
-
-
-def _merge(found: dict[str, Any], fields: Mapping[str, Any]) -> None:
-    """Sightings and hot lines of several profilers are one list; every other field belongs to one profiler."""
-    for name, value in fields.items():
-        if isinstance(value, tuple) and name in found:
-            found[name] = (*found[name], *value)
-        elif isinstance(value, dict) and name in found:
-            found[name] = {**found[name], **value}
-        else:
-            found[name] = value

@@ -7,7 +7,6 @@ from hotlap.record.machine import *
 from hotlap.record.moments import *
 from hotlap.record.operators import *
 from hotlap.record.plan import *
-from hotlap.record.ranklog import *
 from hotlap.record.run import *
 from hotlap.record.study import *
 from hotlap.record.trend import *

@@ -307,35 +307,3 @@ class RankFacts:
     """Phase -> its median a step; None where it was not measured."""
     hot_lines: tuple[HotLine, ...] = ()
     """Of each phase the line of the script's own code that takes longest in this process."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """How gradients were averaged within backward passes, over all processes of one host. Means a step."""
-
-    buckets: float
-    num_bytes: float
-    """Gradients that a process has sent."""
-    link_s: float
-    """Buckets were on their way, and no process was waited for."""
-    exposed_s: float
-    """Part of `link_s` in which no process computed gradients any more; the backward pass hides the rest."""
-
-    @property
-    def hidden(self) -> float:
-        """Part of `link_s` that passes beside backward passes, in [0, 1]; 0 where nothing was on its way."""
-        return 1 - self.exposed_s / self.link_s if self.link_s > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnequalWork:
-    """Processes that train together were given unequal amounts to compute. Work is elements given to the model."""
-
-    cost_s: float
-    """Seconds a step by which the process with most of it computes longer than the mean, as far as that explains it."""
-    most: float
-    """Work of the process that has most in a step, as a multiple of the mean over processes; mean over steps."""
-    work: Mapping[int, float]
-    """Rank -> its mean a step."""
-    extra_s: Mapping[int, float]
-    """Rank -> seconds of a typical step that its work explains beyond the mean over processes; may be negative."""

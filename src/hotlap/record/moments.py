@@ -124,8 +124,6 @@ class SightingKind(StrEnum):
     """A forward pass without gradients of a module that nothing trains, on a batch as the loader gave it."""
     ATTENTION_OVER_BATCH = "attention-over-batch"
     """A module with `batch_first=False` is given what looks like batch-first input."""
-    ACCUMULATION_SYNC = "accumulation-sync"
-    """A backward pass averages gradients over the processes although more will be added to them before the update."""
     PROMOTED = "promoted"
     """An operator of the model is given float32 and float64, and makes float64."""
     UNCHANGED = "unchanged"

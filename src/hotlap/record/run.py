@@ -14,7 +14,6 @@ from hotlap.record.cpu import CpuUse
 from hotlap.record.facts import (
     CallFacts,
     CallSite,
-    Exchange,
     HotLine,
     LoaderFacts,
     MemorySample,
@@ -25,7 +24,6 @@ from hotlap.record.facts import (
     Sighting,
     StateDigest,
     SwitchFacts,
-    UnequalWork,
     Update,
     WhatIf,
 )
@@ -61,50 +59,14 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Successive steps, summed up. Stretches follow each other, all of one length but the last; steps that were
-    looked at closely are in none."""
-
-    first_step: int
-    """Number in the training, from 0: the warm-up counts."""
-    num_steps: int
-    mean_s: float
-    p50_s: float
-    """Quantiles are right to 1% of their value."""
-    p90_s: float
-    loss: Number = None
-    """Mean of those that are finite; None without one."""
-    num_not_finite: int = 0
-    """Losses that were NaN or infinite."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlier:
-    """One of the longest steps of a run."""
-
-    step: int
-    step_s: float
-    phase: Phase
-    """Where most of the time beyond the usual went."""
-    excess_s: float
-    """So much more than usual was spent in that phase."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LongRun:
     """All recorded steps of a run that was followed to its end; `Run.step_s` holds a sample of them."""
 
-    num_steps: int
-    total_s: float
+    num_steps: int = 0
+    total_s: float = 0.0
     """Sum of all step times."""
-    mean_s: float
-    p50_s: float
-    """Quantiles are right to 1% of their value."""
-    p90_s: float
-    p99_s: float
-    stretches: tuple[Stretch, ...] = ()
-    outliers: tuple[Outlier, ...] = ()
-    """The longest steps, longest first; at most 64."""
+    longest_s: float = 0.0
+    """The longest step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,14 +225,16 @@ class Run:
     shapes: ShapeFacts | None = None
     rank: int = 0
     world_size: int = 1
+    host: str | None = None
+    """Name of the machine; None but where several processes train together."""
+    collectives_on_device: bool = False
+    """They run on a device: the host is hardly held by them, so its times say nothing."""
+    collectives_of_some: bool = False
+    """The script has called collectives of some of the processes only (a subgroup, send and receive)."""
     ranks: tuple[RankFacts, ...] = ()
     """All processes that train together, merged; empty for one."""
     peers: tuple["Run", ...] = ()
     """In runs for the gate: those of the other ranks, in their order, each with the evidence of its own process."""
-    unequal_work: UnequalWork | None = None
-    """None where all have the same, or it is not known."""
-    exchange: Exchange | None = None
-    """How they average gradients; None where no bucket was seen."""
     num_validations: int = 0
     """Stretches without training between steps (a validation); their time is in no step."""
     validation_s: float = 0.0
@@ -291,8 +255,8 @@ class Run:
     workload: str | None = None
     """What one step does, as JSON of `hotlap.predict.Workload`; None unless the plan's profilers asked for it."""
     long: LongRun | None = None
-    """All steps in bounded room, of a run that was followed to its end; the (S,) fields then hold a sample of them:
-    whole blocks of successive steps, drawn evenly over the run."""
+    """All steps of a run that was followed to its end; the (S,) fields then hold a sample of them: whole blocks of
+    successive steps, drawn evenly over the run."""
     calls: CallFacts | None = None
     what_ifs: tuple[WhatIf, ...] = ()
     excerpt: Excerpt | None = None

@@ -1,4 +1,4 @@
-"""Run -> what was seen besides the phases, as titled rows that every format shows: lines, operators, memory, drift."""
+"""Run -> what was seen besides the phases, as titled rows that every format shows: lines, operators, memory."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,6 @@ from hotlap.units import between, count, duration, percent, plural, size
 
 # More rows than these are for the JSON; the costliest come first.
 MOST_ROWS = 8
-# Ends of a run are compared by this part of it, so that one odd stretch decides nothing.
-_END_SHARE = 0.1
 
 
 def closer_look(study: Study) -> tuple[Section, ...]:
@@ -253,42 +251,18 @@ def _ranks(run: Run) -> Section | None:
         )
         for one in run.ranks
     )
-    seen = run.exchange if run.ranks and run.exchange is not None and run.exchange.link_s > 0 else None
-    lead = seen and (
-        f"Gradients of a step, {size(round(seen.num_bytes))} in {plural(round(seen.buckets), 'bucket')}, are on their "
-        f"way for {duration(seen.link_s)}; backward passes hide {percent(seen.hidden)} of that."
-    )
-    return _detail("Processes that train together", lead=lead or "", rows=rows)
+    return _detail("Processes that train together", rows=rows)
 
 
 def _long(run: Run) -> Section | None:
     long = run.long
-    if long is None:
+    if long is None or not long.num_steps:
         return None
     lead = (
-        f"{plural(long.num_steps, 'step')} in {duration(long.total_s)}: {duration(long.mean_s)} in the mean, half of "
-        f"them within {duration(long.p50_s)}, 99 of 100 within {duration(long.p99_s)}."
+        f"{plural(long.num_steps, 'step')} in {duration(long.total_s)}: {duration(long.total_s / long.num_steps)} in "
+        f"the mean, half of them within {duration(run.median_step_s())}, the longest {duration(long.longest_s)}."
     )
-    drift = drift_sentence(run)
-    rows = (
-        (duration(one.step_s), f"step {one.step:,}, {duration(one.excess_s)} more than usual in {one.phase.value}")
-        for one in long.outliers[:MOST_ROWS]
-    )
-    return _detail("The whole run", lead=f"{lead} {drift} The longest steps:".strip(), rows=rows)
-
-
-def drift_sentence(run: Run) -> str:
-    """How the last tenth of a long run differs from its first."""
-    stretches = run.long.stretches if run.long is not None else ()
-    if len(stretches) < 4:
-        return ""
-    count = max(1, int(len(stretches) * _END_SHARE))
-    first, last = (mean([one.p50_s for one in part]) for part in (stretches[:count], stretches[-count:]))
-    change = last / first - 1 if first > 0 else 0.0
-    sentence = f"The usual step went from {duration(first)} in the first tenth to {duration(last)} in the last"
-    sentence += f" ({change:+.0%})." if abs(change) >= 0.01 else "."
-    odd = sum(one.num_not_finite for one in stretches)
-    return f"{sentence} {odd:,} losses were NaN or infinite." if odd else sentence
+    return _detail("The whole run", lead=lead)
 
 
 def _cost(run: Run, cost_s: float) -> str:

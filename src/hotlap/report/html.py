@@ -37,7 +37,6 @@ def render(study: Study) -> str:
         phase_bars=list(_bars(runs)),
         losses=series.losses(pictured, study.after),
         memory=series.memory(before),
-        step_times=series.step_times(before),
         details=closer_look(study),
         diff_lines=document.diff_lines(study.patch),
         environment=_environment(study),

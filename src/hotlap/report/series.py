@@ -1,4 +1,4 @@
-"""Numbers over the steps of a run -> lines on common axes: losses, memory, and step times of a long run."""
+"""Numbers over the steps of a run -> lines on common axes: losses and memory."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from math import ceil, isfinite
 
 from hotlap.record import NonFinite, Run, as_float
 from hotlap.report.scale import Scale, mean
-from hotlap.units import duration, size
+from hotlap.units import size
 
 # More points than a screen has columns make no finer line, only a larger page.
 MAX_POINTS = 400
@@ -78,17 +78,6 @@ def memory(run: Run | None) -> Series | None:
         ],
     }
     return _series(lines, lambda value: size(value * unit), from_zero=True)
-
-
-def step_times(run: Run | None) -> Series | None:
-    """Quantiles of the step over a long run; None for another."""
-    parts = run.long.stretches if run is not None and run.long is not None else ()
-    middles = [part.first_step + part.num_steps // 2 for part in parts]
-    lines: dict[tuple[str, str], Points] = {
-        ("half of the steps are within", "line-1"): list(zip(middles, (part.p50_s for part in parts), strict=True)),
-        ("9 of 10 are within", "line-2"): list(zip(middles, (part.p90_s for part in parts), strict=True)),
-    }
-    return _series(lines, duration, from_zero=True)
 
 
 def _series(

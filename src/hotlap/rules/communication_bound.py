@@ -17,8 +17,9 @@ After:
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.change import readable
 from hotlap.rules.step import finding, share_of, spent
-from hotlap.units import duration, percent, plural, size
+from hotlap.units import duration
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
 MIN_SHARE = 0.10
@@ -29,8 +30,12 @@ _LEVERS = (
     ("finds_unused", "unused-parameters"),
     ("gradient_mb", "bucket-size"),
     ("data_parallel", "gradient-views"),
+    ("data_parallel", "no-sync"),
     ("data_parallel", "gradient-compression"),
 )
+
+# What says in which passes gradients are exchanged.
+_CHOSEN = frozenset({"no_sync", "require_backward_grad_sync", "accumulate"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -47,7 +52,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_waits(run)}{_buckets(run)}.",
+        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_waits(run)}.{_several(run)}",
         levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in wrapped)),
     )
 
@@ -61,14 +66,18 @@ def _waits(run: Run) -> str:
     return "; it holds waiting for the slowest of them, which the traces of all ranks would tell" if alone else ""
 
 
-def _buckets(run: Run) -> str:
-    """Buckets are looked at in steps of their own, which may have taken another time than those that were timed."""
-    seen = run.exchange
-    if seen is None or seen.link_s <= 0:
+def _several(run: Run) -> str:
+    """Of a script that takes several batches a step, goes backward by itself, and does not choose when to exchange."""
+    loader, samples = run.main_loader(), [count for count in run.num_samples if count]
+    if loader is None or not loader.batch_size or not samples:
+        return ""
+    num_batches = round(median(samples) / loader.batch_size)
+    if num_batches < 2 or not any(site.detail.get("data_parallel") for site in run.call_sites):
+        return ""
+    files = readable(run)
+    if any(script.spelled(*_CHOSEN) for script in files) or not any(script.spelled("backward") for script in files):
         return ""
     return (
-        f"; {size(round(seen.num_bytes))} in {plural(round(seen.buckets), 'bucket')} are on their way for "
-        f"{duration(seen.link_s)} "
-        f"({size(round(seen.num_bytes / seen.link_s))} a second), {percent(seen.hidden)} of that "
-        f"hidden behind the backward pass, in a few steps of their own"
+        f" A step takes {num_batches} batches: where each has a backward pass of its own, `with model.no_sync():` "
+        "around all but the last exchanges gradients once."
     )

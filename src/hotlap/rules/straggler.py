@@ -3,7 +3,8 @@
 What it says: one process computes so much longer in each step than the others, which wait for it.
 Why it is bad: in data-parallel training the slowest process sets the pace of all; the others' hardware idles. It hides:
 every process shows the same step time, because waiting happens inside of the exchange.
-Example: one process that shares its GPU or its cores with another job, or that logs for all.
+Example: one process that shares its GPU or its cores with another job, that logs for all, or that is given the longest
+samples.
 Risk: none for the numbers.
 
 Before:
@@ -38,31 +39,29 @@ EXPLAINS = frozenset({"communication-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
-    """Compute of the slowest rank beyond the median of the others, communication and unequal work left out on all."""
+    """Compute of the slowest rank beyond the median of the others, communication left out on all."""
     if len(run.ranks) < _FEWEST:
         return None
-    extra_s = run.unequal_work.extra_s if run.unequal_work is not None else {}
-    equal_s = {rank.rank: rank.compute_s - extra_s.get(rank.rank, 0.0) for rank in run.ranks}
-    slowest = max(run.ranks, key=lambda rank: equal_s[rank.rank])
+    slowest = max(run.ranks, key=lambda rank: rank.compute_s)
     others = [rank for rank in run.ranks if rank is not slowest]
-    others_s = median(equal_s[rank.rank] for rank in others)
-    cost_s = equal_s[slowest.rank] - others_s
+    others_s = median(rank.compute_s for rank in others)
+    cost_s = slowest.compute_s - others_s
     if share_of(run, cost_s) < MIN_SHARE:
         return None
     return finding(
         run,
         cost_s,
-        f"Rank {slowest.rank} on {slowest.host} takes {duration(equal_s[slowest.rank])} {_of_step(run, slowest)} "
+        f"Rank {slowest.rank} on {slowest.host} takes {duration(slowest.compute_s)} {_of_step(run, slowest)} "
         f"without communication, the others {duration(others_s)}: all wait "
-        f"{spent(run, cost_s, ' of each step')}{_where(slowest, others)}.",
+        f"{spent(run, cost_s, ' of each step')}{_where(slowest, others)}. It is slower, or has more to compute.",
     )
 
 
 def in_common(run: Run) -> Run:
     """The same run, its phases without what this process alone has in them.
 
-    What a process computes beyond the others is `straggler`'s or `unequal-work`'s, and so is what it has beyond the
-    slowest, for which it waits. Findings about a phase are worth what is left: gone everywhere, all are sooner by that.
+    What a process computes beyond the others is `straggler`'s, and so is what it has beyond the slowest, for which it
+    waits. Findings about a phase are worth what is left: gone everywhere, all are sooner by that.
     """
     mine = next((rank for rank in run.ranks if rank.rank == run.rank), None)
     if mine is None or len(run.ranks) < _FEWEST:

@@ -237,7 +237,7 @@ def _is_screening_of(earlier: Trial, trial: Trial) -> bool:
     return known and key(earlier.levers) == key(trial.levers)
 
 
-_LOOKED_AT = ("switches", "shapes", "sightings", "operators", "exchange", "input_s", "cpu")
+_LOOKED_AT = ("switches", "shapes", "sightings", "operators", "input_s", "cpu")
 """What a run with evidence is made without profilers for."""
 
 

@@ -25,7 +25,7 @@ FULL = (*LOOKING, "indices", "device", "operators", "calls", "syncs", "lines")
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
 setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
 PROFILERS = (
-    *(*LOOKING, "what-if", "buckets", "indices", "device", "operators", "calls", "input", "syncs"),
+    *(*LOOKING, "what-if", "indices", "device", "operators", "calls", "input", "syncs"),
     "lines",
 )
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
@@ -55,7 +55,6 @@ _PROFILED = (
     "shapes",
     "calls",
     "what_ifs",
-    "exchange",
 )
 
 # A sweep over numbers of threads tells something where arithmetic on the CPU takes at least this part of the step.

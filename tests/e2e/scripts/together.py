@@ -13,8 +13,6 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--start", default="torchrun")
 parser.add_argument("--slow-rank", type=int, default=-1)
 parser.add_argument("--width", type=int, default=16)
-parser.add_argument("--passes", type=int, default=1)
-parser.add_argument("--uneven", action="store_true")
 parser.add_argument("--mask", action="store_true")
 parser.add_argument("--by-hand", action="store_true")
 parser.add_argument("--crash", type=int, default=-1)
@@ -26,11 +24,6 @@ def average_gradients(model):
     for p in model.parameters():
         dist.all_reduce(p.grad)
         p.grad /= dist.get_world_size()
-
-
-def go_backward(model, rank, options):
-    for _ in range(options.passes):
-        model(torch.randn(4 + 4 * rank * options.uneven, 8)).pow(2).mean().backward()
 
 
 def train(rank, options):
@@ -50,7 +43,7 @@ def train(rank, options):
         if rank == options.slow_rank:
             time.sleep(0.05)
         optimizer.zero_grad()
-        go_backward(model, rank, options)
+        model(torch.randn(4, 8)).pow(2).mean().backward()
         if options.by_hand:
             average_gradients(model)
         optimizer.step()

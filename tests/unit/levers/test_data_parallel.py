@@ -22,7 +22,7 @@ from hotlap.levers.data_parallel import (
     UnusedParameters,
 )
 from hotlap.probe.facts import wrapped_with
-from hotlap.record import Exchange, Phase, Run, Scalar
+from hotlap.record import OperatorWindow, Phase, Run, Scalar
 from hotlap.source import patch
 from tests.conformance.recorded import run_of
 from tests.edits.sites import sites
@@ -168,15 +168,13 @@ def test_bfloat16_is_sent_where_torch_takes_it(tmp_path: Path, device: str, form
     assert [one.dtype for one in found] == formats
 
 
-@pytest.mark.parametrize(("exposed_s", "bound_s"), [(0.0001, 0.0001), (0.0008, 0.0005), (0.0, 0.0)])
-def test_it_saves_what_is_not_hidden_and_half_of_the_link_at_most(
-    tmp_path: Path, exposed_s: float, bound_s: float
-) -> None:
-    seen = Exchange(buckets=4, num_bytes=2**20, link_s=0.001, exposed_s=exposed_s)
-    told = replace(run(tmp_path, SCRIPT), exchange=seen)
-    assert GradientCompression().saves_at_most_s(told, ()) == bound_s
-    unseen = replace(told, exchange=None)
-    assert GradientCompression().saves_at_most_s(unseen, ()) == unseen.mean_phase_s(Phase.BACKWARD)
+def test_it_saves_what_is_not_hidden_at_most(tmp_path: Path) -> None:
+    told = run(tmp_path, SCRIPT)
+    assert GradientCompression().saves_at_most_s(told, ()) == told.mean_phase_s(Phase.BACKWARD)
+    held = replace(told, phase_s={**told.phase_s, Phase.COMMUNICATION: (0.0001,) * len(told.step_s)})
+    assert GradientCompression().saves_at_most_s(held, ()) == pytest.approx(0.0001)
+    window = OperatorWindow(num_steps=4, wall_s=0.03, operators=(), num_calls=0, communication_exposed_s=0.0)
+    assert GradientCompression().saves_at_most_s(replace(held, operators=window), ()) == 0.0
 
 
 @pytest.mark.parametrize(

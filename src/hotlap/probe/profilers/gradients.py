@@ -121,8 +121,6 @@ class Gradients(Profiler):
         self._below: dict[_Place, set[_Leaf] | None] = {}
         """Parameters that these depend on; None where they depend on something else as well."""
         self._stepping: list[int] = []
-        self._going: _Place | None = None
-        """Of the backward pass that is under way."""
         self._arrived: dict[_Leaf, float] = {}
         """When its gradients were computed in the pass under way, where that is looked at."""
         self._over = False
@@ -131,7 +129,7 @@ class Gradients(Profiler):
         """Hear of backward passes, of optimizers' steps, and of what clears gradients."""
         super().install(session, patch)
         patch.on_undo(self.patch.undo)
-        self.hook_backward(self.patch, self._begins, self._ends)
+        self.hook(self.patch, torch.Tensor, "backward", self._backward)
         self.hear(session.script.on_forward, self._forward_made)
         for kind in (torch.optim.Optimizer, torch.nn.Module):
             self.hook(self.patch, kind, "zero_grad", self._clearing)
@@ -159,12 +157,16 @@ class Gradients(Profiler):
                 self._results[place] += 1
                 self._do(lambda: self._look_below(place, results(result)))
 
-    def _begins(self, root: torch.Tensor, args: Any, kwargs: Any) -> None:
-        place = self._going = self._place("backward")
+    def _backward(self, backward: Function, root: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if self.session.in_backward or get_ident() != self.session.thread.id:
+            return backward(root, *args, **kwargs)
+        place = self._place("backward")
         self._do(lambda: self._goes_backward(root, place, given=bool(args or kwargs.keys() - {"retain_graph"})))
-
-    def _ends(self, seconds: float) -> None:
-        self._do(lambda: self._went_backward(self._lines[self._going], seconds))
+        begun = time.perf_counter()
+        result = backward(root, *args, **kwargs)
+        seconds = time.perf_counter() - begun
+        self._do(lambda: self._went_backward(self._lines[place], seconds))
+        return result
 
     def _clearing(self, zero_grad: Function, owner: Any, *args: Any, **kwargs: Any) -> Any:
         self._do(self._look)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from hotlap.probe.profilers.buckets import Buckets
 from hotlap.probe.profilers.calls import Calls
 from hotlap.probe.profilers.cpu import Cpu
 from hotlap.probe.profilers.device_phases import DevicePhases
@@ -30,7 +29,6 @@ ALL: Mapping[str, type[Profiler]] = {
     # First of those that want steps of their own: they ask for nothing where nothing is set, and where steps are so
     # long that time is over before all have had theirs, what a setting costs is what is wanted most.
     "what-if": WhatIfs,
-    "buckets": Buckets,
     "indices": Indices,
     "device": DevicePhases,
     "operators": Operators,

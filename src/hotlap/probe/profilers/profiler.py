@@ -5,10 +5,7 @@ import time
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from torch import Tensor
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
@@ -63,20 +60,6 @@ class Profiler(ABC):
         heard = self.guarded(work)
         told.append(heard)
         self.patch.on_undo(lambda: told.remove(heard))
-
-    def hook_backward(self, patch: Patch, begins: Function, ends: Function) -> None:
-        """Around each outermost `Tensor.backward` of the training: `begins(root, args, kwargs)`, `ends(seconds)`."""
-
-        def followed(backward: Function, root: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.session.in_backward or get_ident() != self.session.thread.id:
-                return backward(root, *args, **kwargs)
-            begins(root, args, kwargs)
-            begun = time.perf_counter()
-            result = backward(root, *args, **kwargs)
-            ends(time.perf_counter() - begun)
-            return result
-
-        self.hook(patch, Tensor, "backward", followed)
 
     def put_on(self, mode: ObserverMode) -> None:
         """WINDOW: `mode` sees every operator until it is taken off, or this closes.

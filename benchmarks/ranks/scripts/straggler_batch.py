@@ -1,4 +1,4 @@
-"""unequal-work: rank 1 has four times the samples of the others in each batch."""
+"""straggler: rank 1 has four times the samples of the others in each batch."""
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
