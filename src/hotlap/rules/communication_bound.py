@@ -27,8 +27,6 @@ MIN_SHARE = 0.10
 _LEVERS = (
     ("sends_buffers", "buffer-broadcast"),
     ("finds_unused", "unused-parameters"),
-    ("gradient_mb", "bucket-size"),
-    ("data_parallel", "gradient-views"),
     ("data_parallel", "gradient-compression"),
 )
 

@@ -74,9 +74,9 @@ class Script:
         found = self._places.get((site.line, site.end_line, site.col, site.end_col), [])
         return found[0] if len(found) == 1 else None
 
-    def site(self, node: ast.expr, *, calls: str) -> CallSite:
-        """Where a call, or another expression, is."""
-        line, end_line, col, end_col = place_of(node)
+    def site(self, call: ast.Call, *, calls: str) -> CallSite:
+        """Where a call is."""
+        line, end_line, col, end_col = place_of(call)
         return CallSite(
             calls=calls, path=self.path, sha256=self.sha256, line=line, end_line=end_line, col=col, end_col=end_col
         )
