@@ -3,7 +3,7 @@
 from hotlap.source.arguments import AddArgument, WrapArgument
 from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, WrapStatement, top_of
 from hotlap.source.file import CannotEdit
-from hotlap.source.keywords import argument, keywords, why_unseen
+from hotlap.source.keywords import argument, why_unseen
 from hotlap.source.moves import device_of, moved_to
 from hotlap.source.patching import Patched, patch
 from hotlap.source.script import Script, found_at, is_name, parsed, scripts, word_of
@@ -23,7 +23,6 @@ __all__ = [
     "device_of",
     "found_at",
     "is_name",
-    "keywords",
     "moved_to",
     "parsed",
     "patch",
