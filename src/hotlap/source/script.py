@@ -81,7 +81,7 @@ class Script:
             calls=calls, path=self.path, sha256=self.sha256, line=line, end_line=end_line, col=col, end_col=end_col
         )
 
-    def span(self, node: ast.expr | ast.stmt | ast.keyword | ast.pattern | ast.alias) -> Span:
+    def span(self, node: ast.expr | ast.stmt | ast.keyword) -> Span:
         """Where a node is in the text, without the parentheses around it."""
         line, end_line, col, end_col = place_of(node)
         return self._offset(line, col), self._offset(end_line, end_col)
@@ -143,7 +143,7 @@ class Script:
         return start + len(self.text[start : start + col].encode()[:col].decode(errors="ignore"))
 
 
-def place_of(node: ast.expr | ast.stmt | ast.keyword | ast.pattern | ast.alias) -> Place:
+def place_of(node: ast.expr | ast.stmt | ast.keyword) -> Place:
     """Where the parser says that a node is."""
     return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset
 
