@@ -17,7 +17,6 @@ _STUDIES = ("data", "experiment", "gate", "launch", "levers", "probe", "recurren
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "aa": ("experiment", "launch", "probe", "search", "tune"),
     "aa_replay": ("experiment", "search", "tune"),
-    "bucket_sizes": ("levers",),
     "companions": ("experiment", "search", "tune"),
     "diagnosis": ("probe", "rules"),
     "gate": ("gate",),

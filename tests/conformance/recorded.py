@@ -29,12 +29,7 @@ OWN = {
 }
 
 # One script for all that is an argument of DistributedDataParallel.
-OWN |= dict.fromkeys(
-    ("bucket-size", "buffer-broadcast", "gradient-compression", "gradient-views", "static-graph", "unused-parameters"),
-    OWN.pop("data-parallel"),
-)
-
-OWN |= dict.fromkeys(("no-reshard", "sharded-bf16"), OWN.pop("sharded"))
+OWN |= dict.fromkeys(("buffer-broadcast", "gradient-compression", "unused-parameters"), OWN.pop("data-parallel"))
 
 # A step of a small network: there is something to win in the input, in the model, and in the optimizer.
 _PHASES = {
@@ -52,7 +47,7 @@ def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
     return replace(
         run_with(phases=_PHASES),
         num_threads=num_threads,
-        world_size=2 if b"DistributedDataParallel(" in data or b"fully_shard(" in data else 1,
+        world_size=2 if b"DistributedDataParallel(" in data else 1,
         loaders=(_loader(data.decode()),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
         call_sites=_call_sites(str(path), data),
@@ -85,9 +80,6 @@ def _call_sites(path: str, data: bytes) -> tuple[CallSite, ...]:
         "torch_forward": "(nn.Module)" not in text,
         "data_parallel": "DistributedDataParallel(" in text,
         "finds_unused": "find_unused_parameters=True" in text,
-        "static_graph": "static_graph=True" in text,
-        "gradient_views": "gradient_as_bucket_view=True" in text,
-        "gradient_mb": 60.0,
         "sends_buffers": "broadcast_buffers" if "register_buffer" in text else "",
         "batch_statistics": "BatchNorm" in text,
     }

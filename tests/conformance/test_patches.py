@@ -181,8 +181,6 @@ def test_levers_that_exclude_each_other_are_these() -> None:
         ("cached-dataset", "late-transform"),
         ("cached-prefix", "device-resident"),
         ("device-resident", "late-transform"),
-        ("no-sync", "static-graph"),
-        ("static-graph", "unused-parameters"),
     }
 
 

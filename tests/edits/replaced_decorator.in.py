@@ -6,5 +6,5 @@ def step(x):
     return model(x)
 
 
-# edit: call traced | traced() |
+# edit: add traced wrapped=True
 # refused: the call is a decorator

@@ -5,7 +5,6 @@ The examples say themselves, in comments, what is to be done to them:
     # edit: add CALL KEYWORD=VALUE
     # edit: wrap CALL POSITION KEYWORD FUNCTION [ARGUMENT] | IMPORTS [| FULL NAMES OF FUNCTIONS THAT STAY AROUND IT]
     # edit: statement CALL | HEADER | SUFFIX | IMPORTS
-    # edit: call CALL | CODE | IMPORTS
     # edit: before CALL | CODE | IMPORTS
     # edit: behind CALL | CODE | IMPORTS
     # edit: after CODE | IMPORTS
@@ -28,7 +27,6 @@ from hotlap.source import (
     InsertAfterImports,
     InsertBefore,
     InsertBehind,
-    Replace,
     WrapArgument,
     WrapStatement,
     patch,
@@ -76,8 +74,6 @@ def _edits_at_calls(kind: str, parts: list[str], text: str, path: str) -> list[E
             )
             for site in found
         ]
-    if kind == "call":
-        return [Replace(site=site, code=parts[1], imports=parts[2]) for site in found]
     if kind == "before":
         return [InsertBefore(site=site, code=parts[1], imports=parts[2]) for site in found]
     if kind == "behind":

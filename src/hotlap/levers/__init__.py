@@ -74,7 +74,7 @@ def imports_hotlap(spec: LeverSpec, run: Run) -> bool:
     Raises:
         UserError: as `edits_of`.
     """
-    return any(getattr(edit, "imports", "").startswith("from hotlap.") for edit in from_spec(spec).edits(run))
+    return any(edit.imports.startswith("from hotlap.") for edit in from_spec(spec).edits(run))
 
 
 def environment_of(stack: Iterable[LeverSpec], environ: Mapping[str, str]) -> dict[str, str]:

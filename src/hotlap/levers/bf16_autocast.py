@@ -34,7 +34,7 @@ class Bf16Autocast(Lever):
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """The chip, then the present state."""
-        return lacks_bf16(run, machine) or _why_not(run)
+        return _lacks_bf16(run, machine) or _why_not(run)
 
     def install(self, patch: Patch) -> None:
         """CHILD: outermost calls of modules with parameters, while gradients are on."""
@@ -84,7 +84,7 @@ class Bf16Autocast(Lever):
         )
 
 
-def lacks_bf16(run: Run, machine: Machine) -> str | None:
+def _lacks_bf16(run: Run, machine: Machine) -> str | None:
     """Why the chip that trains gains nothing by bfloat16; None where it may."""
     if run.device == "cpu" and not set(_CPU_FLAGS) & set(machine.cpu_flags):
         return f"This processor ({machine.processor}) has no bfloat16 instructions."

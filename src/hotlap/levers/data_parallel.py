@@ -21,15 +21,6 @@ WRAPPERS = (
 EXCHANGE: Sequence[Phase] = (Phase.BACKWARD, Phase.COMMUNICATION)
 """Backward passes, which send gradients while they go on, and what is waited for behind."""
 
-# What sends gradients in some passes only.
-_ACCUMULATES = frozenset({"no_sync", "require_backward_grad_sync", "accumulate", "gradient_accumulation_steps"})
-
-# Sizes of buckets that are tried, in MB; torch's own is 25, and the first bucket to leave is of 1.
-_SIZES, _DEFAULT = (1, 5, 100, 400), 25
-
-# More buckets than that are latency alone.
-_MOST_BUCKETS = 100
-
 # A model takes one hook, and an error ends the training at the second.
 _REGISTERS = frozenset({"register_comm_hook", "_register_builtin_comm_hook"})
 
@@ -45,82 +36,42 @@ def why_none(run: Run) -> str | None:
 
 
 class WrapperArgument(Lever):
-    """An argument of DistributedDataParallel, where the script wraps its model or in a framework's own words.
+    """Turns something off by an argument of DistributedDataParallel, where the script wraps its model or in a
+    framework's own words.
 
     Where the script chose it itself it stays, unless the lever `replaces` the choice, and then only there.
     """
 
     numerics = Numerics.EXACT
     across_ranks = True
-    shortens = EXCHANGE
     no_line = "The script makes no DistributedDataParallel, or chooses this itself."
-    keyword: ClassVar[str] = ""
-    value: ClassVar[str] = "True"
     replaces: ClassVar[bool] = False
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there such a model?"""
-        return why_none(run) or self.why_not(run, [site.detail for site in forward_sites(run, "data_parallel")])
+        return why_none(run) or self.why_not([site.detail for site in forward_sites(run, "data_parallel")])
 
     @abstractmethod
-    def why_not(self, run: Run, models: Models) -> str | None:
+    def why_not(self, models: Models) -> str | None:
         """Why it brings nothing to these models."""
 
-    def argument(self, run: Run) -> tuple[str, str]:
-        """(keyword, value); the keyword is empty where this torch has none."""
-        return self.keyword, self.value
+    @abstractmethod
+    def keyword(self, run: Run) -> str:
+        """Of the argument; empty where this torch has none."""
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One argument more, or another value of it."""
-        keyword, value = self.argument(run)
+        keyword = self.keyword(run)
         if not keyword:
             return ()
         calls = [(script, call) for script in scripts(run) for call in script.calls(*WRAPPERS)]
         if not calls:
-            return in_their_words(run, self.name, value=value) or ()
+            return in_their_words(run, self.name) or ()
         return tuple(
-            AddArgument(site=script.site(call, calls=WRAPPERS[0]), keyword=keyword, value=value)
+            AddArgument(site=script.site(call, calls=WRAPPERS[0]), keyword=keyword, value="False")
             for script, call in calls
             if any(word.arg == keyword for word in call.keywords) == self.replaces
         )
-
-
-class BucketSize(WrapperArgument):
-    """Sends gradients in buckets of another size than 25 MB: `bucket_cap_mb=...`.
-
-    What: the argument of `DistributedDataParallel`.
-    Why: a bucket leaves when its last gradient is there. Small ones leave early, and hide behind the rest of the
-    backward pass; each costs the latency of an exchange (Li and others, "PyTorch Distributed", VLDB 2020). Which size
-    is best depends on the link and on the model, and is not known before it is tried.
-    When it hurts: sums over more than two ranks are made in another order, so last bits differ. A size that is good on
-    one link need not be so on another: what a trial on one machine finds holds there.
-    """
-
-    numerics = Numerics.ROUNDING
-
-    megabytes: int = _SIZES[1]
-
-    @classmethod
-    def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
-        """Sizes that part the gradients otherwise than torch's own; of those that hold them all, the smallest."""
-        total = _megabytes(run)
-        several = [size for size in _SIZES if total / _MOST_BUCKETS <= size < total]
-        whole = [size for size in _SIZES if size >= total > _DEFAULT][:1]
-        return tuple(cls(megabytes=size) for size in (*several, *whole)) or (cls(),)
-
-    def why_not(self, run: Run, models: Models) -> str | None:
-        """Are its gradients more than the first bucket?"""
-        return "All gradients leave in one bucket, of one megabyte at most." if _megabytes(run) <= _SIZES[0] else None
-
-    def argument(self, run: Run) -> tuple[str, str]:
-        """A size in MB."""
-        return "bucket_cap_mb", str(self.megabytes)
-
-
-def _megabytes(run: Run) -> float:
-    """Of the gradients of the largest model."""
-    known = (site.detail.get("gradient_mb") for site in forward_sites(run, "data_parallel"))
-    return max((size for size in known if isinstance(size, int | float)), default=0.0)
 
 
 class BufferBroadcast(WrapperArgument):
@@ -136,9 +87,8 @@ class BufferBroadcast(WrapperArgument):
     """
 
     shortens = (Phase.FORWARD, Phase.COMMUNICATION)  # it begins the forward pass
-    value = "False"
 
-    def why_not(self, run: Run, models: Models) -> str | None:
+    def why_not(self, models: Models) -> str | None:
         """Has it buffers that are sent, and are they no statistics of a rank's own batches?"""
         if not any(one.get("sends_buffers") for one in models):
             return "No model has buffers that are sent in each step."
@@ -146,56 +96,10 @@ class BufferBroadcast(WrapperArgument):
             return "A layer keeps statistics of the batches of its own rank in its buffers, which would drift apart."
         return None
 
-    def argument(self, run: Run) -> tuple[str, str]:
-        """By the name that this torch has for it."""
+    def keyword(self, run: Run) -> str:
+        """The name that this torch has for it."""
         keywords = [str(site.detail.get("sends_buffers") or "") for site in forward_sites(run, "data_parallel")]
-        return next(filter(None, keywords), ""), self.value
-
-
-class GradientViews(WrapperArgument):
-    """Has gradients computed in the buckets that are sent: `gradient_as_bucket_view=True`.
-
-    What: the argument of `DistributedDataParallel`.
-    Why: without it each gradient is copied into a bucket and back, and takes its memory twice (PyTorch's documentation
-    of `DistributedDataParallel`, "gradient_as_bucket_view").
-    When it hurts: a gradient is then a part of a larger tensor, which cannot be detached in place: a script that calls
-    `detach_()` is refused. What keeps a gradient beyond its step, without a copy, keeps the whole bucket, and sees it
-    overwritten.
-    """
-
-    keyword = "gradient_as_bucket_view"
-
-    def why_not(self, run: Run, models: Models) -> str | None:
-        """Are its gradients apart, and does nothing detach them?"""
-        if all(one.get("gradient_views") for one in models):
-            return "Gradients lie in their buckets already."
-        calls = [call for script in scripts(run) for call in script.methods("detach_")]
-        return f"Line {calls[0].lineno} calls detach_(), which a part of a bucket does not allow." if calls else None
-
-
-class StaticGraph(WrapperArgument):
-    """Looks for unused parameters once, and takes them to be the same in each step: `static_graph=True`.
-
-    What: the argument of `DistributedDataParallel`, where `find_unused_parameters` is on: the alternative to turning
-    that off, for a model that has parameters which no step uses.
-    Why: the search walks the whole graph in each step (PyTorch's documentation of `DistributedDataParallel`,
-    "static_graph").
-    When it hurts: where another step uses other parameters. Most such changes end in an error of
-    DistributedDataParallel's; gradients that are missing in one step only need not. The gate compares parameters on all
-    ranks over its steps, and what changes later it does not see. `no_sync` and this do not go together in a first step,
-    so the two are alternatives, and it is refused where a script accumulates gradients by itself.
-    """
-
-    shortens = (Phase.FORWARD, *EXCHANGE)  # the walk is in the forward pass
-    keyword = "static_graph"
-
-    def why_not(self, run: Run, models: Models) -> str | None:
-        """Does it look for unused parameters, and can it be told not to?"""
-        if not any(one.get("finds_unused") and not one.get("static_graph") for one in models):
-            return "DistributedDataParallel does not look for unused parameters in each step here."
-        if any(script.spelled(*_ACCUMULATES) for script in scripts(run)):
-            return "The script exchanges gradients in some passes only: its graph is not static."
-        return None
+        return next(filter(None, keywords), "")
 
 
 class UnusedParameters(WrapperArgument):
@@ -213,14 +117,16 @@ class UnusedParameters(WrapperArgument):
 
     shortens = (Phase.FORWARD, *EXCHANGE)  # the walk is in the forward pass
     no_line = "The search is not turned on in the script's own source."
-    keyword = "find_unused_parameters"
-    value = "False"
     replaces = True
 
-    def why_not(self, run: Run, models: Models) -> str | None:
+    def why_not(self, models: Models) -> str | None:
         """Is the search on?"""
         found = any(one.get("finds_unused") for one in models)
         return None if found else "DistributedDataParallel does not look for unused parameters here."
+
+    def keyword(self, run: Run) -> str:
+        """The same in every torch."""
+        return "find_unused_parameters"
 
 
 class GradientCompression(Lever):

@@ -37,17 +37,15 @@ _FRAMEWORKS = (
         calls=re.compile(r"transformers\.(\w+\.)*\w*TrainingArguments"),
         words={
             "bf16-autocast": {"bf16": "True", "fp16": ""},
-            "bucket-size": {"ddp_bucket_cap_mb": "{value}"},
-            "buffer-broadcast": {"ddp_broadcast_buffers": "{value}"},
+            "buffer-broadcast": {"ddp_broadcast_buffers": "False"},
             "compile": {"torch_compile_mode": '"{mode}"'},  # each of the three has torch_compile=True follow
             "fused-optimizer": {"optim": '"adamw_torch_fused"'},
             "pin-and-overlap": {
                 "dataloader_pin_memory": "{pin_memory}",  # torch's True is the default
                 "accelerator_config": '{{"non_blocking": True}}',
             },
-            "static-graph": {"ddp_static_graph": "{value}"},
             "tf32": {"tf32": "True"},
-            "unused-parameters": {"ddp_find_unused_parameters": "{value}"},
+            "unused-parameters": {"ddp_find_unused_parameters": "False"},
             "workers": {
                 "dataloader_num_workers": "{num_workers}",
                 "dataloader_prefetch_factor": "{prefetch_factor}",

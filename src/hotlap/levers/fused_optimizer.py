@@ -72,7 +72,7 @@ def _hides_choice(run: Run, site: CallSite) -> str | None:
         found = found_at(site, scripts(run))
     except UserError:  # the source is not what it was: whoever edits it says so
         return None
-    reason = None if found is None else why_unseen(*found, "fused")
+    reason = None if found is None else why_unseen(found[1], "fused")
     return None if reason is None else f"In line {site.line} {reason}."
 
 

@@ -144,7 +144,7 @@ def _hides(found: tuple[Script, ast.Call] | None) -> str | None:
         return f"{ast.unparse(call.func)} is not the DataLoader of torch.utils.data, imported by its name"
     if any(isinstance(arg, ast.Starred) for arg in call.args):
         return "The loader is given arguments by *, which may hide others: write them out"
-    unseen = why_unseen(script, call, *_WRITTEN, "in_order")
+    unseen = why_unseen(call, *_WRITTEN, "in_order")
     if unseen is not None:
         return f"For the loader {unseen}"
     if len(call.args) > len(_BY_POSITION):

@@ -10,7 +10,7 @@ from hotlap.levers import loaders
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import Edit, Script, keywords
+from hotlap.source import Edit, Script
 from hotlap.units import size
 
 # torch's own default, and one more setting for items whose times differ much.
@@ -167,9 +167,13 @@ def _refuses(run: Run, loader: LoaderFacts) -> str | None:
     if not loader.num_workers and loader.start_method not in ("fork", None):
         return f"Workers would be started by {loader.start_method}, which needs a script that can be imported again."
     hidden = loaders.why_hidden(run, loader)
-    if hidden is None and any("in_order" in (keywords(*made) or ()) for made in loaders.calls_of(run, loader)):
+    if hidden is None and any(_says_order(call) for _, call in loaders.calls_of(run, loader)):
         return "The script says in which order batches of workers may come (in_order)."
     return hidden
+
+
+def _says_order(call: ast.Call) -> bool:
+    return any(word.arg == "in_order" for word in call.keywords)
 
 
 def _unfit_items(loader: LoaderFacts) -> str | None:

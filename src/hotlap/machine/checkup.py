@@ -54,7 +54,6 @@ def checkup(
             versions=_versions(),
             torch=measured.torch,
             figures=measured.figures,
-            under_load=measured.under_load,
             quick=quick,
             elapsed_s=time.monotonic() - begun,
             notes=(*measured.failures, *_noise(measured)),
@@ -62,7 +61,7 @@ def checkup(
         with suppress(OSError):  # a home that cannot be written to costs the time of measuring again, no more
             path.parent.mkdir(parents=True, exist_ok=True)
             save(found, path)
-    known = replace(facts, torch=found.torch, figures=found.figures, under_load=found.under_load)
+    known = replace(facts, torch=found.torch, figures=found.figures)
     return replace(found, machine=facts.machine, cores=facts.cores, complaints=complaints(known))
 
 

@@ -9,7 +9,7 @@ from hotlap import cgroups
 from hotlap.cgroups import text
 from hotlap.machine import cores, nvidia
 from hotlap.machine.look import look, shared_memory
-from hotlap.record import Cores, Driver, Figure, Gpu, Machine, TorchBuild
+from hotlap.record import Cores, Driver, Figure, Machine, TorchBuild
 
 # Variables that a check looks at or a figure depends on; no others are kept.
 VARIABLES = (
@@ -60,8 +60,6 @@ class Facts:
     torch: TorchBuild | None = None
     """None until a process of its own has looked."""
     figures: tuple[Figure, ...] = ()
-    under_load: Mapping[str, Gpu] = field(default_factory=dict)
-    """"cuda:0" -> what its driver said while it multiplied matrices."""
 
 
 def gather(*, root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> Facts:

@@ -1,7 +1,7 @@
 """NVML -> what NVIDIA's driver says of itself and of its GPUs, by NVIDIA's own bindings (nvidia-ml-py)."""
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,11 +17,11 @@ SLOWDOWNS = {
     "hw_power_brake_slowdown": 0x80,
 }
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
-_UNCORRECTED, _SINCE_DRIVER_LOAD, _SM_CLOCK, _GPU_TEMPERATURE = 1, 0, 1, 0
+_SM_CLOCK, _GPU_TEMPERATURE = 1, 0
 
 
-def ask(*, uuid: str | None = None) -> Driver | None:
-    """The driver of this machine, and all its GPUs or the one of this `uuid`; None without a driver that answers.
+def ask() -> Driver | None:
+    """The driver of this machine, and all its GPUs; None without a driver that answers.
 
     Never raises: a question that the bindings, the driver or the card do not know leaves its field None.
     """
@@ -34,18 +34,11 @@ def ask(*, uuid: str | None = None) -> Driver | None:
         version = _told(nvml.nvmlSystemGetDriverVersion)
         if version is None:
             return None
-        return Driver(version=version, gpus=tuple(_gpu(nvml, handle) for handle in _handles(nvml, uuid)))
+        found = (_told(nvml.nvmlDeviceGetHandleByIndex, k) for k in range(_told(nvml.nvmlDeviceGetCount) or 0))
+        return Driver(version=version, gpus=tuple(_gpu(nvml, handle) for handle in found if handle is not None))
     finally:
         with suppress(Exception):
             nvml.nvmlShutdown()
-
-
-def _handles(nvml: Any, uuid: str | None) -> Iterator[Any]:
-    if uuid is not None:
-        found = [_told(nvml.nvmlDeviceGetHandleByUUID, uuid)]
-    else:
-        found = [_told(nvml.nvmlDeviceGetHandleByIndex, k) for k in range(_told(nvml.nvmlDeviceGetCount) or 0)]
-    return (handle for handle in found if handle is not None)
 
 
 def _gpu(nvml: Any, handle: Any) -> Gpu:
@@ -62,16 +55,10 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
     return Gpu(
         name=ask("nvmlDeviceGetName") or "NVIDIA GPU",
         uuid=ask("nvmlDeviceGetUUID"),
-        uncorrected_errors=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_DRIVER_LOAD),
-        link_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration"),
-        link_generation_most=ask("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
-        link_width=ask("nvmlDeviceGetCurrPcieLinkWidth"),
-        link_width_most=ask("nvmlDeviceGetMaxPcieLinkWidth"),
         slowdowns=tuple(name for name, bit in SLOWDOWNS.items() if reasons & bit),
         sm_mhz=ask("nvmlDeviceGetClockInfo", _SM_CLOCK),
         power_w=watts("nvmlDeviceGetPowerUsage"),
         power_limit_w=watts("nvmlDeviceGetPowerManagementLimit"),
-        power_limit_default_w=watts("nvmlDeviceGetPowerManagementDefaultLimit"),
         temperature_c=ask("nvmlDeviceGetTemperature", _GPU_TEMPERATURE),
         used_bytes=None if memory is None else int(memory.used),
         utilisation=None if rates is None else rates.gpu / 100,

@@ -14,11 +14,13 @@ from functools import cache
 from importlib import resources
 
 from hotlap.errors import UserError
-from hotlap.record import LANE_BYTES_S
 
 GIGA = 1e9
 USUAL_HZ = 1.5e9
 """Clock of a multiprocessor, where it is not known."""
+LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+"""Generation of PCIe -> bytes a second in one direction of one lane, after line coding (8b/10b up to generation 2, then
+128b/130b). PCI Express base specification."""
 # Words in names that say who made a device or what it is for, but never tell two devices apart.
 NOISE_WORDS = frozenset([
     "nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "gpu", "per", "die", "generation",

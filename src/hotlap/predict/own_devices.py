@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from hotlap.errors import UserError
-from hotlap.predict.catalogue import GIGA, USUAL_HZ, Device, Link
-from hotlap.record import LANE_BYTES_S
+from hotlap.predict.catalogue import GIGA, LANE_BYTES_S, USUAL_HZ, Device, Link
 
 TERA = 1e12
 # Of a multiprocessor, as most architectures have them: tells how many there are.

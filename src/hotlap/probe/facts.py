@@ -231,13 +231,9 @@ def wrapped_with(module: Any) -> dict[str, Scalar]:
     buffers = list(module.module.buffers())
     own = [part for part in module.module.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
     keyword = "forward_sync_buffers" if hasattr(module, "forward_sync_buffers") else "broadcast_buffers"
-    gradients = sum(p.numel() * p.element_size() for p in module.module.parameters() if p.requires_grad)
     return {
         "finds_unused": bool(module.find_unused_parameters),
-        "static_graph": bool(module.static_graph),
-        "gradient_views": bool(module.gradient_as_bucket_view),
         "hooked": bool(getattr(module, "_comm_hooks", ())),
-        "gradient_mb": round(gradients / 2**20, 1),
         # The argument that says so, where there are any.
         "sends_buffers": keyword if buffers and getattr(module, keyword) else "",
         "batch_statistics": any(

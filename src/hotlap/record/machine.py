@@ -108,33 +108,17 @@ class TorchBuild:
     devices: tuple[TorchDevice, ...] = ()
 
 
-LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
-"""Generation of PCIe -> bytes a second in one direction of one lane, after line coding (8b/10b up to generation 2, then
-128b/130b). PCI Express base specification."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One NVIDIA GPU as its driver saw it at one moment. None: unknown."""
 
     name: str
     uuid: str | None = None
-    uncorrected_errors: int | None = None
-    """Memory errors since the driver was loaded that could not be corrected."""
-    link_generation: int | None = None
-    """PCIe generation now; falls when the GPU has nothing to do."""
-    link_generation_most: int | None = None
-    """What the card can do."""
-    link_width: int | None = None
-    """Lanes now."""
-    link_width_most: int | None = None
-    """Of card and slot together."""
     slowdowns: tuple[str, ...] = ()
     """Reasons for lower clocks that are active: "sw_power_cap", "hw_thermal_slowdown", ..."""
     sm_mhz: float | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
-    power_limit_default_w: float | None = None
     temperature_c: float | None = None
     used_bytes: int | None = None
     utilisation: float | None = None
@@ -187,8 +171,6 @@ class Measured:
 
     torch: TorchBuild
     figures: tuple[Figure, ...] = ()
-    under_load: Mapping[str, Gpu] = field(default_factory=dict)
-    """"cuda:0" -> what its driver said while it multiplied matrices."""
     failures: tuple[str, ...] = ()
     """What could not be measured, and why: one sentence each."""
 
@@ -208,8 +190,6 @@ class Checkup:
     versions: Mapping[str, str] = field(default_factory=dict)
     torch: TorchBuild | None = None
     figures: tuple[Figure, ...] = ()
-    under_load: Mapping[str, Gpu] = field(default_factory=dict)
-    """"cuda:0" -> what its driver said while it multiplied matrices."""
     complaints: tuple[Complaint, ...] = ()
     """Weightiest first; looked at anew each time, while figures may come from the cache."""
     quick: bool = False

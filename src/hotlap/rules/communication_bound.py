@@ -28,8 +28,6 @@ MIN_SHARE = 0.10
 _LEVERS = (
     ("sends_buffers", "buffer-broadcast"),
     ("finds_unused", "unused-parameters"),
-    ("gradient_mb", "bucket-size"),
-    ("data_parallel", "gradient-views"),
     ("data_parallel", "no-sync"),
     ("data_parallel", "gradient-compression"),
 )

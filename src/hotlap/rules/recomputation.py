@@ -35,7 +35,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"The backward pass spends {spent(run, cost_s, ' of each step')} on "
         "computing activations of the forward pass again (activation checkpointing), which saves memory: where that "
         "is left over, checkpoint fewer blocks.",
-        levers=("no-recomputation",),
     )
 
 

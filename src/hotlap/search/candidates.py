@@ -140,9 +140,6 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
     ("late-transform", "batched-fetch"),
     ("late-transform", "cached-dataset"),
     ("late-transform", "device-resident"),
-    # What a first step did not exchange is not known afterwards; and a search is turned off, or done once.
-    ("no-sync", "static-graph"),
-    ("static-graph", "unused-parameters"),
     # Either does the whole update of the optimizer.
     ("fused-optimizer", "native-step parts=all"),
     ("fused-optimizer", "native-step parts=optimizer"),

@@ -1,9 +1,9 @@
 """Call sites and edits -> a unified diff."""
 
 from hotlap.source.arguments import AddArgument, WrapArgument
-from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, Replace, WrapStatement, top_of
+from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, WrapStatement, top_of
 from hotlap.source.file import CannotEdit
-from hotlap.source.keywords import argument, keywords, why_unseen
+from hotlap.source.keywords import argument, why_unseen
 from hotlap.source.moves import device_of, moved_to
 from hotlap.source.patching import Patched, patch
 from hotlap.source.script import Script, found_at, is_name, parsed, scripts, word_of
@@ -16,7 +16,6 @@ __all__ = [
     "InsertBefore",
     "InsertBehind",
     "Patched",
-    "Replace",
     "Script",
     "WrapArgument",
     "WrapStatement",
@@ -24,7 +23,6 @@ __all__ = [
     "device_of",
     "found_at",
     "is_name",
-    "keywords",
     "moved_to",
     "parsed",
     "patch",

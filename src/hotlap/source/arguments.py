@@ -28,7 +28,7 @@ class AddArgument(Edit):
             raise ValueError(f"not a keyword and a value: {self.keyword}={self.value!r}")
         page.settle(self.site, self.keyword, self.value)
         call, new = page.call(self.site), page.renamed(self.value, self.imports)
-        given = _given(page, call, self.keyword)
+        given = _given(call, self.keyword)
         if given is None:
             yield from _appended(page, call, f"{self.keyword}={new}")
         elif not snippet.same(page.script.code(given), new):
@@ -52,7 +52,7 @@ class WrapArgument(Edit):
 
     def splices(self, page: Page) -> Iterator[Splice]:
         """Around the argument, or what is left of it within those that stay around."""
-        value = self._argument(page, page.call(self.site))
+        value = self._argument(page.call(self.site))
         function, own = page.renamed(self.function, self.imports), [one.target for one in needed(self.imports)]
         while isinstance(value, ast.Call):
             there = page.script.code(value.func)
@@ -66,16 +66,16 @@ class WrapArgument(Edit):
         yield start, start, f"{function}("
         yield end, end, f", {self.arguments})" if self.arguments else ")"
 
-    def _argument(self, page: Page, call: ast.Call) -> ast.expr:
-        value = argument(call, self.position, self.keyword) or _given(page, call, self.keyword)
+    def _argument(self, call: ast.Call) -> ast.expr:
+        value = argument(call, self.position, self.keyword) or _given(call, self.keyword)
         if value is None:
             raise Refusal(f"the call has no argument {self.keyword} to be seen; it may be in a * argument")
         return value
 
 
-def _given(page: Page, call: ast.Call, keyword: str) -> ast.expr | None:
+def _given(call: ast.Call, keyword: str) -> ast.expr | None:
     """What a call is given by this name; `Refusal` where that cannot be told, or not be changed."""
-    reason = why_unseen(page.script, call, keyword)
+    reason = why_unseen(call, keyword)
     if reason is not None:
         raise Refusal(reason)
     return written(call, keyword)

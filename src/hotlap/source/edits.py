@@ -21,7 +21,7 @@ class Edit(ABC):
     """One change at one place."""
 
     site: CallSite
-    """What it is about, mostly a call; `top_of` for what goes behind the imports."""
+    """The call that it is about; `top_of` for what goes behind the imports."""
     imports: str = ""
     """Statements that bind names of its code. All other names are those that the file has at that place."""
 
@@ -88,19 +88,6 @@ class InsertBehind(Edit):
         if snippet.statements(code)[0] not in map(ast.dump, block[block.index(statement) + 1 :]):
             end = script.line_end(script.span(statement)[1])
             yield end, end, f"\n{_margin(script, statement)}{code}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replace(Edit):
-    """An expression becomes another one: `set_detect_anomaly(True)` -> `set_detect_anomaly(False)`."""
-
-    code: str
-
-    def splices(self, page: Page) -> Iterator[Splice]:
-        """The expression."""
-        code, expression = page.renamed(self.code, self.imports), page.expression(self.site)
-        if not snippet.same(page.script.code(expression), code):
-            yield *page.script.span(expression), code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

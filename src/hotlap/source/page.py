@@ -12,7 +12,7 @@ from hotlap.source import snippet
 from hotlap.source.file import Refusal, SourceFile
 from hotlap.source.layout import Layout
 from hotlap.source.names import Names
-from hotlap.source.script import Place, Script, Span, place_of
+from hotlap.source.script import Place, Script, Span
 
 Splice = tuple[int, int, str]
 """What is between two offsets is replaced; inserted if they are equal. A line feed stands for the file's newline."""
@@ -36,8 +36,8 @@ class Page:
         """`behind_imports`: names that must be bound in front of what is put there; None where nothing is."""
         self._source = source
         self.script = self.recorded = _parsed(source, source.text)
-        recorded = {_key(site): _recorded(self.script, site) for site in sites}
-        spans = {key: span for key, span in recorded.items() if span is not None}
+        calls = {_key(site): self.script.at(site) for site in sites}
+        spans = {key: self.script.span(call) for key, call in calls.items() if call is not None}
         self._spans: dict[Place, Span | None] = {**spans}
         """Where each place is by now; None once it was replaced."""
         self.layout = Layout(self.script)
@@ -51,21 +51,13 @@ class Page:
         self._arguments: dict[tuple[Place, str], str] = {}
 
     def call(self, site: CallSite) -> ast.Call:
-        """The `expression` at `site`, which is a call."""
-        call = self.expression(site)
-        if not isinstance(call, ast.Call):
-            raise Refusal(f"no single call of {site.calls} is at column {site.col + 1}")
-        return call
-
-    def expression(self, site: CallSite) -> ast.expr:
-        """The expression at `site`.
+        """The call at `site`.
 
         Raises:
             Refusal: none is there, or it cannot be told which.
         """
         span = self._span(site)
-        nodes = (node for node in ast.walk(self.script.tree) if isinstance(node, ast.expr))
-        found = next((node for node in nodes if self.script.span(node) == span), None)
+        found = next((call for call in self.script.all_calls if self.script.span(call) == span), None)
         if found is None:
             raise Refusal(f"no single expression of {site.calls} is at column {site.col + 1}")
         outer = [*self.script.around(found)]
@@ -194,14 +186,6 @@ def _parsed(source: SourceFile, text: str) -> Script:
 
 def _key(site: CallSite) -> Place:
     return site.line, site.end_line, site.col, site.end_col
-
-
-def _recorded(script: Script, site: CallSite) -> Span | None:
-    """Where a call is, or another expression."""
-    call = script.at(site)
-    nodes = (node for node in ast.walk(script.tree) if isinstance(node, ast.expr) and place_of(node) == _key(site))
-    found = call or next(nodes, None)
-    return None if found is None else script.span(found)
 
 
 def _at(splice: Splice) -> Span:

@@ -6,13 +6,10 @@ from pathlib import Path
 
 from hotlap.errors import UserError
 from hotlap.record import FileChange
-from hotlap.source.edits import Edit, InsertAfterImports, Replace, WrapStatement
+from hotlap.source.edits import Edit, InsertAfterImports, WrapStatement
 from hotlap.source.file import SourceFile, digest, naming, read, shown
 from hotlap.source.names import needed
 from hotlap.source.page import Page
-
-# What goes around a statement goes around all that is put there; what is replaced is gone for other edits.
-_LAST = (WrapStatement, Replace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +65,8 @@ def edited(source: SourceFile, edits: Sequence[Edit]) -> str:
     sites = [edit.site for edit in edits if edit not in inserted]
     with naming(source.path, None):
         page = Page(source, sites, behind_imports=names if inserted else None)
-    for edit in sorted(edits, key=lambda edit: _LAST.index(type(edit)) if type(edit) in _LAST else -1):
+    # What goes around a statement goes around all that is put there.
+    for edit in sorted(edits, key=lambda edit: isinstance(edit, WrapStatement)):
         with naming(source.path, edit.site.line or None):
             splices = [*edit.splices(page)]
             if splices:

@@ -74,14 +74,14 @@ class Script:
         found = self._places.get((site.line, site.end_line, site.col, site.end_col), [])
         return found[0] if len(found) == 1 else None
 
-    def site(self, node: ast.expr, *, calls: str) -> CallSite:
-        """Where a call, or another expression, is."""
-        line, end_line, col, end_col = place_of(node)
+    def site(self, call: ast.Call, *, calls: str) -> CallSite:
+        """Where a call is."""
+        line, end_line, col, end_col = place_of(call)
         return CallSite(
             calls=calls, path=self.path, sha256=self.sha256, line=line, end_line=end_line, col=col, end_col=end_col
         )
 
-    def span(self, node: ast.expr | ast.stmt | ast.keyword | ast.pattern | ast.alias) -> Span:
+    def span(self, node: ast.expr | ast.stmt | ast.keyword) -> Span:
         """Where a node is in the text, without the parentheses around it."""
         line, end_line, col, end_col = place_of(node)
         return self._offset(line, col), self._offset(end_line, end_col)
@@ -143,7 +143,7 @@ class Script:
         return start + len(self.text[start : start + col].encode()[:col].decode(errors="ignore"))
 
 
-def place_of(node: ast.expr | ast.stmt | ast.keyword | ast.pattern | ast.alias) -> Place:
+def place_of(node: ast.expr | ast.stmt | ast.keyword) -> Place:
     """Where the parser says that a node is."""
     return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset
 

@@ -13,14 +13,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from hotlap.levers import Lever
-from hotlap.levers.data_parallel import (
-    BucketSize,
-    BufferBroadcast,
-    GradientCompression,
-    GradientViews,
-    StaticGraph,
-    UnusedParameters,
-)
+from hotlap.levers.data_parallel import BufferBroadcast, GradientCompression, UnusedParameters
 from hotlap.probe.facts import wrapped_with
 from hotlap.record import OperatorWindow, Phase, Run, Scalar
 from hotlap.source import patch
@@ -49,10 +42,7 @@ trainer.train()  # DistributedDataParallel() is made in there
 
 DETAIL: dict[str, Scalar] = {
     "finds_unused": True,
-    "static_graph": False,
-    "gradient_views": False,
     "hooked": False,
-    "gradient_mb": 60.0,
     "sends_buffers": "forward_sync_buffers",
     "batch_statistics": False,
 }
@@ -77,20 +67,11 @@ def written(tmp_path: Path, lever: Lever, text: str, **detail: Scalar) -> str:
     return line
 
 
-@pytest.mark.parametrize(
-    ("lever", "argument"),
-    [
-        (StaticGraph(), "static_graph=True"),
-        (BufferBroadcast(), "forward_sync_buffers=False"),
-        (GradientViews(), "gradient_as_bucket_view=True"),
-        (BucketSize(megabytes=5), "bucket_cap_mb=5"),
-    ],
-    ids=str,
-)
-def test_it_is_an_argument_more_and_what_the_script_chose_stays(tmp_path: Path, lever: Lever, argument: str) -> None:
-    assert written(tmp_path, lever, SCRIPT) == f"model = DistributedDataParallel(nn.Linear(4, 2), {argument})"
-    chosen = SCRIPT.replace("nn.Linear(4, 2))", f"nn.Linear(4, 2), {argument.partition('=')[0]}=chosen)")
-    reason = lever.rejects(run(tmp_path, chosen), machine())
+def test_it_is_an_argument_more_and_what_the_script_chose_stays(tmp_path: Path) -> None:
+    line = written(tmp_path, BufferBroadcast(), SCRIPT)
+    assert line == "model = DistributedDataParallel(nn.Linear(4, 2), forward_sync_buffers=False)"
+    chosen = SCRIPT.replace("nn.Linear(4, 2))", "nn.Linear(4, 2), forward_sync_buffers=chosen)")
+    reason = BufferBroadcast().rejects(run(tmp_path, chosen), machine())
     assert reason == "The script makes no DistributedDataParallel, or chooses this itself."
 
 
@@ -105,9 +86,7 @@ def test_the_search_for_unused_parameters_is_turned_off_where_it_is_on(tmp_path:
     ("lever", "argument"),
     [
         (UnusedParameters(), "ddp_find_unused_parameters=False"),
-        (StaticGraph(), "ddp_static_graph=True"),
         (BufferBroadcast(), "ddp_broadcast_buffers=False"),
-        (BucketSize(megabytes=100), "ddp_bucket_cap_mb=100"),
     ],
     ids=str,
 )
@@ -121,14 +100,8 @@ def test_hugging_faces_trainer_has_words_of_its_own(tmp_path: Path, lever: Lever
     ("lever", "text", "detail"),
     [
         (UnusedParameters(), SCRIPT, {"finds_unused": False}),
-        (StaticGraph(), SCRIPT, {"finds_unused": False}),
-        (StaticGraph(), SCRIPT, {"static_graph": True}),
-        (StaticGraph(), SCRIPT.replace("model(", "model.no_sync()\nmodel("), {}),
         (BufferBroadcast(), SCRIPT, {"sends_buffers": ""}),
         (BufferBroadcast(), SCRIPT, {"batch_statistics": True}),
-        (GradientViews(), SCRIPT, {"gradient_views": True}),
-        (GradientViews(), f"{SCRIPT}model.module.weight.grad.detach_()\n", {}),
-        (BucketSize(), SCRIPT, {"gradient_mb": 0.9}),
         (GradientCompression(), SCRIPT, {"hooked": True}),
         (GradientCompression(), f"{SCRIPT}model.register_comm_hook(None, hook)\n", {}),
         (GradientCompression(), f"{SCRIPT}model._register_builtin_comm_hook(hook)\n", {}),
@@ -177,31 +150,15 @@ def test_it_saves_what_is_not_hidden_at_most(tmp_path: Path) -> None:
     assert GradientCompression().saves_at_most_s(replace(held, operators=window), ()) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("total", "sizes"), [(0.5, [5]), (4.0, [1]), (30.0, [1, 5, 100]), (300.0, [5, 100, 400]), (4000.0, [100, 400])]
-)
-def test_sizes_part_the_gradients_otherwise_than_torch(tmp_path: Path, total: float, sizes: list[int]) -> None:
-    found = BucketSize.candidates(run(tmp_path, SCRIPT, gradient_mb=total), machine())
-    assert [one.megabytes for one in found] == sizes
-
-
 @in_own_process
 def test_how_a_model_is_wrapped_is_read_off_it() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     try:
-        plain = wrapped_with(DistributedDataParallel(nn.Linear(1024, 256, bias=False)))
-        assert plain == {
-            "finds_unused": False,
-            "static_graph": False,
-            "gradient_views": False,
-            "hooked": False,
-            "gradient_mb": 1.0,
-            "sends_buffers": "",
-            "batch_statistics": False,
-        }
+        plain = wrapped_with(DistributedDataParallel(nn.Linear(2, 2)))
+        assert plain == {"finds_unused": False, "hooked": False, "sends_buffers": "", "batch_statistics": False}
         model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-        told = wrapped_with(DistributedDataParallel(model, find_unused_parameters=True, gradient_as_bucket_view=True))
-        assert told["finds_unused"] and told["gradient_views"] and told["batch_statistics"]
+        told = wrapped_with(DistributedDataParallel(model, find_unused_parameters=True))
+        assert told["finds_unused"] and told["batch_statistics"]
         keyword = str(told["sends_buffers"])
         assert getattr(DistributedDataParallel(nn.BatchNorm1d(2)), keyword) is True
         still = DistributedDataParallel(nn.BatchNorm1d(2, track_running_stats=False))

@@ -116,8 +116,7 @@ HIDDEN = {
     "loader = DataLoader(*given)": "by *,",
     "loader = DataLoader(data, 64, True, None, None, 0)": "more than 5 arguments by position",
     "loader = DataLoader(data, 64, in_order=False)": "(in_order)",
-    "loader = DataLoader(data, **dict(in_order=False))": "in_order is in a ** argument",
-    "kw = {'num_workers': 0}\nval = other(**kw)\nloader = DataLoader(data, **kw)": "num_workers is in a ** argument",
+    "loader = DataLoader(data, **{'in_order': False})": "in_order is in a ** argument",
 }
 
 

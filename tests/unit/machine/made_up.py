@@ -28,13 +28,7 @@ HEALTHY = Facts(
 CARD = Gpu(
     name="NVIDIA H200",
     uuid="GPU-1",
-    uncorrected_errors=0,
-    link_generation=1,
-    link_generation_most=5,
-    link_width=16,
-    link_width_most=16,
     power_limit_w=700.0,
-    power_limit_default_w=700.0,
     used_bytes=0,
     utilisation=0.0,
 )

@@ -21,20 +21,15 @@ def unknown(*_: object) -> Any:
 KNOWN: dict[str, object] = {
     "Name": "NVIDIA GeForce RTX 4090",
     "UUID": "GPU-12345678",
-    "CurrPcieLinkGeneration": 1,
-    "GpuMaxPcieLinkGeneration": 4,
-    "CurrPcieLinkWidth": 8,
-    "MaxPcieLinkWidth": 16,
     "PowerUsage": 149_700,
     "PowerManagementLimit": 350_000,
-    "PowerManagementDefaultLimit": 450_000,
     "MemoryInfo": SimpleNamespace(total=24 << 30, used=1 << 30),
     "UtilizationRates": SimpleNamespace(gpu=37, memory=4),
     "ComputeRunningProcesses": [SimpleNamespace(pid=12), SimpleNamespace(pid=13)],
     # Idle, at its power cap, too hot.
     "CurrentClocksEventReasons": 0x1 | 0x4 | 0x40,
 }
-BY_KIND = {("TotalEccErrors", 1, 0): 2, ("TotalEccErrors", 0, 0): 9, ("ClockInfo", 1): 2850, ("Temperature", 0): 46}
+BY_KIND = {("ClockInfo", 1): 2850, ("Temperature", 0): 46}
 
 
 def about(answer: object) -> Any:
@@ -53,10 +48,9 @@ def bindings(known: dict[str, object], **others: Any) -> Any:
         "nvmlSystemGetDriverVersion": lambda: "550.54.15",
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda number: number if number == 0 else unknown(),
-        "nvmlDeviceGetHandleByUUID": lambda uuid: 0 if uuid == "GPU-12345678" else unknown(),
     }
     usual |= {f"nvmlDeviceGet{name}": about(answer) for name, answer in known.items()}
-    usual |= {f"nvmlDeviceGet{name}": of_kind(name) for name in ("TotalEccErrors", "ClockInfo", "Temperature")}
+    usual |= {f"nvmlDeviceGet{name}": of_kind(name) for name in ("ClockInfo", "Temperature")}
     return SimpleNamespace(**{**usual, **others})
 
 
@@ -74,32 +68,22 @@ def test_all_that_a_check_needs_is_read_and_a_gpu_that_does_not_answer_is_left_o
     assert gpu == Gpu(
         name="NVIDIA GeForce RTX 4090",
         uuid="GPU-12345678",
-        uncorrected_errors=2,
-        link_generation=1,
-        link_generation_most=4,
-        link_width=8,
-        link_width_most=16,
         slowdowns=("sw_power_cap", "hw_thermal_slowdown"),
         sm_mhz=2850,
         power_w=149.7,
         power_limit_w=350.0,
-        power_limit_default_w=450.0,
         temperature_c=46,
         used_bytes=1 << 30,
         utilisation=0.37,
         processes=(12, 13),
     )
-    one = nvidia.ask(uuid="GPU-12345678")
-    assert one is not None and one.gpus == driver.gpus
-    other = nvidia.ask(uuid="GPU-0")
-    assert other is not None and other.gpus == ()
 
 
 def test_what_an_old_driver_calls_otherwise_or_does_not_know_is_read_or_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     old = {"Name": "Tesla V100-SXM2-16GB", "UUID": "GPU-1", "CurrentClocksThrottleReasons": 0x8}
-    module = bindings(old, nvmlDeviceGetTotalEccErrors=unknown, nvmlDeviceGetClockInfo=unknown)
+    module = bindings(old, nvmlDeviceGetClockInfo=unknown)
     del module.nvmlDeviceGetTemperature
     answering(monkeypatch, module)
     driver = nvidia.ask()
@@ -122,7 +106,6 @@ def test_numbers_and_names_are_those_of_nvidias_bindings() -> None:
     for name, bit in nvidia.SLOWDOWNS.items():
         words = "".join(word.capitalize() for word in name.split("_"))
         assert getattr(pynvml, f"nvmlClocksThrottleReason{words}") == bit
-    assert (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC) == (1, 0)
     assert (pynvml.NVML_CLOCK_SM, pynvml.NVML_TEMPERATURE_GPU) == (1, 0)
-    for name in (*KNOWN, "TotalEccErrors", "ClockInfo", "Temperature", "Count", "HandleByIndex", "HandleByUUID"):
+    for name in (*KNOWN, "ClockInfo", "Temperature", "Count", "HandleByIndex"):
         assert hasattr(pynvml, f"nvmlDeviceGet{name}"), name

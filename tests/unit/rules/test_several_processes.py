@@ -115,19 +115,12 @@ def test_what_was_seen_of_the_wrapped_model_says_what_to_try() -> None:
     (site,) = sites("model(x)\n", "model", path="train.py")
     wrapped: dict[str, str | int | float | bool | None] = {
         "data_parallel": True,
-        "gradient_mb": 4.0,
         "finds_unused": False,
         "sends_buffers": "broadcast_buffers",
     }
     told = replace(run, call_sites=(replace(site, calls="forward", detail=wrapped),))
     (finding,) = [one for one in rules.check(told) if one.code == "communication-bound"]
-    assert finding.try_levers == (
-        "buffer-broadcast",
-        "bucket-size",
-        "gradient-views",
-        "no-sync",
-        "gradient-compression",
-    )
+    assert finding.try_levers == ("buffer-broadcast", "no-sync", "gradient-compression")
     (plain,) = [one for one in rules.check(run) if one.code == "communication-bound"]
     assert plain.try_levers == ()
 

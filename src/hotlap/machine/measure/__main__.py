@@ -11,13 +11,12 @@ from hotlap import cgroups
 from hotlap.machine.measure import gpu
 from hotlap.machine.measure.timing import QUICK, THOROUGH, Pace
 from hotlap.machine.measure.work import Device, bandwidth, overhead, products
-from hotlap.record import Figure, Gpu, Measured, TorchBuild, save
+from hotlap.record import Figure, Measured, TorchBuild, save
 
 
 def main(out: Path, pace: Pace) -> None:
     """Everything, one device after the other. A device that fails is told, and spares the others."""
     found: list[Figure] = []
-    loads: dict[str, Gpu] = {}
     failures: list[str] = []
 
     def attempt(name: str, measure: Callable[[], Iterator[Figure]]) -> None:
@@ -28,17 +27,11 @@ def main(out: Path, pace: Pace) -> None:
             first = (str(error) or type(error).__name__).splitlines()[0]
             failures.append(f"Measuring {name} ended early: {first}")
 
-    def watched(number: int) -> Iterator[Figure]:
-        yield from gpu.measure(pace, number)
-        load = gpu.under_load(number)
-        if load is not None:
-            loads[f"cuda:{number}"] = load
-
     build = _build()
     attempt("the processor", partial(_processor, pace))
     for number in range(len(build.devices)):
-        attempt(f"cuda:{number}", partial(watched, number))
-    save(Measured(torch=build, figures=tuple(found), under_load=loads, failures=tuple(failures)), out)
+        attempt(f"cuda:{number}", partial(gpu.measure, pace, number))
+    save(Measured(torch=build, figures=tuple(found), failures=tuple(failures)), out)
 
 
 def _processor(pace: Pace) -> Iterator[Figure]:

@@ -1,15 +1,14 @@
-"""A GPU as torch.cuda sees it: its figures, copies to and from it, and what its driver says while it works."""
+"""A GPU as torch.cuda sees it: its figures, also of copies to and from it."""
 
-import time
 from collections.abc import Iterator
 from functools import partial
 
 import torch
 
-from hotlap.machine import figures, nvidia
-from hotlap.machine.measure.timing import Pace, once_s, times
+from hotlap.machine import figures
+from hotlap.machine.measure.timing import Pace, times
 from hotlap.machine.measure.work import Device, bandwidth, overhead, product, products
-from hotlap.record import Figure, Gpu, TorchDevice, Unit
+from hotlap.record import Figure, TorchDevice, Unit
 from hotlap.units import size
 
 # TF32 and bfloat16 came with Ampere.
@@ -17,8 +16,6 @@ from hotlap.units import size
 _AMPERE = (8, 0)
 _MOST_SIDE = 8192
 _COPY_SIZES = (64 << 10, 1 << 20, 16 << 20, 256 << 20)
-# Long enough for clocks to settle; the driver answers for one GPU in some milliseconds.
-_LOAD_S, _MOST_CALLS = 2.0, 10_000
 
 
 def describe(number: int) -> TorchDevice:
@@ -49,21 +46,6 @@ def measure(pace: Pace, number: int) -> Iterator[Figure]:
         yield from overhead(device, pace)
         yield from _copies(device, pace)
         torch.cuda.empty_cache()
-
-
-def under_load(number: int) -> Gpu | None:
-    """Asks the driver while products are waiting in the stream; None where it does not answer."""
-    uuid = torch.cuda.get_device_properties(number).uuid  # torch and the driver count in different orders
-    with torch.cuda.device(number):
-        a = torch.ones(_MOST_SIDE // 2, _MOST_SIDE // 2, dtype=torch.float16, device="cuda")
-        work = partial(torch.mm, a, a, out=torch.empty_like(a))
-        once_s(work)
-        for _ in range(max(1, min(_MOST_CALLS, round(_LOAD_S / once_s(work))))):
-            work()
-        time.sleep(_LOAD_S / 2)
-        driver = nvidia.ask(uuid=f"GPU-{uuid}")
-        torch.cuda.synchronize()
-    return driver.gpus[0] if driver and driver.gpus else None
 
 
 def _copies(device: Device, pace: Pace) -> Iterator[Figure]:
