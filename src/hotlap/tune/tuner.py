@@ -10,7 +10,7 @@ from hotlap.experiment import Executor, Sizes
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
-from hotlap.search import Foresight, GateRuns, Search, StudyLog, facts, unchanged
+from hotlap.search import GateRuns, Search, StudyLog, facts, unchanged
 from hotlap.search.candidates import CLEAR
 from hotlap.search.costs import MOST_LATE
 from hotlap.tune.diagnosis import ceilings, findings_of
@@ -67,7 +67,6 @@ def _find_levers(log: StudyLog, executor: Executor) -> Search | None:
     """Levers that leave training as it is: a search that has come to its result; None where none can be tried."""
     several = _why_not_several(log.study.baseline[0])
     if several is None:
-        executor.likely = Foresight(log, lambda *stages: _try_levers(*stages).end())
         return _try_levers(log, executor, GateRuns(log, executor))
     log.warn(several)
     if log.study.result is None:
