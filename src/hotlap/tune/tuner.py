@@ -15,10 +15,9 @@ from hotlap.search.candidates import CLEAR
 from hotlap.search.costs import MOST_LATE
 from hotlap.tune.diagnosis import ceilings, findings_of
 from hotlap.tune.first_look import enough_s, first_look
-from hotlap.tune.measuring import PROFILERS
+from hotlap.tune.measuring import PROFILERS, trainers
 from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
-from hotlap.tune.side_by_side import why_not, with_fewer_threads
 
 # No lever can be shown to help in less: two trial groups of one trial, three of the confirmation, each of two
 # processes, and runs for the gate: of the baseline, under the lever, patched.
@@ -94,8 +93,6 @@ def _look(log: StudyLog) -> Sizes:
     if not log.study.baseline:
         log.doing(f"running {log.options.title} as it is")
         run = first_look(log, replace(log.options.plan, profilers=PROFILERS, enough_s=enough_s(log.options)))
-        # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
-        run = with_fewer_threads(log, run)
         total_steps = log.options.total_steps or _length(run)
         # At once: a study that goes on has no findings where it has a baseline without them.
         log.change(
@@ -135,9 +132,12 @@ def _length(run: Run) -> int | None:
 
 def _why_not_several(run: Run) -> str | None:
     """Why levers are not tried in a training by several processes; None where they are, and for one process."""
-    if run.world_size == 1:
-        return why_not(run)
-    if len(run.ranks) == run.world_size:
+    if run.world_size == 1 and trainers(run) > 1:
+        return (
+            f"{trainers(run)} processes train side by side here, without a process group: they take no turns, so "
+            "hotlap tune cannot switch levers between their steps or prove training unharmed, and tries none."
+        )
+    if run.world_size in (1, len(run.ranks)):
         return None
     return (
         f"{run.world_size} processes train together here, and {len(run.ranks) or 1} of them could be followed: hotlap "
