@@ -136,8 +136,9 @@ class Executor:
         """Groups of processes that take turns, where memory holds them and they were not in each
         other's way: a port, a locked file or a device that each wants for itself; else they run one after the other,
         and none of them is always first. Several groups: each on a node of its own."""
-        brought = self._brought(groups)
-        reasons = (in_the_way(runs, several=self.sizes.num_ranks > 1) for runs in brought if self.sizes.together > 1)
+        plans, limits_s = [self._trial_group(one) for one in groups], [one.limit_s for one in groups]
+        found = run_trial_groups(self._runs, plans, limits_s=limits_s)
+        reasons = (in_the_way(runs, several=self.sizes.num_ranks > 1) for runs in found if self.sizes.together > 1)
         if reason := next(filter(None, reasons), None):
             self.sizes = replace(self.sizes, together=1)
             self._warn(
@@ -145,11 +146,6 @@ class Executor:
                 "other, which takes longer to tell small gains from noise."
             )
             return self.together(groups)
-        return brought
-
-    def _brought(self, groups: Sequence[Group]) -> list[list[Run]]:
-        plans, limits_s = [self._trial_group(one) for one in groups], [one.limit_s for one in groups]
-        found = run_trial_groups(self._runs, plans, limits_s=limits_s)
         return [_restored(runs, self._order(group.plans)) for runs, group in zip(found, groups, strict=True)]
 
     def _trial_group(self, group: Group) -> list[Plan]:

@@ -68,7 +68,7 @@ def _other_threads(run: Run) -> WhatIf | None:
     return next((one for one in run.what_ifs if one.setting == "threads"), None)
 
 
-def saved(tried: WhatIf) -> float:
+def _saved(tried: WhatIf) -> float:
     """Part of the step that the other setting saves; 0 where it is too little to be told, or the pairs disagree."""
     share = 1 - tried.other_s / tried.now_s if tried.now_s > 0 and tried.agree >= MIN_AGREE else 0.0
     return share if share >= MIN_SHARE else 0.0
@@ -90,7 +90,7 @@ def _of_processes(run: Run) -> Finding | None:
     cost_s = (1 - cpu.usable_cores / wanted) * run.mean_step_s()
     gain = f"With {fair} each, a step would be up to {spent(run, cost_s)} shorter."
     if timed is not None:
-        share, fair = saved(timed), int(timed.other or 0)
+        share, fair = _saved(timed), int(timed.other or 0)
         if fair >= run.num_threads or not share:
             return None
         cost_s = share * run.mean_step_s()
@@ -112,7 +112,7 @@ def better_threads(run: Run) -> tuple[int, int, float] | None:
     """Threads now and in another number that was tried in this process, and the seconds of a step that these save; None
     where that is nothing to speak of."""
     asked = _other_threads(run)
-    share = saved(asked) if asked is not None else 0.0
+    share = _saved(asked) if asked is not None else 0.0
     return (int(asked.now or 0), int(asked.other or 0), share * run.mean_step_s()) if asked and share else None
 
 

@@ -66,15 +66,16 @@ def _find_levers(log: StudyLog, executor: Executor) -> Search | None:
     """Levers that leave training as it is: a search that has come to its result; None where none can be tried."""
     several = _why_not_several(log.study.baseline[0])
     if several is None:
-        return _try_levers(log, executor, GateRuns(log, executor))
+        return _try_levers(log, executor)
     log.warn(several)
     if log.study.result is None:
         log.change("result", result=unchanged(several))
     return None
 
 
-def _try_levers(log: StudyLog, executor: Executor, gate: GateRuns) -> Search:
+def _try_levers(log: StudyLog, executor: Executor) -> Search:
     """What only a proof needs is left out where there is no time for one: the search then times what it can."""
+    gate = GateRuns(log, executor)
     trial_group_s = _at_best(executor.sizes).trial_group_s(2)
     if log.study.noise or log.budget.affords(trial_group_s + _proof_s(_at_best(executor.sizes))):
         calibrate(log, executor)
