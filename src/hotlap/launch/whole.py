@@ -34,7 +34,7 @@ class WholeRun:
         self._own = OwnFolder()
         self.out = self._own.folder
         self.plan = replace(plan, out=str(self.out))
-        self.progress = Progress(self.out / "progress")
+        self._progress = Progress(self.out / "progress")
         save(self.plan, self.out / "plan.json")
         self._seen_ns = 0
 
@@ -42,7 +42,7 @@ class WholeRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.progress.close()
+        self._progress.close()
         self._own.close()
 
     def run(self, *, looked: Callable[[], None]) -> int:
@@ -115,7 +115,7 @@ class WholeRun:
         if run is None:
             run = Run(status=Status.SILENT, error=silent(self.out), exit_code=exit_code)
         if exit_code < 0:
-            error = killed_by(-exit_code, reached(self.progress))
+            error = killed_by(-exit_code, reached(self._progress))
             return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
         if exit_code > 0:
             error = run.error or f"it left with exit code {exit_code}"
