@@ -175,10 +175,11 @@ class Scheduler:
         for job in [job for job in self._jobs if job.ends is None][: self._nodes - running]:
             (job.folder / BEGUN).touch()
             begun = self._world.clock
-            made = self._world.begin(load(job.folder / ORDER, Order).plans, limit_s=0.0)
+            (runs,) = self._world.many([load(job.folder / ORDER, Order).plans], limits_s=[0.0])
+            took_s, self._world.clock = self._world.clock - begun, begun
             job.lost = self._random.random() < self._lost
-            job.brought = None if job.lost else Brought(machine=self._machine, runs=tuple(made.runs))
-            job.ends = self.clock + (made.ends - begun) * (self._random.random() if job.lost else 1.0)
+            job.brought = None if job.lost else Brought(machine=self._machine, runs=tuple(runs))
+            job.ends = self.clock + took_s * (self._random.random() if job.lost else 1.0)
 
 
 class Counting(Placed):
@@ -186,10 +187,10 @@ class Counting(Placed):
 
     wrong = 0
 
-    def finish(self, jobs: Sequence[Any]) -> list[list[Run]]:
+    def many(self, trial_groups: Sequence[Sequence[Plan]], *, limits_s: Sequence[float]) -> list[list[Run]]:
         """As it is."""
-        found = super().finish(jobs)
-        asked = [[(plan.order_seed, plan.reseed, plan.always) for plan in job.order.plans] for job in jobs]
+        found = super().many(trial_groups, limits_s=limits_s)
+        asked = [[(plan.order_seed, plan.reseed, plan.always) for plan in plans] for plans in trial_groups]
         self.wrong += asked != [[(run.order_seed, run.reseed, run.always) for run in runs] for runs in found]
         return found
 

@@ -186,7 +186,9 @@ def test_trial_groups_come_to_the_same_wherever_they_run(name: str, tmp_path: Pa
     with runs_of(name, tmp_path) as runs:
         if isinstance(runs, Placed):
             assert isinstance(runs.machine(), Machine)
-        pair, (single, failed) = run_trial_groups(runs, [[taking_turns, taking_turns], [plan, broken]], limit_s=400.0)
+        pair, (single, failed) = run_trial_groups(
+            runs, [[taking_turns, taking_turns], [plan, broken]], limits_s=[400.0, 400.0]
+        )
     assert [run.status for run in (*pair, single)] == [Status.COMPLETE] * 3
     assert [len(run.step_s) for run in (*pair, single)] == [22, 22, 22]
     assert pair[0].loss == pair[1].loss == single.loss

@@ -101,14 +101,14 @@ class Live:
 
     def _told(self) -> Text:
         """The time, and what is being done, on one line."""
-        elapsed = whole_seconds(self._clock() - self._start_s)
-        budget = f" of {whole_seconds(self._budget_s)}" if self._budget_s is not None else ""
+        elapsed = _whole_seconds(self._clock() - self._start_s)
+        budget = f" of {_whole_seconds(self._budget_s)}" if self._budget_s is not None else ""
         text = Text.assemble((f"[{elapsed}{budget}]", "dim"), " ", self._text)
         text.no_wrap, text.overflow = self._animated, "ellipsis" if self._animated else "fold"
         return text
 
 
-def whole_seconds(seconds: float) -> str:
+def _whole_seconds(seconds: float) -> str:
     """A time in whole seconds: a status line that says 12.3 s pretends to a clock that it is not."""
     whole = max(0, round(seconds))
     return duration(whole) if whole >= 60 else f"{whole} s"

@@ -12,14 +12,12 @@ from dataclasses import replace
 
 from hotlap import machine
 from hotlap.cli import streams, target
-from hotlap.cli.live import whole_seconds
 from hotlap.cli.workbench import Workbench
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.launch import WholeRun, end_like
 from hotlap.record import Plan, Purpose, Run, State, Study
-from hotlap.tune import FULL, LOOKING, PROFILERS, Options, StudyLog, measured
+from hotlap.tune import FULL, PROFILERS, Options, StudyLog, measured
 from hotlap.tune.diagnosis import ceilings, findings_of
-from hotlap.units import duration
 
 # A study without trials ends by itself; this only bounds what a script with slow steps may take (a quarter for the
 # first run).
@@ -27,16 +25,10 @@ _BUDGET_S = 600.0
 
 _NOT_WITH_FULL = ("steps", "warmup", "quick")
 
-# Steps are looked at closely once, after so long: a training that is over by then is better measured without --full,
-# and in one that goes on for hours these few seconds do not show.
-_WINDOWS_AFTER_S = 10.0
-
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     if not args.full:
-        if args.no_windows and "no_windows" not in args.configured:
-            raise UserError("--no-windows is for --full: without it, a few steps are looked at closely in any case.")
         studied(args)
         return 0
     _check_full(args)
@@ -101,24 +93,22 @@ def _followed(args: argparse.Namespace, bench: Workbench) -> int:
         out="",
         seed=None,
         whole=True,
-        profilers=LOOKING if args.no_windows else FULL,
-        windows_after_s=_WINDOWS_AFTER_S,
+        profilers=FULL,
     )
     with WholeRun(plan) as whole:
         watching = _Watching(whole, bench)
-        code = whole.run(asked=watching.tell, looked=watching.look)
+        code = whole.run(looked=watching.look)
         watching.close(whole.outcome(code), quiet=args.quiet)
     return end_like(code)
 
 
 class _Watching:
-    """Tells how far the training is, keeps what is known, and makes the report."""
+    """Keeps what is known, and makes the report."""
 
     def __init__(self, whole: WholeRun, bench: Workbench) -> None:
         self._whole = whole
         self._bench = bench
-        self._begun_s = self._told_s = time.monotonic()
-        self._told_steps = 0
+        self._begun_s = time.monotonic()
 
     def look(self) -> None:
         """About once a second."""
@@ -128,16 +118,6 @@ class _Watching:
             # The training goes on, whatever becomes of our files.
             with contextlib.suppress(UserError):
                 self._bench.save()
-
-    def tell(self) -> None:
-        """One line on standard error."""
-        now_s, steps = time.monotonic(), self._whole.progress.steps
-        line = f"{steps:,} steps after {whole_seconds(now_s - self._begun_s)}"
-        made = steps - self._told_steps
-        if made and self._told_steps:
-            line += f"; {duration((now_s - self._told_s) / made)} a step of late"
-        _say(line)
-        self._told_s, self._told_steps = now_s, steps
 
     def _note(self, run: Run) -> None:
         self._bench.study = replace(self._bench.study, baseline=(run,), elapsed_s=time.monotonic() - self._begun_s)

@@ -102,9 +102,6 @@ def _measure(parser: argparse.ArgumentParser) -> None:
     _add_runs(parser)
     parser.add_argument("--quick", action="store_true", help="run the script once, with its own number of threads")
     parser.add_argument("--full", action="store_true", help="run the training to its end, for real, and watch it")
-    parser.add_argument(
-        "--no-windows", action="store_true", help="with --full: look at no step closely (no profiler, no sampling)"
-    )
     add_display(parser)
     add_outputs(parser)
 

@@ -152,8 +152,7 @@ class Comparison:
 
 def compare(executor: Executor, *comparisons: Comparison) -> None:
     """On one node one comparison after the other; on several as many as there are nodes, which they share: up to three
-    trial groups of each, which decide most, leave the others to what is likely to come next. What cannot be written
-    needs no trial group."""
+    trial groups of each, which decide most. What cannot be written needs no trial group."""
     for one in comparisons:
         base_failure = executor.unwritten(one.design, one.design.arms[0])
         for effect in one.effects:
@@ -161,9 +160,7 @@ def compare(executor: Executor, *comparisons: Comparison) -> None:
     while going_on := [one for one in comparisons if one.num_left]:
         now = going_on[: executor.nodes]
         share, rest = divmod(executor.nodes, len(now))
-        # What was begun ahead may be enough.
-        ahead = [executor.num_ahead(one.next_design()) for one in now]
-        counts = [min(ahead[k] or min(FEWEST_SHOWN, share + (k < rest)), one.num_left) for k, one in enumerate(now)]
+        counts = [min(FEWEST_SHOWN, share + (k < rest), one.num_left) for k, one in enumerate(now)]
         designs = [one.next_design() for one, count in zip(now, counts, strict=True) for _ in range(count)]
         trial_groups = iter(executor.trial_groups(designs))
         for one, count in zip(now, counts, strict=True):

@@ -8,7 +8,7 @@ from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.failure import Failed, failed
-from hotlap.experiment.runs import Job, Nodes, Runs, in_the_way, run_trial_groups
+from hotlap.experiment.runs import Nodes, Runs, in_the_way, run_trial_groups
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
 from hotlap.record import Failure, LeverSpec, Plan, Run, Turn
 from hotlap.record.order import rounds
@@ -37,16 +37,6 @@ class Group:
     turn: int
     """Steps, where they take turns."""
     limit_s: float
-
-    def same(self, other: "Group") -> bool:
-        """But for the order of turns."""
-        ours, theirs = ([replace(plan, order_seed=0) for plan in one.plans] for one in (self, other))
-        return ours == theirs
-
-
-Begun = tuple[Group, Job]
-
-Likely = Callable[["Executor", Sequence[Group]], list[Group]]
 
 
 class Pace:
@@ -91,14 +81,6 @@ class Executor:
         self._order_seed = last_seed
         self.sizes = sizes
         """What trial groups are planned by."""
-        self.likely: Likely = lambda executor, asked: []
-        """What comes after what is asked for, the next first: it is begun on nodes that would idle."""
-        self.timed: list[tuple[Design, TrialGroup]] = []
-        """What was compared, until somebody clears it."""
-        self._ahead: list[Begun] = []
-        """Begun though nobody asked yet, and their jobs."""
-        self.foreseen = False
-        """Some of what was asked for last had been begun before: its time says nothing."""
 
     @property
     def nodes(self) -> int:
@@ -131,66 +113,39 @@ class Executor:
         Raises:
             UserError: as `trial_group`.
         """
-        groups = []
-        for design in designs:
-            self._order_seed += 1
-            groups.append(self.group(design, order_seed=self._order_seed))
+        groups = [self._group(design) for design in designs]
         begun = self._now()
         found = self.together(groups)
         self._learn([run for runs in found for run in runs])
-        if not self.foreseen:
-            self.pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
-        trial_groups = [
+        self.pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
+        return [
             _of_arms(runs[0], design) if design.switched else _of_processes(runs)
             for runs, design in zip(found, designs, strict=True)
         ]
-        if self.nodes > 1:
-            self.timed += zip(designs, trial_groups, strict=True)
-        return trial_groups
 
-    def group(self, design: Design, *, order_seed: int) -> Group:
-        """Its plans.
-
-        Raises:
-            UserError: as `trial_group`.
-        """
-        plans = design.plans(self._common, self.sizes, self._script, order_seed=order_seed)
+    def _group(self, design: Design) -> Group:
         limit_s = self._limit(self.pace.factor * self._expected_s(design))
-        return Group(plans, turn=self.sizes.block, limit_s=limit_s)
+        return Group(self._plans(design), turn=self.sizes.block, limit_s=limit_s)
 
-    def num_ahead(self, design: Design) -> int:
-        """Trial groups of such a design that were begun ahead."""
-        if not self._ahead:
-            return 0
-        wanted = self.group(design, order_seed=0)
-        return sum(group.same(wanted) for group, _ in self._ahead)
+    def _plans(self, design: Design) -> list[Plan]:
+        """In an order of turns that was not drawn before."""
+        self._order_seed += 1
+        return design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
 
     def together(self, groups: Sequence[Group]) -> list[list[Run]]:
         """Groups of processes that take turns, where memory holds them and they were not in each
         other's way: a port, a locked file or a device that each wants for itself; else they run one after the other,
         and none of them is always first. Several groups: each on a node of its own."""
-        brought = self._brought(groups)
-        reasons = (in_the_way(runs, several=self.sizes.num_ranks > 1) for runs in brought if self.sizes.together > 1)
+        plans, limits_s = [self._trial_group(one) for one in groups], [one.limit_s for one in groups]
+        found = run_trial_groups(self._runs, plans, limits_s=limits_s)
+        reasons = (in_the_way(runs, several=self.sizes.num_ranks > 1) for runs in found if self.sizes.together > 1)
         if reason := next(filter(None, reasons), None):
             self.sizes = replace(self.sizes, together=1)
             self._warn(
                 f"Two of these trainings cannot run at the same time ({reason}), so they are compared one after the "
                 "other, which takes longer to tell small gains from noise."
             )
-            self._drop(self._ahead)
             return self.together(groups)
-        return brought
-
-    def _brought(self, groups: Sequence[Group]) -> list[list[Run]]:
-        if not isinstance(self._runs, Nodes) or self._runs.nodes == 1:
-            found = [run_trial_groups(self._runs, [self._trial_group(one)], limit_s=one.limit_s)[0] for one in groups]
-        else:
-            known = [self._begun_ahead(one) for one in groups]
-            self.foreseen = any(known)
-            begun = [before or self._begun(one) for before, one in zip(known, groups, strict=True)]
-            self._begin_ahead(groups, [job for _, job in begun])
-            found = self._runs.finish([job for _, job in begun])
-            groups = [group for group, _ in begun]
         return [_restored(runs, self._order(group.plans)) for runs, group in zip(found, groups, strict=True)]
 
     def _trial_group(self, group: Group) -> list[Plan]:
@@ -204,48 +159,16 @@ class Executor:
         """Of those that run one after the other."""
         return next(rounds(len(plans), plans[0].order_seed)) if len(plans) > self.sizes.together else range(len(plans))
 
-    def _begun(self, group: Group) -> Begun:
-        assert isinstance(self._runs, Nodes), "one machine runs what it is asked for"
-        return group, self._runs.begin(self._trial_group(group), limit_s=group.limit_s)
-
-    def _begun_ahead(self, group: Group) -> Begun | None:
-        found = next((one for one in self._ahead if one[0].same(group)), None)
-        if found is not None:
-            self._ahead.remove(found)
-        return found
-
-    def _begin_ahead(self, asked: Sequence[Group], jobs: Sequence[Job]) -> None:
-        """What will likely be asked for next goes on, or begins where nodes are free; the rest is dropped."""
-        likely = self.likely(self, asked)
-        known = [self._begun_ahead(group) for group in likely]
-        self._drop(self._ahead)
-        self._ahead = list(filter(None, known))
-        free = self.nodes - sum(not job.is_over() for job in (*jobs, *(job for _, job in self._ahead)))
-        if free < 0:
-            self._drop([one for one in self._ahead if not one[1].is_over()][free:])
-        new = [group for group, begun in zip(likely, known, strict=True) if begun is None]
-        for group in new[: max(0, free)]:
-            self._order_seed += 1
-            plans = [replace(plan, order_seed=self._order_seed) for plan in group.plans]
-            self._ahead.append(self._begun(replace(group, plans=plans)))
-
-    def _drop(self, ahead: Sequence[Begun]) -> None:
-        for one in list(ahead):
-            assert isinstance(self._runs, Nodes), "one machine begins nothing ahead"
-            self._runs.drop(one[1])
-            self._ahead.remove(one)
-
     def whole(self, design: Design, *, limit_s: float) -> Iterator[list[Run]]:
         """Whole trainings for real, one after the other: one of each arm, as often as asked for. `limit_s`: of one.
 
         Raises:
             UserError: an arm is `unwritten`.
         """
-        self._order_seed += 1
-        plans = design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
+        plans = self._plans(design)
         for order in rounds(len(plans), self._order_seed):
             trial_group = [replace(plans[k], only_levers=True) for k in order]
-            (runs,) = run_trial_groups(self._runs, [trial_group], limit_s=limit_s * len(plans))
+            (runs,) = run_trial_groups(self._runs, [trial_group], limits_s=[limit_s * len(plans)])
             yield _restored(runs, order)
 
     def _learn(self, runs: Sequence[Run]) -> None:

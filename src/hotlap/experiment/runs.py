@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from hotlap.record import Plan, Run, Status
 
@@ -26,19 +26,8 @@ class Runs(Protocol):
         ...
 
 
-class Job(Protocol):
-    """A trial group under way."""
-
-    def is_over(self) -> bool:
-        """It holds its node no longer."""
-        ...
-
-
-Placed = TypeVar("Placed", bound=Job)
-
-
 @runtime_checkable
-class Nodes(Protocol[Placed]):
+class Nodes(Protocol):
     """Runs whole trial groups, each on a node of its own: what is compared shares one."""
 
     @property
@@ -46,24 +35,16 @@ class Nodes(Protocol[Placed]):
         """Trial groups that may run at the same time."""
         ...
 
-    def begin(self, trial_group: TrialGroup, *, limit_s: float) -> Placed:
-        """Place it; it is asked to end after `limit_s`."""
-        ...
-
-    def finish(self, jobs: Sequence[Placed]) -> list[list[Run]]:
-        """Wait for these: one Run per plan of each."""
-        ...
-
-    def drop(self, job: Placed) -> None:
-        """Nobody will wait for it."""
+    def many(self, trial_groups: Sequence[TrialGroup], *, limits_s: Sequence[float]) -> list[list[Run]]:
+        """One Run per plan of each trial group, which is asked to end after its `limits_s`."""
         ...
 
 
-def run_trial_groups(runs: Runs, trial_groups: Sequence[TrialGroup], *, limit_s: float) -> list[list[Run]]:
+def run_trial_groups(runs: Runs, trial_groups: Sequence[TrialGroup], *, limits_s: Sequence[float]) -> list[list[Run]]:
     """One Run per plan of each trial group, wherever they are made."""
     if isinstance(runs, Nodes):
-        return runs.finish([runs.begin(plans, limit_s=limit_s) for plans in trial_groups])
-    return [_here(runs, plans, limit_s) for plans in trial_groups]
+        return runs.many(trial_groups, limits_s=limits_s)
+    return [_here(runs, plans, limit_s) for plans, limit_s in zip(trial_groups, limits_s, strict=True)]
 
 
 def _here(runs: Runs, plans: TrialGroup, limit_s: float) -> list[Run]:

@@ -65,8 +65,8 @@ def rounds(run: Run) -> list[dict[int, Block]]:
     return [{arm: block for arm, block in round_.items() if block.step_s.size} for round_ in found]
 
 
-def log_ratios_of_arms(run: Run, *, base: int = 0) -> dict[int, float]:
-    """A run whose arms took turns -> arm -> log(step time of arm `base` / step time of that arm).
+def log_ratios_of_arms(run: Run) -> dict[int, float]:
+    """A run whose arms took turns -> arm -> log(step time of arm 0, the base / step time of that arm).
 
     Blocks are compared with their neighbours: in a round each arm comes once, and all arms weigh the same in it, so a
     clock that ramps or a machine that slows down for a while meets all of them (best with mirrored rounds, A B B A).
@@ -76,8 +76,8 @@ def log_ratios_of_arms(run: Run, *, base: int = 0) -> dict[int, float]:
     out. An odd block length that is no multiple of the number of workers (11, say) avoids that.
     """
     table = rounds(run)
-    arms = sorted({arm for round_ in table for arm in round_} - {base})
-    ratios = {arm: _log_ratio([(row[base], row[arm]) for row in table if base in row and arm in row]) for arm in arms}
+    arms = sorted({arm for round_ in table for arm in round_} - {0})
+    ratios = {arm: _log_ratio([(row[0], row[arm]) for row in table if 0 in row and arm in row]) for arm in arms}
     return {arm: ratio for arm, ratio in ratios.items() if ratio is not None}
 
 

@@ -120,7 +120,6 @@ class Placed:
         self._sleep = sleep
         self._waited_s = 0.0
         self._count = 0
-        self._jobs: list[_Job] = []
         self._machine: Machine | None = None
         self.not_enclosed: str | None = None
         for left in folder.glob(f"*/{JOB}"):
@@ -131,8 +130,6 @@ class Placed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for job in self._jobs:
-            job.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -151,58 +148,51 @@ class Placed:
             UserError: none could be asked.
         """
         if self._machine is None:
-            self.many([()], limit_s=0.0)
+            self.many([()], limits_s=[0.0])
         assert self._machine is not None, "each trial group tells of its node"
         return self._machine
 
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """One trial group. (As `hotlap.experiment.Runs`.)"""
-        return self.many([plans], limit_s=limit_s)[0]
+        return self.many([plans], limits_s=[limit_s])[0]
 
-    def many(self, trial_groups: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
-        """One Run per plan of each trial group."""
-        return self.finish([self.begin(plans, limit_s=limit_s) for plans in trial_groups])
-
-    def begin(self, trial_group: Sequence[Plan], *, limit_s: float) -> "_Job":
-        """As `hotlap.experiment.runs.Nodes`.
+    def many(self, trial_groups: Sequence[Sequence[Plan]], *, limits_s: Sequence[float]) -> list[list[Run]]:
+        """As `hotlap.experiment.runs.Nodes`. What a job that failed by itself was to run counts as killed.
 
         Raises:
-            UserError: it is refused, and none was taken before.
+            UserError: the first of all is refused or brought nothing; or the nodes differ; or the scheduler has been
+                silent for long.
+            KeyboardInterrupt: the user has interrupted.
         """
+        jobs: list[_Job] = []
+        try:
+            for plans, limit_s in zip(trial_groups, limits_s, strict=True):
+                jobs.append(self._job(replace(self._order, plans=tuple(plans), limit_s=limit_s)))
+            self._wait(jobs)
+        finally:
+            for job in jobs:
+                job.close()
+        return [self._noted(job) for job in jobs]
+
+    def _job(self, order: Order) -> "_Job":
         self._count += 1
-        order = replace(self._order, plans=tuple(trial_group), limit_s=limit_s)
         job = _Job(self._backend, self._folder / f"{self._count:04d}", order)
-        self._jobs.append(job)
         if self._machine is None:
             job.submit()  # what is refused now would be later
         return job
 
-    def finish(self, jobs: "Sequence[_Job]") -> list[list[Run]]:
-        """As `hotlap.experiment.runs.Nodes`. What a job that failed by itself was to run counts as killed.
-
-        Raises:
-            UserError: the first of all brought nothing; or the nodes differ; or the scheduler has been silent for long.
-            KeyboardInterrupt: the user has interrupted.
-        """
+    def _wait(self, jobs: "Sequence[_Job]") -> None:
         asked = -_ASK_S
         while not all([job.is_over() for job in jobs]):
             if self._interrupted():
                 raise KeyboardInterrupt
             if self._now() - asked >= _ASK_S:
                 asked = self._now()
-                for job in self._jobs:
+                for job in jobs:
                     job.ask(asked)
             self._sleep(_LOOK_S)
             if not any(job.has_begun() for job in jobs):
                 self._waited_s += _LOOK_S
-        for job in jobs:
-            self.drop(job)
-        return [self._noted(job) for job in jobs]
-
-    def drop(self, job: "_Job") -> None:
-        """As `hotlap.experiment.runs.Nodes`."""
-        job.close()
-        self._jobs.remove(job)
 
     def _noted(self, job: "_Job") -> list[Run]:
         brought = job.brought

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 
 from hotlap.errors import RecordError, UserError
@@ -35,22 +34,21 @@ class WholeRun:
         self._own = OwnFolder()
         self.out = self._own.folder
         self.plan = replace(plan, out=str(self.out))
-        self.progress = Progress(self.out / "progress")
+        self._progress = Progress(self.out / "progress")
         save(self.plan, self.out / "plan.json")
-        self._asked = False
         self._seen_ns = 0
 
     def __enter__(self) -> "WholeRun":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.progress.close()
+        self._progress.close()
         self._own.close()
 
-    def run(self, *, asked: Callable[[], None], looked: Callable[[], None]) -> int:
+    def run(self, *, looked: Callable[[], None]) -> int:
         """Start the command and wait for its end: its exit code, or minus the signal that ended it.
 
-        `asked` is called when SIGUSR1 has come, `looked` about once a second.
+        `looked` is called about once a second.
 
         Raises:
             UserError: it cannot be started.
@@ -66,21 +64,16 @@ class WholeRun:
         except OSError as error:
             raise UserError(f"{self.plan.command[0]} cannot be started: {error.strerror}.") from None
         with self._forwarding(process, shares=shares):
-            self._wait(process, asked=asked, looked=looked)
+            self._wait(process, looked=looked)
         return process.returncode
 
-    def _wait(
-        self, process: "subprocess.Popen[bytes]", *, asked: Callable[[], None], looked: Callable[[], None]
-    ) -> None:
+    def _wait(self, process: "subprocess.Popen[bytes]", *, looked: Callable[[], None]) -> None:
         ended = end_of(process.pid)
         while process.poll() is None:
             if ended is None:
                 time.sleep(_LOOK_S / 10)
             else:
                 readable([ended], _LOOK_S)
-            if self._asked:
-                self._asked = False
-                asked()
             looked()
         if ended is not None:
             os.close(ended)
@@ -90,10 +83,6 @@ class WholeRun:
         """What is sent to us is meant for the training. `shares`: it hears of the terminal by itself."""
 
         def forward(number: int, _: FrameType | None) -> None:
-            if number == signal.SIGUSR1:
-                self._asked = True
-                if not _handles(process.pid, number):
-                    return  # it would end a program that does not expect it
             if not (shares and number in _FROM_TERMINAL):
                 with contextlib.suppress(ProcessLookupError):
                     process.send_signal(number)
@@ -126,7 +115,7 @@ class WholeRun:
         if run is None:
             run = Run(status=Status.SILENT, error=silent(self.out), exit_code=exit_code)
         if exit_code < 0:
-            error = killed_by(-exit_code, reached(self.progress))
+            error = killed_by(-exit_code, reached(self._progress))
             return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
         if exit_code > 0:
             error = run.error or f"it left with exit code {exit_code}"
@@ -148,15 +137,6 @@ def _shares_terminal() -> bool:
         return False
     finally:
         os.close(terminal)
-
-
-def _handles(pid: int, number: int) -> bool:
-    """The process has a handler of its own for this signal."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    return False
 
 
 def end_like(exit_code: int) -> int:

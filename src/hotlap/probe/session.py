@@ -50,6 +50,10 @@ _MOST_UNSEEN = 256
 # costs the steps in it nothing; a run that shall leave something if it is killed is read as it goes on.
 _MOST_UNREAD = 4096
 
+# Under `Plan.whole` profilers get steps of their own once, so long after the first step: in a training that goes on for
+# hours these few seconds do not show, and one that is over by then is better measured without `--full`.
+_WINDOWS_AFTER_S = 10.0
+
 _MEASURING = "the measurement of steps"
 # Without these there are no steps.
 _STEPS_NEED = ("update_made", "decide", "turn_page")
@@ -347,7 +351,7 @@ class Session:
         self.num_threads = torch.get_num_threads()
         self.group_made()
         if self.plan.whole and not self.windows.idle:
-            self.schedule.opens_s = self.plan.windows_after_s
+            self.schedule.opens_s = _WINDOWS_AFTER_S
         # Those that train together must end their windows at the same step, and each has a clock of its own.
         if self.plan.limit_s is not None and not self.windows.idle and not self.collectives.active:
             self.schedule.left_s = self.plan.limit_s - self.setup_s

@@ -271,7 +271,7 @@ class CallFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """The same training under another setting, in turns with its own: block by block, or run by run."""
+    """The same training under another setting, in blocks that take turns with its own."""
 
     setting: str
     """"threads", "anomaly-mode", "deterministic", "profiler"."""
@@ -282,9 +282,7 @@ class WhatIf:
     other_s: float
     """Median step under `other`."""
     agree: float
-    """Part of the pairs of blocks (or runs) that say the same as the medians, in [0, 1]."""
-    whole_runs: bool = False
-    """Whole runs were compared, in which every process of the command had the other setting."""
+    """Part of the pairs of blocks that say the same as the medians, in [0, 1]."""
     log_ratios: tuple[float, ...] = ()
     """Of each pair: logarithm of (step as the script has it / step under `other`)."""
 

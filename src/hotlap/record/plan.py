@@ -100,8 +100,6 @@ class Plan:
     limit_s: float | None = None
     """What the whole run is given, from its start; None: unknown. Where steps are so long that profilers would get none
     of their own before it is over, fewer are recorded."""
-    windows_after_s: float = 0.0
-    """With `whole`: profilers get steps of their own so long after the first step, once, at the earliest."""
 
 
 def encoded(text: str) -> bytes:

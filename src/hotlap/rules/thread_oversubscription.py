@@ -53,7 +53,7 @@ def explains(run: Run) -> frozenset[str]:
     return EXPLAINS - _NOT_OF_OTHERS if by_others else EXPLAINS
 
 
-def fair_threads(run: Run) -> int | None:
+def _fair_threads(run: Run) -> int | None:
     """Threads for each of the processes that compute side by side; None where that is no fewer than now."""
     cpu = run.cpu
     if cpu is None or not cpu.neighbours or run.num_threads is None or run.device != "cpu":
@@ -63,13 +63,12 @@ def fair_threads(run: Run) -> int | None:
     return fair if run.num_threads > fair and wanted >= MIN_CROWD * cpu.usable_cores else None
 
 
-def other_threads(run: Run, *, whole_runs: bool = False) -> WhatIf | None:
-    """What another number of threads came to, in every process (whole runs) or in this one; None where that was not
-    tried."""
-    return next((one for one in run.what_ifs if one.setting == "threads" and one.whole_runs is whole_runs), None)
+def _other_threads(run: Run) -> WhatIf | None:
+    """What another number of threads came to in this process; None where that was not tried."""
+    return next((one for one in run.what_ifs if one.setting == "threads"), None)
 
 
-def saved(tried: WhatIf) -> float:
+def _saved(tried: WhatIf) -> float:
     """Part of the step that the other setting saves; 0 where it is too little to be told, or the pairs disagree."""
     share = 1 - tried.other_s / tried.now_s if tried.now_s > 0 and tried.agree >= MIN_AGREE else 0.0
     return share if share >= MIN_SHARE else 0.0
@@ -78,23 +77,26 @@ def saved(tried: WhatIf) -> float:
 def _of_processes(run: Run) -> Finding | None:
     """Several processes; what fewer threads bring was timed, or is estimated where all are of the same command: others
     come and go."""
-    fair = fair_threads(run)
+    fair = _fair_threads(run)
     if fair is None or run.cpu is None or run.num_threads is None:
         return None
-    cpu, timed = run.cpu, other_threads(run, whole_runs=True) or other_threads(run)
-    if timed is None and not all(one.ours for one in cpu.neighbours):
+    cpu = run.cpu
+    all_ours = all(one.ours for one in cpu.neighbours)
+    # Without a process group each process asks at a time of its own, beside others that go on as they are.
+    timed = None if all_ours and run.world_size == 1 else _other_threads(run)
+    if timed is None and not all_ours:
         return None
     wanted = run.num_threads + sum(one.threads for one in cpu.neighbours)
     cost_s = (1 - cpu.usable_cores / wanted) * run.mean_step_s()
     gain = f"With {fair} each, a step would be up to {spent(run, cost_s)} shorter."
     if timed is not None:
-        share, fair = saved(timed), int(timed.other or 0)
+        share, fair = _saved(timed), int(timed.other or 0)
         if fair >= run.num_threads or not share:
             return None
         cost_s = share * run.mean_step_s()
         # The steps that were timed: others may have used the machine less, or more, while they were recorded.
         times = f"{duration(timed.other_s)} in place of {duration(timed.now_s)} ({percent(share)} shorter)"
-        gain = f"With {fair} each, a step took {times}, timed {'in whole runs' if timed.whole_runs else 'in turns'}."
+        gain = f"With {fair} each, a step took {times}, timed in turns."
     others = ", ".join(dict.fromkeys(one.name or f"process {one.pid}" for one in cpu.neighbours))
     return finding(
         run,
@@ -109,8 +111,8 @@ def _of_processes(run: Run) -> Finding | None:
 def better_threads(run: Run) -> tuple[int, int, float] | None:
     """Threads now and in another number that was tried in this process, and the seconds of a step that these save; None
     where that is nothing to speak of."""
-    asked = other_threads(run)
-    share = saved(asked) if asked is not None else 0.0
+    asked = _other_threads(run)
+    share = _saved(asked) if asked is not None else 0.0
     return (int(asked.now or 0), int(asked.other or 0), share * run.mean_step_s()) if asked and share else None
 
 

@@ -73,21 +73,6 @@ class GateRuns:
             run = replace(run, notes=(*run.notes, note))
         self._keep([run])
 
-    def first_plans(self, stack: Stack) -> list[Plan]:
-        """Of the runs with which `judge` begins, where they are all made at once.
-
-        Raises:
-            UserError: the levers cannot be written.
-        """
-        numerics = numerics_of(stack)
-        seeds = _seeds(numerics)
-        missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)
-        without = [self.plan(seed, nudge) for seed, nudge in missing]
-        return [*without, *self._with(stack, dict(self._log.script.texts(stack)), seeds)]
-
-    def _with(self, stack: Stack, replaced: dict[str, str], seeds: Sequence[int]) -> list[Plan]:
-        return [replace(self.plan(seed), always=stack, replaced=replaced) for seed in seeds]
-
     def judge(
         self,
         stack: Stack,
@@ -151,7 +136,7 @@ class GateRuns:
         self, stack: Stack, replaced: dict[str, str], numerics: levers.Numerics, seeds: Sequence[int]
     ) -> Ruling:
         """`seeds`: what is added to the script's own seed in the runs with the lever."""
-        plans = self._with(stack, replaced, seeds)
+        plans = [replace(self.plan(seed), always=stack, replaced=replaced) for seed in seeds]
         exact = numerics is levers.Numerics.EXACT
         missing = [] if exact else self._missing(numerics, seeds)
         if missing and self._executor.nodes == 1:
@@ -243,18 +228,17 @@ class GateRuns:
 
     def made(self, plans: Sequence[Plan]) -> list[Run]:
         """Runs in pairs, of which each shares a node, and its cores."""
-        nodes, groups = self._executor.nodes, self.groups(plans)
+        nodes, groups = self._executor.nodes, self._groups(plans)
         found: list[Run] = []
         for start in range(0, len(groups), nodes):
             begun = self._log.now()
             brought = self._executor.together(groups[start : start + nodes])
             expected_s = max(sum(self._sizes.evidence_s(len(run.step_index)) for run in runs) for runs in brought)
-            if not self._executor.foreseen:
-                self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
+            self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
             found += [run for runs in brought for run in runs]
         return found
 
-    def groups(self, plans: Sequence[Plan]) -> list[Group]:
+    def _groups(self, plans: Sequence[Plan]) -> list[Group]:
         """Each of one node: pairs where there are more runs than nodes."""
         size = 2 if self._sizes.together >= 2 and len(plans) > self._executor.nodes else 1
         pairs = [plans[start : start + size] for start in range(0, len(plans), size)]

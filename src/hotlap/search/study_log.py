@@ -1,6 +1,5 @@
 """A study under way: what the user asked, what is known, its seconds, what makes its runs, and who is told of it."""
 
-import copy
 import math
 import time
 from collections.abc import Callable
@@ -165,12 +164,6 @@ class StudyLog:
             now=self.now,
         )
 
-    def imagined(self) -> "StudyLog":
-        """A copy of which nobody is told."""
-        found = copy.copy(self)
-        found.budget, found._observer = copy.copy(self.budget), _Nobody()
-        return found
-
     def change(self, part: str, **fields: object) -> None:
         """The study knows more now."""
         self.study = replace(self.study, elapsed_s=self.budget.spent_s, **fields)  # type: ignore[arg-type]
@@ -220,16 +213,6 @@ class StudyLog:
         groups = [noise.log_ratios for noise in self.study.noise if noise.scope == scope]
         groups += [trial.log_ratios for trial in self.study.trials if trial.scope == scope and trial is not without]
         return pool(groups)
-
-
-class _Nobody:
-    """Of what is imagined nobody is told."""
-
-    def doing(self, text: str) -> None:
-        """As `Observer`."""
-
-    def changed(self, study: Study, part: str) -> None:
-        """As `Observer`."""
 
 
 def _is_screening_of(earlier: Trial, trial: Trial) -> bool:

@@ -2,7 +2,7 @@
 
 from hotlap.search import Options, StudyLog
 from hotlap.tune.checking import Check, Checked
-from hotlap.tune.measuring import FULL, LOOKING, PROFILERS, measured
+from hotlap.tune.measuring import FULL, PROFILERS, measured
 from hotlap.tune.tuner import tuned
 
-__all__ = ["FULL", "LOOKING", "PROFILERS", "Check", "Checked", "Options", "StudyLog", "measured", "tuned"]
+__all__ = ["FULL", "PROFILERS", "Check", "Checked", "Options", "StudyLog", "measured", "tuned"]

@@ -15,17 +15,14 @@ from hotlap.search import StudyLog
 from hotlap.tune.diagnosis import ceilings, diagnosed, input_matters
 from hotlap.tune.first_look import FEWEST_STEPS, first_look
 from hotlap.tune.noise import noise_of
-from hotlap.tune.side_by_side import trainers, with_fewer_threads
 
 # Names of the profilers (`hotlap.probe.profilers.known.ALL`, which only the child may import; a test compares the two).
-LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
-"""Those that look on from between the steps: no profiler, no sampling thread, no dispatch mode, no step that is not
-recorded."""
-FULL = (*LOOKING, "indices", "device", "operators", "calls", "syncs", "lines")
+_LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
+FULL = (*_LOOKING, "indices", "device", "operators", "calls", "syncs", "lines")
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
 setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
 PROFILERS = (
-    *(*LOOKING, "what-if", "indices", "device", "operators", "calls", "input", "syncs"),
+    *(*_LOOKING, "what-if", "indices", "device", "operators", "calls", "input", "syncs"),
     "lines",
 )
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
@@ -87,6 +84,11 @@ def measured(log: StudyLog, plan: Plan, *, sweep: bool = True, repeat: bool = Tr
     return log.study
 
 
+def trainers(run: Run) -> int:
+    """Processes of the command that train without taking turns."""
+    return 1 + sum(one.ours for one in (run.cpu.neighbours if run.cpu is not None else ()))
+
+
 def _baseline(log: StudyLog, plan: Plan) -> Run:
     """Looked at as closely as it can be; of one that the user interrupts, what was measured until then is kept."""
     run = None
@@ -94,7 +96,6 @@ def _baseline(log: StudyLog, plan: Plan) -> Run:
         run = first_look(log, plan)
         if run.status is not Status.COMPLETE:
             run = _with_windows(log, plan, run)
-        run = with_fewer_threads(log, run)
     except Interrupted as interrupted:
         run = run or interrupted.runs[0]
         if run.step_s:

@@ -10,15 +10,14 @@ from hotlap.experiment import Executor, Sizes
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
-from hotlap.search import Foresight, GateRuns, Search, StudyLog, facts, unchanged
+from hotlap.search import GateRuns, Search, StudyLog, facts, unchanged
 from hotlap.search.candidates import CLEAR
 from hotlap.search.costs import MOST_LATE
 from hotlap.tune.diagnosis import ceilings, findings_of
 from hotlap.tune.first_look import enough_s, first_look
-from hotlap.tune.measuring import PROFILERS
+from hotlap.tune.measuring import PROFILERS, trainers
 from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
-from hotlap.tune.side_by_side import why_not, with_fewer_threads
 
 # No lever can be shown to help in less: two trial groups of one trial, three of the confirmation, each of two
 # processes, and runs for the gate: of the baseline, under the lever, patched.
@@ -67,16 +66,16 @@ def _find_levers(log: StudyLog, executor: Executor) -> Search | None:
     """Levers that leave training as it is: a search that has come to its result; None where none can be tried."""
     several = _why_not_several(log.study.baseline[0])
     if several is None:
-        executor.likely = Foresight(log, lambda *stages: _try_levers(*stages).end())
-        return _try_levers(log, executor, GateRuns(log, executor))
+        return _try_levers(log, executor)
     log.warn(several)
     if log.study.result is None:
         log.change("result", result=unchanged(several))
     return None
 
 
-def _try_levers(log: StudyLog, executor: Executor, gate: GateRuns) -> Search:
+def _try_levers(log: StudyLog, executor: Executor) -> Search:
     """What only a proof needs is left out where there is no time for one: the search then times what it can."""
+    gate = GateRuns(log, executor)
     trial_group_s = _at_best(executor.sizes).trial_group_s(2)
     if log.study.noise or log.budget.affords(trial_group_s + _proof_s(_at_best(executor.sizes))):
         calibrate(log, executor)
@@ -95,8 +94,6 @@ def _look(log: StudyLog) -> Sizes:
     if not log.study.baseline:
         log.doing(f"running {log.options.title} as it is")
         run = first_look(log, replace(log.options.plan, profilers=PROFILERS, enough_s=enough_s(log.options)))
-        # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
-        run = with_fewer_threads(log, run)
         total_steps = log.options.total_steps or _length(run)
         # At once: a study that goes on has no findings where it has a baseline without them.
         log.change(
@@ -136,9 +133,12 @@ def _length(run: Run) -> int | None:
 
 def _why_not_several(run: Run) -> str | None:
     """Why levers are not tried in a training by several processes; None where they are, and for one process."""
-    if run.world_size == 1:
-        return why_not(run)
-    if len(run.ranks) == run.world_size:
+    if run.world_size == 1 and trainers(run) > 1:
+        return (
+            f"{trainers(run)} processes train side by side here, without a process group: they take no turns, so "
+            "hotlap tune cannot switch levers between their steps or prove training unharmed, and tries none."
+        )
+    if run.world_size in (1, len(run.ranks)):
         return None
     return (
         f"{run.world_size} processes train together here, and {len(run.ranks) or 1} of them could be followed: hotlap "

@@ -47,15 +47,6 @@ def test_options_for_other_runs_do_not_stand_in_the_way_of_a_full_one(
     assert "--json - does not go with --full" in capsys.readouterr().err, "and not: --timeout does not"
 
 
-def test_what_only_a_full_run_knows_is_refused_without_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text("")
-    assert cli.main(["measure", "--no-windows", "train.py"]) == 2
-    assert "--no-windows is for --full" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -80,7 +80,7 @@ def test_a_queue_takes_nothing_of_the_budget_and_runs_come_back_in_their_order(t
     with placed(cluster, tmp_path) as runs:
         assert runs.machine() == MACHINE
         plans = [replace(PLAN, order_seed=seed) for seed in range(4)]
-        found = runs.many([plans[:2], plans[2:]], limit_s=10.0)
+        found = runs.many([plans[:2], plans[2:]], limits_s=[10.0, 10.0])
         assert [[run.order_seed for run in trial_group] for trial_group in found] == [[0, 1], [2, 3]]
         assert cluster.clock > 2 * 3600.0 and runs.now() < 10.0
     assert not cluster.cancelled and not (tmp_path / "jobs").exists()
@@ -93,7 +93,7 @@ def test_with_many_jobs_lost_to_others_no_run_is_lost_or_counted_twice(tmp_path:
     with placed(cluster, tmp_path) as runs:
         for start in range(0, 200, 8):
             trial_groups = [[replace(PLAN, order_seed=seed)] for seed in range(start, start + 8)]
-            found = runs.many(trial_groups, limit_s=10.0)
+            found = runs.many(trial_groups, limits_s=[10.0] * 8)
             assert [run.order_seed for trial_group in found for run in trial_group] == list(range(start, start + 8))
     assert len(cluster.jobs) > 240, "some were placed again"
 
@@ -101,24 +101,8 @@ def test_with_many_jobs_lost_to_others_no_run_is_lost_or_counted_twice(tmp_path:
 def test_ctrl_c_cancels_the_jobs_of_this_study(tmp_path: Path) -> None:
     cluster = Cluster(wait_s=60.0)
     with placed(cluster, tmp_path, interrupted=lambda: cluster.clock > 5.0) as runs, pytest.raises(KeyboardInterrupt):
-        runs.many([[PLAN], [PLAN]], limit_s=10.0)
+        runs.many([[PLAN], [PLAN]], limits_s=[10.0, 10.0])
     assert cluster.cancelled == ["1", "2"]
-
-
-def test_what_was_begun_and_nobody_waits_for_goes_on_and_is_cancelled_where_it_is_dropped_or_the_study_ends(
-    tmp_path: Path,
-) -> None:
-    cluster = Cluster()
-    with placed(cluster, tmp_path) as runs:
-        runs.machine()
-        first, kept, dropped, left = (runs.begin([replace(PLAN, order_seed=k)], limit_s=10.0) for k in range(4))
-        cluster.fate = lambda number: "done" if number in (1, 2, 3) else "running"
-        assert runs.finish([first])[0][0].order_seed == 0
-        assert len(cluster.jobs) == 5, "all were placed"
-        runs.drop(dropped)
-        assert cluster.cancelled == ["4"]
-        assert runs.finish([kept])[0][0].order_seed == 1 and not left.is_over()
-    assert cluster.cancelled == ["4", "5"]
 
 
 def test_jobs_of_a_hotlap_that_was_killed_are_cancelled_by_the_next(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def nothing() -> None:
 
 
 def ends(whole: WholeRun) -> int:
-    return whole.run(asked=nothing, looked=nothing)
+    return whole.run(looked=nothing)
 
 
 @pytest.mark.parametrize("whole", ["raise SystemExit(5)"], indirect=True)
@@ -68,16 +68,6 @@ def test_a_request_to_end_is_passed_on_and_our_own_handlers_come_back(whole: Who
     when_it_listens(signal.SIGTERM)
     assert ends(whole) == -signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-UNTIL_ASKED = "import sys, time, os\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
-
-
-def test_a_status_is_asked_for_without_ending_a_program_that_does_not_expect_the_signal(tmp_path: Path) -> None:
-    asked = tmp_path / "asked"
-    when_it_listens(signal.SIGUSR1)
-    with WholeRun(plan(UNTIL_ASKED, str(asked))) as whole:
-        assert whole.run(asked=asked.touch, looked=nothing) == 0
 
 
 def when_it_listens(number: signal.Signals) -> None:

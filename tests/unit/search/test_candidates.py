@@ -27,8 +27,8 @@ from hotlap.record import (
     Trial,
     Verdict,
 )
-from hotlap.search import Candidate, Candidates, StudyLog
-from hotlap.search.candidates import ALTERNATIVES, compatible, excludes, grouped, stacked
+from hotlap.search import StudyLog
+from hotlap.search.candidates import ALTERNATIVES, Candidate, Candidates, compatible, excludes, grouped, stacked
 from hotlap.source import Edit
 from tests.unit.tune.world import LOADER, MACHINE, Silent, World, new_study, options_for
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from hotlap.experiment import Arm, Effect
 from hotlap.experiment.failure import Failed
 from hotlap.record import CpuUse, Failure, Interval, LeverSpec, Noise, Plan, Trial, Verdict
-from hotlap.search import Candidates, StudyLog
+from hotlap.search import StudyLog
+from hotlap.search.candidates import Candidates
 from hotlap.search.reasons import is_decided, not_gated, seemed, sighting, why_not_judged
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 

@@ -93,22 +93,17 @@ class World:
         """One machine."""
         return 1
 
-    def begin(self, trial_group: Sequence[Plan], *, limit_s: float) -> "Made":
-        """On a node of its own."""
-        begun = self.clock
-        alone = any(plan.turn is None for plan in trial_group)
-        parts = [[plan] for plan in trial_group] if alone else [trial_group]
-        runs = [run for part in parts for run in self(part, limit_s=limit_s)]
-        ends, self.clock = self.clock, begun
-        return Made(self, runs, ends)
-
-    def finish(self, jobs: "Sequence[Made]") -> list[list[Run]]:
-        """At the same time."""
-        self.clock = max(self.clock, *(job.ends for job in jobs))
-        return [job.runs for job in jobs]
-
-    def drop(self, job: "Made") -> None:
-        """It may go on."""
+    def many(self, trial_groups: Sequence[Sequence[Plan]], *, limits_s: Sequence[float]) -> list[list[Run]]:
+        """At the same time, each on a node of its own."""
+        begun, ends, found = self.clock, [], []
+        for trial_group, limit_s in zip(trial_groups, limits_s, strict=True):
+            self.clock = begun
+            alone = any(plan.turn is None for plan in trial_group)
+            parts = [[plan] for plan in trial_group] if alone else [trial_group]
+            found.append([run for part in parts for run in self(part, limit_s=limit_s)])
+            ends.append(self.clock)
+        self.clock = max(ends)
+        return found
 
     def now(self) -> float:
         """Time passes only where runs take it."""
@@ -224,19 +219,6 @@ class World:
                 ("torch.optim.Adam", 3, 7, 20, "optimizer"),
             )
         )
-
-
-@dataclass(frozen=True)
-class Made:
-    """A trial group, made at once, that is over later."""
-
-    world: World
-    runs: list[Run]
-    ends: float
-
-    def is_over(self) -> bool:
-        """By the world's clock."""
-        return self.world.clock >= self.ends
 
 
 class AnyScript(EditedScript):

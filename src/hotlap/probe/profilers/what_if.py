@@ -102,8 +102,8 @@ class WhatIfs(Profiler):
             yield _Question("profiler", True, False, torch._C._autograd._enable_record_function)
 
     def _cores(self) -> int:
-        """This process's part of them where other programs compute on them as well. (Of several processes of one
-        command each would ask at another time: hotlap runs them again.)"""
+        """This process's part of them where other programs compute on them as well. (Not of several processes of one
+        command: each would ask at another time.)"""
         cores = max(1, math.floor(usable_cores()))
         begun, first = self._at_begin
         if time.perf_counter() <= begun:
