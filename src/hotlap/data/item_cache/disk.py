@@ -75,19 +75,23 @@ def opened(folder: Path, key: str, num_bytes: int, say: Callable[[str], None]) -
     """The finished cache of this key, checked; without one an empty file of this length for it, its space reserved.
 
     Raises:
-        DiskUnavailable: the folder cannot be written to, or the disk is too full.
+        DiskUnavailable: the folder cannot be written to, or the disk is too full, or the file cannot be read.
     """
     place = _place(folder, key)
     try:
         with place.open("rb") as file:
             block = _read(file.fileno(), key, num_bytes)
-        os.utime(place)
+        with contextlib.suppress(OSError):  # it may be somebody else's, or the disk may be read only
+            os.utime(place)
         return block
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         pass
-    except (OSError, ValueError) as error:
-        place.unlink(missing_ok=True)
-        say(f"the cache on disk was damaged ({error}), so it was removed")
+    except OSError as error:  # whoever it belongs to may read it
+        raise DiskUnavailable(f"{place} cannot be used: {error}") from error
+    except ValueError as error:
+        say(f"the cache on disk was damaged ({error}), so it is built anew")
+        with contextlib.suppress(OSError):
+            place.unlink()
     return _unfinished(folder, key, num_bytes)
 
 

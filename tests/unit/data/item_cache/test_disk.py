@@ -180,6 +180,44 @@ def test_a_folder_that_cannot_be_written_means_memory(tmp_path: Path) -> None:
     assert kept.full and kept.note is not None and "cannot be used" in kept.note
 
 
+def refusing(kind: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may be done so to a finished cache."""
+    true = getattr(kind, name)
+
+    def refused(path: Any, *args: Any, **named: Any) -> Any:
+        if str(path).endswith(".cache"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return true(path, *args, **named)
+
+    monkeypatch.setattr(kind, name, refused)
+
+
+def test_a_file_of_somebody_else_that_cannot_be_read_stays_and_means_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs(cached(Pictures(), disk=tmp_path), num_epochs=1)
+    (path,) = tmp_path.glob("*.cache")
+    number = path.stat().st_ino
+    refusing(Path, "open", monkeypatch)
+    kept = cached(Pictures(), disk=tmp_path)
+    epochs(kept)
+    monkeypatch.undo()
+    assert kept.full and not kept.warm and kept.note is not None and "Permission denied" in kept.note
+    assert path.stat().st_ino == number and files(tmp_path) == [".cache"]
+
+
+def test_a_file_that_may_only_be_read_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs(cached(Pictures(), disk=tmp_path), num_epochs=1)
+    refusing(os, "utime", monkeypatch)
+    refusing(Path, "unlink", monkeypatch)
+    assert cached_is_warm(tmp_path)
+    (path,) = tmp_path.glob("*.cache")
+    damaged(path, "half")
+    kept = cached(Pictures(), disk=tmp_path)
+    epochs(kept)
+    assert kept.full and not kept.warm and kept.note is not None and "damaged" in kept.note
+
+
 def test_what_a_killed_run_left_is_removed_and_what_another_fills_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
