@@ -45,16 +45,21 @@ class UnfinishedFile:
         self.block = SharedBlock(num_bytes, file=descriptor)
         self.close = weakref.finalize(self, _give_up, path, descriptor, os.getpid())
 
-    def publish(self, differ: Callable[[], str | None]) -> str | None:
-        """Make it, now that it is full, what the next run finds under its key; a sentence if it could not be written,
-        or what its items are made from differs from the key's."""
-        reason = None
+    def publish(self, why_not: Callable[[], str | None]) -> str | None:
+        """Make it, now that it is full, what the next run finds under its key, in place of what was made of the same
+        data set before its files were changed; a sentence if it could not be written, or there is a reason not to."""
         try:
-            if differ() is None:
-                os.pwrite(self._descriptor, _digest(self._key, self.block), self.block.num_bytes)
-                self._path.replace(_place(self._path.parent, self._key))
+            reason = why_not()
+            if reason is not None:
+                reason = f"the cache is not kept on disk: {reason}"
             else:
-                reason = "the cache is not kept on disk: it was changed while its items were computed"
+                os.pwrite(self._descriptor, _digest(self._key, self.block), self.block.num_bytes)
+                place = _place(self._path.parent, self._key)
+                self._path.replace(place)
+                for other in place.parent.glob(_place(Path(), f"{self._key.rpartition('-')[0]}-*").name):
+                    if other != place:
+                        with contextlib.suppress(OSError):
+                            other.unlink()
         except OSError as error:
             reason = f"the cache could not be written: {error}"
         self.close()

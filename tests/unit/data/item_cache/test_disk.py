@@ -330,6 +330,63 @@ def test_a_key_changes_with_the_files_that_a_data_set_names(tmp_path: Path) -> N
         image.write_bytes(b"one")
 
 
+def test_what_is_written_beside_the_data_without_being_data_changes_no_key(tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(b"one")
+    before = key_of([tmp_path])
+    for name in (".hotlap", "__pycache__"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_bytes(b"x")
+    assert key_of([tmp_path]) == before
+    (tmp_path / "2.png").write_bytes(b"two")
+    assert key_of([tmp_path]) != before
+
+
+class InFiles:
+    """A number in each; `name`: of a file, from what the data set names."""
+
+    def __init__(self, named: Any, name: Callable[[Any, int], str]) -> None:
+        self.named, self.name = named, name
+
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.tensor(float(Path(self.name(self.named, index)).read_text()))
+
+
+def in_files(folder: Path) -> None:
+    folder.mkdir()
+    for number in range(50):
+        (folder / f"{number}.txt").write_text(str(number))
+
+
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_where_files_change_the_cache_made_before_goes(num_workers: int, tmp_path: Path) -> None:
+    in_files(tmp_path / "data")
+    for change, is_warm in (("", False), ("", True), ("1000", False), ("", True)):
+        if change:
+            (tmp_path / "data" / "37.txt").write_text(change)
+        data = InFiles(str(tmp_path / "data"), lambda folder, index: f"{folder}/{index}.txt")
+        kept = cached(data, disk=tmp_path / "cache")
+        assert_same_epochs(epochs(kept, num_workers=num_workers), epochs(data))
+        assert (kept.warm, kept.note, files(tmp_path / "cache")) == (is_warm, None, [".cache"])
+
+
+def test_items_of_files_that_no_text_names_are_not_left_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_files(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    for change in ("38", "1000"):  # of which no item that is computed again shows anything
+        (tmp_path / "data" / "38.txt").write_text(change)
+        data = InFiles(None, lambda _, index: f"data/{index}.txt")
+        kept = cached(data, disk=tmp_path / "cache")
+        assert_same_epochs(epochs(kept), epochs(data))
+        assert kept.full and kept.note is not None and "no text in it names" in kept.note
+    assert files(tmp_path / "cache") == []
+
+
 def test_what_cannot_be_told_has_no_key(tmp_path: Path) -> None:
     with (tmp_path / "x").open("w") as file, pytest.raises(Unseen, match="TextIOWrapper"):
         key_of([file])
