@@ -5,7 +5,7 @@ import os
 import platform
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, final
 
 import numpy as np
@@ -208,9 +208,19 @@ def _stamps(texts: Iterable[str]) -> list[Stamped]:
 
     for text in texts:
         if text not in found and is_folder(text):
-            for folder, folders, files in os.walk(text):
-                folders[:] = sorted({*folders} - _NO_DATA)
+            for folder, files in _below(text):
                 found[folder] = folder, 0, 0, 0
-                for file in sorted(files):
+                for file in files:
                     is_folder(os.path.join(folder, file))
     return [*found.values()]
+
+
+def _below(top: str) -> Iterator[tuple[str, list[str]]]:
+    """Each folder that may hold data, with the names of its files."""
+    for folder, folders, files in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        if folder != top and f"{os.path.realpath(os.path.dirname(folder))}/".startswith(f"{real}/"):
+            folders.clear()  # a link to what it lies in
+        else:
+            folders[:] = sorted({*folders} - _NO_DATA)
+            yield folder, sorted(files)

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from hotlap.data import cached
-from hotlap.data.checks.inputs import Contents
+from hotlap.data.checks.inputs import Contents, _stamps
 from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
@@ -339,6 +339,18 @@ def test_what_is_written_beside_the_data_without_being_data_changes_no_key(tmp_p
     assert key_of([tmp_path]) == before
     (tmp_path / "2.png").write_bytes(b"two")
     assert key_of([tmp_path]) != before
+
+
+def test_a_key_changes_with_files_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "latest").symlink_to(".")
+    (tmp_path / "data" / "1.png").write_bytes(b"one")
+    before = key_of([tmp_path / "data"])
+    (tmp_path / "elsewhere" / "2.png").write_bytes(b"two")
+    assert key_of([tmp_path / "data"]) != before
+    assert [name for name, *_ in _stamps([str(tmp_path / "data")]) if "latest" in name] == []
 
 
 class InFiles:
