@@ -11,7 +11,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -239,12 +239,11 @@ def _unchanged(study: Study) -> bool:
 
 def _locked(folder: Path) -> IO[str] | None:
     """An open file that nobody else holds; None if somebody does. Freed by the system however we end."""
-    file = (folder / "lock").open("w")
-    try:
+    with ExitStack() as stack, suppress(OSError):  # it is held, or belongs to somebody else
+        file = stack.enter_context((folder / "lock").open("w"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        return None
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
+        file.write(str(os.getpid()))
+        file.flush()
+        stack.pop_all()
+        return file
+    return None

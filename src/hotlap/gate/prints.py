@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from decimal import Decimal
 from itertools import combinations
 from statistics import fmean
 
@@ -157,10 +158,10 @@ def _gaps(matched: Values) -> dict[Slot, tuple[float, float]]:
 
 
 def _resolution(run: Run, slot: Slot) -> float:
-    """Two units in the last place that is printed."""
+    """Two units in the last place that is printed, in the mean, as the gap is one."""
     words, k = slot
-    texts = [numbers[k] for (_, found, _), numbers in _lines(run).items() if found == words]
-    return 2 * max(10.0 ** -len(text.lower().partition("e")[0].partition(".")[2]) for text in texts)
+    numbers = [Decimal(given[k]).as_tuple() for (_, found, _), given in _lines(run).items() if found == words]
+    return 2 * fmean(float(f"1e{one.exponent}") for one in numbers if isinstance(one.exponent, int))
 
 
 def _tells(slot: Slot) -> str:

@@ -113,11 +113,11 @@ def judged(advice: str, study: Study, here: Checkup) -> Said:
     names = RECOMMENDATIONS[advice]
     if isinstance(names, Said):
         return names
-    if study.baseline[0].device == "cpu" and advice.startswith(_ON_GPU_ONLY):
-        return _NO_GPU
     wrong = next((wrong for wrong in here.complaints if wrong.code in names), None)
     if wrong is not None:
         return Said(DO, f"{wrong.what} {wrong.cost} {wrong.fix}")
+    if study.baseline[0].device == "cpu" and advice.startswith(_ON_GPU_ONLY):
+        return _NO_GPU
     trial = _best_trial(names, study)
     finding = next((one for one in study.findings if one.code in names), None)  # the costliest first
     if trial is not None:

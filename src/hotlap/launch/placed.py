@@ -186,13 +186,14 @@ class Placed:
         while not all([job.is_over() for job in jobs]):
             if self._interrupted():
                 raise KeyboardInterrupt
-            if self._now() - asked >= _ASK_S:
-                asked = self._now()
+            begun = self._now()
+            if begun - asked >= _ASK_S:
+                asked = begun
                 for job in jobs:
                     job.ask(asked)
             self._sleep(_LOOK_S)
             if not any(job.has_begun() for job in jobs):
-                self._waited_s += _LOOK_S
+                self._waited_s += self._now() - begun
 
     def _noted(self, job: "_Job") -> list[Run]:
         brought = job.brought

@@ -13,6 +13,14 @@ from hotlap.source import AddArgument, Edit, InsertBefore, Script, argument, scr
 Words = Mapping[str, str]
 """Keyword -> value, in which {name} stands for a setting of the lever; empty for what would contradict it."""
 
+# Parsed arguments have no other value than a false one where nothing was chosen, but for these; {0}: their name.
+_CHOSEN = {
+    "accelerator_config": "{0}.accelerator_config.non_blocking",
+    "optim": '{0}.optim != "adamw_torch"',
+}
+# What else was chosen there stays.
+_KEPT = {"accelerator_config": "dataclasses.replace({0}.accelerator_config, non_blocking=True)"}
+
 # What a script passes where it has chosen nothing.
 _NO_CHOICE = (None, False, 0, "no", 32, "32", "32-true")
 
@@ -91,14 +99,11 @@ def in_their_words(run: Run, lever: str, **settings: str) -> Sequence[Edit] | No
         if words and len(places) == 1:
             return tuple(_edits(*places[0], _said(words, settings), framework))
         takers = _calls(framework.takers, known) if framework.takers is not None else []
-        if words and not places and len(takers) == 1 and ("optim" not in words or _is_adamw(run)):
+        if words and not places and len(takers) == 1:
+            if "dataloader_num_workers" in words and any(one.num_workers for one in run.loaders if one.trained_on):
+                raise UserError("The command line chooses dataloader_num_workers itself.")
             return tuple(_replaced(*takers[0], _said(words, settings))) or None
     return None
-
-
-def _is_adamw(run: Run) -> bool:
-    """What the command line chose is what Trainers have where nothing is chosen."""
-    return all(one.name.rpartition(".")[2] == "AdamW" for one in run.optimizers)
 
 
 def _calls(names: re.Pattern[str], known: Sequence[Script]) -> list[tuple[Script, ast.Call]]:
@@ -111,14 +116,18 @@ def _calls(names: re.Pattern[str], known: Sequence[Script]) -> list[tuple[Script
 
 
 def _replaced(script: Script, call: ast.Call, said: Words) -> Iterator[Edit]:
-    """`Trainer(model, training_args)` -> `training_args = dataclasses.replace(training_args, bf16=True)` before it."""
+    """`Trainer(model, training_args)` -> `training_args = dataclasses.replace(training_args, bf16=True)` before it, for
+    all command lines that do not choose the first keyword, or one that would contradict it."""
     given = argument(call, 1, "args")
-    new = [f"{keyword}={value}" for keyword, value in said.items() if value]
-    if new and isinstance(given, ast.Name):
+    if said and isinstance(given, ast.Name):
         name = given.id
+        first, *others = said
+        chosen = [first, *(keyword for keyword in others if not said[keyword])]
+        if_chosen = " or ".join(_CHOSEN.get(keyword, f"{{0}}.{keyword}").format(name) for keyword in chosen)
+        new = [f"{keyword}={_KEPT.get(keyword, '{1}').format(name, value)}" for keyword, value in said.items() if value]
         yield InsertBefore(
             site=script.site(call, calls=script.full_name(call.func) or ""),
-            code=f"{name} = dataclasses.replace({name}, {', '.join(new)})",
+            code=f"{name} = {name} if {if_chosen} else dataclasses.replace({name}, {', '.join(new)})",
             imports="import dataclasses",
         )
 

@@ -37,12 +37,8 @@ class TraceFile:
         Raises:
             UserError: it cannot be read, is damaged, or grows like no trace does.
         """
-        try:
-            with self._opened() as stream:
-                yield from _unpacked(stream, self.title)
-        except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise UserError(f"{self.title} cannot be read: {reason}. Is the file complete?") from None
+        with _reading(self.title), self._opened() as stream:
+            yield from _unpacked(stream, self.title)
 
     @contextmanager
     def _opened(self) -> Iterator[io.BufferedReader]:
@@ -56,6 +52,15 @@ class TraceFile:
                 raise UserError(f"{self.title} is no file.")
             with member:
                 yield member
+
+
+@contextmanager
+def _reading(title: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{title} cannot be read: {reason}. Is the file complete?") from None
 
 
 def find(names: list[str]) -> list[TraceFile]:
@@ -75,7 +80,7 @@ def _of(path: Path) -> list[TraceFile]:
     if not path.is_file():
         raise UserError(f"{path}: there is no such file. Give a trace that torch.profiler wrote.")
     if _is_archive(path):
-        with tarfile.open(path) as archive:
+        with _reading(path.name), tarfile.open(path) as archive:
             members = sorted(one.name for one in archive if one.isfile() and one.name.endswith(_ENDINGS))
         return [TraceFile(path, name) for name in members] or _none_in(path)
     return [TraceFile(path)]

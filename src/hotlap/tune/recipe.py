@@ -118,7 +118,8 @@ class Recipes:
         size = knee(curve)
         why = f"The time was over before the losses under batches of {size} could be compared"
         if size <= self._before:
-            why = "No larger batch brings more samples a second worth speaking of"
+            none = "was timed" if len(curve) < 2 else "brings more samples a second worth speaking of"
+            why = f"No larger batch {none}"
         while size > self._before:
             num_steps = self._affordable_steps()
             if num_steps < _LEAST_STEPS:

@@ -204,5 +204,10 @@ def test_what_is_deleted_is_said_first_and_what_is_needed_stays(two: Path, capsy
         "0 studies were deleted.",
     ]
     at_work.close()
+    (two / "train-0" / "lock").unlink()
+    (two / "train-0" / "lock").mkdir()  # which cannot be opened, as a file of somebody else
+    assert cli.main(["clean"]) == 0
+    assert "train-0 stays: it is at work." in capsys.readouterr().out.splitlines()
+    (two / "train-0" / "lock").rmdir()
     assert cli.main(["clean", "--keep", "1"]) == 0
     assert [path.name for path in two.iterdir()] == ["train-1"]

@@ -16,11 +16,15 @@ Line = Callable[[int], str]
 
 
 def printing(baseline: Line, lever: Line) -> Evidence:
-    """Runs that come to the same but for one line that they print at their middle."""
+    """Runs that come to the same but for one line (or some) that they print at their middle."""
     e = evidence(Training(), num_seeds=5)
 
     def with_line(runs: tuple[Run, ...], line: Line, first: int) -> tuple[Run, ...]:
-        return tuple(replace(run, printed=((NUM_STEPS // 2, line(first + k)),)) for k, run in enumerate(runs))
+        middle = NUM_STEPS // 2
+        return tuple(
+            replace(run, printed=tuple((middle, text) for text in line(first + k).splitlines()))
+            for k, run in enumerate(runs)
+        )
 
     return Evidence(
         base=with_line(e.base, baseline, 0),
@@ -51,6 +55,26 @@ def test_a_scheduler_that_goes_by_another_number_is_harm(contract: str, wrong: f
     ruling = judge(contract, e)
     assert ruling.verdict is Verdict.HARMED
     assert "the script gives" in ruling.why and f"{GIVEN}(#)" in ruling.why
+
+
+@pytest.mark.parametrize("contract", ["rounding", "statistical"])
+@pytest.mark.parametrize(
+    ("baseline", "lever"),
+    [
+        ("val loss 3.21e-03", "val loss 9.9e-03"),
+        ("accuracy 0.934\naccuracy nan", "accuracy 0.134\naccuracy nan"),
+        ("accuracy 0.934\naccuracy inf", "accuracy 0.134\naccuracy inf"),
+        ("accuracy 0.934\naccuracy 0.951\naccuracy 0.958\naccuracy 1", "accuracy 0.1" + "\naccuracy 0.1" * 3),
+    ],
+)
+def test_digits_of_exponents_and_of_what_is_no_number_hide_no_harm(contract: str, baseline: str, lever: str) -> None:
+    assert judge(contract, printing(lambda _: baseline, lambda _: lever)).verdict is Verdict.HARMED
+
+
+@pytest.mark.parametrize("contract", ["rounding", "statistical"])
+def test_a_last_digit_before_an_exponent_is_no_harm(contract: str) -> None:
+    e = printing(lambda _: "val loss 3.2e-03", lambda _: "val loss 3.3e-03")
+    assert judge(contract, e).verdict is Verdict.UNHARMED
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

@@ -121,12 +121,13 @@ def test_what_cannot_be_measured_here_names_the_command_that_tells() -> None:
     assert "`hotlap predict`" in rows(known())["A better GPU beats tricks"][2]
 
 
-def test_a_wrong_build_is_what_the_container_would_mend() -> None:
+@pytest.mark.parametrize(("device", "without"), [("RTX 3090", "nothing to do"), ("cpu", "does not apply")])
+def test_a_wrong_build_is_what_the_container_would_mend(device: str, without: str) -> None:
     wrong = Complaint(
         code="gpu-not-in-build", weight=Weight.BROKEN, what="No code for it.", cost="It runs nothing.", fix="Install."
     )
-    found = known(device="RTX 3090")
-    assert rows(found)["NVIDIA's container: fitting CUDA, busy tensor cores"][1] == "nothing to do"
+    found = known(device=device)
+    assert rows(found)["NVIDIA's container: fitting CUDA, busy tensor cores"][1] == without
     _, verdict, why = rows(found, replace(HERE, complaints=(wrong,)))[
         "NVIDIA's container: fitting CUDA, busy tensor cores"
     ]

@@ -86,6 +86,18 @@ def test_a_queue_takes_nothing_of_the_budget_and_runs_come_back_in_their_order(t
     assert not cluster.cancelled and not (tmp_path / "jobs").exists()
 
 
+def test_a_scheduler_that_is_slow_to_answer_takes_nothing_of_the_budget_while_jobs_queue(tmp_path: Path) -> None:
+    class Slow(Cluster):
+        def state(self, job: str) -> tuple[State, str]:
+            self.clock += 30.0
+            return super().state(job)
+
+    cluster = Slow(wait_s=3600.0)
+    with placed(cluster, tmp_path) as runs:
+        runs([PLAN], limit_s=10.0)
+        assert cluster.clock > 3600.0 and runs.now() < 60.0
+
+
 def test_with_many_jobs_lost_to_others_no_run_is_lost_or_counted_twice(tmp_path: Path) -> None:
     lots = random.Random(0)
     fates = ["lost" if lots.random() < 0.3 else "done" for _ in range(400)]

@@ -1,7 +1,8 @@
 """What a framework sets is set at its own call, by its own word, where the script does not choose for itself."""
 
+import dataclasses
 import inspect
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -126,10 +127,62 @@ def test_arguments_from_the_command_line_are_replaced_where_a_trainer_takes_them
     (new,) = patch(edits, root=tmp_path).texts.values()
     assert new == "import dataclasses\n\n" + text.format(given).replace(
         "trainer = ",
-        "args = dataclasses.replace(args, bf16=True)\n"
-        "args = dataclasses.replace(args, dataloader_num_workers=4)\n"
+        "args = args if args.bf16 or args.fp16 else dataclasses.replace(args, bf16=True)\n"
+        "args = args if args.dataloader_num_workers else dataclasses.replace(args, dataloader_num_workers=4)\n"
         "trainer = ",
     )
+
+
+@dataclass
+class Copies:
+    non_blocking: bool = False
+    split_batches: bool = False
+
+
+@dataclass
+class Parsed:
+    """As TrainingArguments are behind a command line."""
+
+    fp16: bool = False
+    bf16: bool = False
+    dataloader_num_workers: int = 0
+    dataloader_persistent_workers: bool = False
+    dataloader_pin_memory: bool = True
+    optim: str = "adamw_torch"
+    tf32: bool | None = None
+    accelerator_config: Copies = field(default_factory=Copies)
+
+
+@pytest.mark.parametrize(
+    ("lever", "given", "then"),
+    [
+        (Workers(num_workers=4), Parsed(), Parsed(dataloader_num_workers=4)),
+        (Workers(num_workers=4), Parsed(dataloader_num_workers=16), Parsed(dataloader_num_workers=16)),
+        (Bf16Autocast(), Parsed(), Parsed(bf16=True)),
+        (Bf16Autocast(), Parsed(fp16=True), Parsed(fp16=True)),
+        (Tf32(), Parsed(), Parsed(tf32=True)),
+        (FusedOptimizer(), Parsed(), Parsed(optim="adamw_torch_fused")),
+        (FusedOptimizer(), Parsed(optim="sgd"), Parsed(optim="sgd")),
+        (
+            PinAndOverlap(),
+            Parsed(dataloader_pin_memory=False, accelerator_config=Copies(split_batches=True)),
+            Parsed(accelerator_config=Copies(non_blocking=True, split_batches=True)),
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Lever) else "",
+)
+def test_what_a_later_command_line_chooses_stays(lever: Lever, given: Parsed, then: Parsed, tmp_path: Path) -> None:
+    run = run_of(tmp_path, "from transformers import Trainer\n\ntrainer = Trainer(net(), args)\n")
+    (text,) = patch(lever.edits(run), root=tmp_path).texts.values()
+    names: dict[str, object] = {"dataclasses": dataclasses, "args": given}
+    exec(next(line for line in text.splitlines() if line.startswith("args = ")), names)
+    assert names["args"] == then
+
+
+def test_a_number_of_workers_that_the_command_line_chose_is_left_alone(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "from transformers import Trainer\n\ntrainer = Trainer(net(), args)\n")
+    chosen = replace(run, loaders=(replace(run.loaders[0], num_workers=2),))
+    assert "chooses dataloader_num_workers itself" in str(Workers(num_workers=4).rejects(chosen, machine()))
 
 
 def test_an_optimizer_that_the_command_line_chose_is_left_alone(tmp_path: Path) -> None:

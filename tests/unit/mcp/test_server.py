@@ -164,6 +164,23 @@ def test_a_check_is_concluded_where_nothing_was_printed(folder: Path, monkeypatc
     assert json.loads(text)["conclusion"] == conclusion("a.py", "b.py", made)
 
 
+def test_the_study_that_is_named_is_that_of_the_call(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command itself is replaced: another hotlap saves a study before it ends."""
+    from hotlap.mcp import server
+
+    async def beside_another(line: list[str], *_: object, **__: object) -> tuple[int, list[str]]:
+        made = replace(samples.study_full(), created="2026-11-30T09:00:00+00:00")
+        given = dict(word.split("=", 1) for word in line if "=" in word)
+        Path(given["--markdown"]).write_text("## Faster\n")
+        for path in (folder / ".hotlap" / "ours" / "study.json", Path(given["--json"])):
+            save(made, path)
+        save(replace(made, key="another"), folder / ".hotlap" / "theirs" / "study.json")
+        return 0, []
+
+    monkeypatch.setattr(server, "run", beside_another)
+    assert told(folder, "tune", command=["train.py"]) == ("## Faster\n\nStudy: hotlap://studies/ours\n", False)
+
+
 @pytest.mark.e2e
 def test_a_training_is_measured_over_standard_input_and_output(folder: Path) -> None:
     """The real server: its output is the protocol's alone, and what it is doing comes as progress."""

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,20 @@ def test_folders_and_archives_are_looked_through(tmp_path: Path) -> None:
     members = files.find([str(tmp_path / "ranks.tar.gz")])
     assert [one.member for one in members] == ["ranks/rank0.json.gz", "ranks/rank1.json.gz"]
     assert b"".join(members[0].pieces()).startswith(b"{")
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+def test_an_archive_that_was_cut_off_is_told(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_bytes(random.Random(0).randbytes(1 << 16))
+    whole = tmp_path / "ranks.tar"
+    with tarfile.open(whole, mode) as archive:  # type: ignore[call-overload]
+        archive.add(tmp_path / "rank0.json", "rank0.json")
+        archive.add(tmp_path / "rank0.json", "rank1.json")
+    for num_bytes in (4096, 1 << 16, (1 << 16) + 700):
+        cut = tmp_path / "cut.tar"
+        cut.write_bytes(whole.read_bytes()[:num_bytes])
+        with pytest.raises(UserError, match=r"cut\.tar.* cannot be read: .*Is the file complete\?"):
+            b"".join(piece for one in files.find([str(cut)]) for piece in one.pieces())
 
 
 def test_ranks_may_have_a_folder_each(tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ def test_what_no_rule_covers_is_not_tried(changes: dict[str, object], says: str)
 
 def test_without_time_nothing_is_claimed() -> None:
     recipe = study_batches(Batches(), budget_s=5.0)
+    assert recipe.why == "No larger batch was timed; the time for more sizes was over."
     assert not recipe.accepted
     assert recipe.speedup is None
 

@@ -5,7 +5,7 @@ import os
 import platform
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, final
 
 import numpy as np
@@ -25,6 +25,12 @@ FIRST_SHARE = 1.0
 
 # Beyond this a run would wait longer for the key than it is worth.
 _MOST_FILES = 200_000
+
+# Folders below a named one that are written to without any data being changed.
+_NO_DATA = {".git", ".hotlap", "__pycache__"}
+
+Stamped = tuple[str, int, int, int]
+"""(name, time in ns, bytes, number); of a folder the name alone, and zeros."""
 
 
 @final
@@ -71,9 +77,13 @@ class Inputs:
             raise Unseen("its items are read from files that cannot be told")
         self.contents = contents
 
-    def differ(self) -> str | None:
-        """What is no longer as it was noted, near the surface or deep inside; None if nothing is."""
-        return self.watch.changed() or (None if self.contents is None else self.contents.differs())
+    def why_not_left(self) -> str | None:
+        """What forbids that a later run finds its items, all of which were computed now; None if nothing does."""
+        assert self.contents is not None  # it has given the key
+        if self.watch.changed() or self.contents.differs():
+            return "it was changed while its items were computed"
+        path = self.contents.opened_unnamed()
+        return None if path is None else f"its items are read from {path}, which no text in it names"
 
 
 @final
@@ -100,6 +110,8 @@ class Contents:
             values[:] = as_held(values, held)
         self._held = held
         self._texts: dict[str, None] = {}
+        self._stamps: list[Stamped] = []
+        """What the key holds of files."""
         self._item_s = item_s
         self._share, self._spent_s, self._saved_s = FIRST_SHARE, 0.0, item_s * num_items
         self._first = FirstLook(root, held, self._spend, self._note)
@@ -132,9 +144,16 @@ class Contents:
         path = self.named.changed() or self._files.changed()
         return None if path is None else f"the file {path}"
 
+    def opened_unnamed(self) -> str | None:
+        """What items have opened and no key holds; None if there is nothing."""
+        known = {os.path.abspath(name) for name, *_ in self._stamps}
+        names = (name for name in self._files.names() if not {name, os.path.dirname(name)} & known)
+        return next(names, None)
+
     def key(self) -> str:
         """Under which a later run finds the items computed before, where all that they are made from is the same:
-        versions of libraries too, and size and time of every file and folder that a text names.
+        versions of libraries too, and size and time of every file that a text names, or that is below a folder that one
+        names. Where files alone have changed, what is in front of the hyphen is the same.
 
         Raises:
             Unseen: the content of the data set cannot be told.
@@ -143,8 +162,9 @@ class Contents:
             raise Unseen(self._first.names_file)
         versions = [(name, str(getattr(sys.modules.get(name), "__version__", ""))) for name in self._first.libraries]
         about = platform.python_version(), torch.__version__, np.__version__, sys.byteorder, self._first.digest
-        facts = repr((about, versions, _stamps(self._texts)))
-        return hashlib.blake2b(facts.encode(), digest_size=20).hexdigest()
+        self._stamps = _stamps(self._texts)
+        named = {name for name, *_ in self._stamps}.intersection(self._texts)
+        return f"{_digest(about, versions, sorted(map(os.path.abspath, named)))}-{_digest(self._stamps)}"
 
     def _look_again(self) -> Look:
         if self._first.sorts:
@@ -168,9 +188,13 @@ class Contents:
             )
 
 
-def _stamps(texts: Iterable[str]) -> list[tuple[str, int, int, int]]:
-    """Of each file that has one of these names, and of those below each folder: (name, time, bytes, number)."""
-    found = dict[str, tuple[str, int, int, int]]()
+def _digest(*facts: object) -> str:
+    return hashlib.blake2b(repr(facts).encode(), digest_size=20).hexdigest()
+
+
+def _stamps(texts: Iterable[str]) -> list[Stamped]:
+    """Of each file that has one of these names, and of those below each folder; and of that and of folders below."""
+    found = dict[str, Stamped]()
 
     def is_folder(path: str) -> bool:
         try:
@@ -184,8 +208,19 @@ def _stamps(texts: Iterable[str]) -> list[tuple[str, int, int, int]]:
 
     for text in texts:
         if text not in found and is_folder(text):
-            for folder, folders, files in os.walk(text):
-                folders.sort()
-                for file in sorted(files):
+            for folder, files in _below(text):
+                found[folder] = folder, 0, 0, 0
+                for file in files:
                     is_folder(os.path.join(folder, file))
     return [*found.values()]
+
+
+def _below(top: str) -> Iterator[tuple[str, list[str]]]:
+    """Each folder that may hold data, with the names of its files."""
+    for folder, folders, files in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        if folder != top and f"{os.path.realpath(os.path.dirname(folder))}/".startswith(f"{real}/"):
+            folders.clear()  # a link to what it lies in
+        else:
+            folders[:] = sorted({*folders} - _NO_DATA)
+            yield folder, sorted(files)

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, final
 
 # Read while items are computed, but nothing of theirs.
@@ -36,6 +36,11 @@ class OpenedFiles:
     def __bool__(self) -> bool:
         self._read_log()
         return bool(self._stamps)
+
+    def names(self) -> Iterable[str]:
+        """Whole paths."""
+        self._read_log()
+        return self._stamps.keys()
 
     @contextlib.contextmanager
     def opened_by_items(self) -> Iterator[None]:

@@ -45,16 +45,21 @@ class UnfinishedFile:
         self.block = SharedBlock(num_bytes, file=descriptor)
         self.close = weakref.finalize(self, _give_up, path, descriptor, os.getpid())
 
-    def publish(self, differ: Callable[[], str | None]) -> str | None:
-        """Make it, now that it is full, what the next run finds under its key; a sentence if it could not be written,
-        or what its items are made from differs from the key's."""
-        reason = None
+    def publish(self, why_not: Callable[[], str | None]) -> str | None:
+        """Make it, now that it is full, what the next run finds under its key, in place of what was made of the same
+        data set before its files were changed; a sentence if it could not be written, or there is a reason not to."""
         try:
-            if differ() is None:
-                os.pwrite(self._descriptor, _digest(self._key, self.block), self.block.num_bytes)
-                self._path.replace(_place(self._path.parent, self._key))
+            reason = why_not()
+            if reason is not None:
+                reason = f"the cache is not kept on disk: {reason}"
             else:
-                reason = "the cache is not kept on disk: it was changed while its items were computed"
+                os.pwrite(self._descriptor, _digest(self._key, self.block), self.block.num_bytes)
+                place = _place(self._path.parent, self._key)
+                self._path.replace(place)
+                for other in place.parent.glob(_place(Path(), f"{self._key.rpartition('-')[0]}-*").name):
+                    if other != place:
+                        with contextlib.suppress(OSError):
+                            other.unlink()
         except OSError as error:
             reason = f"the cache could not be written: {error}"
         self.close()
@@ -75,19 +80,23 @@ def opened(folder: Path, key: str, num_bytes: int, say: Callable[[str], None]) -
     """The finished cache of this key, checked; without one an empty file of this length for it, its space reserved.
 
     Raises:
-        DiskUnavailable: the folder cannot be written to, or the disk is too full.
+        DiskUnavailable: the folder cannot be written to, or the disk is too full, or the file cannot be read.
     """
     place = _place(folder, key)
     try:
         with place.open("rb") as file:
             block = _read(file.fileno(), key, num_bytes)
-        os.utime(place)
+        with contextlib.suppress(OSError):  # it may be somebody else's, or the disk may be read only
+            os.utime(place)
         return block
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         pass
-    except (OSError, ValueError) as error:
-        place.unlink(missing_ok=True)
-        say(f"the cache on disk was damaged ({error}), so it was removed")
+    except OSError as error:  # whoever it belongs to may read it
+        raise DiskUnavailable(f"{place} cannot be used: {error}") from error
+    except ValueError as error:
+        say(f"the cache on disk was damaged ({error}), so it is built anew")
+        with contextlib.suppress(OSError):
+            place.unlink()
     return _unfinished(folder, key, num_bytes)
 
 

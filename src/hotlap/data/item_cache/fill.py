@@ -80,7 +80,7 @@ class CacheFill:
         if not self._full and self.store is not None and self.present.all():
             self._full = True
             if self._unfinished is not None and self.inputs is not None and not self.in_copy:
-                reason = self._unfinished.publish(self.inputs.differ)
+                reason = self._unfinished.publish(self.inputs.why_not_left)
                 self._unfinished = None
                 if reason is not None:
                     self._say_of_store(reason)

@@ -282,7 +282,7 @@ def _on_disk(
     total, in_memory = columns.block_bytes(length), lies_in_memory(folder)
     if total > limit_bytes and in_memory:
         raise DiskUnavailable(f"{folder} lies in memory itself")
-    found = disk.opened(folder, f"{key}-{zlib.crc32(columns.layout.encode()):08x}", total, say)
+    found = disk.opened(folder, f"{zlib.crc32(columns.layout.encode()):08x}-{key}", total, say)
     if isinstance(found, SharedBlock):
         return OpenStore(make(length, found.allocate), full=True)
     opened = OpenStore(make(length, found.block.allocate), found)

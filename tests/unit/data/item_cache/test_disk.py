@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from hotlap.data import cached
-from hotlap.data.checks.inputs import Contents
+from hotlap.data.checks.inputs import Contents, _stamps
 from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
@@ -180,6 +180,44 @@ def test_a_folder_that_cannot_be_written_means_memory(tmp_path: Path) -> None:
     assert kept.full and kept.note is not None and "cannot be used" in kept.note
 
 
+def refusing(kind: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may be done so to a finished cache."""
+    true = getattr(kind, name)
+
+    def refused(path: Any, *args: Any, **named: Any) -> Any:
+        if str(path).endswith(".cache"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return true(path, *args, **named)
+
+    monkeypatch.setattr(kind, name, refused)
+
+
+def test_a_file_of_somebody_else_that_cannot_be_read_stays_and_means_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs(cached(Pictures(), disk=tmp_path), num_epochs=1)
+    (path,) = tmp_path.glob("*.cache")
+    number = path.stat().st_ino
+    refusing(Path, "open", monkeypatch)
+    kept = cached(Pictures(), disk=tmp_path)
+    epochs(kept)
+    monkeypatch.undo()
+    assert kept.full and not kept.warm and kept.note is not None and "Permission denied" in kept.note
+    assert path.stat().st_ino == number and files(tmp_path) == [".cache"]
+
+
+def test_a_file_that_may_only_be_read_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs(cached(Pictures(), disk=tmp_path), num_epochs=1)
+    refusing(os, "utime", monkeypatch)
+    refusing(Path, "unlink", monkeypatch)
+    assert cached_is_warm(tmp_path)
+    (path,) = tmp_path.glob("*.cache")
+    damaged(path, "half")
+    kept = cached(Pictures(), disk=tmp_path)
+    epochs(kept)
+    assert kept.full and not kept.warm and kept.note is not None and "damaged" in kept.note
+
+
 def test_what_a_killed_run_left_is_removed_and_what_another_fills_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +328,75 @@ def test_a_key_changes_with_the_files_that_a_data_set_names(tmp_path: Path) -> N
         image.write_bytes(b"other")
         assert key_of(named) != before
         image.write_bytes(b"one")
+
+
+def test_what_is_written_beside_the_data_without_being_data_changes_no_key(tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(b"one")
+    before = key_of([tmp_path])
+    for name in (".hotlap", "__pycache__"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_bytes(b"x")
+    assert key_of([tmp_path]) == before
+    (tmp_path / "2.png").write_bytes(b"two")
+    assert key_of([tmp_path]) != before
+
+
+def test_a_key_changes_with_files_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "latest").symlink_to(".")
+    (tmp_path / "data" / "1.png").write_bytes(b"one")
+    before = key_of([tmp_path / "data"])
+    (tmp_path / "elsewhere" / "2.png").write_bytes(b"two")
+    assert key_of([tmp_path / "data"]) != before
+    assert [name for name, *_ in _stamps([str(tmp_path / "data")]) if "latest" in name] == []
+
+
+class InFiles:
+    """A number in each; `name`: of a file, from what the data set names."""
+
+    def __init__(self, named: Any, name: Callable[[Any, int], str]) -> None:
+        self.named, self.name = named, name
+
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.tensor(float(Path(self.name(self.named, index)).read_text()))
+
+
+def in_files(folder: Path) -> None:
+    folder.mkdir()
+    for number in range(50):
+        (folder / f"{number}.txt").write_text(str(number))
+
+
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_where_files_change_the_cache_made_before_goes(num_workers: int, tmp_path: Path) -> None:
+    in_files(tmp_path / "data")
+    for change, is_warm in (("", False), ("", True), ("1000", False), ("", True)):
+        if change:
+            (tmp_path / "data" / "37.txt").write_text(change)
+        data = InFiles(str(tmp_path / "data"), lambda folder, index: f"{folder}/{index}.txt")
+        kept = cached(data, disk=tmp_path / "cache")
+        assert_same_epochs(epochs(kept, num_workers=num_workers), epochs(data))
+        assert (kept.warm, kept.note, files(tmp_path / "cache")) == (is_warm, None, [".cache"])
+
+
+def test_items_of_files_that_no_text_names_are_not_left_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_files(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    for change in ("38", "1000"):  # of which no item that is computed again shows anything
+        (tmp_path / "data" / "38.txt").write_text(change)
+        data = InFiles(None, lambda _, index: f"data/{index}.txt")
+        kept = cached(data, disk=tmp_path / "cache")
+        assert_same_epochs(epochs(kept), epochs(data))
+        assert kept.full and kept.note is not None and "no text in it names" in kept.note
+    assert files(tmp_path / "cache") == []
 
 
 def test_what_cannot_be_told_has_no_key(tmp_path: Path) -> None:
