@@ -28,11 +28,6 @@ _LAYERS = (
 class _Tracer(fx.Tracer):
     """Looks into known layers, and into functions that use modules from outside as well."""
 
-    def __init__(self, root: nn.Module | Callable[..., Any]) -> None:
-        super().__init__()
-        self.before = _attributes(root)
-        """Of all modules that take part, before any ran."""
-
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """What a known layer calls is recorded in its place."""
         return type(m) not in _LAYERS and super().is_leaf_module(m, module_qualified_name)
@@ -43,7 +38,6 @@ class _Tracer(fx.Tracer):
             return super().path_of_module(mod)
         except NameError:
             check_plain(mod)
-            self.before = _attributes(mod) | self.before
             name = f"outside_{len(list(self.root.children()))}"
             self.root.add_module(name, mod)
             return name
@@ -57,7 +51,7 @@ class _Tracer(fx.Tracer):
 
 def record(root: nn.Module | Callable[..., Any]) -> Recorded:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
-    tracer, states = _Tracer(root), (torch.get_rng_state(), random.getstate())
+    tracer, states = _Tracer(), (torch.get_rng_state(), random.getstate())
     try:
         graph = tracer.trace(root)
         recorded = Recorded(graph, tracer.root)
@@ -67,18 +61,7 @@ def record(root: nn.Module | Callable[..., Any]) -> Recorded:
         torch.set_rng_state(states[0])
         random.setstate(states[1])
         raise Unsupported(f"the forward of {name_of(root)} draws random numbers.")
-    before, watched = tracer.before, {number for number, _ in tracer.before}
-    now = _attributes(tracer.root)
-    changed = [key for key, value in now.items() if key[0] in watched and before.get(key) != value]
-    if changed:
-        raise Unsupported(f"the forward of {name_of(root)} changes an attribute of its own ({changed[0][1]}).")
     return recorded
-
-
-def _attributes(root: nn.Module | Callable[..., Any]) -> dict[tuple[int, str], int]:
-    """(module, attribute) -> identity of its value: a forward that sets one cannot be recorded once and for all."""
-    modules = root.modules() if isinstance(root, nn.Module) else ()
-    return {(id(m), key): id(value) for m in modules for key, value in vars(m).items() if not key.startswith("_")}
 
 
 def check_plain(root: nn.Module) -> None:

@@ -124,24 +124,6 @@ def test_what_is_not_known_is_named(model: nn.Module, word: str) -> None:
         trace_model(model)
 
 
-class Counting(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.calls = nn.Linear(3, 3), 0
-
-    def forward(self, y: torch.Tensor) -> Any:
-        self.calls += 1
-        return self.layer(y) * self.calls
-
-
-def test_a_forward_that_changes_an_attribute_is_refused_whoever_calls_it() -> None:
-    net = Counting()
-    with pytest.raises(Unsupported, match=r"changes an attribute of its own \(calls\)"):
-        trace_model(net)
-    with pytest.raises(Unsupported, match=r"changes an attribute of its own \(calls\)"):
-        trace_field(lambda t, y: net(y), torch.zeros(3))
-
-
 def test_hooks_are_refused() -> None:
     model = nn.Sequential(nn.Linear(3, 3))
     model[0].register_forward_hook(lambda *_: None)
