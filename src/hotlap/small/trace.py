@@ -11,9 +11,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import fx, nn
+from torch.overrides import TorchFunctionMode
 
 from hotlap.errors import UserError
-from hotlap.small.lowering import Lowering, Recorded, Rows, Sym, attribute, name_of
+from hotlap.small.lowering import Lowering, Recorded, Rows, Sym, attribute, flattened, name_of
 from hotlap.small.program import Program, Unsupported
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -49,11 +50,23 @@ class _Tracer(fx.Tracer):
         return super().create_arg(a)
 
 
+class _Alone(TorchFunctionMode):
+    """Refuses what is calculated of a trained tensor alone, outside of a module: its value would be recorded."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        flat, name = flattened(args, kwargs or {}), name_of(func)
+        alone = any(isinstance(a, torch.Tensor) and a.requires_grad for a in flat)
+        if alone and name != "__get__" and not any(isinstance(a, fx.Proxy) for a in flat):
+            raise Unsupported(f"{name} of a trained tensor alone, which is no parameter of the module")
+        return func(*args, **kwargs or {})
+
+
 def record(root: nn.Module | Callable[..., Any]) -> Recorded:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
     tracer, states = _Tracer(), (torch.get_rng_state(), random.getstate())
     try:
-        graph = tracer.trace(root)
+        with _Alone():
+            graph = tracer.trace(root)
         recorded = Recorded(graph, tracer.root)
     except Exception as error:
         raise Unsupported(f"torch.fx cannot follow the forward of {name_of(root)}: {error}") from error

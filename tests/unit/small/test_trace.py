@@ -124,6 +124,17 @@ def test_what_is_not_known_is_named(model: nn.Module, word: str) -> None:
         trace_model(model)
 
 
+@pytest.mark.parametrize("of", [torch.exp, torch.Tensor.item, torch.Tensor.detach, float, lambda rate: 2 * (rate > 0)])
+def test_a_value_calculated_of_a_trained_tensor_alone_is_refused(of: Any) -> None:
+    def field(rate: torch.Tensor, of: Any) -> Any:
+        return lambda t, y: y * of(rate)
+
+    for rate in (nn.Parameter(torch.tensor(0.5)), torch.tensor(0.5, requires_grad=True)):
+        assert ops(trace_field(field(rate, lambda same: same), torch.zeros(3))) == ["PARAMETER", "MUL"]
+        with pytest.raises(Unsupported, match="of a trained tensor alone"):
+            trace_field(field(rate, of), torch.zeros(3))
+
+
 def test_hooks_are_refused() -> None:
     model = nn.Sequential(nn.Linear(3, 3))
     model[0].register_forward_hook(lambda *_: None)
