@@ -10,7 +10,7 @@ from torch import optim
 
 from hotlap.small import guards, optimizers
 from hotlap.small.node import Lease
-from hotlap.small.program import Program, Unsupported, native
+from hotlap.small.program import Unsupported, native
 from hotlap.small.solve_settings import Settings, fixed_times, times_of
 from hotlap.small.tableau import METHODS
 from hotlap.small.trace import trace_field
@@ -50,8 +50,8 @@ class Compiled:
         if y.numel() == 0:
             raise Unsupported("the state is empty.")
         self._native = native(y.dtype)
-        self.program: Program = trace_field(func, y)
-        self.holds: Callable[[], bool] = guards.watching(func, self.program.parameters).holds
+        self.program, guard = guards.traced(func, lambda: trace_field(func, y))
+        self.holds: Callable[[], bool] = guard.holds
         """Whether nothing that was read while tracing has changed."""
         self.rows = y.numel() // (y.shape[-1] if y.dim() else 1)
         self.trained = self.program.trained

@@ -1,8 +1,13 @@
 """Notices between two calls that a model, a function or an optimizer is no longer what was compiled."""
 
+import dis
 import inspect
-from collections.abc import Iterator
-from types import CellType, CodeType
+from argparse import Namespace
+from collections.abc import Callable, Iterable
+from dataclasses import is_dataclass
+from enum import Enum
+from numbers import Number
+from types import CellType, CodeType, EllipsisType, ModuleType, NoneType
 from typing import Any
 
 import torch
@@ -10,25 +15,56 @@ from torch import nn, optim
 
 from hotlap.native import core
 from hotlap.small import optimizers
+from hotlap.small.lowering import name_of
+from hotlap.small.program import Program, Unsupported, native
 from hotlap.small.trace import HOOKS
+
+CONSTANTS = (Number, str, bytes, range, Enum, NoneType, EllipsisType, torch.dtype, torch.device, torch.Size)
+"""They never change, so that identity is enough."""
+
+LIBRARIES = ("torch", "math", "numpy", "operator", "itertools", "typing", "builtins")
+"""Their functions are taken as they are: they read what they are given, and random numbers, which tracing notices."""
+
+UNSEEN = {"globals", "locals", "vars", "eval", "exec", "open", "__import__", "__dict__", "attrgetter"}
+"""What these read, no name in the code tells."""
+
+BY_SYNTAX = {"forward", "__call__", "__getattr__", "__getattribute__", "__getitem__", "__iter__", "__len__", "__bool__"}
+"""Methods that are called though no name in the code tells."""
+
+TABLES = ("_parameters", "_modules", "_buffers")
+
+MODULE = vars(nn.Module()).keys()
+"""Attributes that every module has."""
 
 
 def new() -> Any:
-    """A guard that watches nothing yet."""
+    """A guard that watches nothing yet; Unsupported where there is no native core."""
+    native(torch.float32)
     return core().module.Guard()
 
 
-def watching(traced: Any, read: list[torch.Tensor]) -> Any:
-    """A guard of all that tracing may have read: modules, hooks, attributes, globals, and the tensors in `read`.
+def traced(what: Any, trace: Callable[[], Program]) -> tuple[Program, Any]:
+    """What `trace` makes of a module or function, and a guard of all that it may have read.
 
-    Of a plain function these are its globals, closure and defaults, and the modules among them.
+    Raises:
+        Unsupported: it reads what cannot be watched, or changes what it reads.
     """
-    guard, seen = new(), set[int]()
-    for value in (traced,) if isinstance(traced, nn.Module) else _watch_code(guard, traced, seen):
-        for module in value.modules() if isinstance(value, nn.Module) else ():
-            _watch_module(guard, module, seen)
-    watch_tensors(guard, read)
-    return guard
+    guard = watching(what)
+    program = trace()
+    if not guard.holds():
+        raise Unsupported(f"the forward of {name_of(what)} changes what it reads.")
+    watch_tensors(guard, program.parameters)
+    return program, guard
+
+
+def watching(what: Any) -> Any:
+    """A guard of all that a module's forward or a function may read; Unsupported names what cannot be watched."""
+    names, known = set(BY_SYNTAX), 0
+    while known < len(names):
+        known = len(names)
+        reads = _Reads(names)
+        reads.value(what, name_of(what))
+    return reads.guard
 
 
 def watch_tensors(guard: Any, tensors: list[torch.Tensor]) -> None:
@@ -41,6 +77,12 @@ def watch_tensors(guard: Any, tensors: list[torch.Tensor]) -> None:
             guard.attribute(p, "_backward_hooks", None)
         else:
             _watch_version(guard, p)
+
+
+def _watch_version(guard: Any, tensor: torch.Tensor) -> None:
+    """How often it was changed in place, as autograd counts it: not where it was made in inference mode."""
+    if not tensor.is_inference():
+        guard.attribute(tensor, "_version", tensor._version)
 
 
 def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
@@ -69,86 +111,124 @@ def watching_settings(optimizer: optim.Optimizer) -> Any:
     return guard
 
 
-def _watch_module(guard: Any, module: nn.Module, seen: set[int]) -> None:
-    own = vars(module)
-    for hooks in HOOKS:
-        guard.size(own[hooks], 0)
-    guard.size(own, len(own))
-    for table in ("_parameters", "_modules", "_buffers"):
-        guard.size(own[table], len(own[table]))
-        for key in own[table]:
-            _watch_value(guard, own[table], key)
-    # Of torch's own layers a dropout alone reads it.
-    unread = "training" if type(module).__module__.startswith("torch.") and type(module) is not nn.Dropout else ""
-    for key in own:
-        if not key.startswith("_") and key != unread:
-            _watch_value(guard, own, key)
-    _watch_methods(guard, type(module), seen)
+class _Reads:
+    """Watches what code may read: of each object that it can reach, what the names that stand in the code mean there.
 
-
-def _watch_methods(guard: Any, kind: type[nn.Module], seen: set[int]) -> None:
-    """What `forward` reads, and the methods that it may call."""
-    for _ in _watch_code(guard, kind.forward, seen):
-        pass
-    for name in getattr(getattr(kind.forward, "__code__", None), "co_names", ()):
-        method = getattr(kind, name, None)
-        if inspect.isfunction(method):
-            for _ in _watch_code(guard, method, seen):
-                pass
-
-
-def _watch_value(guard: Any, table: dict[str, Any], key: str) -> None:
-    value = table[key]
-    guard.entry(table, key, value)
-    _watch_constant(guard, value)
-    if isinstance(value, list | dict):
-        guard.size(value, len(value))
-    for name in value if isinstance(value, dict) else ():
-        guard.entry(value, name, value[name])
-
-
-def _watch_constant(guard: Any, value: Any) -> None:
-    """A constant tensor may have been copied: its contents must not change."""
-    if isinstance(value, torch.Tensor) and not value.requires_grad:
-        _watch_version(guard, value)
-        guard.attribute(value, "requires_grad", False)
-
-
-def _watch_version(guard: Any, tensor: torch.Tensor) -> None:
-    """How often it was changed in place, as autograd counts it: not where it was made in inference mode."""
-    if not tensor.is_inference():
-        guard.attribute(tensor, "_version", tensor._version)
-
-
-def _watch_code(guard: Any, function: Any, seen: set[int]) -> Iterator[Any]:
-    """What a function may read of its globals, closure and defaults, and the functions among these in turn.
-
-    torch's own functions are taken as they are.
+    `names` grows with the code that is found.
     """
-    code = getattr(function, "__code__", None)
-    if code is None or id(code) in seen or (getattr(function, "__module__", None) or "").startswith("torch."):
-        return
-    seen.add(id(code))
-    guard.attribute(function, "__code__", code)
-    guard.attribute(function, "__defaults__", function.__defaults__)
-    for value in _values_read(guard, function, code):
-        yield value
+
+    def __init__(self, names: set[str]) -> None:
+        self.guard = new()
+        self._names = names
+        self._seen: dict[int, Any] = {}
+
+    def value(self, value: Any, what: str) -> None:
+        """Watch what may be read of a value. That it is still this one is watched where it was found."""
+        if isinstance(value, CONSTANTS) or id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
         if inspect.isfunction(value):
-            yield from _watch_code(guard, value, seen)
+            self._function(value, what)
+        elif inspect.ismethod(value):
+            self._all((value.__self__, value.__func__), what)
+        elif type(value) is tuple:
+            self._all(value, what)
+        elif isinstance(value, nn.Module):
+            self._module(value, what)
+        elif not isinstance(value, torch.Tensor):
+            self._record(value, what)
+        elif not value.requires_grad:  # it may have been copied
+            _watch_version(self.guard, value)
+            self.guard.attribute(value, "requires_grad", False)
+
+    def _all(self, values: tuple[Any, ...], what: str) -> None:
+        for value in values:
+            self.value(value, what)
+
+    def _entries(self, table: dict[Any, Any], keys: Iterable[Any], what: str) -> None:
+        for key in keys:
+            self.guard.entry(table, key, table[key])
+            self.value(table[key], f"{what}.{key}" if what else key)
+
+    def _function(self, function: Any, what: str) -> None:
+        """A function of a library is taken as it is, but not one of another's that it decorates."""
+        code, is_ours = function.__code__, not _is_of_library(function)
+        if is_ours:
+            names, outer = _names_in(code)
+            if unseen := (names | outer) & UNSEEN:
+                raise Unsupported(f"{what} reads by {min(unseen)}, and what that reads cannot be watched.")
+            self._names |= names | outer & {"getattr"}
+            for name in ("__code__", "__defaults__", "__kwdefaults__"):
+                self.guard.attribute(function, name, getattr(function, name))
+            self._all((function.__defaults__, function.__kwdefaults__), f"a default of {what}")
+            self._entries(function.__globals__, outer & function.__globals__.keys(), "")
+            self._entries(vars(function), self._read_in(vars(function)), what)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if cell != _EMPTY and name != "__class__" and (is_ours or inspect.isfunction(cell.cell_contents)):
+                self.guard.attribute(cell, "cell_contents", cell.cell_contents)
+                self.value(cell.cell_contents, name)
+
+    def _module(self, module: nn.Module, what: str) -> None:
+        own, kind = vars(module), type(module)
+        self.guard.size(own, len(own))
+        for table in (*HOOKS, *TABLES):
+            self.guard.size(own[table], len(own[table]))
+        for table in TABLES:
+            self._entries(own[table], own[table], what)
+        # What torch's own layers read are numbers; and of them a dropout alone reads `training`.
+        is_read = kind is nn.Dropout or not _is_of_library(kind)
+        for name in own.keys() - MODULE | ({"training"} if is_read else set()):
+            self.guard.entry(own, name, own[name])
+        self._entries(own, self._read_in(own) - MODULE, what)
+        self._class(kind, what)
+
+    def _record(self, value: Any, what: str) -> None:
+        """A dict, a module of Python, arguments of a script, or a dataclass."""
+        if _is_of_library(value):
+            return
+        kind = type(value)
+        if not (kind in (dict, ModuleType, Namespace) or is_dataclass(kind)):
+            raise Unsupported(f"the forward reads {what} ({kind.__name__}), whose changes cannot be watched.")
+        own = value if kind is dict else getattr(value, "__dict__", {})
+        self.guard.size(own, len(own))
+        self._entries(own, own if kind is dict else self._read_in(own), what)
+        self._class(kind, what)
+
+    def _class(self, kind: type, what: str) -> None:
+        for table in (vars(parent) for parent in kind.__mro__ if not _is_of_library(parent)):
+            for name in self._read_in(table):
+                self.guard.attribute(kind, name, getattr(kind, name, None))
+                method = getattr(table[name], "__func__", getattr(table[name], "fget", table[name]))
+                self.value(method, f"{what}.{name}")
+
+    def _read_in(self, table: Iterable[str]) -> set[str]:
+        """Of the names in it those that are read: after `getattr` it may be any."""
+        return {n for n in table if n in self._names or ("getattr" in self._names and n[:2] != "__")}
 
 
-def _values_read(guard: Any, function: Any, code: CodeType) -> list[Any]:
-    names, found = function.__globals__, list(function.__defaults__ or ())
-    for name in code.co_names:
-        if name in names:
-            _watch_value(guard, names, name)
-            found.append(names[name])
-    for cell in function.__closure__ or ():
-        if cell != _EMPTY:
-            guard.attribute(cell, "cell_contents", cell.cell_contents)
-            _watch_constant(guard, cell.cell_contents)
-            found.append(cell.cell_contents)
-    return found
+def _names_in(code: CodeType) -> tuple[set[str], set[str]]:
+    """Of attributes, and of globals: also those in functions inside. "__import__" where one imports."""
+    names, outer = set[str](), set[str]()
+    for one in dis.get_instructions(code):
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"):
+            outer.add(one.argval)
+        elif one.opcode in dis.hasname:
+            names.add("__import__" if one.opname == "IMPORT_NAME" else one.argval)
+    for inner in (_names_in(constant) for constant in code.co_consts if isinstance(constant, CodeType)):
+        names, outer = names | inner[0], outer | inner[1]
+    return names, outer
+
+
+def _is_of_library(value: Any) -> bool:
+    """A function, class or module of LIBRARIES."""
+    name: Any = None
+    if isinstance(value, ModuleType):
+        name = value.__name__
+    elif inspect.isfunction(value):  # its `__module__` may be that of another that it wraps
+        name = value.__globals__.get("__name__")
+    elif callable(value):
+        name = getattr(getattr(value, "__objclass__", value), "__module__", None)
+    return str(name).partition(".")[0] in LIBRARIES
 
 
 _EMPTY = CellType()

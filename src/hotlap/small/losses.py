@@ -90,7 +90,7 @@ class NativeLoss:
         self._criterion = recognise(module)
         self._native = {dtype: native(dtype).loss for dtype in NUMBERS}
         self.eager = eager
-        self._guard = guards.watching(module, [])
+        self._guard = guards.watching(module)
 
     def holds(self) -> bool:
         """Whether the module is still what it was."""

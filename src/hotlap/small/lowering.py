@@ -112,7 +112,7 @@ class Lowering:
         from hotlap.small import operations as tables  # it names the methods below
 
         args, kwargs = self._resolve(node.args), self._resolve(node.kwargs)
-        self._check_arguments(node, _flat(args, kwargs))
+        self._check_arguments(node, flattened(args, kwargs))
         if self._is_inplace(node) and isinstance(node.args[0], fx.Node) and len(node.args[0].users) > 1:
             raise Unsupported(f"{node.format_node()} changes a tensor in place that is used again.")
         if node.op == "get_attr":
@@ -122,7 +122,7 @@ class Lowering:
         handler = (
             tables.METHODS.get(str(node.target)) if node.op == "call_method" else tables.FUNCTIONS.get(node.target)
         )
-        if not any(isinstance(a, Sym) for a in _flat(args, kwargs)):
+        if not any(isinstance(a, Sym) for a in flattened(args, kwargs)):
             return self._plain(node, args, kwargs)
         if handler is None:
             raise Unsupported(
@@ -157,7 +157,7 @@ class Lowering:
         """An operation on numbers, shapes and the like, done at once."""
         if node.target is operator.getitem and isinstance(args[0], tuple):
             return args[0][args[1]]  # one number of a shape, the rows' perhaps
-        if any(isinstance(a, Rows) for a in _flat(args, kwargs)):
+        if any(isinstance(a, Rows) for a in flattened(args, kwargs)):
             raise Unsupported(_BY_ROWS)
         if node.op == "call_function":
             return cast(Callable[..., Any], node.target)(*args, **kwargs)
@@ -322,7 +322,8 @@ class Lowering:
         return tuple(self._columns(s, i, 1, s.shape[:-1]) for i in range(self.cols(s)))
 
 
-def _flat(args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
+def flattened(args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
+    """All arguments, those in a list or tuple one by one."""
     flat: list[Any] = []
     for a in [*args, *kwargs.values()]:
         flat.extend(a if isinstance(a, tuple | list) else [a])

@@ -29,7 +29,7 @@ class Network:
     """
 
     def __init__(self, model: nn.Module, eager: Eager) -> None:
-        self.program: Program = trace_model(model)
+        self.program, self._guard = guards.traced(model, lambda: trace_model(model))
         if sum(node.op is Op.LINEAR for node in self.program.nodes) < 2:
             raise Unsupported("one layer alone is as fast in torch.")
         self._native = native(self.program.dtype)
@@ -41,7 +41,6 @@ class Network:
         self.features = self.program.values[self.program.input][0]
         self.outputs = self.program.values[self.program.output][0]
         self._samples = Samples(self.program)
-        self._guard = guards.watching(model, self.program.parameters)
         self._parameters = guards.new()
         for p in self.trained:
             for name, value in TAKES_GRADIENTS.items():

@@ -17,6 +17,23 @@ from hotlap.small import losses, network
 LOSS: Any = losses.Loss._backward_cls
 PASS: Any = network.Pass._backward_cls
 
+
+def _telling(register: Callable[..., Any]) -> Callable[..., Any]:
+    """What puts a hook on a node of these two: the node has none to show, so that it is told."""
+
+    @wraps(register)
+    def registered(node: Any, *args: Any, **more: Any) -> Any:
+        node.hooked = True
+        return register(node, *args, **more)
+
+    return registered
+
+
+for _kind in (LOSS, PASS):
+    _kind.hooked = False
+    for _name in ("register_hook", "register_prehook"):
+        setattr(_kind, _name, _telling(getattr(_kind, _name)))
+
 Plain = Callable[[], bool]
 """Whether no mode or hook of torch's is on that would have to see what is left out."""
 
@@ -24,8 +41,8 @@ Plain = Callable[[], bool]
 def straight(run: Callable[..., Any], is_plain_torch: Plain) -> Callable[..., Any]:
     """torch.autograd's `_engine_run_backward` that leaves the engine out where nobody but these two has a part in it.
 
-    What it cannot see are hooks that somebody puts on a node of the graph (`grad_fn.register_hook`). DDP and FSDP
-    exchange gradients by such hooks: where there is a process group the engine stays.
+    What it cannot see are hooks on the nodes that add to a parameter's gradient. DDP and FSDP exchange gradients by
+    such hooks: where there is a process group the engine stays.
     """
 
     @wraps(run)
@@ -78,7 +95,7 @@ def _may_be_hooked() -> bool:
 def _are_alone(value: torch.Tensor, loss: Any, passed: Any) -> bool:
     """Nobody looks at what goes from one to the other, or at gradients on their way to the parameters."""
     prediction = loss.given[0]
-    return bool(
+    return not (loss.hooked or passed.hooked) and bool(
         value._backward_hooks is None
         and not value.retains_grad
         and prediction._backward_hooks is None

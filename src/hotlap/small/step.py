@@ -7,7 +7,7 @@ from torch import nn, optim
 
 from hotlap.errors import UserError
 from hotlap.small import guards, losses, optimizers
-from hotlap.small.program import Program, Unsupported, native
+from hotlap.small.program import Unsupported, native
 from hotlap.small.trace import Samples, trace_model
 
 Loss = nn.Module | Callable[..., torch.Tensor]
@@ -75,14 +75,13 @@ class CompiledStep:
     def _bind(self) -> None:
         """Compile for the model, loss and optimizer as they are now."""
         self._criterion = losses.recognise(self.loss)
-        self._program: Program = trace_model(self.model)
+        # Everything that is read, to be compared at every call.
+        self._program, self._guard = guards.traced(self.model, lambda: trace_model(self.model))
         self._samples = Samples(self._program)
         optimizers.check_known(self.optimizer)
         classes = native(self._program.dtype)
         optimizer = optimizers.description(self.optimizer, self._program.parameters)
         self._native = classes.Step(self._program.description(), self._criterion, optimizer)
-        # Everything that was read, to be compared at every call.
-        self._guard = guards.watching(self.model, self._program.parameters)
         guards.watch_optimizer(self._guard, self.optimizer)
         self._settings = guards.watching_settings(self.optimizer)
         self._form = optimizers.form(self.optimizer)

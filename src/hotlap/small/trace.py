@@ -11,9 +11,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import fx, nn
+from torch.overrides import TorchFunctionMode
 
 from hotlap.errors import UserError
-from hotlap.small.lowering import Lowering, Recorded, Rows, Sym, attribute, name_of
+from hotlap.small.lowering import Lowering, Recorded, Rows, Sym, attribute, flattened, name_of
 from hotlap.small.program import Program, Unsupported
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -28,11 +29,6 @@ _LAYERS = (
 class _Tracer(fx.Tracer):
     """Looks into known layers, and into functions that use modules from outside as well."""
 
-    def __init__(self, root: nn.Module | Callable[..., Any]) -> None:
-        super().__init__()
-        self.before = _attributes(root)
-        """Of all modules that take part, before any ran."""
-
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """What a known layer calls is recorded in its place."""
         return type(m) not in _LAYERS and super().is_leaf_module(m, module_qualified_name)
@@ -43,7 +39,6 @@ class _Tracer(fx.Tracer):
             return super().path_of_module(mod)
         except NameError:
             check_plain(mod)
-            self.before = _attributes(mod) | self.before
             name = f"outside_{len(list(self.root.children()))}"
             self.root.add_module(name, mod)
             return name
@@ -55,11 +50,23 @@ class _Tracer(fx.Tracer):
         return super().create_arg(a)
 
 
+class _Alone(TorchFunctionMode):
+    """Refuses what is calculated of a trained tensor alone, outside of a module: its value would be recorded."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        flat, name = flattened(args, kwargs or {}), name_of(func)
+        alone = any(isinstance(a, torch.Tensor) and a.requires_grad for a in flat)
+        if alone and name != "__get__" and not any(isinstance(a, fx.Proxy) for a in flat):
+            raise Unsupported(f"{name} of a trained tensor alone, which is no parameter of the module")
+        return func(*args, **kwargs or {})
+
+
 def record(root: nn.Module | Callable[..., Any]) -> Recorded:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
-    tracer, states = _Tracer(root), (torch.get_rng_state(), random.getstate())
+    tracer, states = _Tracer(), (torch.get_rng_state(), random.getstate())
     try:
-        graph = tracer.trace(root)
+        with _Alone():
+            graph = tracer.trace(root)
         recorded = Recorded(graph, tracer.root)
     except Exception as error:
         raise Unsupported(f"torch.fx cannot follow the forward of {name_of(root)}: {error}") from error
@@ -67,18 +74,7 @@ def record(root: nn.Module | Callable[..., Any]) -> Recorded:
         torch.set_rng_state(states[0])
         random.setstate(states[1])
         raise Unsupported(f"the forward of {name_of(root)} draws random numbers.")
-    before, watched = tracer.before, {number for number, _ in tracer.before}
-    now = _attributes(tracer.root)
-    changed = [key for key, value in now.items() if key[0] in watched and before.get(key) != value]
-    if changed:
-        raise Unsupported(f"the forward of {name_of(root)} changes an attribute of its own ({changed[0][1]}).")
     return recorded
-
-
-def _attributes(root: nn.Module | Callable[..., Any]) -> dict[tuple[int, str], int]:
-    """(module, attribute) -> identity of its value: a forward that sets one cannot be recorded once and for all."""
-    modules = root.modules() if isinstance(root, nn.Module) else ()
-    return {(id(m), key): id(value) for m in modules for key, value in vars(m).items() if not key.startswith("_")}
 
 
 def check_plain(root: nn.Module) -> None:

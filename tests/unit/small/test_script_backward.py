@@ -96,12 +96,25 @@ def test_a_frozen_layer_gets_none_and_a_weighted_loss_its_weight(engine: list[An
     [
         lambda net, out, loss, seen: out.register_hook(seen.append),
         lambda net, out, loss, seen: loss.register_hook(seen.append),
+        lambda net, out, loss, seen: out.grad_fn.register_hook(lambda to, of: seen.extend(of)),
+        lambda net, out, loss, seen: out.grad_fn.register_prehook(seen.extend),
+        lambda net, out, loss, seen: loss.grad_fn.register_hook(lambda to, of: seen.extend(of)),
         lambda net, out, loss, seen: net[2].bias.register_hook(seen.append),
         lambda net, out, loss, seen: net[2].bias.register_post_accumulate_grad_hook(seen.append),
         lambda net, out, loss, seen: (out.retain_grad(), seen.append(out)),
         lambda net, out, loss, seen: (loss.retain_grad(), seen.append(loss)),
     ],
-    ids=["result", "loss", "parameter", "after accumulation", "kept of the result", "kept of the loss"],
+    ids=[
+        "result",
+        "loss",
+        "node of the result",
+        "before it",
+        "node of the loss",
+        "parameter",
+        "after accumulation",
+        "kept of the result",
+        "kept of the loss",
+    ],
 )
 def test_who_wants_to_see_a_gradient_sees_it(engine: list[Any], look: Callable[..., Any]) -> None:
     net = made()

@@ -284,7 +284,7 @@ class ByRows(nn.Sequential):
         (nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)), "BatchNorm1d"),
         (Branching(nn.Linear(5, 8), nn.Linear(8, 3)), "cannot follow"),
         (Drawing(nn.Linear(5, 8), nn.Linear(8, 3)), "draws random numbers"),
-        (Counting(nn.Linear(5, 8), nn.Linear(8, 3)), "changes an attribute of its own"),
+        (Counting(nn.Linear(5, 8), nn.Linear(8, 3)), "changes what it reads"),
         (ByRows(nn.Linear(5, 8), nn.Linear(8, 3)), "number of rows"),
     ],
 )

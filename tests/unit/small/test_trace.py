@@ -124,22 +124,15 @@ def test_what_is_not_known_is_named(model: nn.Module, word: str) -> None:
         trace_model(model)
 
 
-class Counting(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.calls = nn.Linear(3, 3), 0
+@pytest.mark.parametrize("of", [torch.exp, torch.Tensor.item, torch.Tensor.detach, float, lambda rate: 2 * (rate > 0)])
+def test_a_value_calculated_of_a_trained_tensor_alone_is_refused(of: Any) -> None:
+    def field(rate: torch.Tensor, of: Any) -> Any:
+        return lambda t, y: y * of(rate)
 
-    def forward(self, y: torch.Tensor) -> Any:
-        self.calls += 1
-        return self.layer(y) * self.calls
-
-
-def test_a_forward_that_changes_an_attribute_is_refused_whoever_calls_it() -> None:
-    net = Counting()
-    with pytest.raises(Unsupported, match=r"changes an attribute of its own \(calls\)"):
-        trace_model(net)
-    with pytest.raises(Unsupported, match=r"changes an attribute of its own \(calls\)"):
-        trace_field(lambda t, y: net(y), torch.zeros(3))
+    for rate in (nn.Parameter(torch.tensor(0.5)), torch.tensor(0.5, requires_grad=True)):
+        assert ops(trace_field(field(rate, lambda same: same), torch.zeros(3))) == ["PARAMETER", "MUL"]
+        with pytest.raises(Unsupported, match="of a trained tensor alone"):
+            trace_field(field(rate, of), torch.zeros(3))
 
 
 def test_hooks_are_refused() -> None:
