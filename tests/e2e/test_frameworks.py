@@ -66,6 +66,7 @@ def test_lightnings_trainer_and_its_validation(forks: Forks, tmp_path: Path) -> 
     assert_phases_sum_to_steps(found)
     assert found.num_validations == 2
     assert found.validation_s >= 0.100, "it sleeps that long"
+    assert found.planned_steps == 20 * 20
     said = said_of_itself(forks, found, "lightning_fit.py", (Bf16Autocast(),), folder=tmp_path)
     assert said == {"autocast": ["torch.bfloat16"], "workers": [0]}
 

@@ -18,7 +18,9 @@ from hotlap import accelerator
 
 def leaves(value: Any) -> Iterator[Any]:
     """The leaves of nested lists, tuples and mappings, in order."""
-    if isinstance(value, dict):
+    if isinstance(value, torch.Tensor):  # most are, and to ask for a mapping takes long
+        yield value
+    elif isinstance(value, Mapping):
         for part in value.values():
             yield from leaves(part)
     elif isinstance(value, list | tuple):
@@ -34,12 +36,17 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 
 def num_samples(batch: Any) -> int | None:
-    """Length of the first tensor (or list of leaves) in a batch; None when it has none."""
+    """Length of the first tensor in a batch; without one, of its first field (a tuple or mapping has fields), or of the
+    list that it is; None when it has none of these."""
     for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor):
             # A nested tensor has no shape, but this size.
             return leaf.size(0) if leaf.dim() else 1
-    return len(batch) if isinstance(batch, list | tuple | dict) else None
+    if isinstance(batch, tuple) and batch:
+        batch = batch[0]
+    while isinstance(batch, Mapping) and batch:
+        batch = next(iter(batch.values()))
+    return len(batch) if isinstance(batch, list | tuple) or (isinstance(batch, np.ndarray) and batch.ndim) else None
 
 
 class Digest:
@@ -266,7 +273,10 @@ def samples(data: Sequence[torch.Tensor]) -> Iterator[bytes]:
 
 
 def digest_of(leaf: Any) -> bytes:
-    """Of a leaf: of a tensor's type, shape and bytes; what a plain value is; of another thing its class alone."""
+    """Of a leaf: of a tensor's or an array's type, shape and bytes; what a plain value is; of another thing its class
+    alone."""
+    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+        return xxhash.xxh3_128_digest(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes())
     if not isinstance(leaf, torch.Tensor):
         return repr(leaf).encode() if is_plain(leaf) else type(leaf).__name__.encode()
     tensor = _peeked(leaf)

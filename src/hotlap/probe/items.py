@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
@@ -65,7 +66,7 @@ def _comparable(item: Any) -> Any:
 
         array = np.ascontiguousarray(item)
         return torch.from_numpy(array) if array.dtype.kind in "biufc" and array.flags.writeable else array.tobytes()
-    if isinstance(item, dict):
+    if isinstance(item, Mapping):
         return {key: _comparable(value) for key, value in item.items()}
     if isinstance(item, list | tuple):
         return [_comparable(value) for value in item]

@@ -173,14 +173,27 @@ def _surround_steps(session: Session, patch: Patch) -> None:
 
 def _hook_scaler(session: Session, patch: Patch) -> None:
     """A step that a GradScaler leaves out is no step, but it is counted; losses are told as they were before it."""
-    scaler_step, scale = torch.amp.GradScaler.step, torch.amp.GradScaler.scale
+    scaler_step, init = torch.amp.GradScaler.step, torch.amp.GradScaler.__init__
+    hooked = set()
 
-    @functools.wraps(scale)
-    def noted_scale(self: Any, outputs: Any) -> Any:
-        scaled = scale(self, outputs)
-        if not (unseen.compiles and is_compiling()) and get_ident() == session.thread.id:
-            session.losses.scaled(outputs, scaled)
-        return scaled
+    def noted(scale: Any) -> Any:
+        @functools.wraps(scale)
+        def noted_scale(self: Any, outputs: Any) -> Any:
+            scaled = scale(self, outputs)
+            if not (unseen.compiles and is_compiling()) and get_ident() == session.thread.id:
+                session.losses.scaled(outputs, scaled)
+            return scaled
+
+        return noted_scale
+
+    @functools.wraps(init)
+    def noted_init(self: Any, *args: Any, **kwargs: Any) -> None:
+        """That of FSDP scales by itself, and is imported later."""
+        init(self, *args, **kwargs)
+        kind = next(one for one in type(self).__mro__ if "scale" in vars(one))
+        if kind not in hooked:
+            hooked.add(kind)
+            patch.set(kind, "scale", noted(vars(kind)["scale"]))
 
     @functools.wraps(scaler_step)
     def counted_step(self: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -190,5 +203,5 @@ def _hook_scaler(session: Session, patch: Patch) -> None:
             session.skipped_updates += 1
         return result
 
-    patch.set(torch.amp.GradScaler, "scale", noted_scale)
+    patch.set(torch.amp.GradScaler, "__init__", noted_init)
     patch.set(torch.amp.GradScaler, "step", counted_step)

@@ -112,18 +112,11 @@ def _said_by_trainer(frame: FrameType) -> int | None:
     return steps if isinstance(steps, int) and steps > 0 else None
 
 
-def _of_lightning(trainer: Any) -> int | None:
-    if trainer.max_steps > 0:
-        return int(trainer.max_steps)
-    steps = trainer.max_epochs * trainer.num_training_batches / trainer.accumulate_grad_batches
-    return math.floor(steps) if trainer.max_epochs > 0 and math.isfinite(steps) else None
-
-
 # Trainers that know their own number of steps: class -> that number, None where it is not set.
 _TRAINERS: Mapping[str, Callable[[Any], int | None]] = {
     "transformers.trainer.Trainer": lambda trainer: trainer.state.max_steps,
-    "lightning.pytorch.trainer.trainer.Trainer": _of_lightning,
-    "pytorch_lightning.trainer.trainer.Trainer": _of_lightning,
+    "lightning.pytorch.trainer.trainer.Trainer": operator.attrgetter("estimated_stepping_batches"),
+    "pytorch_lightning.trainer.trainer.Trainer": operator.attrgetter("estimated_stepping_batches"),
 }
 
 

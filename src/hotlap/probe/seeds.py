@@ -6,9 +6,11 @@ import random
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral
 from types import FrameType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from hotlap.data.checks.random_state import GENERATORS, own_stream
@@ -16,41 +18,55 @@ from hotlap.levers.lever import Patch
 from hotlap.probe.digests import rng_digest
 from hotlap.probe.sites import outwards
 
+# What functions that set a seed call their first argument.
+_SEED = ("seed", "a")
+
 # From a variable of the script's to a generator: a loader, its data set, and that one's own.
 _DEPTH = 3
+
+
+class _OfBase(type):
+    """Of a class in its base's place: what was made of that is one of its own, numpy's global generator for one."""
+
+    def __instancecheck__(cls, one: Any) -> bool:
+        return super().__instancecheck__(one) or type(one) is cls.__base__
 
 
 def shift(offset: int, patch: Patch) -> Callable[[], Mapping[int, torch.Generator]]:
     """`offset` is added to each seed from now on. Returns what tells torch's generators that were made since and are
     there still, by number."""
 
-    def shifted(function: Callable[..., Any]) -> Callable[..., Any]:
+    def moved(seed: Any) -> Any:
+        return int(seed) + offset if isinstance(seed, Integral) else seed
+
+    def shifted(function: Callable[..., Any], place: int = 0) -> Callable[..., Any]:
         @functools.wraps(function)
-        def wrapper(seed: Any = None, *args: Any, **kwargs: Any) -> Any:
-            return function(seed + offset if isinstance(seed, int) else seed, *args, **kwargs)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            named = {name: moved(value) if name in _SEED else value for name, value in kwargs.items()}
+            return function(*args[:place], *map(moved, args[place : place + 1]), *args[place + 1 :], **named)
 
         return wrapper
 
     patch.set(torch, "manual_seed", shifted(torch.manual_seed))
     patch.set(random, "seed", shifted(random.seed))
-    if "numpy" in sys.modules:
-        import numpy as np
+    patch.set(random.Random, "seed", shifted(random.Random.seed, 1))
+    patch.set(np.random, "seed", shifted(np.random.seed))
+    patch.set(np.random, "default_rng", shifted(np.random.default_rng))
 
-        patch.set(np.random, "seed", shifted(np.random.seed))
-        patch.set(np.random, "default_rng", shifted(np.random.default_rng))
+    class RandomState(np.random.RandomState, metaclass=_OfBase):
+        __init__ = shifted(np.random.RandomState.__init__, 1)
+        seed = shifted(np.random.RandomState.seed, 1)
 
-    manual_seed = torch.Generator.manual_seed
-
+    patch.set(np.random, "RandomState", RandomState)
     made: dict[int, weakref.ref[torch.Generator]] = {}
     number = itertools.count()
 
     class Generator(torch.Generator):
+        manual_seed = shifted(torch.Generator.manual_seed, 1)
+
         def __init__(self, *_args: Any, **_kwargs: Any) -> None:
             key = next(number)
             made[key] = weakref.ref(self, lambda _: made.pop(key, None))
-
-        def manual_seed(self, seed: int) -> torch.Generator:
-            return manual_seed(self, seed + offset)
 
     patch.set(torch, "Generator", Generator)
     return lambda: {key: one for key, known in list(made.items()) if (one := known()) is not None}

@@ -1,10 +1,26 @@
 """Digests of batches: equal where batches are. What of them is new, and which gradients are not."""
 
+from collections import UserDict
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from hotlap.probe.digests import ELSEWHERE, WITH_GRADIENTS, WITHOUT, Digest, Draws, Fresh, Given, Rows, data_of, samples
+from hotlap.probe.digests import (
+    ELSEWHERE,
+    WITH_GRADIENTS,
+    WITHOUT,
+    Digest,
+    Draws,
+    Fresh,
+    Given,
+    Rows,
+    data_of,
+    num_samples,
+    samples,
+)
 from hotlap.probe.evidence import Lapses
 
 WORDS = [torch.tensor([5, 9, 2]), torch.tensor([7, 2]), torch.tensor([4, 4, 8, 2])]
@@ -41,6 +57,34 @@ def test_every_kind_of_leaf_is_taken_in() -> None:
     assert digests(labels) != digests(torch.tensor([1, 1]))
     assert digests(["text"]) != digests(["other"])
     assert Digest().take() is None
+
+
+@pytest.mark.parametrize("as_leaf", [torch.tensor, np.array, list])
+def test_batches_of_any_mapping_and_of_arrays_are_told_apart(as_leaf: Callable[[list[list[int]]], object]) -> None:
+    first, second = (digests(UserDict(x=as_leaf([[k, 2], [3, 4], [5, 6]]))) for k in (1, 7))
+    assert first != second
+    assert first == digests(UserDict(x=as_leaf([[1, 2], [3, 4], [5, 6]])))
+
+
+@pytest.mark.parametrize(
+    ("batch", "number"),
+    [
+        (UserDict(text=["a", "b"], x=torch.rand(3, 2)), 3),
+        (UserDict(x=np.zeros((4, 2)), y=np.zeros(4)), 4),
+        ((np.zeros((4, 2)), np.zeros(4)), 4),
+        ({"text": ["a", "b"], "label": ["c", "d"], "more": []}, 2),
+        ((["a", "b", "c", "d"], ["e", "f", "g", "h"]), 4),
+        (({"text": ["a", "b", "c"]}, [1, 2, 3]), 3),
+        ([("text", 0), ("other", 1), ("third", 2)], 3),
+        ({"text": "one sample"}, None),
+        (("question", "answer"), None),
+        (np.array(1.0), None),
+        ({}, None),
+        (torch.tensor(1.0), 1),
+    ],
+)
+def test_samples_of_a_batch_are_counted_not_its_parts(batch: object, number: int | None) -> None:
+    assert num_samples(batch) == number
 
 
 def test_what_is_given_again_may_count_once() -> None:

@@ -452,3 +452,33 @@ def test_a_hook_looks_like_what_it_wraps(tmp_path: Path) -> None:
         assert hook is not function
         assert ([getattr(hook, name) for name in names], inspect.signature(hook)) == wanted
         assert pickle.loads(pickle.dumps(hook)) is hook
+
+
+class OwnScaler(torch.amp.GradScaler):
+    """Scales by itself, as that of FSDP does."""
+
+    def scale(self, outputs: Any) -> Any:
+        return outputs * 1024
+
+
+class Asking(OwnScaler):
+    """Asks its base class."""
+
+    def scale(self, outputs: Any) -> Any:
+        return super().scale(outputs).type(torch.float64)
+
+
+@pytest.mark.parametrize("kind", [torch.amp.GradScaler, OwnScaler, Asking])
+def test_losses_are_told_as_they_were_before_any_scaler(session: Session, kind: type[torch.amp.GradScaler]) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    losses = []
+    for _ in range(2):
+        scaler = kind("cpu")
+        optimizer.zero_grad()
+        loss = model(torch.ones(3, 2)).sum()
+        losses.append([loss.item()])
+        scaler.scale(loss).backward()
+        optimizer.step()
+    session.account(now=session.clock.now())
+    assert [row.losses for row in session.ledger._rows] == losses

@@ -1,5 +1,6 @@
 """Generators of a script's own, wherever its variables hold them."""
 
+import pickle
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from hotlap.data.checks.random_state import GENERATORS
 from hotlap.levers.lever import Patch
 from hotlap.probe.seeds import generators, shift, sources
 
@@ -54,3 +56,44 @@ def test_generators_that_are_made_later_are_known_as_long_as_they_are_there() ->
     finally:
         patch.undo()
     assert not isinstance(torch.Generator(), type(held))
+
+
+@pytest.mark.parametrize(
+    "seeded",
+    [
+        lambda seed: torch.manual_seed(seed=seed),
+        lambda seed: random.seed(a=seed),
+        lambda seed: random.seed(seed, version=2),
+        random.Random,
+        lambda seed: np.random.seed(np.int64(seed)),
+        lambda seed: np.random.default_rng(seed=seed),
+        lambda seed: np.random.RandomState(seed),  # noqa: PLW0108 - it is another class by then
+        lambda seed: np.random.RandomState(seed=np.uint8(seed)),
+        lambda seed: torch.Generator().manual_seed(seed),
+    ],
+)
+def test_every_way_to_set_a_seed_is_shifted(seeded: Callable[[int], Any]) -> None:
+    def state(seed: int) -> str:
+        made = seeded(seed)
+        return sources([made] if isinstance(made, GENERATORS) else [])
+
+    state(7)  # the global generators that this one leaves alone
+    expected = state(255)
+    patch = Patch()
+    shift(248, patch)
+    try:
+        found = state(7)
+    finally:
+        patch.undo()
+    assert found == expected != state(7)
+
+
+def test_numpys_generators_are_still_of_its_class_and_can_be_pickled() -> None:
+    patch = Patch()
+    shift(3, patch)
+    try:
+        made = np.random.RandomState(1)
+        assert isinstance(np.random.mtrand._rand, np.random.RandomState)
+        assert pickle.loads(pickle.dumps(made)).random() == np.random.RandomState(1).random()
+    finally:
+        patch.undo()
