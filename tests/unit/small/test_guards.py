@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "of a list of its own": (lambda s, x: s.body(x) * s.temps[0], r"reads Made.temps \(list\)"),
     "of a dataclass with a list": (lambda s, x: s.body(x) * s.settings.dims[0], "reads"),
     "arguments with a list": (lambda s, x: s.body(x) * ARGS.dims[0], r"reads ARGS.dims \(list\)"),
-    "by a name": (lambda s, x: s.body(x) * getattr(ARGS, "te" + "mp"), r"reads ARGS.dims \(list\)"),
+    "by a name": (lambda s, x: s.body(x) * getattr(ARGS, "t" + "emp"), r"reads ARGS.dims \(list\)"),
     "by vars": (lambda s, x: s.body(x) * vars(ARGS)["temp"], "reads by vars"),
     "counted": (lambda s, x: s.body(x) * count(), "changes what it reads"),
 }
