@@ -12,7 +12,7 @@ from hotlap.record import Run, Update, as_float
 # itself: below a thousandth of all of them. What bfloat16 leaves of a gradient that is exchanged is 0.4% away.
 FIRST_FLOOR, FIRST_SHARE = 0.01, 1e-3
 # One first loss in a hundred or two is the same by luck, though a lever rounds to bfloat16; those of so many seeds are
-# not. And no rounding takes a gradient further away than it turns one (`ANGLE_FLOOR`).
+# not. And no rounding takes a gradient that is more than rounding further away than it turns one (`ANGLE_FLOOR`).
 SURE_PAIRS = 3
 # bfloat16 leaves a loss in which thousands of terms are summed to a thousandth; other masks of a dropout do not.
 SAME_LOSS = 1e-3
@@ -51,17 +51,18 @@ def other_at_first(alike: Sequence[Pair]) -> Ruling | None:
                 f"The first gradient, of all parameters together, is {ratio:.3g} times as large as in the "
                 "baseline, with the same batch, random numbers and loss."
             )
-        for p, gap in _apart(mine, other) if same else ():
+        for p, gap, certain in _apart(mine, other) if same else ():
             return harmed(
                 f"The first gradient of {trained(alike, p)} is {gap:.1%} of its size away from that of the baseline, "
                 "with the same batch, random numbers and loss.",
-                by_chance=len(alike) < SURE_PAIRS and gap <= ANGLE_FLOOR,
+                by_chance=len(alike) < SURE_PAIRS and not certain,
             )
     return None
 
 
-def _apart(mine: Update, other: Update) -> Iterator[tuple[int, float]]:
-    """(parameter, distance of its gradients as a part of the first one) where that is more than rounding."""
+def _apart(mine: Update, other: Update) -> Iterator[tuple[int, float, bool]]:
+    """(parameter, distance of its gradients as a part of the first one, whether no rounding makes such a one) where that
+    is more than rounding."""
     least = FIRST_SHARE * _whole(mine, other)
     both = zip(mine.projections or (), other.projections or (), mine.gradients or (), strict=False)
     for p, (a, b, size) in enumerate(both):
@@ -70,7 +71,7 @@ def _apart(mine: Update, other: Update) -> Iterator[tuple[int, float]]:
             continue
         gap = math.dist(a, b) / math.hypot(*a)
         if gap > FIRST_FLOOR and gap * norm > least:
-            yield p, gap
+            yield p, gap, gap > ANGLE_FLOOR and norm > least
 
 
 def _same_first_loss(pair: Pair) -> bool:
