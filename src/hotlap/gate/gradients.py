@@ -61,8 +61,8 @@ def other_at_first(alike: Sequence[Pair]) -> Ruling | None:
 
 
 def _apart(mine: Update, other: Update) -> Iterator[tuple[int, float, bool]]:
-    """(parameter, distance of its gradients as a part of the first one, whether no rounding makes such a one) where that
-    is more than rounding."""
+    """(parameter, distance of its gradients as a part of the first one, whether no rounding makes such a one), where
+    that is more than rounding."""
     least = FIRST_SHARE * _whole(mine, other)
     both = zip(mine.projections or (), other.projections or (), mine.gradients or (), strict=False)
     for p, (a, b, size) in enumerate(both):
