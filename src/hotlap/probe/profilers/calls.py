@@ -229,11 +229,14 @@ class _Prices(ObserverMode):
 
 def _belongs_to_graph(func: Any, result: Any) -> bool:
     """Of an operator on tensors that require gradients: it makes what a gradient can go through, or updates them by
-    hand. Reading a loss (`.item()`), counting hits (`argmax`, `==`) and metrics under `no_grad` do neither."""
+    hand. Reading a loss (`.item()`), counting hits (`argmax`, `==`), metrics under `no_grad` and `detach`, of which
+    `state_dict()` is made, do neither."""
     if not torch.is_grad_enabled():
         # Higher-order operators (cond, flex_attention) have no schema; they write into nothing.
         schema = getattr(func, "_schema", None)
         return schema is not None and bool(schema.is_mutable)
+    if name_of(func) == "aten::detach":
+        return False
     made = result if isinstance(result, tuple | list) else (result,)
     return any(isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()) for one in made)
 
