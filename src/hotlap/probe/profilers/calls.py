@@ -99,14 +99,12 @@ class Calls(Profiler):
             return {}
         failures = self._prices.failures
         notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
-        facts = replace(self._prices.facts(self._looked_at), plain_s=_medians(self._plain))
+        facts = replace(self._prices.facts(self._looked_at), plain_s=_least(self._plain))
         return {"calls": facts, "notes": notes, "sightings": self._prices.sightings()}
 
 
-def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
-    if not steps:
-        return {}
-    return {phase: median(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)}
+def _least(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
+    return {phase: min(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)} if steps else {}
 
 
 class _Prices(ObserverMode):
