@@ -22,7 +22,7 @@ SCRIPT = SCRIPTS / "refused.py"
 SAVED = SCRIPTS / "saved.py"
 IN_PARTS = SCRIPTS / "in_parts.py"
 VALIDATED = SCRIPTS / "validated.py"
-BY_HAND = SCRIPTS / "by_hand.py"
+ACTS = SCRIPTS / "acts.py"
 
 
 @pytest.fixture
@@ -215,11 +215,11 @@ GRADIENTS_FOR_NOBODY = {
 
 def test_gradients_that_nobody_asks_for_may_go_where_batches_are_drawn_by_hand(launcher: Launcher) -> None:
     """What a model is given without being trained on is no batch; bits hold."""
-    options = Options(command=(sys.executable, str(BY_HAND)), cwd=str(SCRIPTS), title=BY_HAND.name)
-    gate, text = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=40)), BY_HAND.read_text()
+    options = Options(command=(sys.executable, str(ACTS)), cwd=str(SCRIPTS), title=ACTS.name)
+    gate, text = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=40)), ACTS.read_text()
     for name, edits in GRADIENTS_FOR_NOBODY.items():
-        ruling = gate.judge((), replaced={str(BY_HAND): edited(text, edits)})
+        ruling = gate.judge((), replaced={str(ACTS): edited(text, edits)})
         assert ruling.verdict is Verdict.UNHARMED and "bit-equal" in ruling.why, f"{name}: {ruling.why}"
     fewer = edited(text, ("range(512, 640, 64)", "range(512, 576, 64)", "total / 2", "total"))
-    ruling = gate.judge((), replaced={str(BY_HAND): fewer})
+    ruling = gate.judge((), replaced={str(ACTS): fewer})
     assert ruling.verdict is Verdict.HARMED and "the script prints" in ruling.why, ruling.why

@@ -44,6 +44,7 @@ def test_operators_and_lines_of_a_plain_loop(forks: Forks) -> None:
     assert costs_s == sorted(costs_s, reverse=True)
     assert any(line.text == "loss.backward()" for line in found.hot_lines)
     assert found.sightings == ()
+    assert [loader.deterministic for loader in found.loaders] == [True], "some items were looked at behind the windows"
 
 
 def test_what_is_seen_of_a_long_validation_is_in_no_step(forks: Forks) -> None:
@@ -86,6 +87,7 @@ def test_training_after_the_windows_goes_on_to_its_own_end(forks: Forks) -> None
     assert found.operators is not None and found.operators.complete
     assert found.num_updates[-1] == 1
     assert len(found.step_s) > 50, "and is recorded again"
+    assert [loader.deterministic for loader in found.loaders] == [None], "no item is made that it has not asked for"
 
 
 def test_a_training_for_real_notices_nothing_of_its_windows(capfd: pytest.CaptureFixture[str]) -> None:

@@ -133,10 +133,14 @@ class CachedDataset(DataWrapper):
     function = "cached"
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
-        """It serves items that were not seen to change."""
-        if loader.deterministic is not False:
+        """It serves items that were not seen to change, and cost something where the script puts them together."""
+        if loader.deterministic is False:
+            seen = loader.why_not or "two computations differed"
+            return f"Items of {loader.dataset} are not always the same: {seen}."
+        items_s = None if loader.item_s is None else loader.item_s * (loader.batch_size or 1)
+        if loader.default_collate or items_s is None or items_s >= loaders.MIN_SHARE * run.mean_step_s():
             return None
-        return f"Items of {loader.dataset} are not always the same: {loader.why_not or 'two computations differed'}."
+        return f"Items of {loader.dataset} cost next to nothing; putting them together does, and is done each time."
 
     def no_room(self, run: Run, loader: LoaderFacts, machine: Machine) -> str | None:
         """What is kept must last, and fit: once for each of several processes that train together."""

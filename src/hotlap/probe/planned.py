@@ -20,7 +20,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from hotlap.probe.parts import COMPREHENSIONS, FUNCTIONS, Made, functions_of, trains, trains_anew
-from hotlap.probe.sites import is_users, outwards
+from hotlap.probe.sites import is_users, outwards, position
 
 _SHOWING = frozenset({"tqdm", "tqdm_notebook", "track"})
 _WRAPPERS = _SHOWING | {"enumerate", "list", "iter", "reversed"}
@@ -31,6 +31,9 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: operator.floordiv,
 }
 _Loop = ast.For | ast.While
+# (line, column): several statements may share a line.
+_Place = tuple[int, int]
+_Placed = ast.stmt | ast.expr | ast.keyword | ast.ExceptHandler
 # Comparison -> (True if the sides may be equal while a loop goes on, True if the first is the larger one then).
 _Kinds = Mapping[type[ast.cmpop], tuple[bool, bool]]
 _GOES_ON: _Kinds = {
@@ -129,25 +132,36 @@ def _loops_around(frame: FrameType) -> list[_Loop]:
     if any(True for _ in _comprehensions_around(frame)):
         raise _Unknown
     loops = (inner for _, inner in reversed(_way_to(frame)) if isinstance(inner, _Loop))
-    return [loop for loop in loops if any(_holds(part, frame.f_lineno) for part in loop.body)]
+    return [loop for loop in loops if any(_holds(part, _place(frame)) for part in loop.body)]
 
 
 def _comprehensions_around(frame: FrameType) -> Iterator[COMPREHENSIONS]:
-    """Those of the frame's statement that hold its line."""
+    """Those of the frame's statement that hold its place."""
     within = [inner for _, inner in _way_to(frame) if isinstance(inner, ast.stmt)]
     for one in ast.walk(within[-1] if within else _parsed(frame.f_code.co_filename)):
-        if isinstance(one, COMPREHENSIONS) and _holds(one, frame.f_lineno):
+        if isinstance(one, COMPREHENSIONS) and _holds(one, _place(frame)):
             yield one
 
 
 def _way_to(frame: FrameType) -> list[tuple[ast.AST, ast.AST]]:
-    """(node, the node within it that holds the line), from the frame's own function inwards."""
-    return _way(_parsed(frame.f_code.co_filename), frame.f_lineno)
+    """(node, the node within it that holds the place), from the frame's own function inwards."""
+    return _way(_parsed(frame.f_code.co_filename), _place(frame))
 
 
-def _way(node: ast.AST, line: int) -> list[tuple[ast.AST, ast.AST]]:
+def _place(frame: FrameType) -> _Place:
+    line, _, column, _ = position(frame.f_code, frame.f_lasti)
+    if line is None or column is None:
+        raise _Unknown
+    return line, column
+
+
+def _start(node: _Placed) -> _Place:
+    return node.lineno, node.col_offset
+
+
+def _way(node: ast.AST, place: _Place) -> list[tuple[ast.AST, ast.AST]]:
     found: list[tuple[ast.AST, ast.AST]] = []
-    while (inner := next((one for one in ast.iter_child_nodes(node) if _holds(one, line)), None)) is not None:
+    while (inner := next((one for one in ast.iter_child_nodes(node) if _holds(one, place)), None)) is not None:
         found.append((node, inner))
         if isinstance(inner, FUNCTIONS):
             found.clear()
@@ -161,10 +175,10 @@ def _parsed(path: str) -> ast.Module:
     return ast.parse("".join(linecache.getlines(path)))
 
 
-def _holds(node: ast.AST, line: int) -> bool:
-    """The line is one of the node's."""
-    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
-    return first is not None and last is not None and first <= line <= last
+def _holds(node: ast.AST, place: _Place) -> bool:
+    """The place is in the node."""
+    end = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
+    return isinstance(node, _Placed) and _start(node) <= place < end
 
 
 def _counted(loop: ast.While, frame: FrameType, *, num_inner: int, made: int, batches_a_step: int) -> tuple[int, bool]:
@@ -174,11 +188,11 @@ def _counted(loop: ast.While, frame: FrameType, *, num_inner: int, made: int, ba
     Raises:
         _Unknown: it has no counter that goes with its rounds, or with steps.
     """
-    line = frame.f_lineno
-    around = [inner for _, inner in _way(loop, line)]
+    now = _place(frame)
+    around = [inner for _, inner in _way(loop, now)]
     branches = [one for one in around if isinstance(one, ast.If)]
     for counter, limit, inclusive, asked in _limits(loop):
-        place, amount = _addition(loop, ast.unparse(counter)) or (0, 0)
+        place, amount = _addition(loop, ast.unparse(counter)) or (now, 0)
         within = [one for _, one in _way(loop, place) if isinstance(one, _Loop | ast.If)]
         num_within = sum(isinstance(one, _Loop) for one in within)
         if not amount or not all(one in around for one in within) or num_within not in (0, num_inner):
@@ -186,10 +200,10 @@ def _counted(loop: ast.While, frame: FrameType, *, num_inner: int, made: int, ba
         is_steps = num_within == num_inner
         # Beside a step that is not made in each round batches are counted, and gathered.
         batches = 1 if all(one in within for one in branches) else max(1, batches_a_step)
-        so_far = (made * batches if is_steps else 1) - (place > line)
+        so_far = (made * batches if is_steps else 1) - (place > now)
         first = _number(counter, frame) - amount * so_far
         rounds = math.ceil((_number(limit, frame) + inclusive - first) / amount)
-        rounds += (line < asked < place) - (place < asked < line)
+        rounds += (now < asked < place) - (place < asked < now)
         return (rounds // batches if is_steps else rounds), is_steps
     raise _Unknown
 
@@ -208,11 +222,11 @@ def _left_after(loop: ast.For, frame: FrameType) -> Iterator[int]:
             return
     for smaller, larger, inclusive, asked in _limits(loop):
         if isinstance(smaller, ast.Name) and smaller.id == number:
-            yield _number(larger, frame) + inclusive + (frame.f_lineno < asked)
+            yield _number(larger, frame) + inclusive + (_place(frame) < asked)
 
 
-def _limits(loop: _Loop) -> Iterator[tuple[ast.expr, ast.expr, bool, int]]:
-    """(what is smaller, what is larger, True if they may be equal, line of the question) as long as it goes on."""
+def _limits(loop: _Loop) -> Iterator[tuple[ast.expr, ast.expr, bool, _Place]]:
+    """(what is smaller, what is larger, True if they may be equal, place of the question) as long as it goes on."""
     head = [loop.test] if isinstance(loop, ast.While) else []
     asked: list[tuple[ast.expr, type[ast.boolop], _Kinds]] = [(test, ast.And, _GOES_ON) for test in head]
     asked += [(one.test, ast.Or, _ENDS) for one in ast.walk(loop) if isinstance(one, ast.If) and _leaves(one, loop)]
@@ -225,23 +239,23 @@ def _limits(loop: _Loop) -> Iterator[tuple[ast.expr, ast.expr, bool, int]]:
                 smaller, larger = (part.comparators[0], part.left) if is_turned else (part.left, part.comparators[0])
                 # So many rounds without progress: where that is made, the limit moves on.
                 if changing.isdisjoint(map(ast.unparse, ast.walk(larger))):
-                    yield smaller, larger, inclusive, test.lineno
+                    yield smaller, larger, inclusive, _start(test)
 
 
 def _leaves(branch: ast.If, loop: _Loop) -> bool:
     """It ends the loop."""
-    inner = [one for _, one in _way(loop, branch.lineno) if isinstance(one, _Loop)]
+    inner = [one for _, one in _way(loop, _start(branch)) if isinstance(one, _Loop)]
     return isinstance(branch.body[-1], ast.Return) or (isinstance(branch.body[-1], ast.Break) and not inner)
 
 
-def _addition(loop: ast.While, counter: str) -> tuple[int, int] | None:
-    """(line, amount) of the one place that adds to the counter; None where there are others, or it is set otherwise."""
+def _addition(loop: ast.While, counter: str) -> tuple[_Place, int] | None:
+    """(place, amount) of the one that adds to the counter; None where there are others, or it is set otherwise."""
     stores = (one for one in ast.walk(loop) if isinstance(getattr(one, "ctx", None), ast.Store))
     places = [one for one in stores if ast.unparse(one) == counter]
     for node in ast.walk(loop):
         match node:
             case ast.AugAssign(op=ast.Add(), value=ast.Constant(value=int(amount))) if [node.target] == places:
-                return (node.lineno, amount) if amount > 0 else None
+                return (_start(node), amount) if amount > 0 else None
     return None
 
 
@@ -321,7 +335,7 @@ def _next_part(frames: list[FrameType], optimizers: Sequence[Made]) -> str | Non
             parts += (one for one in _comprehensions_around(outer) if trains_anew(one, frames[k:], optimizers, known))
         for node, inner in reversed(way):
             parts += (one for one in _behind(node, inner) if trains(one, known, behind_loop=behind_loop))
-            if isinstance(node, _Loop) and any(_holds(part, outer.f_lineno) for part in node.body):
+            if isinstance(node, _Loop) and any(_holds(part, _place(outer)) for part in node.body):
                 parts += [node] if behind_loop and trains_anew(node, frames[k:], optimizers, known) else []
                 behind_loop = True
         if parts:

@@ -73,7 +73,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         trained=session.script.updates.trained,
         untrained=session.script.updates.untrained,
         states=tuple(session.states.seen) if plan.evidence else None,
-        loaders=facts.loader_facts(sample=sample and plan.evidence),
+        loaders=facts.loader_facts(sample=sample and (plan.evidence or bool(plan.profilers))),
         optimizers=optimizers,
         autocast=facts.autocast,
         compiled=facts.compiled,

@@ -120,11 +120,10 @@ def step_sentence(run: Run) -> str:
 
 
 def growth_sentence(run: Run) -> str | None:
-    """That steps became longer while they were recorded; None where they did not, or made more forward passes instead,
-    and for a run that was followed to its end, of whose steps a sample is kept."""
-    grown = growth(run.step_s) if run.long is None else None
+    """That steps became longer while they were recorded; None where they did not, or made more forward passes."""
+    grown = growth(run, run.step_s)
     each_s = [step_s / max(1, number) for step_s, number in zip(run.step_s, run.num_forwards, strict=False)]
-    if grown is None or (len(each_s) == len(run.step_s) and growth(each_s) is None):
+    if grown is None or (len(each_s) == len(run.step_s) and growth(run, each_s) is None):
         return None
     first, last = grown
     return (

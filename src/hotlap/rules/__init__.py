@@ -4,8 +4,8 @@ A file that has a `check` is a rule, by the name of the file.
 
 A finding's cost is what a step would save at most if its cause were gone. Costs may overlap, because causes lie one
 behind the other: anomaly mode makes calls expensive, calls make the step launch-bound. So a cause takes the place of
-what it explains (`EXPLAINS`), and `compute-bound`, which is no fault, is said where nothing else is, and no advice
-explains it.
+what it explains (`EXPLAINS`), and `compute-bound`, which is no fault, is said where nothing else is: no advice that
+explains it, or has its edit ready.
 Of several processes that train together, phases are judged by what they have in common: one rank's own part is the
 straggler's (`straggler.in_common`).
 """
@@ -83,7 +83,7 @@ _ENOUGH = 0.5
 # What advice could bring at most counts half beside what was measured.
 _OF_ADVICE = 0.5
 
-# What has no fault to fix is left out beside a fault, unless that is negligible.
+# What has no fault to fix is left out beside what can be mended, unless that is negligible.
 _NO_FAULT = "compute-bound"
 
 
@@ -97,7 +97,8 @@ def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
     measured = [finding for finding in found if not finding.advice]
     faults = [finding for finding in measured if finding.code != _NO_FAULT]
     kept = [finding for finding in faults if not _explained(finding, faults, run)]
-    if all(finding.is_negligible for finding in kept):
+    ready = [finding for finding in advice if finding.after]
+    if all(finding.is_negligible for finding in (*kept, *ready)):
         kept += [finding for finding in measured if finding.code == _NO_FAULT and not _explained(finding, advice, run)]
     return in_order([*kept, *advice])
 

@@ -26,26 +26,14 @@ from hotlap.units import percent
 # Ours: at 150 cycles each, fewer cost less than a tenth of a cycle per element.
 MIN_SHARE = 0.0005
 
-# Ours: from here on such numbers, at 150 cycles each, take as long as all others at one.
-_MOST = 1 / 150
-
 _PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER)
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Where such numbers were found, on the CPU."""
-    share = _share(run)
+    share = max((optimizer.denormals or 0.0 for optimizer in run.optimizers), default=0.0)
     if share < MIN_SHARE or not on_cpu(run) or not run.step_s:
         return None
     evidence = f"Of the numbers in parameters and optimizer state {percent(share)} are denormal"
     change = behind_imports(run, "torch.set_flush_denormal(True)  # before any thread is started")
     return advice(run, operators_s(run, *_PHASES, waits=False), evidence, change=change)
-
-
-def explains(run: Run) -> frozenset[str]:
-    """Arithmetic that takes long, where they are many."""
-    return frozenset({"compute-bound"} if _share(run) >= _MOST else ())
-
-
-def _share(run: Run) -> float:
-    return max((optimizer.denormals or 0.0 for optimizer in run.optimizers), default=0.0)

@@ -68,7 +68,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
     spent_in = Phase.OTHER if outside_s > inside_s else Phase.FORWARD
     where += _seldom(run.phase_s.get(Phase.OTHER) or ()) if outside_s > inside_s else ""
-    where += _growing(spent_in, run.phase_s.get(spent_in) or ()) if run.long is None else ""
+    where += _growing(run, spent_in)
     waits = run.cpu is not None and run.cpu.has_threads
     whose = _whose(run, *phases) + (
         ", or waits for other threads of the process, which compute meanwhile" if waits else ""
@@ -150,9 +150,9 @@ def _seldom(steps_s: Sequence[float]) -> str:
     return f", most of it in {number} of {len(steps_s)} steps" if is_seldom else ""
 
 
-def _growing(phase: Phase, steps_s: Sequence[float]) -> str:
+def _growing(run: Run, phase: Phase) -> str:
     """ ", while other grows from 5.00 ms to 60.0 ms": what is done for all steps so far; nothing where it stays."""
-    grown = growth(steps_s)
+    grown = growth(run, run.phase_s.get(phase) or ())
     return f", while {phase.value} grows from {duration(grown[0])} to {duration(grown[1])}" if grown is not None else ""
 
 

@@ -18,7 +18,7 @@ After:
 
 from hotlap.record import Finding, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
 from hotlap.rules.step import at_line, chosen, device_s, finding, hottest, share_of, spent
-from hotlap.units import percent, plural
+from hotlap.units import duration, percent, plural
 
 # XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
 # (input_pipeline_analysis.cc). Ours: a tenth, because fetching plain tensors in the training process costs 3-8% in
@@ -44,7 +44,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         wait_s,
         f"Each step waits {spent(run, wait_s, ' of it')} for its batch{_made(run, loader)}"
-        f"{_largest(run, wait_s)}{at_line(hottest(run, Phase.INPUT), wait_s)}.",
+        f"{_largest(run, wait_s)}{_collates(run, loader, wait_s)}{at_line(hottest(run, Phase.INPUT), wait_s)}.",
         levers=_levers(loader, _part(run)),
     )
 
@@ -77,6 +77,16 @@ def _largest(run: Run, wait_s: float) -> str:
     return f"; {percent(min(1.0, seconds / wait_s))} of that is {part.words}"
 
 
+def _collates(run: Run, loader: LoaderFacts | None, wait_s: float) -> str:
+    """Where what workers do was not timed: items that take next to nothing leave the script's function that puts them
+    together."""
+    if _part(run) is not InputPart.WORKERS or loader is None or loader.default_collate or loader.item_s is None:
+        return ""
+    items_s = loader.item_s * (loader.batch_size or 1)
+    told = f", which make a batch's items in {duration(items_s)}: what takes long is the script's collate function"
+    return told if items_s < _NAMED_SHARE * wait_s * loader.num_workers else ""
+
+
 def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ...]:
     if loader is None:
         return ("workers", "cached-dataset")
@@ -86,15 +96,10 @@ def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ..
         return () if loader.num_workers else ("batched-fetch",)
     if part is InputPart.COLLATE and not loader.default_collate:  # of the script's own: only elsewhere is it free
         return ("workers",)
-    return _levers_of_items(loader, part)
-
-
-def _levers_of_items(loader: LoaderFacts, part: InputPart | None) -> tuple[str, ...]:
     return chosen(
         {
-            "cached-dataset": loader.deterministic is not False,
-            # They may draw, or that is not known.
-            "cached-prefix": not loader.deterministic and part is not InputPart.COLLATE,
+            "cached-dataset": True,
+            "cached-prefix": part is not InputPart.COLLATE,
             "workers": True,
             "batched-fetch": loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE),
             "late-transform": part is InputPart.TRANSFORMS,

@@ -49,6 +49,10 @@ def test_is_worth_a_trial_on_a_small_map_style_data_set() -> None:
             "The 1000000000000 items of Digits would take 2859 TiB, more than the 15.2 GiB of memory that may be used.",
         ),
         (
+            {"default_collate": False, "item_s": 1e-9},
+            "Items of Digits cost next to nothing; putting them together does, and is done each time.",
+        ),
+        (
             {"dataset_anew": True},
             "The script makes Digits anew for a later epoch, and what is kept goes with the old one: make it once, "
             "before the loop over epochs.",

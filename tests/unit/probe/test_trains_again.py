@@ -122,6 +122,7 @@ def again(tmp_path: Path, body: str) -> str | None:
             "for epoch in range(2):\n    for batch in loader:\n        one_step(batch)\n    train(1)\n",
             "train(1)",
         ),
+        ("train(2); train(3)", "train(2); train(3)"),
     ],
 )
 def test_the_next_part_is_found(tmp_path: Path, body: str, place: str) -> None:
@@ -212,6 +213,8 @@ def test_another_optimizer_for_the_same_model_is_no_other_training(tmp_path: Pat
         # Gradients of inputs, of which nothing is learnt.
         "train(2)\nfor x in loader:\n    loss.backward()",
         "Trainer().fit()\nprint(max(loader))",
+        # Before and behind it on one line.
+        "import time\nt0 = time.time(); Trainer().fit(); print(time.time() - t0)",
         "try:\n    train(2)\nexcept KeyboardInterrupt:\n    train(1)",
     ],
 )

@@ -188,12 +188,13 @@ def test_a_step_of_many_forward_passes_is_told_by_the_pass() -> None:
 
 
 def test_steps_that_grow_longer_are_told_and_one_odd_stretch_is_not() -> None:
-    def told(*levels_ms: float, work: int = 0, followed: bool = False) -> str:
+    def told(*levels_ms: float, work: int = 0, followed: bool = False, busy: float = 0.0) -> str:
         step_s = tuple(level / 1000 for level in levels_ms for _ in range(5))
         forwards = tuple(1 + work * k for k in range(len(step_s)))
         long = sample_measured.study_long().baseline[0].long if followed else None
         full = samples.study_full().baseline[0]
-        run = dataclasses.replace(full, step_s=step_s, num_forwards=forwards, phase_s={}, long=long)
+        cpu = CpuUse(usable_cores=2.0, main=1.0 - busy, others=0.0, runnable=1.0)
+        run = dataclasses.replace(full, step_s=step_s, num_forwards=forwards, phase_s={}, long=long, cpu=cpu)
         return story.growth_sentence(run) or ""
 
     grows = (34, 40, 51, 65, 72, 76, 94, 99)
@@ -205,6 +206,7 @@ def test_steps_that_grow_longer_are_told_and_one_odd_stretch_is_not() -> None:
     assert not told(34, 34, 34, 34, 34, 34, 34, 99)
     assert not told(*grows, work=1), "more forward passes"
     assert not told(*grows, followed=True)
+    assert not told(*grows, busy=0.84), "others may have taken more and more of the cores"
 
 
 def test_a_machine_that_was_busy_is_named_beside_the_step() -> None:

@@ -193,9 +193,7 @@ def test_denormal_numbers_are_told_where_they_are_slow() -> None:
     assert rules.ALL["denormal-numbers"](replace(run, device="NVIDIA H200"), None) is None
     half = replace(run, calls=calls(step_s=run.step_s[0], arithmetic=0.4))
     assert found("denormal-numbers", half).share < found("denormal-numbers", run).share, "Python has no such numbers"
-    some = replace(run.optimizers[0], denormals=1e-3)
-    assert [one.code for one in rules.check(run)] == ["denormal-numbers"], "they may be why arithmetic takes so long"
-    assert rules.check(replace(run, optimizers=(some,)))[0].code == "compute-bound"
+    assert [one.code for one in rules.check(run)] == ["denormal-numbers"], "compute-bound has no edit to try"
     few = replace(run.optimizers[0], denormals=1e-4)
     assert rules.ALL["denormal-numbers"](replace(run, optimizers=(few,)), None) is None
 

@@ -113,10 +113,16 @@ def test_input_bound_does_not_name_a_part_that_is_hardly_any() -> None:
     assert finding.evidence.endswith("made by the training process itself.")
 
 
-def test_input_bound_offers_no_cache_for_items_that_change() -> None:
-    finding = input_bound.check(waiting(replace(loader(), deterministic=False)))
-    assert finding is not None
-    assert "cached-dataset" not in finding.try_levers
+def test_input_bound_names_the_collate_function_of_workers_whose_items_cost_nothing() -> None:
+    def told(item_s: float | None) -> str:
+        own = replace(loader(), num_workers=1, default_collate=False, batch_size=64, item_s=item_s)
+        return evidence_of(replace(waiting(own), input_s={InputPart.WORKERS: 0.039}))
+
+    assert told(1e-6).endswith(
+        "; 97% of that is waiting for workers, which make a batch's items in 64.0 us: what takes long is the script's "
+        "collate function."
+    )
+    assert "collate" not in told(0.0005) and "collate" not in told(None)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -99,14 +99,12 @@ class Calls(Profiler):
             return {}
         failures = self._prices.failures
         notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
-        facts = replace(self._prices.facts(self._looked_at), plain_s=_medians(self._plain))
+        facts = replace(self._prices.facts(self._looked_at), plain_s=_least(self._plain))
         return {"calls": facts, "notes": notes, "sightings": self._prices.sightings()}
 
 
-def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
-    if not steps:
-        return {}
-    return {phase: median(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)}
+def _least(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
+    return {phase: min(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)} if steps else {}
 
 
 class _Prices(ObserverMode):
@@ -229,11 +227,14 @@ class _Prices(ObserverMode):
 
 def _belongs_to_graph(func: Any, result: Any) -> bool:
     """Of an operator on tensors that require gradients: it makes what a gradient can go through, or updates them by
-    hand. Reading a loss (`.item()`), counting hits (`argmax`, `==`) and metrics under `no_grad` do neither."""
+    hand. Reading a loss (`.item()`), counting hits (`argmax`, `==`), metrics under `no_grad` and `detach`, of which
+    `state_dict()` is made, do neither."""
     if not torch.is_grad_enabled():
         # Higher-order operators (cond, flex_attention) have no schema; they write into nothing.
         schema = getattr(func, "_schema", None)
         return schema is not None and bool(schema.is_mutable)
+    if name_of(func) == "aten::detach":
+        return False
     made = result if isinstance(result, tuple | list) else (result,)
     return any(isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()) for one in made)
 
