@@ -58,6 +58,8 @@ class _Tracer(fx.Tracer):
         """A tensor is read where it lies."""
         if not isinstance(a, torch.Tensor):
             return super().create_arg(a)
+        if a.requires_grad and type(self.root) is not nn.Module and all(a is not p for p in self.root.parameters()):
+            raise Unsupported("it takes a trained tensor that is no part of the module.")
         name = f"tensor_{len(self.tensors)}"
         self.tensors[name] = a
         return self.create_node("get_attr", name, (), {})

@@ -64,7 +64,7 @@ class Plain:
         return x * self.temp
 
 
-PLAIN, OUTSIDE = Plain(), nn.Linear(3, 3)
+PLAIN, OUTSIDE, RATE = Plain(), nn.Linear(3, 3), nn.Parameter(torch.ones(()))
 wrapped = torch.enable_grad()(PLAIN.scaled)
 frozen = torch.no_grad()(outer)
 autocast = torch.autocast("cpu")(outer)
@@ -181,6 +181,7 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "parts without gradients": (lambda s, x: frozen(s.body(x)) + s.body(x), "without gradients"),
     "under autocast": (lambda s, x: autocast(s.body(x)), "autocast"),
     "a layer from outside": (lambda s, x: OUTSIDE(s.body(x)), "a Linear that is no part of the module"),
+    "a tensor from outside": (lambda s, x: s.body(x) * RATE, "a trained tensor that is no part of the module"),
     "numpy's random numbers": (lambda s, x: s.body(x) * np.random.rand(), "draws random numbers"),
     "drawn in vain": (
         lambda s, x: s.body(x) if x.sum() > np.random.rand() else x,
