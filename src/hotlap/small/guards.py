@@ -1,13 +1,15 @@
 """Notices between two calls that a model, a function or an optimizer is no longer what was compiled."""
 
 import dis
+import gc
 import inspect
+import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from functools import partial
 from numbers import Number
-from types import CellType, CodeType, EllipsisType, ModuleType, NoneType
+from types import CellType, CodeType, EllipsisType, MethodType, ModuleType, NoneType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -22,19 +24,33 @@ from hotlap.small.trace import HOOKS
 CONSTANTS = (Number, str, bytes, range, Enum, NoneType, EllipsisType, torch.dtype, torch.device, torch.Size)
 """They never change, so that identity is enough."""
 
-LIBRARIES = ("torch", "math", "numpy", "operator", "itertools", "typing", "builtins")
+LIBRARIES = ("torch", "math", "numpy", "operator", "itertools", "typing", "argparse", "builtins")
 """Their functions are taken as they are: they read what they are given, and random numbers, which tracing notices."""
 
-UNSEEN = {"globals", "locals", "vars", "eval", "exec", "open", "__import__", "__dict__", "attrgetter"}
-"""What these read, no name in the code tells."""
+UNSEEN = {"globals", "locals", "vars", "eval", "exec", "open", "__import__", "__dict__", "attrgetter", "methodcaller"}
+UNSEEN |= {"setattr", "delattr", "backends", "initial_seed"}
+UNSEEN |= {name for name in dir(torch) if name.endswith("_enabled") or name.startswith("get_")} - {"get_device"}
+"""What these read or change, no name in the code tells; and settings of torch's."""
 
-BY_SYNTAX = {"forward", "__call__", "__getattr__", "__getattribute__", "__getitem__", "__iter__", "__len__", "__bool__"}
-"""Methods that are called though no name in the code tells."""
+BY_SYNTAX = {"forward", "__call__", "__getattr__", "__get__", "__set__", "__enter__", "__exit__", "__next__"}
+BY_SYNTAX |= {name for name in dir(torch.Tensor) if name[:2] == "__" and callable(getattr(torch.Tensor, name))}
+BY_SYNTAX -= set(dir(object))
+BY_SYNTAX |= {"__getattribute__", "__lt__", "__le__", "__gt__", "__ge__", "__ne__"}
+"""Methods that are called though no name in the code tells. Not `__eq__`: of dataclasses it reads all."""
+
+PARTS: dict[type, tuple[str, ...]] = {
+    MethodType: ("__self__", "__func__"),
+    classmethod: ("__func__",),
+    staticmethod: ("__func__",),
+    property: ("fget", "fset"),
+    partial: ("func", "args", "keywords"),
+}
+"""What a value of these kinds reads is what its parts read."""
 
 TABLES = ("_parameters", "_modules", "_buffers")
 
-MODULE = vars(nn.Module()).keys()
-"""Attributes that every module has."""
+MODULE = vars(nn.Module()).keys() - {"training"}
+"""Attributes that every module has, and that are watched apart from the others."""
 
 
 def new() -> Any:
@@ -63,7 +79,10 @@ def watching(what: Any) -> Any:
     while known < len(names):
         known = len(names)
         reads = _Reads(names)
-        reads.value(what, name_of(what))
+        try:
+            reads.value(what, name_of(what))
+        except RecursionError:
+            raise Unsupported(f"what {name_of(what)} reads lies too deep.") from None
     return reads.guard
 
 
@@ -129,8 +148,8 @@ class _Reads:
         self._seen[id(value)] = value
         if inspect.isfunction(value):
             self._function(value, what)
-        elif inspect.ismethod(value):
-            self._all((value.__self__, value.__func__), what)
+        elif type(value) in PARTS:
+            self._all([getattr(value, name) for name in PARTS[type(value)]], what)
         elif type(value) is tuple:
             self._all(value, what)
         elif isinstance(value, nn.Module):
@@ -141,7 +160,7 @@ class _Reads:
             _watch_version(self.guard, value)
             self.guard.attribute(value, "requires_grad", False)
 
-    def _all(self, values: tuple[Any, ...], what: str) -> None:
+    def _all(self, values: Iterable[Any], what: str) -> None:
         for value in values:
             self.value(value, what)
 
@@ -154,7 +173,10 @@ class _Reads:
         """A function of a library is taken as it is, but not one of another's that it decorates."""
         code, is_ours = function.__code__, not _is_of_library(function)
         if is_ours:
-            names, outer = _names_in(code)
+            found: dict[str, set[str]] = {"attribute": set(), "global": set(), "base": set()}
+            for kind, name in _names_in(code):
+                found[kind].add(name)
+            names, outer, bases = found.values()
             if unseen := (names | outer) & UNSEEN:
                 raise Unsupported(f"{what} reads by {min(unseen)}, and what that reads cannot be watched.")
             self._names |= names | outer & {"getattr"}
@@ -162,61 +184,73 @@ class _Reads:
                 self.guard.attribute(function, name, getattr(function, name))
             self._all((function.__defaults__, function.__kwdefaults__), f"a default of {what}")
             self._entries(function.__globals__, outer & function.__globals__.keys(), "")
+            for name in bases & function.__globals__.keys():
+                self.guard.entry(function.__globals__, name, function.__globals__[name])
             self._entries(vars(function), self._read_in(vars(function)), what)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            if cell != _EMPTY and name != "__class__" and (is_ours or inspect.isfunction(cell.cell_contents)):
+            if cell != _EMPTY and name != "__class__" and (is_ours or callable(cell.cell_contents)):
                 self.guard.attribute(cell, "cell_contents", cell.cell_contents)
                 self.value(cell.cell_contents, name)
 
+    def _table(self, table: dict[str, Any], read: Iterable[str], what: str) -> None:
+        """Of one object: what is not read of it may change, but nothing may be added."""
+        self.guard.size(table, len(table))
+        self._entries(table, read, what)
+
     def _module(self, module: nn.Module, what: str) -> None:
         own, kind = vars(module), type(module)
-        self.guard.size(own, len(own))
-        for table in (*HOOKS, *TABLES):
-            self.guard.size(own[table], len(own[table]))
+        for hooks in HOOKS:
+            self.guard.size(own[hooks], len(own[hooks]))
         for table in TABLES:
-            self._entries(own[table], own[table], what)
-        # What torch's own layers read are numbers; and of them a dropout alone reads `training`.
-        is_read = kind is nn.Dropout or not _is_of_library(kind)
-        for name in own.keys() - MODULE | ({"training"} if is_read else set()):
+            self._table(own[table], own[table], what)
+        layers = [parent for parent in kind.__mro__[:-1] if parent is not nn.Module and _is_of_library(parent)]
+        methods = [method for layer in layers for method in vars(layer).values() if inspect.isfunction(method)]
+        # What torch's own layers read are numbers.
+        for name in own.keys() & {name for method in methods for name in method.__code__.co_names} - MODULE:
             self.guard.entry(own, name, own[name])
-        self._entries(own, self._read_in(own) - MODULE, what)
+        self._table(own, self._read_in(own) - MODULE, what)
         self._class(kind, what)
 
     def _record(self, value: Any, what: str) -> None:
-        """A dict, a module of Python, arguments of a script, or a dataclass."""
+        """A dict, a module of Python, or a plain object."""
+        kind = type(value)
         if _is_of_library(value):
             return
-        kind = type(value)
-        if not (kind in (dict, ModuleType, Namespace) or is_dataclass(kind)):
+        if kind is dict:
+            self._table(value, value, what)
+        elif kind in (ModuleType, Namespace, SimpleNamespace) or _is_plain(value):
+            self._table(vars(value), self._read_in(vars(value)), what)
+            self._class(kind, what)
+        else:
             raise Unsupported(f"the forward reads {what} ({kind.__name__}), whose changes cannot be watched.")
-        own = value if kind is dict else getattr(value, "__dict__", {})
-        self.guard.size(own, len(own))
-        self._entries(own, own if kind is dict else self._read_in(own), what)
-        self._class(kind, what)
 
     def _class(self, kind: type, what: str) -> None:
-        for table in (vars(parent) for parent in kind.__mro__ if not _is_of_library(parent)):
-            for name in self._read_in(table):
-                self.guard.attribute(kind, name, getattr(kind, name, None))
-                method = getattr(table[name], "__func__", getattr(table[name], "fget", table[name]))
-                self.value(method, f"{what}.{name}")
+        for parent in kind.__mro__:
+            (table,) = gc.get_referents(vars(parent))  # the dict behind the proxy
+            if id(table) not in self._seen and not _is_of_library(parent):
+                self._seen[id(table)] = table
+                self._table(table, self._read_in(table), what)
 
     def _read_in(self, table: Iterable[str]) -> set[str]:
         """Of the names in it those that are read: after `getattr` it may be any."""
         return {n for n in table if n in self._names or ("getattr" in self._names and n[:2] != "__")}
 
 
-def _names_in(code: CodeType) -> tuple[set[str], set[str]]:
-    """Of attributes, and of globals: also those in functions inside. "__import__" where one imports."""
-    names, outer = set[str](), set[str]()
+def _names_in(code: CodeType) -> Iterator[tuple[str, str]]:
+    """Each name with what it is of: "attribute", "global", or "base" (the class in `super(Class, self)`).
+
+    Also those in functions inside. "__import__" where one imports.
+    """
+    before = None
     for one in dis.get_instructions(code):
         if one.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"):
-            outer.add(one.argval)
+            yield "base" if before == "super" else "global", one.argval
         elif one.opcode in dis.hasname:
-            names.add("__import__" if one.opname == "IMPORT_NAME" else one.argval)
-    for inner in (_names_in(constant) for constant in code.co_consts if isinstance(constant, CodeType)):
-        names, outer = names | inner[0], outer | inner[1]
-    return names, outer
+            yield "attribute", "__import__" if one.opname == "IMPORT_NAME" else one.argval
+        before = one.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
 
 
 def _is_of_library(value: Any) -> bool:
@@ -229,6 +263,13 @@ def _is_of_library(value: Any) -> bool:
     elif callable(value):
         name = getattr(getattr(value, "__objclass__", value), "__module__", None)
     return str(name).partition(".")[0] in LIBRARIES
+
+
+def _is_plain(value: Any) -> bool:
+    """Attributes alone, of classes written in Python; not the standard library's: a logger leads far away."""
+    classes, home = type(value).__mro__[:-1], type(value).__module__.partition(".")[0]
+    is_other = any("__new__" in vars(parent) or _is_of_library(parent) for parent in classes)
+    return hasattr(value, "__dict__") and not is_other and home not in sys.stdlib_module_names
 
 
 _EMPTY = CellType()

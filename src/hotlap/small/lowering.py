@@ -37,33 +37,26 @@ class Sym:
     """The tensor itself, where it is one of the module's own."""
 
 
-def attribute(root: Any, path: str) -> Any:
-    """The attribute at a dotted path."""
-    for part in path.split("."):
-        root = getattr(root, part)
-    return root
-
-
 def name_of(what: object) -> str:
     """What to call it in a message."""
     return getattr(what, "__name__", type(what).__name__)
 
 
 class Recorded(NamedTuple):
-    """The operations of a forward, and the module in which their targets are found.
+    """The operations of a forward, and the tensors and layers that they name.
 
     Not a GraphModule, which would write and compile Python code that nobody runs: a fifth of what a first call takes.
     """
 
     graph: fx.Graph
-    root: torch.nn.Module
+    found: Mapping[str, Any]
 
 
 class Lowering:
     """Translates one recorded graph."""
 
     def __init__(self, recorded: Recorded, program: Program, *, lead: tuple[int, ...]) -> None:
-        self.graph, self.root = recorded
+        self.graph, self.found = recorded
         self.program = program
         self.lead = lead
         self.known: dict[fx.Node, Any] = {}
@@ -116,9 +109,9 @@ class Lowering:
         if self._is_inplace(node) and isinstance(node.args[0], fx.Node) and len(node.args[0].users) > 1:
             raise Unsupported(f"{node.format_node()} changes a tensor in place that is used again.")
         if node.op == "get_attr":
-            return self._constant(attribute(self.root, str(node.target)), str(node.target))
+            return self._constant(self.found[str(node.target)], str(node.target))
         if node.op == "call_module":
-            raise Unsupported(f"the layer {type(self.root.get_submodule(str(node.target))).__name__} is not known.")
+            raise Unsupported(f"the layer {type(self.found[str(node.target)]).__name__} is not known.")
         handler = (
             tables.METHODS.get(str(node.target)) if node.op == "call_method" else tables.FUNCTIONS.get(node.target)
         )

@@ -3,9 +3,12 @@
 torch.fx records what the forward does; `lowering` translates each recorded operation.
 """
 
+import pickle
 import random
+import sys
 from collections.abc import Callable
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -14,7 +17,7 @@ from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 
 from hotlap.errors import UserError
-from hotlap.small.lowering import Lowering, Recorded, Rows, Sym, attribute, flattened, name_of
+from hotlap.small.lowering import Lowering, Recorded, Rows, Sym, flattened, name_of
 from hotlap.small.program import Program, Unsupported
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -27,27 +30,49 @@ _LAYERS = (
 
 
 class _Tracer(fx.Tracer):
-    """Looks into known layers, and into functions that use modules from outside as well."""
+    """Looks into known layers, and into functions that use modules from outside; leaves a module as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: dict[str, torch.Tensor] = {}
+        """Those that operations take directly. torch.fx would set them as attributes of the module."""
+        self._modes = _modes()
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """What a known layer calls is recorded in its place."""
         return type(m) not in _LAYERS and super().is_leaf_module(m, module_qualified_name)
 
     def path_of_module(self, mod: nn.Module) -> str:
-        """A function's modules are outside of its root; they get a name inside it, and may have no hooks either."""
+        """A function's modules get a name inside of fx's own root, and may have no hooks either."""
         try:
             return super().path_of_module(mod)
         except NameError:
+            if type(self.root) is not nn.Module:
+                raise Unsupported(f"it calls a {name_of(mod)} that is no part of the module.") from None
             check_plain(mod)
             name = f"outside_{len(list(self.root.children()))}"
             self.root.add_module(name, mod)
             return name
 
     def create_arg(self, a: Any) -> Any:
-        """The same for its parameters."""
-        if isinstance(a, nn.Parameter) and all(a is not p for p in self.root.parameters()):
-            self.root.register_parameter(f"outside_parameter_{len(list(self.root.parameters()))}", a)
-        return super().create_arg(a)
+        """A tensor is read where it lies."""
+        if not isinstance(a, torch.Tensor):
+            return super().create_arg(a)
+        if a.requires_grad and type(self.root) is not nn.Module and all(a is not p for p in self.root.parameters()):
+            raise Unsupported("it takes a trained tensor that is no part of the module.")
+        name = f"tensor_{len(self.tensors)}"
+        self.tensors[name] = a
+        return self.create_node("get_attr", name, (), {})
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        """Refuses what is calculated in another mode: the graph does not tell."""
+        if _modes() != self._modes:
+            raise Unsupported("parts of it are calculated without gradients, or under autocast.")
+        return super().create_node(*args, **kwargs)
+
+
+def _modes() -> tuple[bool, ...]:
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
 
 
 class _Alone(TorchFunctionMode):
@@ -63,18 +88,28 @@ class _Alone(TorchFunctionMode):
 
 def record(root: nn.Module | Callable[..., Any]) -> Recorded:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
-    tracer, states = _Tracer(), (torch.get_rng_state(), random.getstate())
+    of_torch, others = torch.get_rng_state(), _random_states()
     try:
-        with _Alone():
+        with _Alone(), torch.enable_grad():
+            tracer = _Tracer()
             graph = tracer.trace(root)
-        recorded = Recorded(graph, tracer.root)
     except Exception as error:
         raise Unsupported(f"torch.fx cannot follow the forward of {name_of(root)}: {error}") from error
-    if not torch.equal(states[0], torch.get_rng_state()) or states[1] != random.getstate():
-        torch.set_rng_state(states[0])
-        random.setstate(states[1])
+    finally:
+        draws = pickle.dumps(others) != pickle.dumps(_random_states()) or not of_torch.equal(torch.get_rng_state())
+        torch.set_rng_state(of_torch)
+        for module, state in others.items():
+            (random.setstate if module == "random" else sys.modules[module].set_state)(state)
+    if draws:
         raise Unsupported(f"the forward of {name_of(root)} draws random numbers.")
-    return recorded
+    named = {str(node.target) for node in graph.nodes if node.op in ("get_attr", "call_module")}
+    return Recorded(graph, {n: attrgetter(n)(tracer.root) for n in named - tracer.tensors.keys()} | tracer.tensors)
+
+
+def _random_states() -> dict[str, Any]:
+    """Python's and numpy's, by the module that keeps them."""
+    numpy = sys.modules.get("numpy.random")
+    return {"random": random.getstate()} | ({"numpy.random": numpy.get_state()} if numpy else {})
 
 
 def check_plain(root: nn.Module) -> None:
@@ -167,6 +202,6 @@ def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Progra
 def _first_layer(recorded: Recorded) -> tuple[int, torch.dtype]:
     for node in recorded.graph.nodes:
         if node.op == "call_function" and node.target is F.linear and isinstance(node.args[1], fx.Node):
-            weight = attribute(recorded.root, str(node.args[1].target))
+            weight = recorded.found[str(node.args[1].target)]
             return weight.shape[1], weight.dtype
     raise Unsupported("the model has no Linear layer, so the width of its input is not known.")

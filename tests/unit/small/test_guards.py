@@ -4,8 +4,10 @@ import types
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
@@ -42,12 +44,38 @@ def inner(x: torch.Tensor) -> torch.Tensor:
     return x * TEMP
 
 
-@torch.no_grad()
+@torch.enable_grad()
 def decorated(x: torch.Tensor) -> torch.Tensor:
     return x * TEMP
 
 
-class Net(nn.Module):
+def scaled(x: torch.Tensor, temp: float) -> torch.Tensor:
+    return x * temp
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.temp = 1.0
+
+    def __mul__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.temp
+
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.temp
+
+
+PLAIN, OUTSIDE, RATE = Plain(), nn.Linear(3, 3), nn.Parameter(torch.ones(()))
+wrapped = torch.enable_grad()(PLAIN.scaled)
+frozen = torch.no_grad()(outer)
+autocast = torch.autocast("cpu")(outer)
+
+
+class Above(nn.Module):
+    def above(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class Net(Above):
     temp = 1.0
 
     def __init__(self) -> None:
@@ -55,12 +83,20 @@ class Net(nn.Module):
         self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
         self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(2)])
         self.settings, self._temp, self.temps, self.act, self.power = Settings(), 1.0, [1.0], F.relu, 2
+        self.plain, self.part = Plain(), partial(scaled, temp=1.0)
 
     def body(self, x: torch.Tensor) -> Any:
         x = self.act(self.first(x))
         for layer in self.layers:
             x = x + torch.tanh(layer(x))
         return self.last(x)
+
+    def above(self, x: torch.Tensor) -> torch.Tensor:
+        return 5 * x
+
+    @classmethod
+    def of_class(cls, x: torch.Tensor) -> torch.Tensor:
+        return x * cls.temp
 
     def deep(self, x: torch.Tensor) -> torch.Tensor:
         return self.deeper(x)
@@ -83,7 +119,7 @@ def net(forward: Forward) -> Any:
 @pytest.fixture(autouse=True)
 def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeSteps]:
     """Everything that the tests change is as it was afterwards."""
-    for owner, name in ((ARGS, "temp"), (Net, "temp"), (Net, "deeper")):
+    for owner, name in ((ARGS, "temp"), (Net, "temp"), (Net, "deeper"), (Above, "above"), (PLAIN, "temp")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     monkeypatch.setitem(globals(), "TEMP", 1.0)
     monkeypatch.setitem(DICT, "temp", 1.0)
@@ -107,6 +143,12 @@ WATCHED: dict[str, tuple[Forward, Callable[[Any], object]]] = {
     "a method": (lambda s, x: s.deeper(s.body(x)), lambda s: setattr(Net, "deeper", lambda self, x: 3 * x)),
     "of a dict": (lambda s, x: s.body(x) * DICT["temp"], lambda s: DICT.update(temp=3.0)),
     "of a module of Python": (lambda s, x: s.body(x) * CONFIG.temp, lambda s: setattr(CONFIG, "temp", 3.0)),
+    "of any object": (lambda s, x: s.body(x) * s.plain.temp, lambda s: setattr(s.plain, "temp", 3.0)),
+    "by an operator": (lambda s, x: s.plain * s.body(x), lambda s: setattr(s.plain, "temp", 3.0)),
+    "by a class method": (lambda s, x: s.of_class(s.body(x)), lambda s: setattr(Net, "temp", 3.0)),
+    "by a partial": (lambda s, x: s.part(s.body(x)), lambda s: s.part.keywords.update(temp=3.0)),
+    "of a method that torch decorates": (lambda s, x: wrapped(s.body(x)), lambda s: setattr(PLAIN, "temp", 3.0)),
+    "above": (lambda s, x: super(Net, s).above(s.body(x)), lambda s: setattr(Above, "above", lambda self, x: 3 * x)),
     "an activation": (lambda s, x: s.body(x) ** s.power, lambda s: setattr(s, "act", torch.tanh)),
 }
 
@@ -131,6 +173,20 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "arguments with a list": (lambda s, x: s.body(x) * ARGS.dims[0], r"reads ARGS.dims \(list\)"),
     "by a name": (lambda s, x: s.body(x) * getattr(ARGS, "t" + "emp"), r"reads ARGS.dims \(list\)"),
     "by vars": (lambda s, x: s.body(x) * vars(ARGS)["temp"], "reads by vars"),
+    "a class": (lambda s, x: s.body(x) * Plain().temp, r"reads Plain \(type\)"),
+    "a setting of torch's": (
+        lambda s, x: s.body(x) * (2 if torch.is_grad_enabled() else 1),
+        "reads by is_grad_enabled",
+    ),
+    "parts without gradients": (lambda s, x: frozen(s.body(x)) + s.body(x), "without gradients"),
+    "under autocast": (lambda s, x: autocast(s.body(x)), "autocast"),
+    "a layer from outside": (lambda s, x: OUTSIDE(s.body(x)), "a Linear that is no part of the module"),
+    "a tensor from outside": (lambda s, x: s.body(x) * RATE, "a trained tensor that is no part of the module"),
+    "numpy's random numbers": (lambda s, x: s.body(x) * np.random.rand(), "draws random numbers"),
+    "drawn in vain": (
+        lambda s, x: s.body(x) if x.sum() > np.random.rand() else x,
+        "cannot follow",
+    ),
     "counted": (lambda s, x: s.body(x) * count(), "changes what it reads"),
 }
 
@@ -139,8 +195,36 @@ REFUSED: dict[str, tuple[Forward, str]] = {
 def test_what_cannot_be_watched_is_refused_by_name(case: str) -> None:
     forward, says = REFUSED[case]
     model = net(forward)
+    before, draws = set(model.state_dict()), np.random.get_state(legacy=False)["state"]["pos"]
     with pytest.raises(Unsupported, match=says):
         compile_step(model, nn.MSELoss(), torch.optim.SGD(model.parameters(), lr=0.1))
+    assert set(model.state_dict()) == before
+    assert np.random.get_state(legacy=False)["state"]["pos"] == draws
+
+
+class Stack(nn.Sequential):
+    """A layer of torch's, with more attributes."""
+
+
+@pytest.mark.parametrize("make", [lambda: net(Net.body), lambda: Stack(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))])
+def test_what_the_forward_does_not_read_may_change(make: Callable[[], Any], steps: NativeSteps) -> None:
+    model = make()
+    for epoch in range(20):
+        model.epoch, model.last_loss, type(model).num_steps = epoch, model(X).sum(), epoch
+        model.train(epoch % 2 == 0)
+    assert "PassBackward" in type(model(X).grad_fn).__name__
+    assert steps._models[id(model)].times == 2
+
+
+def test_a_tensor_from_outside_is_read_where_it_lies(steps: NativeSteps) -> None:
+    constant = torch.ones(3)
+    model = net(lambda s, x: s.body(x) * constant)
+    before = set(vars(model))
+    for _ in range(2):
+        torch.testing.assert_close(model(X), model.forward(X), atol=1e-5, rtol=1e-5)
+        constant += 1
+    assert steps._models[id(model)].times == 2
+    assert set(vars(model)) == before
 
 
 def count() -> float:
@@ -149,8 +233,6 @@ def count() -> float:
 
 
 class Equation:
-    """An object whose attributes nobody watches."""
-
     temp = 1.0
 
     def right(self, t: torch.Tensor, y: torch.Tensor) -> Any:
@@ -170,5 +252,11 @@ def test_a_field_is_traced_again_where_what_it_reads_has_changed() -> None:
         again = compiled_for(right, y, "dopri5")
         assert again is not first
         first = again
-    with pytest.raises(Unsupported, match=r"reads right \(Equation\)"):
-        compiled_for(Equation().right, y, "dopri5")
+    equation = Equation()
+
+    def method(t: torch.Tensor, y: torch.Tensor) -> Any:
+        return equation.right(t, y)
+
+    first = compiled_for(method, y, "dopri5")
+    equation.temp = 3.0
+    assert compiled_for(method, y, "dopri5") is not first
