@@ -167,19 +167,16 @@ class Placed:
         jobs: list[_Job] = []
         try:
             for plans, limit_s in zip(trial_groups, limits_s, strict=True):
-                jobs.append(self._job(replace(self._order, plans=tuple(plans), limit_s=limit_s)))
+                self._count += 1
+                order = replace(self._order, plans=tuple(plans), limit_s=limit_s)
+                jobs.append(_Job(self._backend, self._folder / f"{self._count:04d}", order))
+                if self._machine is None:
+                    jobs[-1].submit()  # what is refused now would be later
             self._wait(jobs)
         finally:
             for job in jobs:
                 job.close()
         return [self._noted(job) for job in jobs]
-
-    def _job(self, order: Order) -> "_Job":
-        self._count += 1
-        job = _Job(self._backend, self._folder / f"{self._count:04d}", order)
-        if self._machine is None:
-            job.submit()  # what is refused now would be later
-        return job
 
     def _wait(self, jobs: "Sequence[_Job]") -> None:
         asked = -_ASK_S

@@ -25,21 +25,23 @@ _SEED = ("seed", "a")
 _DEPTH = 3
 
 
-class _OfBase(type):
-    """Of a class in its base's place: what was made of that is one of its own, numpy's global generator for one."""
+class _OfBase(type(torch.Generator)):  # type: ignore[misc] # `type`, or a class of torch's own
+    """Of a class in its base's place: what was made of that is one of its own, as the global generators are. Not so of
+    classes that a script derives from it."""
 
     def __instancecheck__(cls, one: Any) -> bool:
-        return super().__instancecheck__(one) or type(one) is cls.__base__
+        base = cls.__base__
+        return super().__instancecheck__(one) if isinstance(base, _OfBase) else isinstance(one, base)
 
 
 def shift(offset: int, patch: Patch) -> Callable[[], Mapping[int, torch.Generator]]:
-    """`offset` is added to each seed from now on. Returns what tells torch's generators that were made since and are
-    there still, by number."""
+    """`offset` is added to each seed from now on; behind the largest comes 0. Returns what tells torch's generators
+    that were made since and are there still, by number."""
 
-    def moved(seed: Any) -> Any:
-        return int(seed) + offset if isinstance(seed, Integral) else seed
+    def shifted(function: Callable[..., Any], place: int = 0, *, bits: int = 64) -> Callable[..., Any]:
+        def moved(seed: Any) -> Any:
+            return (int(seed) + offset) % 2**bits if offset and isinstance(seed, Integral) else seed
 
-    def shifted(function: Callable[..., Any], place: int = 0) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             named = {name: moved(value) if name in _SEED else value for name, value in kwargs.items()}
@@ -50,18 +52,18 @@ def shift(offset: int, patch: Patch) -> Callable[[], Mapping[int, torch.Generato
     patch.set(torch, "manual_seed", shifted(torch.manual_seed))
     patch.set(random, "seed", shifted(random.seed))
     patch.set(random.Random, "seed", shifted(random.Random.seed, 1))
-    patch.set(np.random, "seed", shifted(np.random.seed))
+    patch.set(np.random, "seed", shifted(np.random.seed, bits=32))
     patch.set(np.random, "default_rng", shifted(np.random.default_rng))
 
     class RandomState(np.random.RandomState, metaclass=_OfBase):
-        __init__ = shifted(np.random.RandomState.__init__, 1)
-        seed = shifted(np.random.RandomState.seed, 1)
+        __init__ = shifted(np.random.RandomState.__init__, 1, bits=32)
+        seed = shifted(np.random.RandomState.seed, 1, bits=32)
 
     patch.set(np.random, "RandomState", RandomState)
     made: dict[int, weakref.ref[torch.Generator]] = {}
     number = itertools.count()
 
-    class Generator(torch.Generator):
+    class Generator(torch.Generator, metaclass=_OfBase):
         manual_seed = shifted(torch.Generator.manual_seed, 1)
 
         def __init__(self, *_args: Any, **_kwargs: Any) -> None:

@@ -5,8 +5,8 @@ import tokenize
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-# Version of the JSON. 1: first.
-SCHEMA = 2
+# Version of the JSON; docs/record.md has its history.
+SCHEMA = 3
 
 # How many times `Plan.steps` a run may go on in order to see an epoch's end (`Plan.whole_epoch`), and the steps beyond
 # it that are recorded, so that the new epoch's first batches are seen as well.

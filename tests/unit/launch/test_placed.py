@@ -117,6 +117,22 @@ def test_ctrl_c_cancels_the_jobs_of_this_study(tmp_path: Path) -> None:
     assert cluster.cancelled == ["1", "2"]
 
 
+def test_ctrl_c_right_after_the_first_job_was_taken_cancels_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    write_text = Path.write_text
+
+    def interrupted(path: Path, text: str, **settings: str) -> int:
+        written = write_text(path, text, **settings)
+        if path.name == JOB:
+            raise KeyboardInterrupt
+        return written
+
+    monkeypatch.setattr(Path, "write_text", interrupted)
+    with placed(cluster, tmp_path) as runs, pytest.raises(KeyboardInterrupt):
+        runs([PLAN], limit_s=10.0)
+    assert cluster.cancelled == ["1"]
+
+
 def test_jobs_of_a_hotlap_that_was_killed_are_cancelled_by_the_next(tmp_path: Path) -> None:
     left = tmp_path / "jobs" / "0001"
     left.mkdir(parents=True)

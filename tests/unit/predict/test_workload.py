@@ -67,7 +67,7 @@ def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
     assert workload.load(path) == totals()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema": 99}', '{"schema": 2, "operators": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 99}', '{"schema": 3, "operators": 3}'])
 def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "work.json"
     path.write_text(text)

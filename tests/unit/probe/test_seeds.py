@@ -55,7 +55,7 @@ def test_generators_that_are_made_later_are_known_as_long_as_they_are_there() ->
         assert list(made().values()) == [held]
     finally:
         patch.undo()
-    assert not isinstance(torch.Generator(), type(held))
+    assert type(torch.Generator()) is not type(held)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,66 @@ def test_every_way_to_set_a_seed_is_shifted(seeded: Callable[[int], Any]) -> Non
     finally:
         patch.undo()
     assert found == expected != state(7)
+
+
+@pytest.mark.parametrize(
+    "seeded",
+    [
+        lambda: torch.manual_seed(2**64 - 1),
+        lambda: torch.manual_seed(-1),
+        lambda: torch.Generator().manual_seed(2**64 - 1),
+        lambda: random.seed(2**64 - 1),
+        lambda: np.random.seed(2**32 - 1),
+        lambda: np.random.RandomState(2**32 - 1),
+        lambda: np.random.RandomState().seed(2**32 - 1),
+        lambda: np.random.default_rng(2**64 - 1),
+    ],
+)
+def test_the_largest_seed_can_be_shifted(seeded: Callable[[], object]) -> None:
+    patch = Patch()
+    shift(1, patch)
+    try:
+        seeded()
+    finally:
+        patch.undo()
+
+
+def test_a_shift_by_0_changes_no_seed() -> None:
+    def drawn() -> tuple[float, ...]:
+        random.seed(-5)
+        return random.random(), random.Random(2**70).random(), float(np.random.default_rng(2**70).random())
+
+    expected = drawn()
+    patch = Patch()
+    shift(0, patch)
+    try:
+        assert drawn() == expected
+    finally:
+        patch.undo()
+
+
+def test_generators_are_of_the_classes_that_a_script_sees_and_of_no_others() -> None:
+    class Before(np.random.RandomState):
+        pass
+
+    patch = Patch()
+    shift(1, patch)
+    try:
+
+        class Own(np.random.RandomState):
+            pass
+
+        class OwnOfTorch(torch.Generator):
+            pass
+
+        assert isinstance(Before(0), np.random.RandomState) and isinstance(Own(0), np.random.RandomState)
+        assert isinstance(Own(0), Own) and not isinstance(np.random.RandomState(0), Own)
+        assert not isinstance(np.random.mtrand._rand, Own)
+        assert isinstance(torch.default_generator, torch.Generator)
+        assert not isinstance(torch.default_generator, OwnOfTorch)
+        assert isinstance(torch.Generator(), torch.Generator) and not isinstance(torch.Generator(), OwnOfTorch)
+    finally:
+        patch.undo()
 
 
 def test_numpys_generators_are_still_of_its_class_and_can_be_pickled() -> None:

@@ -3,9 +3,10 @@
 import hashlib
 import os
 import platform
-import stat
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import Any, final
 
 import numpy as np
@@ -195,32 +196,39 @@ def _digest(*facts: object) -> str:
 def _stamps(texts: Iterable[str]) -> list[Stamped]:
     """Of each file that has one of these names, and of those below each folder; and of that and of folders below."""
     found = dict[str, Stamped]()
-
-    def is_folder(path: str) -> bool:
-        try:
-            one = os.stat(path)
-        except (OSError, ValueError):
-            return False
-        if len(found) == _MOST_FILES:
-            raise Unseen(f"it names more than {_MOST_FILES} files")
-        found[path] = path, one.st_mtime_ns, one.st_size, one.st_ino
-        return stat.S_ISDIR(one.st_mode)
-
     for text in texts:
-        if text not in found and is_folder(text):
-            for folder, files in _below(text):
-                found[folder] = folder, 0, 0, 0
-                for file in files:
-                    is_folder(os.path.join(folder, file))
+        if text not in found:
+            for one in _stamps_of(text):
+                if len(found) >= _MOST_FILES:
+                    raise Unseen(f"it names more than {_MOST_FILES} files")
+                found[one[0]] = one
     return [*found.values()]
 
 
+def _stamps_of(name: str) -> Iterator[Stamped]:
+    if os.path.isdir(name):
+        for folder, files in _below(name):
+            yield folder, 0, 0, 0
+            yield from chain.from_iterable(_stamp(os.path.join(folder, file)) for file in files)
+    else:
+        yield from _stamp(name)
+
+
+def _stamp(path: str) -> Iterator[Stamped]:
+    with suppress(OSError, ValueError):
+        one = os.stat(path)
+        yield path, one.st_mtime_ns, one.st_size, one.st_ino
+
+
 def _below(top: str) -> Iterator[tuple[str, list[str]]]:
-    """Each folder that may hold data, with the names of its files."""
+    """Each folder that may hold data, once, with the names of its files."""
+    seen = set[str]()
     for folder, folders, files in os.walk(top, followlinks=True):
         real = os.path.realpath(folder)
-        if folder != top and f"{os.path.realpath(os.path.dirname(folder))}/".startswith(f"{real}/"):
-            folders.clear()  # a link to what it lies in
+        above = folder != top and f"{os.path.realpath(os.path.dirname(folder))}/".startswith(f"{real}/")
+        if above or real in seen:
+            folders.clear()  # a link to what it lies in, or to what was seen under another name
         else:
+            seen.add(real)
             folders[:] = sorted({*folders} - _NO_DATA)
             yield folder, sorted(files)

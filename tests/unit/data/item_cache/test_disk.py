@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from hotlap.data import cached
+from hotlap.data.checks import inputs
 from hotlap.data.checks.inputs import Contents, _stamps
 from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
@@ -351,6 +352,28 @@ def test_a_key_changes_with_files_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "2.png").write_bytes(b"two")
     assert key_of([tmp_path / "data"]) != before
     assert [name for name, *_ in _stamps([str(tmp_path / "data")]) if "latest" in name] == []
+
+
+def test_folders_that_are_linked_to_each_other_are_looked_at_once(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "abc"]
+    for folder in folders:
+        folder.mkdir()
+        for other in folders:
+            (folder / f"to_{other.name}").symlink_to(other)
+    assert len(_stamps([str(tmp_path)])) == 1 + len(folders)
+
+
+def test_folders_count_as_files_where_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abcd":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").touch()
+    assert len(_stamps([str(tmp_path)])) == 9
+    for most in range(1, 9):
+        monkeypatch.setattr(inputs, "_MOST_FILES", most)
+        with pytest.raises(Unseen, match=f"more than {most} files"):
+            _stamps([str(tmp_path)])
+    monkeypatch.setattr(inputs, "_MOST_FILES", 9)
+    assert len(_stamps([str(tmp_path)])) == 9
 
 
 class InFiles:
