@@ -18,9 +18,8 @@ NUM_BATCHES = 16
 MIN_BATCH = 4
 # Of steps too few for two batches, as traces hold them, each is one: the best that can be said of so few.
 FEWEST = 3
-# What is left of a step must be at least this part of it, at the interval's end too. Ours: of less nobody knows how
-# long it takes alone; 53x were gained on a busy machine where 23x was the bound.
-_LEAST_LEFT = 0.05
+# What is left of a step must be at least this part of it: a bound of more than 100x says that nothing is known.
+_LEAST_LEFT = 0.01
 
 
 def ceiling(run: Run, name: str, idealised: str, saved_s: Sequence[float]) -> Ceiling | None:
@@ -42,17 +41,17 @@ def speedup_without(step_s: Sequence[float], saved_s: Sequence[float]) -> Interv
     steps, saved = np.asarray(step_s, dtype=np.float64), np.asarray(saved_s, dtype=np.float64)
     if not (np.all(np.isfinite(steps)) and np.all(np.isfinite(saved))):
         return None
-    total = float(steps.sum())
-    if total <= 0:
+    total, left = float(steps.sum()), float((steps - saved).sum())
+    if left < _LEAST_LEFT * total or total <= 0:
         return None
     shares = [
         float(part.sum() / whole.sum())
         for part, whole in zip(np.array_split(saved, num_batches), np.array_split(steps, num_batches), strict=True)
     ]
     reach = quantile(num_batches - 1, 0.975) * float(np.std(shares, ddof=1)) / math.sqrt(num_batches)
-    share = float(saved.sum()) / total
-    low, high = max(0.0, share - reach), share + reach
-    return None if high > 1 - _LEAST_LEFT else Interval(low=1 / (1 - low), mid=1 / (1 - share), high=1 / (1 - high))
+    share = 1 - left / total
+    low, high = max(0.0, share - reach), min(1 - _LEAST_LEFT, share + reach)
+    return Interval(low=1 / (1 - low), mid=1 / (1 - share), high=1 / (1 - high))
 
 
 def _num_batches(num_steps: int) -> int:
