@@ -156,7 +156,7 @@ def study_measured() -> Study:
 
 
 def study_long() -> Study:
-    """A `hotlap measure --full` of a training that slowed down and grew."""
+    """A `hotlap measure --full` of a training that grew."""
     run = run_with(num_steps=128, jitter=0.1)
     run = dataclasses.replace(
         run,

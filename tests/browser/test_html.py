@@ -83,15 +83,15 @@ def test_an_interval_is_not_broken_at_its_hyphen(chromium: Browser, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["measured", "long"])
-def test_memory_and_drift_are_drawn(chromium: Browser, tmp_path: Path, name: str) -> None:
+def test_losses_and_memory_are_drawn(chromium: Browser, tmp_path: Path, name: str) -> None:
     chromium.look(width=1100, scheme="light")
     show(chromium, STUDIES[name](), tmp_path)
     lines = chromium.value(
         "[...document.querySelectorAll('.chart-series polyline')].map(l => {"
         "const box = l.getBoundingClientRect(); return [box.width, getComputedStyle(l).stroke] })"
     )
-    # Losses; and memory of the process and of the device, or two quantiles of the step, and memory.
-    assert len(lines) == (3 if name == "measured" else 4)
+    # Losses; memory of the process, and of the device where there is one.
+    assert len(lines) == (3 if name == "measured" else 2)
     for width, stroke in lines:
         assert width > 500
         assert stroke != "none"

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from tests.ranks_as_threads import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("test_emulated_link", "levers/test_data_parallel", "probe/profilers/test_buckets")
+FILES = ("test_emulated_link", "levers/test_data_parallel")
 
 
 @pytest.mark.processes
