@@ -167,6 +167,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     that wait for one another take most of the time where others use the machine."""
     monkeypatch.setattr(run_builder, "users_sources", lambda main: {})
     monkeypatch.setattr(run_builder, "_interval_s", lambda now: 0.0)
+    monkeypatch.setattr(session_module, "_WINDOWS_AFTER_S", 0.0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
