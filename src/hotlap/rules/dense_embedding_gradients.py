@@ -19,7 +19,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, OptimizerFacts, Phase, Run, Sighting, SightingKind
-from hotlap.rules.advice import calls, of_line, replaced
+from hotlap.rules.advice import advice, calls, of_line, replaced
 from hotlap.rules.change import Change
 from hotlap.rules.step import cost_of, finding, phase_s, share_of, sightings, spent
 from hotlap.units import percent
@@ -31,7 +31,13 @@ MIN_SHARE = 0.05
 # took 0.3 ms in place of 7.2, of 3% 0.8 in place of 12, and of 10% 12 in place of 24 (2026-11-30).
 MAX_TOUCHED = 0.1
 
+
 EXPLAINS = frozenset({"optimizer-bound", "memory-bound"})
+
+
+def explains(run: Run) -> frozenset[str]:
+    """Only where gradients of few rows are the same training: else a faster optimizer is what keeps it."""
+    return EXPLAINS if all(map(_as_they_are, run.optimizers)) else frozenset()
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -47,20 +53,16 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     worst = max(seen, key=lambda one: int(one.detail.get("elements") or 0))
     rows, touched = (int(worst.detail.get(name) or 0) for name in ("rows", "touched"))
-    change = of_line(worst)
-    if all(map(_as_they_are, run.optimizers)):
-        change = _made(run, worst) or change
-        then = "with sparse=True it holds no others, and the optimizer takes it as it is"
-    else:
-        then = "sparse=True, and SparseAdam for this table, would leave out the others: that is another training"
-    return finding(
-        run,
-        cost_s,
+    told = (
         f"A step touches {touched:,} of {rows:,} rows of {worst.detail['module'] or 'the model'} ({worst.what}), and "
         f"fills, clears and applies gradients of all: with those of other such tables {percent(part)} of what is "
-        f"trained is 0 there, for about {spent(run, cost_s)} of each step. The gradient is dense; {then}.",
-        change=change,
+        f"trained is 0 there, for about {spent(run, cost_s)} of each step. The gradient is dense"
     )
+    if all(map(_as_they_are, run.optimizers)):
+        told = f"{told}; with sparse=True it holds no others, and the optimizer takes it as it is."
+        return finding(run, cost_s, told, change=_made(run, worst) or of_line(worst))
+    told = f"{told}; sparse=True, and SparseAdam for this table, would leave out the others: that is another training"
+    return advice(run, cost_s, told, change=of_line(worst))
 
 
 def _touched(seen: Sighting) -> float:

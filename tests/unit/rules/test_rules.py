@@ -1070,6 +1070,15 @@ def test_a_dense_gradient_of_few_rows_costs_its_part_of_the_optimizer_and_its_fi
     assert [rule(one) for one in (most, small, replace(run, compiled=True), replace(run, world_size=2))] == [None] * 4
 
 
+@pytest.mark.parametrize(("name", "first"), [("SGD", "dense-embedding-gradients"), ("Adam", "optimizer-bound")])
+def test_what_keeps_the_training_comes_before_what_makes_another_one(name: str, first: str) -> None:
+    run = firing("dense-embedding-gradients")
+    (one,) = run.optimizers
+    own = replace(one, name=f"torch.optim.{name}", settings={"momentum": "0.0", "weight_decay": "0.0"})
+    codes = [finding.code for finding in rules.check(replace(run, optimizers=(own,)))]
+    assert codes[0] == first and ("optimizer-bound" in codes) is (name == "Adam")
+
+
 @pytest.mark.parametrize(("momentum", "taken"), [("0.0", True), ("0.9", False)])
 def test_plain_sgd_takes_sparse_gradients_as_they_are(momentum: str, *, taken: bool) -> None:
     run = firing("dense-embedding-gradients")
