@@ -266,7 +266,7 @@ class CallFacts:
     """What one call of a tiny operator costs in a plain loop here, gradients recorded."""
     phases: Mapping[Phase, PhaseCalls]
     plain_s: Mapping[Phase, float] = field(default_factory=dict)
-    """Least seconds of each phase in steps next to them that were not looked at."""
+    """Median seconds of each phase in steps next to them that were not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from hotlap.record import Finding, HotLine, IdleReason, OperatorWindow, Phase, Run, Sighting, SightingKind
 from hotlap.rules.change import Change, file_name
@@ -238,13 +239,11 @@ def longer_than_seen(run: Run, phase: Phase) -> float:
     """How many times as long the phase took in the recorded steps as in those next to which its operators were seen.
 
     Others may use the machine in one of the two and not in the other; that makes everything longer, and must not look
-    like Python. Of the steps that nobody interrupted: of five plain ones on a busy machine most may lose the core in
-    one phase, and the median of recorded ones does not (0.075 came out of a ratio of 0.9).
+    like Python. Medians: what happens in few steps only (a checkpoint) is not the operators'.
     """
-    recorded = sorted(run.phase_s.get(phase) or ())
-    least_s = recorded[len(recorded) // 10] if recorded else 0.0
+    recorded = run.phase_s.get(phase)
     plain_s = run.calls.plain_s.get(phase) if run.calls is not None else None
-    return least_s / plain_s if least_s and plain_s else 1.0
+    return median(recorded) / plain_s if recorded and plain_s else 1.0
 
 
 def served(run: Run) -> float:

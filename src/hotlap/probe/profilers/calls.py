@@ -99,12 +99,14 @@ class Calls(Profiler):
             return {}
         failures = self._prices.failures
         notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
-        facts = replace(self._prices.facts(self._looked_at), plain_s=_least(self._plain))
+        facts = replace(self._prices.facts(self._looked_at), plain_s=_medians(self._plain))
         return {"calls": facts, "notes": notes, "sightings": self._prices.sightings()}
 
 
-def _least(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
-    return {phase: min(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)} if steps else {}
+def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
+    if not steps:
+        return {}
+    return {phase: median(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)}
 
 
 class _Prices(ObserverMode):
