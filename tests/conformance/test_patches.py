@@ -21,7 +21,7 @@ from hotlap import levers
 from hotlap.levers import Lever, Numerics
 from hotlap.levers.data_wrappers import NESTING
 from hotlap.record import LeverSpec, Run, State, Study
-from hotlap.search.candidates import alternative
+from hotlap.search.alternatives import alternative
 from hotlap.search.gate_runs import numerics_of
 from hotlap.source import Patched, WrapArgument, patch
 from hotlap.source.disk import PatchFiles

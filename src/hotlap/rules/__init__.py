@@ -83,7 +83,7 @@ _ENOUGH = 0.5
 # What advice could bring at most counts half beside what was measured.
 _OF_ADVICE = 0.5
 
-# What has no fault to fix is left out beside what can be mended, unless that is negligible.
+# What has no fault to fix is left out beside what can be fixed, unless that is negligible.
 _NO_FAULT = "compute-bound"
 
 

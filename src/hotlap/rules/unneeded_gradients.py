@@ -64,16 +64,11 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         takes = f"takes {'' if on_cpu(run) else 'at most '}{spent(run, cost_s)} of each step"
         all_for_nothing = f"{takes}, and all gradients that it computes {why}: nothing is learnt from that loss."
         return finding(run, cost_s, f"{place} {all_for_nothing}", change=change)
-    # What lies behind the layers of another optimizer is reached through them: the product that passes a gradient on
-    # stays, as large as that of a layer's own weights.
-    at_most_s = cost_s / 2 if owned else cost_s
-    if share_of(run, at_most_s) < MIN_SHARE:
-        return None
     whose, remedy = "no optimizer has", "`requires_grad_(False)` on these, or `no_grad` around what only they are in,"
     if owned:
         whose, remedy = "another optimizer has, and clears unread", "`inputs=` of what is trained"
     of_them = f"computes {elements:,} gradients, {unneeded:,} of them of {plural(number, 'parameter')} that {whose}"
-    return advice(run, at_most_s, f"{place} {of_them}: {remedy} leaves them out", change=change)
+    return advice(run, cost_s, f"{place} {of_them}: {remedy} leaves them out", change=change)
 
 
 def explains(run: Run) -> frozenset[str]:

@@ -8,10 +8,8 @@ from typing import Any
 from hotlap import levers
 from hotlap.experiment import Stack
 from hotlap.levers import Lever, Numerics, Scope
-from hotlap.levers.data_wrappers import CachedDataset
-from hotlap.levers.loaders import collated_by_torch, trained_on
-from hotlap.levers.workers import Workers
-from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial, lever_title
+from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial
+from hotlap.search.alternatives import alternative, excluding
 from hotlap.search.study_log import Key, StudyLog, facts, key
 from hotlap.units import percent
 
@@ -130,36 +128,6 @@ def rejects(lever: Lever, run: Run, machine: Machine) -> str | None:
     if run.world_size > 1 and not lever.across_ranks:
         return "It is not tried where several processes train together."
     return lever.rejects(run, machine)
-
-
-ALTERNATIVES: tuple[tuple[str, ...], ...] = (
-    # The items of a data set are served by one of them: gathered where they lie, or kept whole, or kept in part.
-    ("batched-fetch", "cached-dataset", "cached-prefix"),
-    ("batched-fetch", "device-resident", "cached-prefix"),
-    # Items that are gathered or kept whole pass no transform that could be put off.
-    ("late-transform", "batched-fetch"),
-    ("late-transform", "cached-dataset"),
-    ("late-transform", "device-resident"),
-    # Either does the whole update of the optimizer.
-    ("fused-optimizer", "native-step parts=all"),
-    ("fused-optimizer", "native-step parts=optimizer"),
-)
-"""Levers, some by one of their settings, of which one excludes the others: they are never accepted together."""
-
-
-def alternative(title: str, taken: Iterable[str]) -> str | None:
-    """Of the levers taken the first that excludes this one, be it another setting of it; None where none does.
-    Each by its title."""
-    groups = ((_name(title),), *ALTERNATIVES)
-    return next((other for other in taken if any(_is_in(title, one) and _is_in(other, one) for one in groups)), None)
-
-
-def _is_in(title: str, group: Sequence[str]) -> bool:
-    return title in group or _name(title) in group
-
-
-def _name(title: str) -> str:
-    return title.partition(" ")[0]
 
 
 def grouped(
@@ -308,7 +276,7 @@ class Candidates:
             if kind.name in known or not self._wanted(kind.name):
                 continue
             lever = next(iter(kind.candidates(profile, self._machine)), None) or kind()
-            other = self._excluding(lever, profile)
+            other = excluding(lever, self.stack, profile)
             share = self._bound_s(lever, profile) / profile.median_step_s()
             reason = (
                 rejects(lever, profile, self._machine)
@@ -345,17 +313,9 @@ class Candidates:
         profile = self.profile()
         for kind in filter(lambda kind: self._wanted(kind.name), levers.ALL):
             for lever in kind.candidates(profile, self._machine):
-                excluded = self._excluding(lever, profile) is not None
+                excluded = excluding(lever, self.stack, profile) is not None
                 if not excluded and rejects(lever, profile, self._machine) is None:
                     yield lever
-
-    def _excluding(self, lever: Lever, profile: Run) -> str | None:
-        """The accepted lever beside which this one is none to try; None where there is none."""
-        taken = list(map(lever_title, self.stack))
-        gathered = CachedDataset.name in taken and all(map(collated_by_torch, trained_on(profile)))
-        if gathered and lever.name == Workers.name:
-            return CachedDataset.name  # the training process gathers all batches, whatever workers a loader is to have
-        return alternative(lever.title(), taken)
 
     def _bound_s(self, lever: Lever, profile: Run) -> float:
         """What free batches bring was measured in the baseline: levers of loaders have brought a part of it since."""

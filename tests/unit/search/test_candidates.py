@@ -28,7 +28,8 @@ from hotlap.record import (
     Verdict,
 )
 from hotlap.search import StudyLog
-from hotlap.search.candidates import ALTERNATIVES, Candidate, Candidates, compatible, excludes, grouped, stacked
+from hotlap.search.alternatives import ALTERNATIVES
+from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, grouped, stacked
 from hotlap.source import Edit
 from tests.unit.tune.world import LOADER, MACHINE, Silent, World, new_study, options_for
 
