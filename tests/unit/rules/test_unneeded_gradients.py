@@ -170,7 +170,7 @@ def test_gradients_that_no_optimizer_wants_are_found_with_their_line_and_a_bound
     assert finding is not None and finding.advice
     assert finding.where == f"train.py:{line_of(body, '# wasteful')}"
     assert number in finding.evidence and f"that {whose}" in finding.evidence
-    assert f"at most 6.00 ms (20%) of a step" in finding.evidence
+    assert "at most 6.00 ms (20%) of a step" in finding.evidence
 
 
 CLEARED_BEFORE_THE_STEP = """
