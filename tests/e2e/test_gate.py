@@ -68,7 +68,7 @@ UNSEEN_IN_THE_LOSS = {
     "an averaged copy that is not updated": (
         "old.lerp_(new, 0.1)",
         "pass",
-        "Sequential.0.weight, which is not trained",
+        "Sequential (2 of 2).0.weight, which is not trained",
     ),
     "an averaged copy with another decay": (
         "old.lerp_(new, 0.1)",

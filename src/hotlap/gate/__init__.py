@@ -12,7 +12,7 @@ from hotlap.gate import invariants, prints, ranks, rounding, saved, statistical,
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, saw_epoch_end, undecided, unharmed
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField
 from hotlap.gate.scale import in_one_scale
-from hotlap.record import Run
+from hotlap.record import Run, Verdict
 
 __all__ = ["Evidence", "Ruling", "judge", "saw_epoch_end"]
 
@@ -36,11 +36,12 @@ def judge(numerics: str, evidence: Evidence) -> Ruling:
     if unknown is not None:
         return unknown
     first, *others = (one.in_one_order() for one in ranks.of_each(evidence))
-    if not others:
-        return _judge(numerics, first)
     held_to = _bookkeeping if numerics == "statistical" else _judge
     of_others = [held_to(numerics, one) or unharmed("") for one in others]
-    return ranks.joined([_judge(numerics, first), *of_others], evidence)
+    ruling = ranks.joined([_judge(numerics, first), *of_others], evidence)
+    if ruling.verdict is not Verdict.UNHARMED:
+        return ruling
+    return replace(ruling, why=f"{ruling.why}{saved.not_compared(_pairs(numerics, first))}")
 
 
 def _judge(numerics: str, evidence: Evidence) -> Ruling:

@@ -1,6 +1,7 @@
 """What the gate looks at: baseline runs and runs with the lever, aligned by the step of the training."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,6 +18,8 @@ from hotlap.record import Number, Run, Update, Verdict, as_float
 MIN_STEPS = 20
 # Part of the loss that rounding leaves between equal ones.
 STILL_SAME = 1e-4
+# As the probe tells several modules of one class apart.
+_VARIABLE = re.compile(r"^(\w+) \([^)]*\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +211,14 @@ def _ordered(run: Run, first: Run) -> Run:
 _OF_PARAMETERS = ("norms", "changed", "gradients", "filled", "projections", "residues", "departures")
 
 
+def without_variable(name: str) -> str:
+    """ "MLP (critic).0.weight" -> "MLP.0.weight": an edited script may hold it in another variable."""
+    return _VARIABLE.sub(r"\1", name)
+
+
 def _places(names: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
     """Where in `names` each of `wanted` is, the first of equal ones first; None where it is not."""
+    names, wanted = ([without_variable(name) for name in some] for some in (names, wanted))
     if not set(names) & set(wanted):  # a class may have another name
         names, wanted = ([name.partition(".")[2] for name in some] for some in (names, wanted))
     at: dict[str, list[int]] = defaultdict(list)

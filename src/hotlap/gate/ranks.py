@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 
 from hotlap.gate.evidence import Evidence, Ruling, harmed, undecided
 from hotlap.gate.saved import StateKey, other_states
-from hotlap.record import Run, Verdict
+from hotlap.record import Run, StateDigest, Verdict
 
 
 def of_each(evidence: Evidence) -> tuple[Evidence, ...]:
@@ -30,6 +30,8 @@ def missing(evidence: Evidence) -> Ruling | None:
 
 def joined(rulings: Sequence[Ruling], evidence: Evidence) -> Ruling:
     """One ruling from those of all ranks, in their order: the worst of them, else whether they agree at the end."""
+    if len(rulings) == 1:
+        return rulings[0]
     for verdict in (Verdict.HARMED, Verdict.UNDECIDED):
         worst = next(((rank, ruling) for rank, ruling in enumerate(rulings) if ruling.verdict is verdict), None)
         if worst is not None:
@@ -44,16 +46,16 @@ def joined(rulings: Sequence[Ruling], evidence: Evidence) -> Ruling:
 
 def _apart(evidence: Evidence) -> Ruling | None:
     """HARMED where parameters are not the same on all ranks, and in the baseline they are."""
-    own = {key for run in evidence.baseline() for key in _differing(run)}
+    own = {key for run in evidence.baseline() for key, _ in _differing(run)}
     for run in evidence.with_lever():
-        for step, name in _differing(run):
-            if (step, name) not in own:
-                return harmed(f"The parameters of {name} are not the same on all ranks after step {step}.")
+        for key, one in _differing(run):
+            if key not in own:
+                return harmed(f"The parameters of {one.name} are not the same on all ranks after step {one.step}.")
     return None
 
 
-def _differing(run: Run) -> list[StateKey]:
-    return [key for peer in run.peers for key in other_states(run, peer, lambda state: state.parameters)]
+def _differing(run: Run) -> list[tuple[StateKey, StateDigest]]:
+    return [one for peer in run.peers for one in other_states(run, peer, lambda state: state.parameters).items()]
 
 
 def _of_rank(evidence: Evidence, rank: int) -> Evidence:

@@ -3,20 +3,24 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from hotlap.record import COPY, Run, StateDigest
+from hotlap.gate.evidence import Pair, without_variable
+from hotlap.record import COPY, FILE, Run, StateDigest
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+# Names of files that hold a training.
+_CHECKPOINT = re.compile(r"\.(pth?|ckpt|bin|safetensors|np[yz]|pkl|pickle|joblib|h5|hdf5|onnx|msgpack)$")
+# Of them that are named.
+_MOST_NAMED = 3
 
 # Part of its size: of equal weights an average that is rounded otherwise is the same to many digits.
 _APART = 0.01
 
 StateKey = tuple[int, str]
 """(step, name of the class)."""
-Sketch = tuple[float, ...]
-_Value = TypeVar("_Value", str, Sketch)
 
 
 def other_content(a: Run, b: Run) -> dict[StateKey, str]:
@@ -32,42 +36,78 @@ def other_counts(a: Run, b: Run) -> dict[StateKey, str]:
 def other_numbers(a: Run, b: Run) -> dict[StateKey, str]:
     """Where numbers lie apart by more than rounding takes those of the same weights: a kept state that follows the
     weights (no copy was made), an average with another rate."""
-    far = (key for key, few, many in _both(a, b, lambda state: state.sketch) if _is_apart(few, many))
-    return {(step, name): f"{name} is another one than in the baseline after step {step}." for step, name in far}
+    return {
+        key: f"{one.name} is another one than in the baseline after step {one.step}."
+        for key, few, many in _both(a, b)
+        for one in few
+        if _is_apart(one.sketch, [other.sketch for other in many if other.sketch])
+    }
 
 
-def _is_apart(few: list[Sketch], many: list[Sketch]) -> bool:
-    """One of a class is not near any of the others."""
-    known = list(filter(None, many))
-    return any(min(math.dist(one, near) for near in known) > _APART * math.hypot(*one) for one in few if one and known)
+def _is_apart(one: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
+    """It is not near any of the others."""
+    known = bool(one) and bool(others)
+    return known and min(math.dist(one, near) for near in others) > _APART * math.hypot(*one)
 
 
-def _told(keys: list[StateKey], what: str) -> dict[StateKey, str]:
-    return {(step, name): f"{name} has other {what} than the baseline after step {step}." for step, name in keys}
+def _told(states: Mapping[StateKey, StateDigest], what: str) -> dict[StateKey, str]:
+    return {key: f"{one.name} has other {what} than the baseline after step {one.step}." for key, one in states.items()}
 
 
-def other_states(a: Run, b: Run, value: Callable[[StateDigest], str]) -> list[StateKey]:
-    """Where one of them has what the other one lacks."""
-    return [key for key, few, many in _both(a, b, value) if Counter(few) - Counter(many)]
+def other_states(a: Run, b: Run, value: Callable[[StateDigest], str]) -> dict[StateKey, StateDigest]:
+    """Where one of them has what the other one lacks: the first of that, beside what stands in its place there."""
+    found = {}
+    for key, few, many in _both(a, b):
+        lacking = Counter(map(value, few)) - Counter(map(value, many))
+        if lacking:
+            beside = zip(few, map(value, many), strict=False)
+            found[key] = next(state for state, other in beside if other != value(state) in lacking)
+    return found
 
 
-def _both(
-    a: Run, b: Run, value: Callable[[StateDigest], _Value]
-) -> Iterator[tuple[StateKey, list[_Value], list[_Value]]]:
-    """(key, values of the run that has fewer, those of the other one). Objects of one class are compared as a set, and
+def _both(a: Run, b: Run) -> Iterator[tuple[StateKey, list[StateDigest], list[StateDigest]]]:
+    """(key, states of the run that has fewer, those of the other one). Objects of one class are compared as a set, and
     only where there are as many: a lever may add some of its own. Copies of the parameters always: a list that is left
     over from a step comes and goes."""
-    mine, other = _by_key(a, value), _by_key(b, value)
+    mine, other = _by_key(a), _by_key(b)
     for key in (key for key in mine if key in other):
         few, many = sorted((mine[key], other[key]), key=len)
         if len(few) == len(many) or key[1] == COPY:
             yield key, few, many
 
 
-def _by_key(run: Run, value: Callable[[StateDigest], _Value]) -> dict[StateKey, list[_Value]]:
-    found: dict[StateKey, list[_Value]] = defaultdict(list)
+def _by_key(run: Run) -> dict[StateKey, list[StateDigest]]:
+    found: dict[StateKey, list[StateDigest]] = defaultdict(list)
     for state in run.states or ():
-        found[state.step, state.name].append(value(state))
+        found[state.step, without_variable(state.name)].append(state)
+    return found
+
+
+def not_compared(pairs: Sequence[Pair]) -> str:
+    """A sentence, with a space in front, about checkpoints that both may have written and that nobody has looked into;
+    "" where there are none."""
+    names: dict[str, str] = {}
+    for pair in pairs:
+        mine, other = (_steps_of_files(run) for run in (pair.base, pair.lever))
+        written = {Path(name).name for name in pair.base.written or () if _CHECKPOINT.search(name)}
+        names |= {
+            _without_numbers(name): name
+            for name in sorted({*written, *mine, *other})
+            if name not in mine or mine[name] != other.get(name)
+        }
+    if not names:
+        return ""
+    some = list(names.values())
+    told = ", ".join(some[:_MOST_NAMED]) + (f" and {len(some) - _MOST_NAMED} more" if len(some) > _MOST_NAMED else "")
+    return f" Not compared: what is in {told}, for only what torch.save writes after the same steps is."
+
+
+def _steps_of_files(run: Run) -> dict[str, set[int]]:
+    """Name -> after which steps `torch.save` wrote it."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for state in run.states or ():
+        if state.name.startswith(FILE):
+            found[state.name.removeprefix(FILE)].add(state.step)
     return found
 
 

@@ -6,7 +6,7 @@ A broken average of the weights, or a schedule that stands still, shows in no lo
 import gc
 import sys
 import weakref
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby, islice
@@ -22,7 +22,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe.digests import bytes_of, is_plain, leaves, tensors
 from hotlap.probe.guard import Guard, call_before
 from hotlap.probe.sampling import projections, sampled
-from hotlap.record import COPY, StateDigest
+from hotlap.record import COPY, FILE, StateDigest
 
 # Integers up to this size count something; a larger tensor of them holds data.
 _MAX_COUNTERS = 16
@@ -80,15 +80,30 @@ def held(trained: Iterable[torch.Tensor]) -> tuple[dict[int, str], list[Place]]:
 def _held(trained: Mapping[int, int]) -> Iterator[tuple[Place, Any]]:
     """Attributes that may hold tensors, and what is there. `trained`: address -> position in the optimizers."""
     modules, others = _alive()
-    for root in sorted(modules, key=lambda module: _order(module, trained)):
+    for title, root in _titled(modules, trained):
         for name, part in root.named_modules():
             for keys, leaf in _paths({key: getattr(part, key) for key in ("_parameters", "_buffers")}):
-                label = ".".join(filter(None, (type(root).__name__, name, keys[-1])))
+                label = ".".join(filter(None, (title, name, keys[-1])))
                 yield Place(_attributes(part), keys, label), leaf
     for other in sorted(others, key=lambda other: type(other).__name__):
         if not isinstance(other, torch.optim.Optimizer) and type(other).__weakrefoffset__:
             for keys, leaf in islice(_paths(getattr(other, "__dict__", {})), _MAX_LEAVES):
                 yield Place(_attributes(other), keys, ".".join(map(str, (type(other).__name__, *keys)))), leaf
+
+
+def _titled(modules: Iterable[nn.Module], trained: Mapping[int, int]) -> list[tuple[str, nn.Module]]:
+    """(its class, module), in an order that is the same in each run. Of several of one class with the variable or the
+    attribute that holds it, "MLP (critic)", else with its place, as optimizers hold them, "MLP (2 of 2)"."""
+    orders = [(_order(module, trained), module) for module in modules]
+    by_class: dict[str, list[nn.Module]] = defaultdict(list)
+    for _, module in sorted(orders, key=lambda one: (one[0][0], one[0][3])):
+        by_class[type(module).__name__].append(module)
+    several = {name: same for name, same in by_class.items() if len(same) > 1}
+    titles = {id(one): f"({k + 1} of {len(same)})" for same in several.values() for k, one in enumerate(same)}
+    held = _attributes_that_are([one for same in several.values() for one in same])
+    titles |= {address: f"({variable})" for address, (_, (variable,)) in held.items()}
+    ordered = (module for _, module in sorted(orders, key=lambda one: one[0]))
+    return [(f"{type(module).__name__} {titles.get(id(module), '')}".rstrip(), module) for module in ordered]
 
 
 def _attributes(owner: Any) -> Callable[[], Any]:
@@ -109,7 +124,8 @@ def _attributes_that_are(things: Sequence[Any]) -> dict[int, tuple[Callable[[], 
     """Address -> (attributes of an object, a class or a file, key of it there): another may be put there each step."""
     near = gc.get_referrers(*things)
     near += gc.get_referrers(*(one for one in near if type(one) is dict))
-    owners = (one for one in near if type(one).__dictoffset__ and type(one).__weakrefoffset__)
+    theirs = (one for one in near if not _is_ours(type(one)))
+    owners = (one for one in theirs if type(one).__dictoffset__ and type(one).__weakrefoffset__)
     wanted = set(map(id, things))
     named = ((one, key, value) for one in owners for key, value in list(getattr(one, "__dict__", {}).items()))
     return {id(value): (_attributes(one), (key,)) for one, key, value in named if id(value) in wanted}
@@ -145,13 +161,14 @@ def _copies(trained: Iterable[torch.Tensor]) -> list[Any]:
 def states(step: int, trained: Iterable[torch.Tensor] = ()) -> Iterator[StateDigest]:
     """A digest of each, at the end of that step. `trained`: the parameters of all optimizers."""
     modules, others = _alive()
-    for module in modules:
-        parameters = _digest(step, type(module).__name__, list(module.parameters()))
+    trained = list(trained)
+    for title, module in _titled(modules, {id(p): k for k, p in enumerate(trained)}):
+        parameters = _digest(step, title, list(module.parameters()))
         yield replace(parameters, parameters=parameters.digest)
         # One by one: a version that holds one more has the others still.
         for name, buffer in module.named_buffers():
-            yield _digest(step, f"{type(module).__name__}.{name}", buffer)
-        yield from _settings(step, module)
+            yield _digest(step, f"{title}.{name}", buffer)
+        yield from _settings(step, title, module)
     for other in others:
         yield _digest(step, type(other).__name__, _content(other))
     for copy in _copies(trained):
@@ -159,7 +176,7 @@ def states(step: int, trained: Iterable[torch.Tensor] = ()) -> Iterator[StateDig
         yield _digest(step, COPY, _in_order(leaf for _, leaf in _paths(copy)))
 
 
-def _settings(step: int, root: nn.Module) -> Iterator[StateDigest]:
+def _settings(step: int, title: str, root: nn.Module) -> Iterator[StateDigest]:
     """Of each part of torch's its numbers, and whether it is in training: few losses show a dropout that is off."""
     for name, part in root.named_modules():
         if type(part).__module__.startswith("torch.nn."):
@@ -167,7 +184,7 @@ def _settings(step: int, root: nn.Module) -> Iterator[StateDigest]:
             if _SWITCHED & numbers.keys():
                 numbers["training"] = part.training
             if numbers:
-                label = ".".join(filter(None, (type(root).__name__, name)))
+                label = ".".join(filter(None, (title, name)))
                 yield _digest(step, f"{label} ({type(part).__name__})", repr(sorted(numbers.items())))
 
 
@@ -185,7 +202,7 @@ class States:
 
         def saved(content: Any, file: Any, *args: Any, **kwargs: Any) -> None:
             path = getattr(file, "name", file)
-            name = f"The file {Path(path).name}" if isinstance(path, str | PathLike) else "What is saved in memory"
+            name = f"{FILE}{Path(path).name}" if isinstance(path, str | PathLike) else "What is saved in memory"
             self.seen.append(_digest(max(0, steps() - 1), name, list(_tensors_in(content))))
 
         call_before(patch, torch, "save", guard(saved, "what the script saves"))
@@ -213,8 +230,11 @@ def _alive() -> tuple[list[nn.Module], list[Any]]:
 
 def _has_state(kind: type) -> bool:
     # By the type alone: `isinstance` and `hasattr` of a thing would run code of proxies that load what they stand for.
-    ours = str(kind.__module__).partition(".")[0] == "hotlap"
-    return not ours and any("state_dict" in vars(part) for part in kind.__mro__)
+    return not _is_ours(kind) and any("state_dict" in vars(part) for part in kind.__mro__)
+
+
+def _is_ours(kind: type) -> bool:
+    return str(kind.__module__).partition(".")[0] == "hotlap"
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

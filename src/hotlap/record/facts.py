@@ -129,6 +129,8 @@ class Update:
 
 COPY = "A copy of the parameters"
 """Name of what a dictionary or list holds that has a tensor for each of them: an average, in whatever form."""
+FILE = "The file "
+"""Begins the name of what `torch.save` wrote, before that of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,7 @@ class StateDigest:
     step: int
     """At whose end."""
     name: str
-    """Of its class, or `COPY`; several may have the same."""
+    """Of its class, or `COPY`; several may have the same. Of several modules of one class: "MLP (critic)"."""
     digest: str
     """Of all that it held (of tensors with more than 65,000 elements, of so many)."""
     counts: str

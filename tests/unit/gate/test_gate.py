@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.gate import Evidence, judge
+from hotlap.gate import Evidence, Ruling, judge
 from hotlap.record import COPY, NonFinite, Number, Run, StateDigest, Status, Update, Verdict, as_float
 from tests.sample_runs import optimizer
 from tests.unit.gate.trainer import NUM_STEPS, Training, evidence, train
@@ -1001,6 +1001,36 @@ def test_other_counters_in_what_is_saved_are_harm_under_every_contract(contract:
 def test_what_differs_among_baseline_runs_is_no_harm_of_the_levers(contract: str) -> None:
     e = with_states(saved("third", "7"), saved("first", "1"), saved("second", "2"))
     assert judge(contract, e).verdict is Verdict.UNHARMED
+
+
+def test_what_torch_save_does_not_write_at_the_same_steps_is_told() -> None:
+    def ruling(name: str, *steps: int, written: tuple[str, ...]) -> Ruling:
+        files = [tuple(replace(saved("same", name=name)[0], step=step) for step in some) for some in (steps[:1], steps)]
+        start = everywhere({"written": written, "states": files[0]})
+        return judge("exact", with_lever_run({"states": files[1]}, start))
+
+    compared = ruling("The file last.pt", 3, written=("last.pt", "log.csv"))
+    assert compared.verdict is Verdict.UNHARMED and "Not compared" not in compared.why
+    for other in (
+        ruling("The file last.pt", 3, 7, written=("last.pt",)),
+        ruling("Average", 3, written=("run/last.pt", "run/epoch-1.safetensors", "run/epoch-2.safetensors")),
+    ):
+        assert other.verdict is Verdict.UNHARMED and "Not compared: what is in " in other.why
+        assert "last.pt" in other.why and "epoch-1" not in other.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_of_several_modules_of_a_class_the_one_that_differs_is_named(contract: str) -> None:
+    def both(counts: str, *names: str) -> tuple[StateDigest, ...]:
+        return tuple(
+            saved("same", c, name=f"MLP ({name}).norm")[0] for name, c in zip(names, ("3", counts), strict=True)
+        )
+
+    start = both("3", "actor", "critic")
+    ruling = judge(contract, with_states(both("4", "one", "other"), start))
+    assert ruling.verdict is Verdict.HARMED
+    assert "MLP (critic).norm has other settings or counters" in ruling.why
+    assert judge(contract, with_states(both("3", "one", "other"), start)).verdict is Verdict.UNHARMED
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

@@ -61,10 +61,31 @@ def test_copies_and_helpers_are_found_behind_the_model_that_is_trained() -> None
     model = Net()
     copied = copy.deepcopy(model)
     average = Average(model)
-    expected = [*STATISTICS, *WEIGHTS, *STATISTICS, "Average.shadow.layer.0"]
-    assert labels(model) == expected
-    assert labels(copied) == expected, "whichever of the two is trained comes first"
+
+    def expected(trained: str, other: str) -> list[str]:
+        names = [(trained, STATISTICS), (other, WEIGHTS), (other, STATISTICS)]
+        told = [name.replace("Net", f"Net ({which})") for which, some in names for name in some]
+        return [*told, "Average.shadow.layer.0"]
+
+    assert labels(model) == expected("model", "2 of 2")
+    assert labels(copied) == expected("1 of 2", "model"), "whichever of the two is trained comes first"
     assert average.model is model
+
+
+def test_modules_of_one_class_are_told_by_what_holds_them_or_by_their_place_in_the_optimizers() -> None:
+    class Agent:
+        def __init__(self) -> None:
+            self.actor = Net()
+            self.critic = Net()
+
+    agent, loose = Agent(), Net()
+    parts = {"actor": agent.actor, "critic": agent.critic, "3 of 3": loose}
+    params = [p for part in parts.values() for p in part.parameters()]
+    trained, _ = held(params)
+    for name, part in parts.items():
+        expected = [label.replace("Net", f"Net ({name})") for label in WEIGHTS]
+        assert [trained[id(p)] for p in part.parameters()] == expected
+    assert {f"Net ({name})" for name in parts} <= {state.name for state in states(0, params)}
 
 
 def averages(model: nn.Module, kind: type) -> Any:
