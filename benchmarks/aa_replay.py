@@ -85,11 +85,11 @@ def record(num_trial_groups: int) -> None:
         log.change("baseline", baseline=(run,))
         executor = log.executor(Sizes.of(run, log.machine))
         for k in range(num_trial_groups):
-            trial_group = [_turns(run) for run in executor.trial_group(Design(arms=(Arm(),) * TOGETHER)).runs]
+            trial_group = [_turns(run) for run in executor.trial_groups(Design(arms=(Arm(),) * TOGETHER))[0].runs]
             if not all(trial_group):
                 continue  # one of the processes failed
             trial_groups.append(trial_group)
-            alone += [_turns(run) for run in executor.trial_group(Design(arms=(Arm(), Arm()), switched=True)).runs]
+            alone += [_turns(run) for run in executor.trial_groups(Design(arms=(Arm(), Arm()), switched=True))[0].runs]
             results_file.write("noise", heats=trial_groups, alone=[turns for turns in alone if turns])
             means = [f"{1e3 * fmean(turns):.3f} ms" for turns in trial_group]
             print(f"{k + 1} of {num_trial_groups}: {means}", flush=True)

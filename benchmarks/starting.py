@@ -132,7 +132,7 @@ def trial_groups() -> list[dict[str, object]]:
                 script = EditedScript(lambda: first, cwd=cwd)
                 executor = Executor(launches[way], Plan(command=command, cwd=cwd, out=""), sizes, script=script)
                 begun = time.perf_counter()
-                trial_group = executor.trial_group(Design(arms=(Arm(), Arm())))
+                (trial_group,) = executor.trial_groups(Design(arms=(Arm(), Arm())))
                 took[way].append(time.perf_counter() - begun)
                 setup_s = max(run.setup_s or 0.0 for run in trial_group.runs)
                 setups[way].append(setup_s)

@@ -74,8 +74,7 @@ class Sizes:
             evidence_steps=evidence,
             together=min(_fitting_on_device(run), _fitting_on_host(run, machine)),
             cores=machine.usable_cores / run.world_size,
-            # Processes that train together may share an epoch's samples, or not.
-            epoch_steps=run.epoch_steps() if run.world_size == 1 else None,
+            epoch_steps=run.epoch_steps(),
             num_ranks=run.world_size,
         )
 
@@ -85,17 +84,15 @@ class Sizes:
         steps = min(self.steps, MIN_ROUNDS * self.block)
         return replace(self, steps=steps, warmup=min(self.warmup, _MIN_WARM))
 
-    def sees_end_of(self, epoch_steps: int | None) -> bool:
-        """A trial group of processes that start afresh can be followed to the end of an epoch of so many steps (None:
-        their number is not known), to see what its start and a validation cost: a plan goes so far, and the base's
-        steps to it take as much time again at most."""
-        if epoch_steps is None or epoch_steps + BEYOND_EPOCH > EPOCH_STRETCH * self.steps:
-            return False
-        return self._beyond_s(epoch_steps) <= self._trial_group_s(2, 2, self.afresh_setup_s or self.setup_s)
-
-    def _beyond_s(self, epoch_steps: int) -> float:
-        """Seconds that the steps to an epoch's end take the base beyond those of a trial group."""
-        return max(0, epoch_steps + BEYOND_EPOCH - self.warmup - self.steps) * self.step_s
+    @property
+    def beyond_s(self) -> float | None:
+        """Seconds that the steps to an epoch's end take the base beyond those of a trial group, where one of processes
+        that start afresh is followed so far, to see what its start and a validation cost: a plan goes so far, and it
+        takes as much time again at most. None: it is not."""
+        if self.epoch_steps is None or self.epoch_steps + BEYOND_EPOCH > EPOCH_STRETCH * self.steps:
+            return None
+        beyond_s = max(0, self.epoch_steps + BEYOND_EPOCH - self.warmup - self.steps) * self.step_s
+        return beyond_s if beyond_s <= self._trial_group_s(2, 2, self.afresh_setup_s or self.setup_s) else None
 
     def arm_steps(self, num_arms: int) -> int:
         """Steps of each of them, so that each stands at each place equally often."""
@@ -117,8 +114,8 @@ class Sizes:
         processes = 1 if switched else num_arms
         if not afresh:
             return self._trial_group_s(num_arms, processes, self.setup_s)
-        beyond_s = self._beyond_s(self.epoch_steps) if self.epoch_steps and self.sees_end_of(self.epoch_steps) else 0.0
-        return self._trial_group_s(num_arms, processes, self.afresh_setup_s or self.setup_s) + processes * beyond_s
+        afresh_s = self._trial_group_s(num_arms, processes, self.afresh_setup_s or self.setup_s)
+        return afresh_s + processes * (self.beyond_s or 0.0)
 
     def _trial_group_s(self, num_arms: int, processes: int, setup_s: float) -> float:
         starts = setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))
@@ -208,10 +205,9 @@ class Design:
     switched: bool = False
     """Levers of the arms are switched between steps within one process; else each arm is a process of its own, which
     runs the edited script."""
-    epoch_end: bool = False
-    """Go on until the start of the second epoch was seen, where it is not far."""
     afresh: bool = False
-    """Each process is started as the user starts the script, so that its start is timed as well."""
+    """Each process is started as the user starts the script, and goes on until the start of the second epoch was seen,
+    where it is not far, so that both starts are timed as well."""
 
     def plans(self, common: Plan, sizes: Sizes, script: EditedScript, *, order_seed: int) -> list[Plan]:
         """One for each process. `common`: what all have, the command foremost.
@@ -225,7 +221,7 @@ class Design:
             steps=sizes.arm_steps(len(self.arms)),
             block=block,
             warmup=sizes.warmup,
-            whole_epoch=self.epoch_end,
+            whole_epoch=self.afresh and sizes.beyond_s is not None,
             afresh=self.afresh,
             order_seed=order_seed,
         )

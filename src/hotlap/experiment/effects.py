@@ -128,7 +128,7 @@ class Comparison:
         """Of the last design."""
         still = [effect for effect in self.effects if effect.open]
         for trial_group in trial_groups:
-            lost = trial_group.base_failure is not None or any(map(_was_stopped, trial_group.failures))
+            lost = trial_group.base_failed or any(map(_was_stopped, trial_group.outcomes))
             again = lost and self._num_lost < _MOST_LOST
             self._number, self._num_lost = self._number + (not again), self._num_lost + again
             for k, effect in enumerate(still):
@@ -136,18 +136,14 @@ class Comparison:
 
     def _note(self, effect: Effect, trial_group: TrialGroup, k: int, *, again: bool) -> None:
         """What a trial group says of arm `k`, the base not counted. `again`: what says nothing is no failure yet."""
-        ratio, failure = trial_group.log_ratios[k], trial_group.failures[k]
-        if failure is None and trial_group.base_failure is not None:
-            failure = Failed(
-                trial_group.base_failure.kind, f"the script without it failed: {trial_group.base_failure.why}"
-            )
-        if ratio is not None and failure is None:
-            effect.log_ratios.append(ratio)
+        outcome = trial_group.outcomes[k]
+        if not isinstance(outcome, Failed):
+            effect.log_ratios.append(outcome)
             effect.runs.append((trial_group.runs[0], trial_group.runs[k + 1 if len(trial_group.runs) > 1 else 0]))
             if effect.open:  # what was decided by a trial group beside this one stays so
                 effect.progress = self.rule.progress(effect.log_ratios, effect.pooled)
-        elif not (again and (trial_group.base_failure is not None or _was_stopped(failure))):
-            effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")
+        elif not (again and (trial_group.base_failed or _was_stopped(outcome))):
+            effect.failure = outcome
 
 
 def compare(executor: Executor, *comparisons: Comparison) -> None:
@@ -162,10 +158,10 @@ def compare(executor: Executor, *comparisons: Comparison) -> None:
         share, rest = divmod(executor.nodes, len(now))
         counts = [min(FEWEST_SHOWN, share + (k < rest), one.num_left) for k, one in enumerate(now)]
         designs = [one.next_design() for one, count in zip(now, counts, strict=True) for _ in range(count)]
-        trial_groups = iter(executor.trial_groups(designs))
+        trial_groups = iter(executor.trial_groups(*designs))
         for one, count in zip(now, counts, strict=True):
             one.note(list(islice(trial_groups, count)))
 
 
-def _was_stopped(why: Failed | None) -> bool:
-    return why is not None and why.kind is Failure.TOO_FEW_STEPS
+def _was_stopped(outcome: float | Failed) -> bool:
+    return isinstance(outcome, Failed) and outcome.kind is Failure.TOO_FEW_STEPS

@@ -19,14 +19,14 @@ _ENOUGH_STEPS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialGroup:
-    """What one trial group brought: for each arm but the first, the log-ratio to the first, or why there is none."""
+    """What one trial group brought."""
 
-    log_ratios: tuple[float | None, ...]
-    failures: tuple[Failed | None, ...]
+    outcomes: tuple[float | Failed, ...]
+    """Of each arm but the first its log-ratio to the first, or why there is none."""
     runs: tuple[Run, ...]
     """One per process, in the order of the arms."""
-    base_failure: Failed | None = None
-    """Why the base gave no times: then there are no ratios, and that is no fault of the others."""
+    base_failed: bool = False
+    """That there are no ratios is no fault of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +99,11 @@ class Executor:
             return Failed(Failure.NOT_INSTALLED, str(error).rstrip("."))
         return None
 
-    def trial_group(self, design: Design) -> TrialGroup:
-        """Run it, and compare each arm with the first.
+    def trial_groups(self, *designs: Design) -> list[TrialGroup]:
+        """One of each, on as many nodes, each of whose arms is compared with the first.
 
         Raises:
             UserError: an arm is `unwritten`.
-        """
-        return self.trial_groups([design])[0]
-
-    def trial_groups(self, designs: Sequence[Design]) -> list[TrialGroup]:
-        """One of each, on as many nodes.
-
-        Raises:
-            UserError: as `trial_group`.
         """
         groups = [self._group(design) for design in designs]
         begun = self._now()
@@ -189,22 +181,25 @@ def _restored(runs: Sequence[Run], order: Sequence[int]) -> list[Run]:
 def _of_arms(run: Run, design: Design) -> TrialGroup:
     """One process, in which arms took turns by blocks."""
     failure = _failure(run, len(design.arms))
-    ratios = {} if failure else log_ratios_of_arms(run)
-    return TrialGroup(
-        log_ratios=tuple(ratios.get(k) for k in range(1, len(design.arms))),
-        failures=tuple(_not_at_work(run, arm.levers) or failure for arm in design.arms[1:]),
-        runs=(run,),
-    )
+    ratios: dict[int, float] = {} if failure else log_ratios_of_arms(run)
+    failures = (_not_at_work(run, arm.levers) or failure for arm in design.arms[1:])
+    outcomes = (failure or _told(ratios.get(k)) for k, failure in enumerate(failures, 1))
+    return TrialGroup(outcomes=tuple(outcomes), runs=(run,))
 
 
 def _of_processes(runs: Sequence[Run]) -> TrialGroup:
     """One process for each arm."""
-    base_failure, *failures = (_failure(run, 1) or _not_at_work(run, (*run.always, *run.arms[0])) for run in runs)
-    ratios = [
-        None if base_failure or failure else log_ratio_of_runs(runs[0], run)
+    of_base, *failures = (_failure(run, 1) or _not_at_work(run, (*run.always, *run.arms[0])) for run in runs)
+    without = of_base and Failed(of_base.kind, f"the script without it failed: {of_base.why}")
+    outcomes = (
+        failure or without or _told(log_ratio_of_runs(runs[0], run))
         for run, failure in zip(runs[1:], failures, strict=True)
-    ]
-    return TrialGroup(log_ratios=tuple(ratios), failures=tuple(failures), runs=tuple(runs), base_failure=base_failure)
+    )
+    return TrialGroup(outcomes=tuple(outcomes), runs=tuple(runs), base_failed=of_base is not None)
+
+
+def _told(ratio: float | None) -> float | Failed:
+    return Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison") if ratio is None else ratio
 
 
 def _failure(run: Run, num_arms: int) -> Failed | None:

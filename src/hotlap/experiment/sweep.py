@@ -21,7 +21,8 @@ def thread_sweep(executor: Executor, counts: Sequence[int], cores: Cores, baseli
     """The same step at each of these numbers of threads, switched between blocks of steps within one process. `cores`:
     of this machine. `baseline`: with the script's own number, and what doubt there is of a gain by fewer."""
     arms = tuple(Arm(levers=(Threads(count=count).spec(),)) for count in counts)
-    (run,) = executor.trial_group(Design(arms=arms, switched=True)).runs
+    (trial_group,) = executor.trial_groups(Design(arms=arms, switched=True))
+    (run,) = trial_group.runs
     doubt = threads.crowded(baseline, "fewer")
     found = threads.explain(times(run, counts), cores, default_threads=baseline.num_threads, doubt=doubt)
     return replace(found, notes=run.not_installed)

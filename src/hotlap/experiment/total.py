@@ -129,21 +129,13 @@ def total_speedup(
 
 def _started_alone(pairs: Pairs, alone: Run) -> Pairs:
     """The same without what their starts took longer than that of the base by itself."""
-    own_s, found = _whole_start_s(alone), []
+    own_s, found = _start_s(alone), []
     for base, other in pairs:
-        waited_s = min(_whole_start_s(base), _whole_start_s(other)) - own_s
+        waited_s = min(_start_s(base), _start_s(other)) - own_s
         waited_s = waited_s if waited_s > 0 else 0.0  # nor where it is not known
         base_alone, other_alone = (replace(run, own_start_s=run.own_start_s + waited_s) for run in (base, other))
         found.append((base_alone, other_alone))
     return found
-
-
-def _whole_start_s(run: Run) -> float:
-    """From the start of the process on, beyond its own steady steps; NaN where that is not known."""
-    if run.setup_s is None or not run.step_s:
-        return math.nan
-    num_steps = len(run.first_steps_s)
-    return _begun_s(run, num_steps=num_steps) - num_steps * step_within_s(run)
 
 
 def whole_speedup(
@@ -228,8 +220,8 @@ def one_time_s(pairs: Pairs) -> float | None:
     Processes of a trial group start side by side. The base waits for whatever the other does on all cores then (it
     compiles), so its own start is the shortest that was seen.
     """
-    bases_s = [found for base, _ in pairs if (found := start_s(base)) is not None]
-    starts_s = [found for _, other in pairs if (found := start_s(other)) is not None]
+    known = [[seconds for pair in pairs if not math.isnan(seconds := _start_s(pair[side]))] for side in (0, 1)]
+    bases_s, starts_s = known
     if len(starts_s) < 2 or not bases_s or min(starts_s) <= max(bases_s):
         return None
     own_s = min(bases_s)
@@ -239,14 +231,13 @@ def one_time_s(pairs: Pairs) -> float | None:
     return median(costs_s)
 
 
-def start_s(run: Run) -> float | None:
-    """Seconds that the start of `run`, a fresh process, took beyond its own steady steps; None without steps.
+def _start_s(run: Run) -> float:
+    """Seconds that the start of `run`, a fresh process, took beyond its own steady steps; NaN without steps.
 
     Its first steps hold what comes before them: imports, data sets, compiling.
     """
-    if not run.step_s or not run.first_steps_s:
-        return None
-    return sum(run.first_steps_s) - len(run.first_steps_s) * step_within_s(run)
+    num_steps = len(run.first_steps_s)
+    return _begun_s(run, num_steps=num_steps) - num_steps * step_within_s(run) if run.step_s and num_steps else math.nan
 
 
 def break_even_step(one_time_s: float, step_before_s: float, step_after_s: float) -> int | None:

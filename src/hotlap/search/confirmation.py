@@ -200,7 +200,7 @@ class Confirmation:
         effect = Effect(Arm(levers=self._stack), self._pooled)
         one = Comparison(
             effects=[effect],
-            design=Design(epoch_end=self._executor.sizes.sees_end_of(self._length.epoch_steps), afresh=True),
+            design=Design(afresh=True),
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
             time_left=lambda: self._has_time(effect),
         )

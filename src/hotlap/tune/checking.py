@@ -185,8 +185,8 @@ class Check:
             false_gain=_FALSE_VERDICT,
             patient=True,
         )
-        design = Design(epoch_end=executor.sizes.sees_end_of(log.study.baseline[0].epoch_steps()), afresh=True)
-        compare(executor, Comparison(effects=[effect], design=design, rule=rule, time_left=time_left))
+        one = Comparison(effects=[effect], design=Design(afresh=True), rule=rule, time_left=time_left)
+        compare(executor, one)
         too_few = effect.failure is not None and effect.failure.kind is Failure.TOO_FEW_STEPS
         _refuse(None if too_few else effect.failure)
 

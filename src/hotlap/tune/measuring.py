@@ -141,13 +141,13 @@ def _repeat(log: StudyLog, run: Run, executor: Executor) -> list[float]:
         if number >= FEWEST_SHOWN and log.now() - begun + executor.estimate_s(len(arms)) > _ROUNDS_S:
             break
         log.doing(f"running {log.options.title} {what} ({number + 1} of {_ROUNDS})")
-        trial_groups.append(executor.trial_group(Design(arms=arms)))
+        trial_groups += executor.trial_groups(Design(arms=arms))
     # One run of the baseline and the next: equal things, at different times.
-    means = [mean_step_s(trial_group.runs[0]) for trial_group in trial_groups if trial_group.base_failure is None]
+    means = [mean_step_s(trial_group.runs[0]) for trial_group in trial_groups if not trial_group.base_failed]
     noise = noise_of("again", [math.log(one / other) for one, other in pairwise(means)])
     if noise is not None:
         log.change("noise", noise=(noise,))
-    return [ratio for trial_group in trial_groups for ratio in trial_group.log_ratios if ratio is not None]
+    return [ratio for trial_group in trial_groups for ratio in trial_group.outcomes if isinstance(ratio, float)]
 
 
 def _sweep(log: StudyLog, run: Run, executor: Executor) -> None:

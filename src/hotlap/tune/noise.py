@@ -60,10 +60,10 @@ def _compare_equal(log: StudyLog, executor: Executor) -> None:
         count = min(executor.nodes, num_trial_groups - num_made)
         num_made += count
         log.doing(f"comparing the script with itself, to know the noise ({num_made} of {num_trial_groups})")
-        for trial_group in executor.trial_groups([Design(arms=arms)] * count):
-            equal = trial_group.log_ratios[: num_equal - 1]
-            processes += statistics.contrasts([0.0, *(ratio for ratio in equal if ratio is not None)])
-            free += [ratio for ratio in trial_group.log_ratios[num_equal - 1 :] if ratio is not None]
+        for trial_group in executor.trial_groups(*[Design(arms=arms)] * count):
+            equal, freed = trial_group.outcomes[: num_equal - 1], trial_group.outcomes[num_equal - 1 :]
+            processes += statistics.contrasts([0.0, *(ratio for ratio in equal if isinstance(ratio, float))])
+            free += [ratio for ratio in freed if isinstance(ratio, float)]
             blocks += [
                 ratio
                 for run in trial_group.runs[:num_equal]

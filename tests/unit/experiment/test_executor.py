@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hotlap.experiment import Arm, Comparison, Design, EditedScript, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment.failure import Failed
 from hotlap.record import Failure, LeverSpec, Plan, Run, Status
 from tests.unit.tune.world import AnyScript, World
 
@@ -52,8 +53,8 @@ def test_where_edits_do_not_reach_the_process_a_lever_fails_and_says_why() -> No
 
 def test_what_was_accepted_is_in_the_text_of_every_process() -> None:
     here = world()
-    executor_in(here).trial_group(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,), switched=True))
-    executor_in(here).trial_group(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,)))
+    executor_in(here).trial_groups(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,), switched=True))[0]
+    executor_in(here).trial_groups(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,)))[0]
     texts = [plan.replaced["/train.py"] for plan in here.plans]
     assert texts == ["fused-optimizer", "fused-optimizer", "fused-optimizer threads"]
 
@@ -62,12 +63,11 @@ def test_arms_that_are_switched_share_a_process_and_others_have_their_own() -> N
     here = world(costs={"fused-optimizer": 0.8, "threads": 0.5})
     executor = executor_in(here)
     arms = (Arm(), Arm(levers=(FUSED,)), Arm(levers=(THREADS,)))
-    switched = executor.trial_group(Design(arms=arms, switched=True))
-    processes = executor.trial_group(Design(arms=arms))
+    switched = executor.trial_groups(Design(arms=arms, switched=True))[0]
+    processes = executor.trial_groups(Design(arms=arms))[0]
     assert (len(switched.runs), len(processes.runs)) == (1, 3)
     for trial_group in (switched, processes):
-        ratios = [ratio for ratio in trial_group.log_ratios if ratio is not None]
-        assert ratios == [pytest.approx(-math.log(0.8), abs=0.1), pytest.approx(-math.log(0.5), abs=0.1)]
+        assert list(trial_group.outcomes) == pytest.approx([-math.log(0.8), -math.log(0.5)], abs=0.1)
     assert here.plans[0].arms == ((), (FUSED,), (THREADS,))
     assert here.plans[0].steps % (3 * SIZES.block) == 0, "each arm stands at each place equally often"
     assert len({plan.order_seed for plan in here.plans}) == 2, "each trial group has an order of its own"
@@ -77,7 +77,7 @@ def test_where_memory_does_not_hold_them_they_run_one_after_the_other_and_none_i
     here = world()
     executor = executor_in(here, replace(SIZES, together=1))
     for _ in range(12):
-        assert [run.always for run in executor.trial_group(Design(arms=(Arm(), Arm(levers=(FUSED,))))).runs] == [
+        assert [run.always for run in executor.trial_groups(Design(arms=(Arm(), Arm(levers=(FUSED,)))))[0].runs] == [
             (),
             (FUSED,),
         ]
@@ -90,7 +90,7 @@ def test_estimates_follow_the_machine() -> None:
     executor = executor_in(here)
     before_s = executor.estimate_s()
     for _ in range(4):
-        executor.trial_group(Design(arms=(Arm(), Arm())))
+        executor.trial_groups(Design(arms=(Arm(), Arm())))[0]
     assert executor.estimate_s() > 2 * before_s
 
 
@@ -100,12 +100,11 @@ def test_a_lever_that_was_not_at_work_has_a_reason_and_no_ratio() -> None:
             return replace(super().run(plan), not_installed=("fused-optimizer: no optimizer.",) if plan.always else ())
 
     here = Idle(path="/train.py", sha256="0" * 64)
-    trial_group = executor_in(here).trial_group(Design(arms=(Arm(), Arm(levers=(FUSED,)))))
-    assert trial_group.log_ratios == (None,)
-    (failed,) = trial_group.failures
-    assert failed is not None and failed.kind is Failure.NOT_INSTALLED
+    trial_group = executor_in(here).trial_groups(Design(arms=(Arm(), Arm(levers=(FUSED,)))))[0]
+    (failed,) = trial_group.outcomes
+    assert isinstance(failed, Failed) and failed.kind is Failure.NOT_INSTALLED
     assert failed.why == "fused-optimizer: no optimizer", "who tells it ends the sentence"
-    assert trial_group.base_failure is None
+    assert not trial_group.base_failed
 
 
 def test_a_comparison_ends_when_it_is_clear_and_says_what_was_seen() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hotlap.experiment import Arm, Effect
-from hotlap.experiment.total import one_time_s, start_s
+from hotlap.experiment.total import one_time_s
 from hotlap.record import Run, Status
 
 
@@ -64,7 +64,6 @@ def test_what_starts_vary_by_is_no_cost() -> None:
 
 def test_without_steps_nothing_is_said() -> None:
     base = process(first_s=1.0, warmup=20, step_s=0.010)
-    assert start_s(Run(status=Status.CRASHED)) is None
     assert cost_s(base, Run(status=Status.CRASHED)) is None
     assert Effect(Arm(), runs=[(base, process(first_s=1.0, warmup=20, step_s=0.005))]).break_even_step is None
 

@@ -23,15 +23,14 @@ def test_the_confirmation_makes_the_imports_that_forks_need_not_make() -> None:
 
 
 def test_the_confirmation_goes_on_to_the_end_of_an_epoch_where_that_takes_as_much_again_at_most() -> None:
-    assert FIRST.sees_end_of(380), "3 s beside two starts and 2 s of steps"
-    assert not FIRST.sees_end_of(391), "a run goes on to four times its steps"
-    assert not FIRST.sees_end_of(None)
+    seen = replace(FIRST, epoch_steps=380)
+    assert seen.beyond_s == pytest.approx(2.7), "beside two starts and 2 s of steps"
+    assert replace(FIRST, epoch_steps=391).beyond_s is None, "a run goes on to four times its steps"
+    assert FIRST.beyond_s is None
     slow = replace(FIRST, step_s=0.1, setup_s=0.5)
-    assert slow.sees_end_of(300) and not slow.sees_end_of(380), "19 s and 27 s beside 25.5 s"
-    assert replace(FIRST, epoch_steps=380).trial_group_s(2, afresh=True) == pytest.approx(
-        FIRST.trial_group_s(2) + 2 * 2.7
-    )
-    assert replace(FIRST, epoch_steps=380).trial_group_s(2) == FIRST.trial_group_s(2)
+    assert replace(slow, epoch_steps=300).beyond_s and replace(slow, epoch_steps=380).beyond_s is None, "19 s, 27 s"
+    assert seen.trial_group_s(2, afresh=True) == pytest.approx(FIRST.trial_group_s(2) + 2 * 2.7)
+    assert seen.trial_group_s(2) == FIRST.trial_group_s(2)
 
 
 def test_a_pause_of_the_machine_is_no_part_of_each_step_and_a_loaders_bursts_are() -> None:
