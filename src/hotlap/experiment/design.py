@@ -154,7 +154,7 @@ class EditedScript:
     def __init__(self, known: Callable[[], Run], *, cwd: str) -> None:
         self._known = known
         self._cwd = Path(cwd)
-        self._texts: dict[str, Mapping[str, str]] = {}
+        self._patched: dict[str, source.Patched] = {}
 
     def plan(self, plan: Plan, stack: Stack) -> Plan:
         """`plan` with these levers, and no others, from the start of the process.
@@ -162,24 +162,23 @@ class EditedScript:
         Raises:
             UserError: one of them cannot be written, or not together with the others.
         """
-        return replace(plan, always=stack, replaced=dict(self.texts(stack)))
+        return replace(plan, always=stack, replaced=dict(self.patched(stack).texts))
 
-    def texts(self, stack: Stack) -> Mapping[str, str]:
-        """Path -> text of the files that these levers change.
+    def patched(self, stack: Stack) -> source.Patched:
+        """The files that these levers change: for the same ones the same, whatever became known of the script since,
+        so that what is handed over is what was timed.
 
         Raises:
             UserError: as `plan`.
         """
-        if not stack:
-            return {}
         key = repr([sorted(spec.items()) for spec in stack])
-        if key not in self._texts:
+        if key not in self._patched:
             run = self._known()
             for lever in map(levers.from_spec, stack):
                 if not lever.by_environment and not lever.edits(run):
                     raise UserError(f"{lever.title()} finds no line of the script that it could change.")
-            self._texts[key] = source.patch(levers.edits_of(stack, run), root=self._cwd).texts
-        return self._texts[key]
+            self._patched[key] = source.patch(levers.edits_of(stack, run), root=self._cwd)
+        return self._patched[key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

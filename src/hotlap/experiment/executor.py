@@ -94,7 +94,7 @@ class Executor:
     def unwritten(self, design: Design, arm: Arm) -> Failed | None:
         """Why the levers of an arm cannot be handed over as an edit: such a lever is of no use to anybody."""
         try:
-            self._script.texts((*design.stack, *arm.levers))
+            self._script.patched((*design.stack, *arm.levers))
         except UserError as error:
             return Failed(Failure.NOT_INSTALLED, str(error).rstrip("."))
         return None
@@ -105,19 +105,18 @@ class Executor:
         Raises:
             UserError: an arm is `unwritten`.
         """
-        groups = [self._group(design) for design in designs]
+        limits_s = [self._limit(self.pace.factor * self._expected_s(design)) for design in designs]
+        groups = [Group(self._plans(one), self.sizes.block, s) for one, s in zip(designs, limits_s, strict=True)]
         begun = self._now()
         found = self.together(groups)
-        self._learn([run for runs in found for run in runs])
+        starts_s = [run.setup_s for runs in found for run in runs if run.setup_s is not None]
+        if starts_s:  # first: the pace is what else takes longer than expected
+            self.sizes = self.sizes.after(starts_s, forked=any(run.forked for runs in found for run in runs))
         self.pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
         return [
             _of_arms(runs[0], design) if design.switched else _of_processes(runs)
             for runs, design in zip(found, designs, strict=True)
         ]
-
-    def _group(self, design: Design) -> Group:
-        limit_s = self._limit(self.pace.factor * self._expected_s(design))
-        return Group(self._plans(design), turn=self.sizes.block, limit_s=limit_s)
 
     def _plans(self, design: Design) -> list[Plan]:
         """In an order of turns that was not drawn before."""
@@ -162,12 +161,6 @@ class Executor:
             trial_group = [replace(plans[k], only_levers=True) for k in order]
             (runs,) = run_trial_groups(self._runs, [trial_group], limits_s=[limit_s * len(plans)])
             yield _restored(runs, order)
-
-    def _learn(self, runs: Sequence[Run]) -> None:
-        """Starts first: the pace is what else takes longer than expected."""
-        starts_s = [run.setup_s for run in runs if run.setup_s is not None]
-        if starts_s:
-            self.sizes = self.sizes.after(starts_s, forked=any(run.forked for run in runs))
 
     def _expected_s(self, design: Design) -> float:
         return self.sizes.trial_group_s(len(design.arms), switched=design.switched, afresh=design.afresh)

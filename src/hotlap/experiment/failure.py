@@ -34,18 +34,16 @@ class Failed:
 
 def failed(run: Run) -> Failed | None:
     """Why the run itself gives no times; None if it does."""
-    if run.status not in _NO_TIMES and not run.unreached:
+    if run.status in _NO_TIMES:
+        kind, error = _kind(run), (run.error or "no reason recorded").rstrip(".")
+        return Failed(kind, f"{_WORDS[kind]} ({error})" if kind in _WORDS else f"{run.status}: {error}")
+    if not run.unreached:
         return None
-    if run.status not in _NO_TIMES:
-        why = (
-            f"the edit of {' and '.join(run.unreached)} was not run: the command writes that file anew or runs a copy; "
-            "give hotlap one that runs the file itself"
-        )
-        return Failed(Failure.NOT_INSTALLED, why)
-    kind = _kind(run)
-    what = _WORDS.get(kind)
-    error = (run.error or "no reason recorded").rstrip(".")
-    return Failed(kind, f"{what} ({error})" if what else f"{run.status}: {error}")
+    why = (
+        f"the edit of {' and '.join(run.unreached)} was not run: the command writes that file anew or runs a copy; "
+        "give hotlap one that runs the file itself"
+    )
+    return Failed(Failure.NOT_INSTALLED, why)
 
 
 _WORDS = {

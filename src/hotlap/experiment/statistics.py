@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean
 
 from hotlap.record import LEAST_GAIN, Interval
 from hotlap.student import quantile
@@ -57,7 +58,7 @@ def pool(groups: Iterable[Sequence[float]]) -> Pool | None:
     squares, freedom = 0.0, 0
     for group in groups:
         if len(group) > 1:
-            center = math.fsum(group) / len(group)
+            center = fmean(group)
             squares += math.fsum((x - center) ** 2 for x in group)
             freedom += len(group) - 1
     return (squares / freedom, freedom) if freedom else None
@@ -70,11 +71,7 @@ def contrasts(logs: Sequence[float]) -> list[float]:
     difference of two. Three processes of one trial group give as many as two pairs of processes, without the fourth
     start.
     """
-    found = []
-    for k in range(1, len(logs)):
-        before = math.fsum(logs[:k]) / k
-        found.append((before - logs[k]) * math.sqrt(2 * k / (k + 1)))
-    return found
+    return [(fmean(logs[:k]) - logs[k]) * math.sqrt(2 * k / (k + 1)) for k in range(1, len(logs))]
 
 
 def interval(log_ratios: Sequence[float], *, pooled_variance: Pool | None = None) -> Interval | None:

@@ -83,15 +83,13 @@ def _settings_told(a: Run, b: Run) -> str:
     return found or ("the same values, for other parameters or at other steps" if any(map(any, pairs)) else "")
 
 
-def _epoch_flags(run: Run) -> list[bool]:
-    return [i in run.epoch_starts for i in range(len(run.step_index))]
-
-
 FIELDS = (
     StepField("updates", lambda run: run.num_updates or None),
     StepField("learning rates", lambda run: run.learning_rates, of_optimizer=True),
     StepField("optimizer settings", lambda run: run.settings_digest, of_optimizer=True, told=_settings_told),
-    StepField("starts of a loader", _epoch_flags, of_loader=True),
+    StepField(
+        "starts of a loader", lambda run: [i in run.epoch_starts for i, _ in enumerate(run.step_index)], of_loader=True
+    ),
     StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
 )
 STALE = StepField("updates by gradients that were not cleared", lambda run: run.stale_updates)

@@ -121,14 +121,15 @@ def _held_in_copies(trained: Iterable[torch.Tensor]) -> Iterator[tuple[Place, An
 
 
 def _attributes_that_are(things: Sequence[Any]) -> dict[int, tuple[Callable[[], Any], tuple[str]]]:
-    """Address -> (attributes of an object, a class or a file, key of it there): another may be put there each step."""
+    """Address -> (attributes of an object, class or file, its first key there): another may be put there each step."""
     near = gc.get_referrers(*things)
     near += gc.get_referrers(*(one for one in near if type(one) is dict))
     theirs = (one for one in near if not _is_ours(type(one)))
     owners = (one for one in theirs if type(one).__dictoffset__ and type(one).__weakrefoffset__)
     wanted = set(map(id, things))
     named = ((one, key, value) for one in owners for key, value in list(getattr(one, "__dict__", {}).items()))
-    return {id(value): (_attributes(one), (key,)) for one, key, value in named if id(value) in wanted}
+    found = [(one, key, value) for one, key, value in named if id(value) in wanted]
+    return {id(value): (_attributes(one), (key,)) for one, key, value in reversed(found)}
 
 
 def _while_held(thing: Any) -> Callable[[], Any]:

@@ -3,10 +3,9 @@
 import os
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from statistics import fmean
 
-from hotlap import levers, source
+from hotlap import levers
 from hotlap.experiment import Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, fewest_for_a_gain
 from hotlap.experiment.total import EndsS, total_s, total_speedup, whole_speedup
@@ -15,7 +14,7 @@ from hotlap.levers import Scope
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Status, Verdict
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.reasons import crowded, length, unchanged
-from hotlap.search.study_log import StudyLog, facts
+from hotlap.search.study_log import StudyLog
 from hotlap.units import factor, percent
 
 # Trial groups: so many, and up to so many where there is time. The claim of the whole study rests on them: with eight
@@ -126,8 +125,7 @@ class Confirmation:
         if compiles and total is not None and self._length.num_steps is not None:
             self._tell_of_compiling(copy, total, whole_s)
         # No change where all levers are variables of the environment.
-        edits = levers.edits_of(self._stack, facts(self._log.study))
-        patched = source.patch(edits, root=Path(self._log.options.cwd))
+        patched = self._log.script.patched(self._stack)
         beside, after = copy.typical_pair or (None, copy.run)
         for doubt in (self._why_doubtful(speedup, beside), crowded(self._log.study.baseline[0], self._stack)):
             if doubt is not None:

@@ -90,34 +90,29 @@ class GateRuns:
         numerics = numerics or numerics_of(stack)
         self.look()
         try:
-            replaced = dict(self._log.script.texts(stack) if replaced is None else replaced)
+            replaced = dict(self._log.script.patched(stack).texts if replaced is None else replaced)
         except UserError as error:
             return Ruling(verdict=Verdict.UNDECIDED, why=str(error))
         first = self._compare(stack, replaced, numerics, _seeds(numerics))
-        if not (again and first.by_chance) or numerics is levers.Numerics.EXACT:
+        unsettled = first.verdict is Verdict.UNDECIDED
+        looks_again = levers.Numerics.STATISTICAL if unsettled else levers.Numerics.ROUNDING
+        if not (again and first.by_chance) or _ORDER.index(numerics) < _ORDER.index(looks_again):
             return first
-        if first.verdict is Verdict.UNDECIDED:
-            return self._settled(first, stack, replaced) if numerics is levers.Numerics.STATISTICAL else first
-        # Harm that a statistical test found is believed where other seeds show harm as well.
         seeds = range(_seeds(numerics).stop, 2 * _seeds(numerics).stop)
-        if not self._log.budget.affords(self._expect_s(numerics, seeds)) and not self._log.extend():
-            return replace(first, verdict=Verdict.UNDECIDED, why=f"{first.why} {_NO_OTHER_SEEDS}")
-        second = self._compare(stack, replaced, numerics, seeds)
+        has_time = self._log.budget.affords(self.estimate_s(stack, numerics, seeds))
+        if not has_time and (unsettled or not self._log.extend()):
+            why = f"{first.why} {_NO_MORE_SEEDS if unsettled else _NO_OTHER_SEEDS}"
+            return replace(first, verdict=Verdict.UNDECIDED, why=why)
+        found, second = self.found, self._compare(stack, replaced, numerics, seeds)
+        if unsettled:
+            # Harm by chance that nobody has looked for again is none.
+            self.found = [*found, *self.found]
+            both = self._ask(numerics, range(seeds.stop))
+            return replace(both, verdict=Verdict.UNDECIDED) if both.by_chance else both
+        # Harm that a statistical test found is believed where other seeds show harm as well.
         if second.verdict is Verdict.HARMED:
             return replace(first, why=f"{first.why} With other seeds: {second.why}")
         return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
-
-    def _settled(self, first: Ruling, stack: Stack, replaced: dict[str, str]) -> Ruling:
-        """By twice as many seeds, where there is time. Harm by chance that nobody has looked for again is none."""
-        numerics = levers.Numerics.STATISTICAL
-        seeds = range(_NUMBER_OF_SEEDS, 2 * _NUMBER_OF_SEEDS)
-        if not self._log.budget.affords(self._expect_s(numerics, seeds)):
-            return replace(first, why=f"{first.why} {_NO_MORE_SEEDS}")
-        found = self.found
-        self._compare(stack, replaced, numerics, seeds)
-        self.found = [*found, *self.found]
-        ruling = self._ask(numerics, range(seeds.stop))
-        return replace(ruling, verdict=Verdict.UNDECIDED) if ruling.by_chance else ruling
 
     def harm_by_any(self) -> Ruling | None:
         """What the last comparison shows to be harm whatever was promised; None where that is not certain."""
@@ -200,18 +195,18 @@ class GateRuns:
         )
         return judge(str(numerics), evidence)
 
-    def estimate_s(self, stack: Stack, numerics: levers.Numerics | None = None) -> float:
-        """About what one look of `judge` will take."""
+    def estimate_s(
+        self, stack: Stack, numerics: levers.Numerics | None = None, seeds: Sequence[int] | None = None
+    ) -> float:
+        """About what one look of `judge` will take. `seeds`: as `_compare` has them; None: of the first look."""
         numerics = numerics or numerics_of(stack)
-        return self._expect_s(numerics, _seeds(numerics))
+        seeds = seeds or _seeds(numerics)
+        missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)
+        return self.takes_s([self.plan(*start) for start in (*((seed, 0) for seed in seeds), *missing)])
 
     def look_s(self) -> float:
         """What `look` will take; 0 once it was made."""
         return 0.0 if self._baseline() else self._pace.factor * self._sizes.evidence_s()
-
-    def _expect_s(self, numerics: levers.Numerics, seeds: Sequence[int]) -> float:
-        missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)
-        return self.takes_s([self.plan(*start) for start in (*((seed, 0) for seed in seeds), *missing)])
 
     def takes_s(self, plans: Sequence[Plan]) -> float:
         """About what such runs take, as far as earlier ones tell."""

@@ -43,7 +43,11 @@ def tuned(log: StudyLog) -> Study:
     recipes = _wants_recipes(log)
     keeps = recipes and BatchSize().rejects(facts(log.study), log.machine) is None
     log.budget.later_s = _FOR_RECIPES * log.options.budget_s if keeps else 0.0
-    search = _find_levers(log, executor)
+    several = _why_not_several(log.study.baseline[0])
+    search = _try_levers(log, executor) if several is None else None
+    if several is not None:
+        log.warn(several)
+        log.change("result", result=log.study.result or unchanged(several))
     log.budget.later_s = 0.0
     if recipes:
         Recipes(log, executor.sizes).study()
@@ -62,19 +66,9 @@ def _wants_recipes(log: StudyLog) -> bool:
     return True
 
 
-def _find_levers(log: StudyLog, executor: Executor) -> Search | None:
-    """Levers that leave training as it is: a search that has come to its result; None where none can be tried."""
-    several = _why_not_several(log.study.baseline[0])
-    if several is None:
-        return _try_levers(log, executor)
-    log.warn(several)
-    if log.study.result is None:
-        log.change("result", result=unchanged(several))
-    return None
-
-
 def _try_levers(log: StudyLog, executor: Executor) -> Search:
-    """What only a proof needs is left out where there is no time for one: the search then times what it can."""
+    """Levers that leave training as it is: a search that has come to its result. What only a proof needs is left out
+    where there is no time for one: the search then times what it can."""
     gate = GateRuns(log, executor)
     trial_group_s = _at_best(executor.sizes).trial_group_s(2)
     if log.study.noise or log.budget.affords(trial_group_s + _proof_s(_at_best(executor.sizes))):

@@ -77,6 +77,7 @@ def test_modules_of_one_class_are_told_by_what_holds_them_or_by_their_place_in_t
         def __init__(self) -> None:
             self.actor = Net()
             self.critic = Net()
+            self.latest = self.critic
 
     agent, loose = Agent(), Net()
     parts = {"actor": agent.actor, "critic": agent.critic, "3 of 3": loose}

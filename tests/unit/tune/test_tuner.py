@@ -1338,3 +1338,16 @@ def test_levers_that_help_only_together_are_found_and_nothing_rides_on_them(scri
     nothing = tune(world_of(script, seed=seed), levers=(*pair, "fused-optimizer"), budget_s=900.0)
     assert accepted(nothing) == []
     assert len([one for one in nothing.trials if one.scope != "none" and len(one.levers) > 1]) == 1, "compared once"
+
+
+def test_what_is_handed_over_is_what_was_timed_whatever_becomes_known_of_the_script_meanwhile(script: Path) -> None:
+    world, options = world_of(script), options_for(str(script))
+    stack = ({"name": "fused-optimizer"},)
+    first = world.run(options.plan)
+    log = StudyLog(replace(new_study(options), baseline=(first,)), options, MACHINE, world, Silent(), now=world.now)
+    timed = log.script.plan(options.plan, stack).replaced
+    assert "fused=True" in timed[str(script)]
+    script.write_text(f"{SCRIPT}\n")
+    later = world_of(script).run(replace(options.plan, evidence=True))
+    log.change("evidence", baseline=(first, later))
+    assert log.script.patched(stack).changes[0].after == timed[str(script)]

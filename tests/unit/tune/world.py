@@ -3,7 +3,7 @@
 import hashlib
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
@@ -23,6 +23,7 @@ from hotlap.record import (
     Update,
 )
 from hotlap.record.order import rounds
+from hotlap.source import Patched
 from hotlap.tune import Options
 
 MACHINE = Machine(
@@ -228,12 +229,12 @@ class AnyScript(EditedScript):
         super().__init__(lambda: Run(status=Status.COMPLETE), cwd="/")
         self._barred = barred
 
-    def texts(self, stack: Stack) -> Mapping[str, str]:
+    def patched(self, stack: Stack) -> Patched:
         """The names, in the script's place."""
         names = [str(spec["name"]) for spec in stack]
         if self._barred in names:
             raise UserError("The call stands in a lambda.")
-        return {"/train.py": " ".join(names)} if names else {}
+        return Patched(diff="", texts={"/train.py": " ".join(names)} if names else {}, changes=())
 
 
 SCRIPT = "import torch\nloader = DataLoader(items)\nadam = Adam(weights)\n"
