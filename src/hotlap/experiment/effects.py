@@ -1,6 +1,5 @@
 """Several arms against one base, trial group after trial group, until it is decided of each whether it is faster."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -48,21 +47,11 @@ class Effect:
         return sum(self.log_ratios) / len(self.log_ratios) if self.log_ratios else 0.0
 
     @property
-    def seen(self) -> float | None:
-        """Over the base, in the mean of what processes saw so far; None where none was timed."""
-        return math.exp(self.mean) if self.log_ratios else None
-
-    @property
     def speedup(self) -> Interval | None:
         """Over the base; None where too few processes were timed to show an interval."""
         if len(self.log_ratios) < FEWEST_SHOWN:
             return None
         return statistics.interval(self.log_ratios, pooled_variance=self.pooled)
-
-    @property
-    def order_seeds(self) -> tuple[int, ...]:
-        """Of each trial group the seed that drew the order of turns."""
-        return tuple(run.order_seed for _, run in self.runs)
 
     @property
     def pairs(self) -> list[tuple[Run, Run]]:

@@ -99,7 +99,7 @@ def not_compared(pairs: Sequence[Pair]) -> str:
         return ""
     some = list(names.values())
     told = ", ".join(some[:_MOST_NAMED]) + (f" and {len(some) - _MOST_NAMED} more" if len(some) > _MOST_NAMED else "")
-    return f" Not compared: what is in {told}, for only what torch.save writes after the same steps is."
+    return f" Not compared: {told}; of files, only those that torch.save writes after the same steps are."
 
 
 def _steps_of_files(run: Run) -> dict[str, set[int]]:

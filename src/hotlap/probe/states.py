@@ -91,17 +91,18 @@ def _held(trained: Mapping[int, int]) -> Iterator[tuple[Place, Any]]:
                 yield Place(_attributes(other), keys, ".".join(map(str, (type(other).__name__, *keys)))), leaf
 
 
-def _titled(modules: Iterable[nn.Module], trained: Mapping[int, int]) -> list[tuple[str, nn.Module]]:
+def _titled(modules: Sequence[tuple[nn.Module, nn.Module]], trained: Mapping[int, int]) -> list[tuple[str, nn.Module]]:
     """(its class, module), in an order that is the same in each run. Of several of one class with the variable or the
     attribute that holds it, "MLP (critic)", else with its place, as optimizers hold them, "MLP (2 of 2)"."""
-    orders = [(_order(module, trained), module) for module in modules]
+    orders = [(_order(module, trained), module) for module, _ in modules]
     by_class: dict[str, list[nn.Module]] = defaultdict(list)
     for _, module in sorted(orders, key=lambda one: (one[0][0], one[0][3])):
         by_class[type(module).__name__].append(module)
-    several = {name: same for name, same in by_class.items() if len(same) > 1}
-    titles = {id(one): f"({k + 1} of {len(same)})" for same in several.values() for k, one in enumerate(same)}
-    held = _attributes_that_are([one for same in several.values() for one in same])
-    titles |= {address: f"({variable})" for address, (_, (variable,)) in held.items()}
+    several = [same for same in by_class.values() if len(same) > 1]
+    titles = {id(one): f"({k + 1} of {len(same)})" for same in several for k, one in enumerate(same)}
+    outermost = {id(outer): id(module) for module, outer in modules if id(module) in titles}
+    held = _attributes_that_are([outer for _, outer in modules if id(outer) in outermost])
+    titles |= {outermost[address]: f"({variable})" for address, (_, (variable,)) in held.items()}
     ordered = (module for _, module in sorted(orders, key=lambda one: one[0]))
     return [(f"{type(module).__name__} {titles.get(id(module), '')}".rstrip(), module) for module in ordered]
 
@@ -216,17 +217,17 @@ class States:
             self.seen += states(step, trained)
 
 
-def _alive() -> tuple[list[nn.Module], list[Any]]:
-    """(outermost modules that hold tensors, all else that has a `state_dict`)."""
+def _alive() -> tuple[list[tuple[nn.Module, nn.Module]], list[Any]]:
+    """(outermost modules that hold tensors, each with what wraps it or itself; all else that has a `state_dict`)."""
     gc.collect()  # what is dead is collected at another time in each run
     things = gc.get_objects()
     kinds = {kind for kind in set(map(type, things)) if _has_state(kind)}
     found = [thing for thing in things if type(thing) in kinds]
     modules = [thing for thing in found if issubclass(type(thing), nn.Module)]
     parts = {id(part) for module in modules for part in module._modules.values()}
-    roots = {id(root): root for module in modules if id(module) not in parts for root in [_unwrapped(module)]}
+    roots = {id(root): (root, module) for module in modules if id(module) not in parts for root in [_unwrapped(module)]}
     others = [thing for thing in found if not issubclass(type(thing), nn.Module)]
-    return [root for root in roots.values() if any(True for _ in chain(root.parameters(), root.buffers()))], others
+    return [one for one in roots.values() if any(True for _ in chain(one[0].parameters(), one[0].buffers()))], others
 
 
 def _has_state(kind: type) -> bool:

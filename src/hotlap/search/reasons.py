@@ -27,11 +27,9 @@ _TIME_OVER = (
 _NOT_ALL = "Not all levers were compared for long enough to tell, and none showed a gain; raise --budget."
 
 
-def left_out(effect: Effect, then: str) -> str:
+def left_out(trial: Trial, then: str) -> str:
     """What a lever that was left out once brings, and what became of it."""
-    brings = "nothing could be measured"
-    if effect.seen is not None:
-        brings = f"it brings {factor(effect.seen)} on top of the others"
+    brings = f"it brings {factor(trial.seen)} on top of the others" if trial.seen else "nothing could be measured"
     return f"Left out once: {brings}; {then}."
 
 

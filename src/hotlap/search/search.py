@@ -318,7 +318,7 @@ class Search:
                 goes = "that could not be told from nothing, so it goes"
             if stays and self._never_shorter([(other, base) for base, other in effect.pairs]):
                 stays, goes = False, f"but {reasons.no_shorter(self._log.study.total_steps)}, so it goes"
-            self._log.add(replace(trial, accepted=stays, why=reasons.left_out(brings, "it stays" if stays else goes)))
+            self._log.add(replace(trial, accepted=stays, why=reasons.left_out(trial, "it stays" if stays else goes)))
 
     # What is told
 

@@ -180,7 +180,7 @@ class StudyLog:
             scope=scope,
             speedup=effect.speedup,
             log_ratios=tuple(effect.log_ratios),
-            order_seeds=effect.order_seeds,
+            order_seeds=tuple(run.order_seed for _, run in effect.runs),
             failure=effect.failure.kind if effect.failure else None,
         )
 

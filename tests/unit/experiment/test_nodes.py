@@ -18,7 +18,9 @@ def test_trial_groups_of_one_comparison_are_placed_at_once(cost: float, monkeypa
         monkeypatch.setattr(type(here), "nodes", nodes)
         effect = Effect(Arm(levers=(FUSED,)))
         compare(executor_in(here), Comparison(effects=[effect], design=Design()))
-        assert len(effect.log_ratios) == len(set(effect.order_seeds)), "each trial group has an order of its own"
+        assert len(effect.log_ratios) == len({run.order_seed for _, run in effect.runs}), (
+            "each trial group has an order of its own"
+        )
         found[nodes] = effect.progress is Progress.GAIN, here.clock / len(effect.log_ratios)
     assert found[1][0] == found[4][0] == (cost < 1)
     assert found[4][1] < found[1][1] / 2

@@ -76,7 +76,7 @@ def test_modules_of_one_class_are_told_by_what_holds_them_or_by_their_place_in_t
     class Agent:
         def __init__(self) -> None:
             self.actor = Net()
-            self.critic = Net()
+            self.critic = nn.Sequential(Net())  # adds nothing but a name
             self.latest = self.critic
 
     agent, loose = Agent(), Net()
