@@ -21,10 +21,7 @@ _LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
 FULL = (*_LOOKING, "indices", "device", "operators", "calls", "syncs", "lines")
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
 setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
-PROFILERS = (
-    *(*_LOOKING, "what-if", "indices", "device", "operators", "calls", "input", "syncs"),
-    "lines",
-)
+PROFILERS = (*_LOOKING, "what-if", "indices", "device", "operators", "calls", "input", "syncs", "lines")
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
 `tune` asks for the same, or it would know a step by its phases alone, and call compute-bound what is launch-bound. What
 settings cost comes first: it is wanted most where steps are long and few. The last may take many steps, and a short
