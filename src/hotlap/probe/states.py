@@ -125,6 +125,7 @@ def _attributes_that_are(things: Sequence[Any]) -> dict[int, tuple[Callable[[], 
     """Address -> (attributes of an object, class or file, its first key there): another may be put there each step."""
     near = gc.get_referrers(*things)
     near += gc.get_referrers(*(one for one in near if type(one) is dict))
+    near.append(sys.modules.get("__main__"))  # older than what the collector looks at (`gc.freeze`)
     theirs = (one for one in near if not _is_ours(type(one)))
     owners = (one for one in theirs if type(one).__dictoffset__ and type(one).__weakrefoffset__)
     wanted = set(map(id, things))

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import sys
 import weakref
 from collections import OrderedDict
 from typing import Any
@@ -124,6 +125,19 @@ def test_an_average_that_is_replaced_in_an_attribute_is_followed_and_the_old_one
     assert follows(place, owner.average["weight" if kind is dict else 0])
     (after,) = copies(model)
     assert after != before
+
+
+def test_an_average_that_is_replaced_in_a_variable_of_the_script_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    main: Any = sys.modules["__main__"]
+    gc.freeze()  # as the probe does before the script begins
+    try:
+        model = nn.Linear(17, 13)
+        monkeypatch.setattr(main, "average", averages(model, list), raising=False)
+        place = place_of_a_copy(model)
+        main.average = [p.detach() + 1.0 for p in model.parameters()]
+        assert follows(place, main.average[0])
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("kind", [dict, list])
