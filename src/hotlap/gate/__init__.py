@@ -11,6 +11,7 @@ from itertools import combinations
 from hotlap.gate import invariants, prints, ranks, rounding, saved, statistical, tensors
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, saw_epoch_end, undecided, unharmed
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField
+from hotlap.gate.scale import in_one_scale
 from hotlap.record import Run, Verdict
 
 __all__ = ["Evidence", "Ruling", "judge", "saw_epoch_end"]
@@ -45,7 +46,12 @@ def judge(numerics: str, evidence: Evidence) -> Ruling:
 
 def _judge(numerics: str, evidence: Evidence) -> Ruling:
     """Of one process."""
-    return _bookkeeping(numerics, evidence) or _by_contract(numerics, evidence, _pairs(numerics, evidence))
+    evidence, times = in_one_scale(evidence)
+    ruling = _bookkeeping(numerics, evidence) or _by_contract(numerics, evidence, _pairs(numerics, evidence))
+    if times == 1:
+        return ruling
+    scaled = f"What backward passes start from is {times:.6g} times that of the baseline"
+    return replace(ruling, why=f"{ruling.why} {scaled}; all compared updates are bit-equal.")
 
 
 def _bookkeeping(numerics: str, evidence: Evidence) -> Ruling | None:

@@ -1057,3 +1057,22 @@ def test_as_many_elements_in_fewer_tensors_are_not_called_harm(
         assert "2 tensors of 203,530 elements together instead of 4" in ruling.why
     else:
         assert "parameters that require gradients 2 instead of 4" in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize("times", [4.0, 3.0])
+def test_gradients_that_are_divided_in_place_of_the_loss_train_the_same(contract: str, times: float) -> None:
+    def scaled(runs: tuple[Run, ...], late: float = 1.0) -> tuple[Run, ...]:
+        losses = ([times * (as_float(x) or 0.0) for x in run.loss] for run in runs)
+        return tuple(replace(run, loss=(*x[:-1], late * x[-1])) for run, x in zip(runs, losses, strict=True))
+
+    e = same()
+    ruling = judge(contract, replace(e, lever=scaled(e.lever), lever_seeds=scaled(e.lever_seeds)))
+    # Dividing by 3 rounds.
+    assert ruling.verdict is Verdict.UNHARMED or (contract == "exact" and times == 3)
+    assert ruling.why.endswith(f"is {times:g} times that of the baseline; all compared updates are bit-equal.")
+    late = judge(contract, replace(e, lever=scaled(e.lever, 1.1), lever_seeds=scaled(e.lever_seeds, 1.1)))
+    assert late.verdict is Verdict.HARMED
+    moved = with_update(norms=(0.5, 0.5, 0.5, 0.5))
+    assert moved.lever[0].updates != moved.base[0].updates
+    assert judge(contract, replace(moved, lever=scaled(moved.lever))).verdict is Verdict.HARMED
