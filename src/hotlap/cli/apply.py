@@ -28,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
     files = _files(path, part)
     changed = files.apply()
     if not changed:
-        print("The patch is applied already. `hotlap apply --revert` takes it back.")
+        by = "`hotlap apply --revert`" if _note(path).exists() else "`hotlap apply --diff | patch -R -p1`"
+        print(f"The patch is applied already. {by} takes it back.")
     else:
         print(f"Applied the patch to {_list(changed)}. `hotlap apply --revert` takes it back.")
         print("\n".join([shown(runs_on(part) or ""), *_start_lines(part)]))
@@ -68,16 +69,12 @@ def _with_patch(found: Sequence[tuple[Path, Study]]) -> tuple[Path, Study]:
 
 def _applied(name: str | None) -> tuple[Path, Study]:
     """The study here, or of those that the user named, whose patch was applied last."""
-    named = None if name is None else storage.found(name, command="tune")
-    paths = storage.studies(Path.cwd()) if named is None else [path for path, _ in named]
+    paths = storage.studies(Path.cwd()) if name is None else [path for path, _ in storage.found(name, command="tune")]
     applied = [path for path in paths if _note(path).exists()]
     if applied:
         path = max(applied, key=lambda path: _note(path).stat().st_mtime_ns)
         return path, storage.read(path)
-    if named is not None:
-        return _with_patch(named)
-    where = storage.shown(Path.cwd())
-    raise UserError(f"No patch of a study {where} is applied, so there is nothing to take back.")
+    return _with_patch(storage.found(name, command="tune"))
 
 
 def _note(path: Path) -> Path:

@@ -41,17 +41,18 @@ def speedup_without(step_s: Sequence[float], saved_s: Sequence[float]) -> Interv
     steps, saved = np.asarray(step_s, dtype=np.float64), np.asarray(saved_s, dtype=np.float64)
     if not (np.all(np.isfinite(steps)) and np.all(np.isfinite(saved))):
         return None
-    total, left = float(steps.sum()), float((steps - saved).sum())
-    if left < _LEAST_LEFT * total or total <= 0:
+    total = float(steps.sum())
+    if total <= 0:
         return None
     shares = [
         float(part.sum() / whole.sum())
         for part, whole in zip(np.array_split(saved, num_batches), np.array_split(steps, num_batches), strict=True)
     ]
     reach = quantile(num_batches - 1, 0.975) * float(np.std(shares, ddof=1)) / math.sqrt(num_batches)
-    share = 1 - left / total
-    low, high = max(0.0, share - reach), min(1 - _LEAST_LEFT, share + reach)
-    return Interval(low=1 / (1 - low), mid=1 / (1 - share), high=1 / (1 - high))
+    share = float(saved.sum()) / total
+    if share + reach > 1 - _LEAST_LEFT:
+        return None
+    return Interval(low=1 / (1 - max(0.0, share - reach)), mid=1 / (1 - share), high=1 / (1 - share - reach))
 
 
 def _num_batches(num_steps: int) -> int:

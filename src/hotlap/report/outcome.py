@@ -104,7 +104,7 @@ def _measured(study: Study, run: Run) -> Conclusion:
         sentence += " The study was stopped before its end."
     if run.status in (Status.CRASHED, Status.KILLED) and run.error:
         sentence += f" This is what was measured until the script failed: {run.error.rstrip('.')}."
-    return Conclusion(outcome=Outcome.MEASURED, title=f"{duration(run.median_step_s())} a step", sentence=sentence)
+    return Conclusion(outcome=Outcome.MEASURED, title=f"{duration(run.mean_step_s())} a step", sentence=sentence)
 
 
 def _concluded(study: Study) -> Conclusion:

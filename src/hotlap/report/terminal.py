@@ -170,7 +170,7 @@ def _closer(found: tuple[Section, ...]) -> Iterator[RenderableType]:
 
 
 def _rows(rows: Iterable[Row]) -> RenderableType:
-    table = _columns(24, None)
+    table = _columns(25, None)
     for row in rows:
         left = [_text(row.head, "bold"), *([_text(row.note)] if row.note else [])]
         aside = [_text(row.aside, "dim")] if row.aside else []

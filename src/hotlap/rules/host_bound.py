@@ -1,11 +1,12 @@
 """host-bound: the script's own Python takes a large part of the step.
 
 What it says: this part of each step passes neither in the loader, nor in operators of the model, nor in the optimizer:
-Python between the phases, or in the middle of a forward or backward pass (hooks, a loss computed in a loop). Where most
-of it passes in a library that the script's lines call (a trainer, metrics), that library is named. Beside other threads
-of the process it may be waiting for them (a queue that a thread fills), so no bound is told. The bound is with all
-that the line calls which takes most of it: operators go with it. In the
-trace of a GPU: it idles while the host does more than launch the next kernel, in Python or in operators.
+Python between the phases, or in the middle of a forward or backward pass (hooks, a loss computed in a loop), and
+operators that no gradient goes through (noise, masks, metrics). Where most of it passes in a library that the script's
+lines call (a trainer, metrics), that library is named. Beside other threads of the process it may be waiting for them
+(a queue that a thread fills), so no bound is told. The bound is with all that the line calls which takes most of it:
+operators go with it. In the trace of a GPU: it idles while the host does more than launch the next kernel, in Python or
+in operators.
 Why it is bad: logging, metrics and bookkeeping in Python run while nothing trains.
 Example: a confusion matrix updated with Python loops after each batch.
 Risk: it depends on the change: `hotlap check before.py after.py` compares the training before and after it.
@@ -29,20 +30,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from hotlap.record import Finding, IdleReason, Machine, Phase, Run, growth
+from hotlap.record import Finding, HotLine, IdleReason, Machine, Phase, Run, growth
 from hotlap.rules.step import (
+    CALL_PRICE,
     at_line,
     at_pace,
     device_s,
     finding,
+    held_up_s,
     hottest,
     named,
     on_cpu,
     parts,
     python_s,
+    served,
     share_of,
     spent,
-    without_gradients_s,
 )
 from hotlap.units import duration
 
@@ -62,9 +65,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = outside_s + inside_s
     if share_of(run, cost_s) < MIN_SHARE:
         return None
-    phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s > outside_s else ())]
+    phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s else ())]
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
-    called_s = min(outside_s, without_gradients_s(run, Phase.OTHER))  # metrics, statistics of weights
+    called_s = min(outside_s, held_up_s(run, Phase.OTHER))  # noise, metrics, statistics of weights
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
     spent_in = Phase.OTHER if outside_s > inside_s else Phase.FORWARD
     where += _seldom(run.phase_s.get(Phase.OTHER) or ()) if outside_s > inside_s else ""
@@ -73,7 +76,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     whose = _whose(run, *phases) + (
         ", or waits for other threads of the process, which compute meanwhile" if waits else ""
     )
-    told = f"Each step spends {spent(run, cost_s, ' of it')} in {whose}{where}"
+    # Operators of the script's own are no Python.
+    does = "what the script does beside its model" if called_s > cost_s / 2 else whose
+    told = f"Each step spends {spent(run, cost_s, ' of it')} in {does}{where}"
     line = hottest(run, *phases)
     place = at_line(line and replace(line, step_s=python_s(run, line)), cost_s)
     found = finding(run, cost_s, f"{_idled(run, cost_s, whose) or told}{place}.")
@@ -174,7 +179,18 @@ def _inside(run: Run) -> float:
     if not on_cpu(run) or run.compiled:
         return 0.0
     within_s = sum(_python_within(run, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
-    return within_s if share_of(run, within_s) >= MIN_SHARE_IN_MODEL else 0.0
+    if share_of(run, within_s) >= MIN_SHARE_IN_MODEL:
+        return within_s
+    return min(within_s, sum(_without_operators_s(run, line) for line in run.hot_lines if line.phase is Phase.FORWARD))
+
+
+def _without_operators_s(run: Run, line: HotLine) -> float:
+    """Python at a line of a model that calls so few operators that no price of a call makes it look like that."""
+    seen, of_python_s = run.calls_in(line.phase), python_s(run, line)
+    if not line.inside or not seen.line_calls or run.calls is None:
+        return 0.0
+    calls_s = CALL_PRICE * seen.line_calls.get(f"{line.path}:{line.line}", 0.0) * run.calls.call_s / served(run)
+    return of_python_s if calls_s < _LEAST_PART * of_python_s and of_python_s > line.step_s / 2 else 0.0
 
 
 def _python_within(run: Run, phase: Phase) -> float:

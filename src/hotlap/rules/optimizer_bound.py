@@ -42,6 +42,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 
 def _where(run: Run, cost_s: float) -> str:
-    """Of several optimizers the line whose step takes longest."""
-    lines = [line for line in run.hot_lines if line.phase is Phase.OPTIMIZER] if len(run.optimizers) > 1 else []
+    """Of several optimizers the line whose step takes longest, and of one that the script wrote itself."""
+    several = len(run.optimizers) > 1
+    lines = [line for line in run.hot_lines if line.phase is Phase.OPTIMIZER and (several or line.inside)]
     return at_line(max(lines, key=lambda line: line.step_s, default=None), cost_s)

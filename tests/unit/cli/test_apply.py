@@ -113,14 +113,25 @@ def test_applying_twice_says_so(project: Path, files: list[Path], capsys: pytest
     assert hotlap("--revert") == 0
 
 
+def test_a_patch_that_git_applied_is_taken_back_by_patch(
+    project: Path, files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written(project, files)
+    hotlap()
+    (folder / "applied.json").unlink()
+    capsys.readouterr()
+    assert hotlap() == 0
+    assert "is applied already. `hotlap apply --diff | patch -R -p1` takes it back" in capsys.readouterr().out
+    with pytest.raises(UserError, match="not applied by `hotlap apply`"):
+        hotlap("--revert")
+
+
 def test_reverting_twice_says_so(project: Path, files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(written(project, files))
     hotlap()
     hotlap("--revert")
-    assert hotlap(folder, "--revert") == 0
-    assert "nothing to take back" in capsys.readouterr().out
-    with pytest.raises(UserError, match="nothing to take back"):
-        hotlap("--revert")
+    assert hotlap(folder, "--revert") == hotlap("--revert") == 0
+    assert capsys.readouterr().out.count("nothing to take back") == 2
 
 
 def test_one_changed_file_stops_all(project: Path, files: list[Path]) -> None:
