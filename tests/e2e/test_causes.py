@@ -26,7 +26,6 @@ def test_every_profiler_sees_what_it_is_for(forks: Forks) -> None:
     kinds = {sighting.kind: sighting for sighting in found.sightings}
     assert set(kinds) == {
         SightingKind.WASTED_FORWARD,
-        SightingKind.UNUSED,  # its operators, of which the rule takes off the pass as a whole
         SightingKind.EVALUATION,
         SightingKind.ATTENTION_OVER_BATCH,
     }
