@@ -49,8 +49,7 @@ class _Loader:
 @dataclass(slots=True)
 class _Optimizer:
     itself: weakref.ref[torch.optim.Optimizer]
-    lines: Mapping[int, int] = field(default_factory=dict)
-    """As in `Made`."""
+    lines: Made = field(default_factory=dict)
     closure: bool = False
     """A step of it was called with one."""
 
@@ -176,8 +175,7 @@ class Facts:
 
     def made(self) -> list[Made]:
         """The same, as they were made."""
-        alive = [(known.lines, one) for known in self._optimizers if (one := known.itself()) is not None]
-        return [Made(lines, {id(p) for group in one.param_groups for p in group["params"]}) for lines, one in alive]
+        return [known.lines for known in self._optimizers if known.itself() is not None]
 
     def parameters(self) -> list[torch.Tensor]:
         """Of all optimizers, those that train."""
