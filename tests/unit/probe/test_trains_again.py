@@ -192,7 +192,7 @@ def test_a_loop_that_trains_another_model_each_turn_is_found(tmp_path: Path, bod
         "for batch in loader:\n    sgd = SGD(Net().parameters())\n    one_step(batch)",
     ],
 )
-def test_another_optimizer_of_a_loop_that_the_training_is_not_of_is_no_other_training(tmp_path: Path, body: str) -> None:
+def test_a_loop_whose_turns_make_no_optimizer_to_train_with_is_no_other_training(tmp_path: Path, body: str) -> None:
     assert again(tmp_path, body) is None
 
 
