@@ -80,8 +80,8 @@ def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session 
             told = f"hotlap failed when torch was imported: {type(error).__name__}: {error}"
             tell_why_not(Path(plan.out), told)
 
-    after_import("torch", begin)
     arrived_s = 0.0 if begun is None else time.perf_counter() - begun
+    after_import("torch", begin)  # at once, where a child of multiprocessing has read the script already
     return lambda: sessions[0] if sessions else None
 
 
