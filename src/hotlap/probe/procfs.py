@@ -24,15 +24,22 @@ def process(pid: int) -> Process | None:
         ran_s = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError):
         return None
-    wanted_ns = 0
     try:
-        # https://docs.kernel.org/scheduler/sched-stats.html: time on a core, time waiting for one.
-        for task in (PROC / str(pid) / "task").iterdir():
-            ran, waited, _ = (task / "schedstat").read_text().split()
-            wanted_ns += int(ran) + int(waited)
+        return Process(ran_s, sum(map(wanted_s, (PROC / str(pid) / "task").iterdir())))
     except (OSError, ValueError):
         return Process(ran_s, None)
-    return Process(ran_s, wanted_ns / 1e9)
+
+
+def wanted_s(task: Path) -> float:
+    """Seconds that a thread, by its folder, was on a core or waited for one.
+
+    https://docs.kernel.org/scheduler/sched-stats.html
+
+    Raises:
+        OSError, ValueError: it is gone, or the kernel does not count that.
+    """
+    on_core, waiting, _ = (task / "schedstat").read_text().split()
+    return (int(on_core) + int(waiting)) / 1e9
 
 
 def hotlap_is_gone() -> bool:
