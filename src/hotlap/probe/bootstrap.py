@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotlap.probe.own_imports import OwnImports
-
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
@@ -66,13 +64,12 @@ def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session 
     def begin() -> None:
         torch_came = time.perf_counter()
         try:
-            with OwnImports():
-                from hotlap.probe.start import seed, start
+            from hotlap.probe.start import seed, start
 
-                if plan.only_levers:
-                    seed(plan)
-                else:
-                    sessions.append(start(plan))
+            if plan.only_levers:
+                seed(plan)
+            else:
+                sessions.append(start(plan))
             if sessions:
                 sessions[0].own_start_s = arrived_s + time.perf_counter() - torch_came
         except Exception as error:

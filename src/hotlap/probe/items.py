@@ -2,7 +2,6 @@
 
 import sys
 import time
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 
 from hotlap.data.checks.random_state import num_system_draws
 from hotlap.probe.digests import digest_of, leaves, rng_digest
+from hotlap.record.moments import median
 
 # So many items, for so long at most.
 _SAMPLE_ITEMS = 12

@@ -48,6 +48,12 @@ def hotlap_is_gone() -> bool:
     return bool(parent) and not os.path.exists(f"/proc/{parent}")
 
 
+def peak_rss_bytes() -> int:
+    """Most memory that this process has had so far."""
+    lines = (PROC / "self" / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
 def age_s() -> float:
     """Seconds since this process began, to a hundredth."""
     with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:

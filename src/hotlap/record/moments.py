@@ -1,6 +1,7 @@
 """The words for what a moment of a run was: phases, ends, numbers that may be anything or are not known exactly."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -47,6 +48,17 @@ class NonFinite(StrEnum):
 
 Number = float | NonFinite | None
 """A float of the script that may be anything; None where it was not seen."""
+
+
+def median(values: Iterable[float]) -> float:
+    """Not that of `statistics`: the probe imports this, and a file of that name is often the script's.
+
+    Raises:
+        IndexError: there are no values.
+    """
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def as_number(value: float | None) -> Number:

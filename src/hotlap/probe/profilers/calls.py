@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any, ClassVar
 
 import torch
@@ -24,6 +23,7 @@ from hotlap.probe.profilers.operators import dispatch_s
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.unchanged import Unchanged
 from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
+from hotlap.record.moments import median
 
 # Operators that read memory here and there: bound by it at any rate.
 _GATHER = ("embedding", "index", "gather", "scatter")
