@@ -166,14 +166,8 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
             sightings=(table(cost_s=0.1 * step_s),),
         ),
         "padding": replace(run, sightings=(padding(),)),
-        "broadcast-target": replace(run, sightings=(sighting(SightingKind.BROADCAST, cost_s=0.2 * step_s, size=64),)),
         "same-each-step": replace(
             run, sightings=(sighting(SightingKind.UNCHANGED, cost_s=0.2 * step_s, phase="forward", steps=5),)
-        ),
-        "unused-results": replace(
-            run,
-            optimizers=(optimizer(),),
-            sightings=(sighting(SightingKind.UNUSED, cost_s=0.2 * step_s, phase="forward"),),
         ),
         "frequent-validation": replace(run, sightings=(sighting(SightingKind.EVALUATION, cost_s=0.5 * step_s),)),
         "double-precision": replace(run, optimizers=(replace(optimizer(), dtypes=("float64",)),)),

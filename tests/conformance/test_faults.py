@@ -24,7 +24,7 @@ from hotlap.probe.clock import Clock, _Reader
 from hotlap.probe.collectives import Collectives
 from hotlap.probe.facts import Facts
 from hotlap.probe.ledger import Ledger, Thinning
-from hotlap.probe.profilers.known import ALL
+from hotlap.probe.profilers import named
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
@@ -33,6 +33,7 @@ from hotlap.probe.session import Session
 from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.steps import StepMarker
 from hotlap.record import Plan, Run, Status, load
+from hotlap.tune import PROFILERS
 
 # Warm-up, the fewest that are recorded before a window opens, and the longest window that has an end.
 STEPS = 2 + 8 + 14
@@ -158,6 +159,7 @@ def met_methods(kind: type[Any], out: Path) -> list[str]:
     return list(met)
 
 
+ALL = {name: named(name) for name in (*PROFILERS, "workload")}
 NAMES = {kind: name for name, kind in ALL.items()}
 
 

@@ -18,7 +18,7 @@ import torch
 from hotlap import accelerator
 from hotlap.levers import Patch
 from hotlap.probe import hooks
-from hotlap.probe.profilers.device_phases import DevicePhases
+from hotlap.probe.profilers.device import DevicePhases
 from hotlap.probe.profilers.syncs import Syncs
 from hotlap.probe.session import Session
 from hotlap.record import Phase, Plan, SightingKind

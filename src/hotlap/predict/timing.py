@@ -7,12 +7,12 @@ long as the slower of the two.
 import math
 from dataclasses import dataclass
 from functools import cache
-from statistics import median
 
 from hotlap.predict.catalogue import USUAL_HZ, Device, devices
 from hotlap.predict.precision import Precision, matrix_rate, matrix_units
 from hotlap.predict.workload import STEP_OPERATORS, Kind, Workload
 from hotlap.record import Phase
+from hotlap.record.moments import median
 
 # None of these constants is fitted: fits to all sources but one predict that one no better (docs/predict.md).
 # Part of the matrix peak that products of real nets reach on an A100 SXM4 80GB. Large products alone reach 0.8 to 0.9.

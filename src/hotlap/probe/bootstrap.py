@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotlap.probe.own_imports import OwnImports
-
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
@@ -66,13 +64,12 @@ def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session 
     def begin() -> None:
         torch_came = time.perf_counter()
         try:
-            with OwnImports():
-                from hotlap.probe.start import seed, start
+            from hotlap.probe.start import seed, start
 
-                if plan.only_levers:
-                    seed(plan)
-                else:
-                    sessions.append(start(plan))
+            if plan.only_levers:
+                seed(plan)
+            else:
+                sessions.append(start(plan))
             if sessions:
                 sessions[0].own_start_s = arrived_s + time.perf_counter() - torch_came
         except Exception as error:
@@ -80,8 +77,8 @@ def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session 
             told = f"hotlap failed when torch was imported: {type(error).__name__}: {error}"
             tell_why_not(Path(plan.out), told)
 
-    after_import("torch", begin)
     arrived_s = 0.0 if begun is None else time.perf_counter() - begun
+    after_import("torch", begin)  # at once, where a child of multiprocessing has read the script already
     return lambda: sessions[0] if sessions else None
 
 

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 from hotlap.probe.sites import users_frame
 from hotlap.record import Scalar, Sighting, SightingKind
+from hotlap.record.moments import median
 
 
 class Spot(NamedTuple):

@@ -3,7 +3,7 @@
 import multiprocessing
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,8 +49,7 @@ class _Loader:
 @dataclass(slots=True)
 class _Optimizer:
     itself: weakref.ref[torch.optim.Optimizer]
-    lines: Mapping[int, int] = field(default_factory=dict)
-    """As in `Made`."""
+    lines: Made = field(default_factory=dict)
     closure: bool = False
     """A step of it was called with one."""
 
@@ -176,8 +175,7 @@ class Facts:
 
     def made(self) -> list[Made]:
         """The same, as they were made."""
-        alive = [(known.lines, one) for known in self._optimizers if (one := known.itself()) is not None]
-        return [Made(lines, {id(p) for group in one.param_groups for p in group["params"]}) for lines, one in alive]
+        return [known.lines for known in self._optimizers if known.itself() is not None]
 
     def parameters(self) -> list[torch.Tensor]:
         """Of all optimizers, those that train."""
@@ -380,14 +378,6 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Non-overlapping and dense: some order of its dimensions is contiguous in memory."""
-    if tensor.layout != torch.strided:
-        return False
-    expected = 1
-    for stride, length in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if length == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= length
-    return True
+    """Non-overlapping and dense: some order of its dimensions is contiguous in memory, and only then a new one like it
+    has the same."""
+    return tensor.layout == torch.strided and torch.empty_like(tensor, device="meta").stride() == tensor.stride()

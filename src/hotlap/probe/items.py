@@ -2,14 +2,14 @@
 
 import sys
 import time
-from collections.abc import Mapping
-from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 
 from hotlap.data.checks.random_state import num_system_draws
-from hotlap.probe.digests import Digest, leaves, rng_digest
+from hotlap.probe.digests import digest_of, leaves, rng_digest
+from hotlap.record.moments import median
 
 # So many items, for so long at most.
 _SAMPLE_ITEMS = 12
@@ -50,27 +50,17 @@ def _compare_item(dataset: Any, index: int, seconds: list[float], sizes: list[in
     if (rng_digest(), num_system_draws()) != before:
         return f"item {index} draws from a random generator"
     second = dataset[index]
-    digests = []
-    for item in (first, second):
-        digest = Digest()
-        digest.add(_comparable(item))
-        digests.append(digest.take())
+    digests = [[digest_of(_as_array(leaf)) for leaf in leaves(item)] for item in (first, second)]
     sizes.append(sum(_size(leaf) for leaf in leaves(first)))
     return None if digests[0] == digests[1] else f"item {index} came out different the second time"
 
 
-def _comparable(item: Any) -> Any:
-    """Arrays and images as tensors, so that their bytes are compared and not their names."""
-    if hasattr(item, "__array__") and not isinstance(item, torch.Tensor):
-        import numpy as np
-
-        array = np.ascontiguousarray(item)
-        return torch.from_numpy(array) if array.dtype.kind in "biufc" and array.flags.writeable else array.tobytes()
-    if isinstance(item, Mapping):
-        return {key: _comparable(value) for key, value in item.items()}
-    if isinstance(item, list | tuple):
-        return [_comparable(value) for value in item]
-    return item
+def _as_array(leaf: Any) -> Any:
+    """An image, and an array of objects, as the bytes that it holds; else it would be compared by its class."""
+    if not hasattr(leaf, "__array__") or isinstance(leaf, torch.Tensor):
+        return leaf
+    array = np.asarray(leaf)
+    return array.tobytes() if array.dtype.hasobject else array
 
 
 def _size(leaf: Any) -> int:

@@ -5,13 +5,13 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from hotlap.probe import clock as phases
 from hotlap.probe import losses
 from hotlap.probe.clock import PHASES, Lap, Stretch
 from hotlap.record import LongRun, as_number
+from hotlap.record.moments import median
 from hotlap.record.spans import columns
 
 # Recorded steps that a later one is compared with: it takes 0.1 ms, at each step where each has a teacher.

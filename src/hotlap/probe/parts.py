@@ -1,15 +1,11 @@
-"""Statements of a script -> do they train once more: another part of the training, or a new model in each turn of a
-loop?
+"""Statements of a script -> do they train once more: another part of the training, or one in each turn of a loop?
 
 Functions are followed by their names, in the files that are under way; nothing is run.
 """
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import FrameType, ModuleType
-from typing import Any, NamedTuple
-
-from torch import nn
+from collections.abc import Iterable, Mapping
+from types import FrameType
 
 NAMED_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = NAMED_FUNCTIONS | ast.Lambda
@@ -17,20 +13,12 @@ COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 _TRAINING = frozenset({"backward", "step"})
 
-# From a variable to the model that it holds: a trainer's, or that of what a trainer has.
-_DEPTH = 2
-
 Functions = Mapping[str, NAMED_FUNCTIONS]
 """Name -> function; ".name" -> method; a class's name -> its `__init__`."""
 
 
-class Made(NamedTuple):
-    """An optimizer, as it was made."""
-
-    lines: Mapping[int, int]
-    """Address of each frame that was under way -> its line."""
-    params: Collection[int]
-    """Addresses of what it trains."""
+Made = Mapping[int, int]
+"""An optimizer, as it was made: address of each frame that was under way -> its line."""
 
 
 def functions_of(trees: Iterable[ast.Module]) -> Functions:
@@ -96,55 +84,10 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def trains_anew(
-    loop: ast.stmt | ast.expr, frames: Sequence[FrameType], optimizers: Iterable[Made], known: Functions
-) -> bool:
-    """Each turn of a loop, or of a comprehension, makes an optimizer for another model: for parameters that are in no
-    variable from before this turn. (One that is made anew each epoch for the same model, or for a copy of it, goes on
-    with one training.)
-
-    `frames`: the loop's own, and those around it.
-    """
+def trains_anew(loop: ast.stmt | ast.expr, frame: FrameType, optimizers: Iterable[Made]) -> bool:
+    """Each turn of a loop, or of a comprehension, of `frame` makes an optimizer: it trains another model, or the same
+    one in another part. (A copy of a model that is made for some steps, as meta-learning does, is no such part.)"""
     if any(_name(node) == "deepcopy" for node in ast.walk(loop)):
         return False
     lines = range(loop.lineno, (loop.end_lineno or loop.lineno) + 1)
-    of_turn = [one.params for one in optimizers if one.lines.get(id(frames[0])) in lines]
-    set_here = set(_set_in(loop, known))
-    own = frames[0].f_locals
-    # An attribute by its owner, which may have another name in the frames around it.
-    replaced = {(id(own.get(owner)), name) for owner, _, name in (one.rpartition(".") for one in set_here)}
-    before = [value for name, value in own.items() if name not in set_here]
-    before += [value for frame in frames[1:] for value in frame.f_locals.values()]
-    before += [value for name, value in frames[0].f_globals.items() if name not in set_here]
-    return any(not any(_holds(one, params, replaced, _DEPTH) for one in before) for params in of_turn)
-
-
-def _set_in(loop: ast.AST, known: Functions) -> Iterator[str]:
-    """Variables, and attributes ("self.net"), that it sets to something else than what comes of themselves; also by a
-    method that it calls, of the object that it calls it of."""
-    for node in ast.walk(loop):
-        for target in getattr(node, "targets", [getattr(node, "target", None)]):
-            value = getattr(node, "value", None)
-            used = {ast.unparse(part) for part in ast.walk(value)} if isinstance(value, ast.expr) else set()
-            names = {ast.unparse(part) for part in getattr(target, "elts", [target]) if isinstance(part, ast.expr)}
-            yield from names - used
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            method = known.get(f".{node.func.attr}")
-            own = method.args.args[0].arg if method is not None and method.args.args else None
-            for name in _set_in(method, {}) if method is not None else ():
-                owner, _, attribute = name.partition(".")
-                if attribute and owner == own:
-                    yield f"{ast.unparse(node.func.value)}.{attribute}"
-
-
-def _holds(value: Any, params: Collection[int], replaced: Collection[tuple[int, str]], depth: int) -> bool:
-    """It is a model with some of these parameters, or has one, but for attributes (of whom, name) `replaced` since."""
-    kind = type(value)
-    if issubclass(kind, nn.Module):
-        return any(id(param) in params for param in value.parameters())
-    if not depth or not kind.__dictoffset__ or issubclass(kind, type | ModuleType):
-        return False
-    attributes = object.__getattribute__(value, "__dict__").items()
-    return any(
-        _holds(one, params, replaced, depth - 1) for name, one in attributes if (id(value), name) not in replaced
-    )
+    return any(made.get(id(frame)) in lines for made in optimizers)

@@ -315,7 +315,7 @@ def _sized(expression: ast.expr, frame: FrameType) -> Any:
 def trains_again(frame: FrameType | None, optimizers: Sequence[Made]) -> str | None:
     """ "train.py:45", where another part of the training begins: a statement behind those under way that goes backward
     and lets an optimizer step, itself or by functions of the files under way; or a loop around them, each turn of which
-    trains another model. `frame`: where a step was made; `optimizers`: those that there are."""
+    makes its own optimizer. `frame`: where a step was made; `optimizers`: those that there are."""
     try:
         return _next_part([outer for outer in outwards(frame) if is_users(outer.f_code.co_filename)], optimizers)
     except Exception:  # whatever its source is by now: then it is not known
@@ -326,17 +326,17 @@ def _next_part(frames: list[FrameType], optimizers: Sequence[Made]) -> str | Non
     """`frames`: the user's that are under way, from the inside out."""
     trees = {outer.f_code.co_filename: _parsed(outer.f_code.co_filename) for outer in frames}
     behind_loop = False
-    for k, outer in enumerate(frames):
+    for outer in frames:
         path = outer.f_code.co_filename
         known = functions_of([*trees.values(), trees[path]])  # its own come before others of the same name
         way = _way_to(outer)
         parts: list[ast.stmt | ast.expr] = []
         if behind_loop:
-            parts += (one for one in _comprehensions_around(outer) if trains_anew(one, frames[k:], optimizers, known))
+            parts += (one for one in _comprehensions_around(outer) if trains_anew(one, outer, optimizers))
         for node, inner in reversed(way):
             parts += (one for one in _behind(node, inner) if trains(one, known, behind_loop=behind_loop))
             if isinstance(node, _Loop) and any(_holds(part, _place(outer)) for part in node.body):
-                parts += [node] if behind_loop and trains_anew(node, frames[k:], optimizers, known) else []
+                parts += [node] if behind_loop and trains_anew(node, outer, optimizers) else []
                 behind_loop = True
         if parts:
             return f"{Path(path).name}:{parts[0].lineno}"

@@ -24,21 +24,34 @@ def process(pid: int) -> Process | None:
         ran_s = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError):
         return None
-    wanted_ns = 0
     try:
-        # https://docs.kernel.org/scheduler/sched-stats.html: time on a core, time waiting for one.
-        for task in (PROC / str(pid) / "task").iterdir():
-            ran, waited, _ = (task / "schedstat").read_text().split()
-            wanted_ns += int(ran) + int(waited)
+        return Process(ran_s, sum(map(wanted_s, (PROC / str(pid) / "task").iterdir())))
     except (OSError, ValueError):
         return Process(ran_s, None)
-    return Process(ran_s, wanted_ns / 1e9)
+
+
+def wanted_s(task: Path) -> float:
+    """Seconds that a thread, by its folder, was on a core or waited for one.
+
+    https://docs.kernel.org/scheduler/sched-stats.html
+
+    Raises:
+        OSError, ValueError: it is gone, or the kernel does not count that.
+    """
+    on_core, waiting, _ = (task / "schedstat").read_text().split()
+    return (int(on_core) + int(waiting)) / 1e9
 
 
 def hotlap_is_gone() -> bool:
     """The process that started this run does not exist any more; False where nobody is known."""
     parent = os.environ.get("HOTLAP_PARENT", "")
     return bool(parent) and not os.path.exists(f"/proc/{parent}")
+
+
+def peak_rss_bytes() -> int:
+    """Most memory that this process has had so far."""
+    lines = (PROC / "self" / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def age_s() -> float:

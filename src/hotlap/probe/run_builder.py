@@ -2,11 +2,9 @@
 
 import contextlib
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,10 +12,11 @@ import torch
 import hotlap
 from hotlap import accelerator
 from hotlap.probe import clock as phases
-from hotlap.probe import edited
+from hotlap.probe import edited, procfs
 from hotlap.probe.clock import Clock
 from hotlap.probe.sites import users_sources
 from hotlap.record import Run, Status, save
+from hotlap.record.moments import median
 from hotlap.record.spans import excerpt
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         trains_again=facts.trains_again,
         call_sites=facts.all_call_sites(),
         sources=sources,
-        rss_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        rss_peak_bytes=procfs.peak_rss_bytes(),
         device_peak_bytes=session.guard(accelerator.peak_bytes, "the peak of the device's memory")(),
         device_reserved_bytes=session.guard(accelerator.reserved_bytes, "the allocator of the device's memory")(),
         device_free_bytes=session.guard(accelerator.free_bytes, "the device's free memory")(),

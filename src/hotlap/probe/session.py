@@ -26,7 +26,7 @@ from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.probe.losses import Losses
 from hotlap.probe.planned import planned_steps, trains_again
 from hotlap.probe.printed import Printed
-from hotlap.probe.profilers.device_phases import DeviceClock
+from hotlap.probe.profilers.device import DeviceClock
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.script_calls import LOADERS_SEEN_BY, ScriptCalls
 from hotlap.probe.shutdown import Shutdown

@@ -1,6 +1,7 @@
 """The words for what a moment of a run was: phases, ends, numbers that may be anything or are not known exactly."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -47,6 +48,17 @@ class NonFinite(StrEnum):
 
 Number = float | NonFinite | None
 """A float of the script that may be anything; None where it was not seen."""
+
+
+def median(values: Iterable[float]) -> float:
+    """Not that of `statistics`: the probe imports this, and a file of that name is often the script's.
+
+    Raises:
+        IndexError: there are no values.
+    """
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def as_number(value: float | None) -> Number:
@@ -120,18 +132,12 @@ class SightingKind(StrEnum):
     """A forward pass with gradients whose result never reaches a backward pass."""
     EVALUATION = "evaluation"
     """A forward pass without gradients, in evaluation mode, of a module that is trained."""
-    FROZEN = "frozen"
-    """A forward pass without gradients of a module that nothing trains, on a batch as the loader gave it."""
     ATTENTION_OVER_BATCH = "attention-over-batch"
     """A module with `batch_first=False` is given what looks like batch-first input."""
     PROMOTED = "promoted"
     """An operator of the model is given float32 and float64, and makes float64."""
     UNCHANGED = "unchanged"
     """Operators on data alone are given the same, and make the same of it, in each step."""
-    UNUSED = "unused"
-    """Operators of the model make what no gradient goes through, and no other operator reads."""
-    BROADCAST = "broadcast"
-    """A column of the model's numbers meets a row of as many without gradients: each meets each of the others."""
     PADDING = "padding"
     """The model is given batches with columns that are padding in all rows."""
     TABLE = "table"

@@ -86,7 +86,7 @@ class Plan:
     """After the warm-up, batches are replayed instead of loaded: the ceiling of everything done to the input."""
     turn: Turn | None = None
     profilers: tuple[str, ...] = ()
-    """Names of what else to look at (`hotlap.probe.profilers.known.ALL`); those that need steps of their own get them
+    """Names of what else to look at (`hotlap.probe.profilers`); those that need steps of their own get them
     after the recorded ones."""
     afresh: bool = False
     """Start a process of its own, as the user does, not a fork of one that has made the script's imports."""

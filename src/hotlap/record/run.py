@@ -7,7 +7,6 @@ B tensors that are not trained.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import Any
 
 from hotlap.record.cpu import CpuUse
@@ -27,7 +26,7 @@ from hotlap.record.facts import (
     Update,
     WhatIf,
 )
-from hotlap.record.moments import InputPart, Number, Phase, Status
+from hotlap.record.moments import InputPart, Number, Phase, Status, median
 from hotlap.record.operators import OperatorWindow
 from hotlap.record.plan import SCHEMA, LeverSpec
 

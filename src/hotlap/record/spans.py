@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from math import isnan, nan
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from hotlap.record.moments import Phase
+from hotlap.record.moments import Phase, median
 from hotlap.record.progress import mapped
 from hotlap.record.run import Excerpt, Run, Span
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
 
+from hotlap.record.moments import median
 from hotlap.record.run import Run
 
 NUM_EIGHTHS = 8

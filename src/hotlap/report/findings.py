@@ -38,10 +38,7 @@ def _is_open(study: Study, finding: Finding) -> bool:
 
 
 # Of these operators or columns are counted, and more may go with them: calls, and the memory that is filled.
-_COUNTED = frozenset({"double-precision", "same-each-step", "unused-results", "broadcast-target"}) | {
-    "padding",
-    "dense-embedding-gradients",
-}
+_COUNTED = frozenset({"double-precision", "same-each-step", "padding", "dense-embedding-gradients"})
 # Above it the rest of the step is within what phases are measured to.
 _ALL_OF_IT = 0.99
 _CEILINGS_OF = {

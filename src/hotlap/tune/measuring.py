@@ -16,7 +16,7 @@ from hotlap.tune.diagnosis import ceilings, diagnosed, input_matters
 from hotlap.tune.first_look import FEWEST_STEPS, first_look
 from hotlap.tune.noise import noise_of
 
-# Names of the profilers (`hotlap.probe.profilers.known.ALL`, which only the child may import; a test compares the two).
+# Names of the profilers (`hotlap.probe.profilers`, which only the child may import; a test compares the two).
 _LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
 FULL = (*_LOOKING, "indices", "device", "operators", "calls", "syncs", "lines")
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no

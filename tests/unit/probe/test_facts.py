@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDatas
 
 from hotlap.probe.epochs import Epochs
 from hotlap.probe.facts import Facts
-from hotlap.probe.profilers.known import ALL
+from hotlap.probe.profilers import NAMES
 from hotlap.record import LoaderFacts
 from hotlap.tune import measuring
 
@@ -60,7 +60,7 @@ def test_a_models_convolutions_are_told_with_its_call() -> None:
 
 
 def test_the_first_look_asks_for_profilers_that_there_are() -> None:
-    assert {*measuring.PROFILERS, *measuring.FULL} <= set(ALL)
+    assert {*measuring.PROFILERS, *measuring.FULL} <= NAMES
 
 
 def test_a_library_between_the_users_line_and_the_call_is_told() -> None:

@@ -813,14 +813,6 @@ def test_launch_bound_tells_what_is_filled_anew_in_each_forward_pass_though_laye
     assert found.cost_s == pytest.approx(130 * 3 * run.calls.call_s)
 
 
-def test_unused_results_leave_out_whole_passes_in_vain_and_trainings_with_several_optimizers() -> None:
-    run = firing("unused-results")
-    assert rules.ALL["unused-results"](run) is not None
-    vain = sighting(SightingKind.WASTED_FORWARD, cost_s=0.18 * run.step_s[0])
-    assert rules.ALL["unused-results"](replace(run, sightings=(*run.sightings, vain))) is None
-    assert rules.ALL["unused-results"](replace(run, optimizers=(optimizer(), optimizer()))) is None
-
-
 def test_what_is_the_same_in_each_step_is_no_larger_part_of_it_than_of_the_time_in_operators() -> None:
     run = firing("same-each-step")
     assert run.calls is not None

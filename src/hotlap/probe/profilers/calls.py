@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any, ClassVar
 
 import torch
@@ -20,10 +19,11 @@ from hotlap.probe.clock import PHASES
 from hotlap.probe.digests import tensors as tensors_of
 from hotlap.probe.event_counter import EventCounter, Spot, here
 from hotlap.probe.modes import ObserverMode, name_of, take_off
-from hotlap.probe.needless import Broadcasts, Unchanged, Unused
 from hotlap.probe.profilers.operators import dispatch_s
 from hotlap.probe.profilers.profiler import Profiler
+from hotlap.probe.unchanged import Unchanged
 from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
+from hotlap.record.moments import median
 
 # Operators that read memory here and there: bound by it at any rate.
 _GATHER = ("embedding", "index", "gather", "scatter")
@@ -122,11 +122,7 @@ class _Prices(ObserverMode):
         self._seen: dict[_Key, _Calls] = {}
         self._lines: dict[_Line, list[float]] = {}
         self._event_counter = EventCounter()
-        self._unchanged, self._unused, self._broadcasts = (
-            Unchanged(),
-            Unused(self._event_counter),
-            Broadcasts(self._event_counter),
-        )
+        self._unchanged = Unchanged()
         self._price_s = median(self._own_price() for _ in range(5))
 
     def _own_price(self) -> float:
@@ -156,9 +152,6 @@ class _Prices(ObserverMode):
         self._step.append(((phase, func, graph, moved.bit_length(), double), line, moved, seconds))
         if spot is not None and double and graph and any(one.dtype is torch.float32 for one in tensors):
             self._event_counter.add(SightingKind.PROMOTED, name_of(func), spot, cost_s=seconds)
-        if phase in (Phase.FORWARD, Phase.OTHER, Phase.BACKWARD):
-            self._broadcasts.saw(name_of(func), spot, tensors=tensors, made=result, seconds=seconds)
-        self._unused.saw(name_of(func), phase, spot, graph=graph, tensors=tensors, seconds=seconds)
         if spot is None:
             self._unchanged.passed((args, kwargs))
         else:
@@ -173,12 +166,10 @@ class _Prices(ObserverMode):
                 self._lines.setdefault(line, []).append(seconds)
         self._step.clear()
         self._unchanged.end_step(counts=counts)
-        self._unused.end_step()
-        self._broadcasts.end_step()
         self._event_counter.end_step(counts=counts)
 
     def sightings(self) -> tuple[Sighting, ...]:
-        """What becomes float64 in a step, and what is for nothing."""
+        """What becomes float64 in a step, and what is the same in each."""
         return *self._unchanged.sightings(self._event_counter.step), *self._event_counter.sightings()
 
     def facts(self, num_steps: int) -> CallFacts:

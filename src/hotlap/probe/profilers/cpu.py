@@ -18,7 +18,7 @@ import psutil
 import torch
 
 from hotlap import cgroups
-from hotlap.probe.procfs import Process, process
+from hotlap.probe.procfs import Process, process, wanted_s
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import CpuUse, Neighbour
 
@@ -83,9 +83,8 @@ def threads_beside(trainer: int | None) -> Mapping[int, float]:
     found = {}
     for one in threading.enumerate():
         if one.ident != trainer and not one.name.startswith("hotlap") and one.native_id is not None:
-            with contextlib.suppress(OSError, ValueError):  # it is gone, or the kernel does not count that
-                ran, waited, _ = Path(f"/proc/self/task/{one.native_id}/schedstat").read_text().split()
-                found[one.native_id] = (int(ran) + int(waited)) / 1e9
+            with contextlib.suppress(OSError, ValueError):
+                found[one.native_id] = wanted_s(Path(f"/proc/self/task/{one.native_id}"))
     return found
 
 

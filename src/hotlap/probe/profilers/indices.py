@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -14,6 +13,7 @@ from hotlap.probe.event_counter import Spot, here, sighting
 from hotlap.probe.profilers.modules import results
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import Scalar, Sighting, SightingKind
+from hotlap.record.moments import median
 
 # What indexes a table or says what counts. (Bytes are mostly pixels, whose dark borders are data.)
 _NUMBERS = (torch.int64, torch.int32, torch.bool)

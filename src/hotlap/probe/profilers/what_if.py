@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -15,6 +14,7 @@ from hotlap.probe.procfs import Process
 from hotlap.probe.profilers.cpu import neighbours, strangers, usable_cores
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import Scalar, WhatIf
+from hotlap.record.moments import median
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from inspect import Signature, signature
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -24,6 +23,7 @@ from hotlap.probe.digests import tensors
 from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import Phase, encode
+from hotlap.record.moments import median
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session

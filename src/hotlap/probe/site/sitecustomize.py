@@ -14,12 +14,9 @@ import time
 def _start(plan: str) -> None:
     begun = time.perf_counter()
     try:
-        from hotlap.probe.own_imports import OwnImports
+        from hotlap.probe import bootstrap
 
-        with OwnImports():
-            from hotlap.probe import bootstrap
-
-            bootstrap.start(plan, begun)
+        bootstrap.start(plan, begun)
     except Exception as error:
         # The parent tells the user; the script itself must run on as if nothing had been tried.
         try:

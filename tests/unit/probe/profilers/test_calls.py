@@ -180,57 +180,6 @@ def test_what_is_filled_for_what_is_the_same_counts_with_it_and_what_may_be_writ
     assert {one for one in names if one[1] != "same"} == {("aten::add", "the sum alone")}
 
 
-def test_a_column_of_predictions_that_meets_a_row_of_targets_is_told_with_its_size() -> None:
-    net, targets = torch.nn.Linear(4, 1), torch.rand(64)
-    scores = torch.rand(64, 1, requires_grad=True)
-
-    def step(stage: Stage) -> None:
-        error = net(torch.rand(64, 4)) - targets  # here
-        (error**2).mean()
-        (scores - scores[:, 0]).exp()  # pairs, on purpose
-        (net(torch.rand(64, 4)) * torch.rand(1, 32)).mean()
-        net(torch.rand(64, 4)).squeeze(1) - targets
-
-    (one,) = of_kind(SightingKind.BROADCAST, step)
-    assert (one.text, one.detail) == ("error = net(torch.rand(64, 4)) - targets  # here", {"size": 64})
-    assert one.cost_s
-
-
-def test_what_no_gradient_goes_through_and_nothing_reads_is_told_operator_by_operator() -> None:
-    net, head = torch.nn.Linear(20, 20), torch.nn.Sequential(torch.nn.Linear(20, 9), torch.nn.ReLU())
-    kept: list[object] = []
-
-    def step(stage: Stage) -> None:
-        stage.clock.now = Phase.FORWARD
-        code = torch.relu(net(torch.rand(8, 20)))
-        head(code)  # here
-        head(code + 1).argmax()
-        kept[:] = [head(code - 1).detach().numpy()]
-        loss = code.square().mean() + code.exp().mean()
-        stage.clock.now = Phase.BACKWARD
-        loss.backward()  # type: ignore[no-untyped-call]
-        stage.clock.now = Phase.OTHER
-        loss.item()
-
-    found = of_kind(SightingKind.UNUSED, step)
-    assert {(one.what, one.text) for one in found} == {
-        (name, "head(code)  # here") for name in ("aten::t", "aten::addmm", "aten::relu")
-    }
-    assert found[0].detail == {"phase": "forward"}
-
-
-def test_a_step_that_ends_before_its_gradients_come_tells_of_nothing_unused() -> None:
-    net, losses = torch.nn.Linear(20, 20), [torch.ones(3, requires_grad=True).sum()]
-
-    def step(stage: Stage) -> None:
-        stage.clock.now = Phase.BACKWARD
-        losses.pop().backward()  # type: ignore[no-untyped-call]
-        stage.clock.now = Phase.FORWARD
-        losses.append(net(torch.rand(8, 20)).sum())
-
-    assert not of_kind(SightingKind.UNUSED, step)
-
-
 def test_nothing_is_told_of_a_fork_which_has_none_of_its_parents_threads() -> None:
     stage = Stage()
     stage.shutdown.is_fork = True

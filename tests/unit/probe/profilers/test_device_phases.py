@@ -7,7 +7,7 @@ from typing import Any, Self
 import pytest
 
 from hotlap.probe.clock import BACKWARD, FORWARD, LAP, LOOK, PHASES, STEP, Clock
-from hotlap.probe.profilers.device_phases import DeviceClock
+from hotlap.probe.profilers.device import DeviceClock
 from hotlap.record import Phase
 
 

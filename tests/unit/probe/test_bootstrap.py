@@ -1,0 +1,38 @@
+"""The probe arrives in a process."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hotlap.probe import bootstrap, start
+from hotlap.record import Plan, save
+
+
+def test_where_torch_was_first_the_probe_starts_at_once_and_fails_at_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a child that multiprocessing spawns: it has read the script when its target is about to run."""
+    made = SimpleNamespace(own_start_s=None)
+    monkeypatch.setattr(start, "start", lambda plan: made)
+    save(Plan(command=("train.py",), cwd=".", out=str(tmp_path)), tmp_path / "plan.json")
+    found: object = bootstrap.arrive(str(tmp_path / "plan.json"))()
+    assert found is made
+    assert made.own_start_s is not None
+    assert not (tmp_path / "no-probe").exists()
+
+
+CHILD = """
+import sys
+sys.modules["statistics"] = None  # an import of it fails
+from hotlap.probe import bootstrap, edited, shutdown, start
+from hotlap.probe.profilers import NAMES, named
+print(len([named(name) for name in NAMES]) == len(NAMES))
+"""
+
+
+def test_no_import_of_the_probe_meets_a_file_that_many_scripts_have() -> None:
+    told = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)
+    assert told.stdout == "True\n"
