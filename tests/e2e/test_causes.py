@@ -51,6 +51,14 @@ def test_every_profiler_sees_what_it_is_for(forks: Forks) -> None:
     assert found.cpu.main > 0
 
 
+def test_a_teacher_under_no_grad_is_frozen(forks: Forks) -> None:
+    found = forks("distils.py", warmup=15, profilers=("modules",))
+    assert found.status is Status.COMPLETE, found.error
+    (teacher,) = (one for one in found.sightings if one.kind is SightingKind.FROZEN)
+    assert teacher.text == "wanted = teacher(x)" and teacher.per_step == pytest.approx(1)
+    assert teacher.detail["shared"] is True
+
+
 def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(forks: Forks) -> None:
     found = forks("reinforce.py", warmup=15, profilers=("memory", "calls", "lines"))
     assert found.status is Status.COMPLETE, found.error

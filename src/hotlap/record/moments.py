@@ -132,6 +132,8 @@ class SightingKind(StrEnum):
     """A forward pass with gradients whose result never reaches a backward pass."""
     EVALUATION = "evaluation"
     """A forward pass without gradients, in evaluation mode, of a module that is trained."""
+    FROZEN = "frozen"
+    """A forward pass without gradients of a module that nothing trains, on a batch as the loader gave it."""
     ATTENTION_OVER_BATCH = "attention-over-batch"
     """A module with `batch_first=False` is given what looks like batch-first input."""
     PROMOTED = "promoted"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.record import Phase, Run
+from hotlap.record import Phase, Run, SightingKind
 from hotlap.rules import frozen_features
-from tests.rule_runs import firing
-from tests.sample_runs import loader
+from tests.rule_runs import firing, healthy, sighting
+from tests.sample_runs import loader, optimizer
 
 STEPS = "for x in batches:\n    loss = head(body(x)).sum()\n    loss.backward()\n"
 FROZEN = "for p in body.parameters():\n    p.requires_grad = False\n"
@@ -58,8 +58,36 @@ def test_the_script_must_freeze_something(tmp_path: Path, text: str, is_told: bo
     assert (frozen_features.check(run) is not None) is is_told
 
 
-def test_nothing_is_told_where_items_are_drawn_at_random() -> None:
-    augmented = replace(firing("frozen-features"), loaders=(replace(loader(), deterministic=False),))
+def taught(**of_loader: object) -> Run:
+    """A teacher under `no_grad`, which no source says is frozen, takes 80% of the forward passes."""
+    seen = sighting(SightingKind.FROZEN, cost_s=0.001, part=0.8, shared=True)
+    run = replace(healthy(), optimizers=(optimizer(),), sightings=(seen,), planned_steps=10**6)
+    return replace(run, loaders=(replace(loader(), **{"deterministic": True, **of_loader}),))  # type: ignore[arg-type]
+
+
+def test_a_teacher_that_nothing_trains_is_told_and_bounded_by_its_passes() -> None:
+    finding = frozen_features.check(taught())
+    assert finding is not None and finding.advice
+    assert "over the data: Net in line 12 of digits.py; at most" in finding.evidence
+    assert finding.cost_s == pytest.approx(0.8 * (taught().mean_phase_s(Phase.FORWARD) or 0.0)), (
+        "samples are loaded still"
+    )
+    alone = tuple(replace(one, detail={"part": 0.8, "shared": False}) for one in taught().sightings)
+    whole = frozen_features.check(with_forward(replace(taught(), sightings=alone), graph_s=0.0005, graph_calls=2))
+    assert whole is not None and whole.cost_s > finding.cost_s, "its samples go with it"
+
+
+def test_a_teacher_is_not_told_where_its_inputs_differ_or_come_once() -> None:
+    for run in (
+        taught(deterministic=False),
+        taught(deterministic=None),
+        taught(num_items=None, num_batches=None),
+        replace(taught(), planned_steps=5),
+        replace(taught(), loaders=()),
+    ):
+        assert frozen_features.check(run) is None
+    assert frozen_features.check(taught(deterministic=None, dataset="TensorDataset")) is not None
+    augmented = replace(firing("frozen-features"), loaders=taught(deterministic=False).loaders)
     assert frozen_features.check(augmented) is None
 
 

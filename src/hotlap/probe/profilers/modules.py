@@ -14,6 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from hotlap.levers.lever import Patch
 from hotlap.probe.digests import leaves, storages
 from hotlap.probe.event_counter import Spot, here, sighting
+from hotlap.probe.frozen import Frozen
 from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.sites import is_users, outwards, position
@@ -89,6 +90,7 @@ class Modules(Profiler):
         self._first_dims: set[int] = set()
         self._out_shapes: list[tuple[int, ...]] = []
         self._depth = 0
+        self._frozen = Frozen()
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of forward passes; look into attention for the first steps."""
@@ -104,7 +106,7 @@ class Modules(Profiler):
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         if not _is_grad_enabled():
-            self._evaluated(module)
+            self._evaluated(module, args, kwargs)
             return
         if self.session.steps == self._step:
             self._in_step += 1
@@ -113,6 +115,8 @@ class Modules(Profiler):
         extra = self._in_step > self._usual
         if self._follows or extra:
             self._look_at(module, args, result, extra=extra)
+        if self._step in _FOLLOWED:
+            self._frozen.trains(module, (args, kwargs), self.session.clock.last_s())
 
     def _look_at(self, module: torch.nn.Module, args: Any, result: Any, *, extra: bool) -> None:
         seconds = self.session.clock.last_s()
@@ -124,7 +128,17 @@ class Modules(Profiler):
         if self._follows or self._step > _FOLLOWED.stop:
             self._follow(module, result, seconds, extra=extra and not self._follows)
 
-    def _evaluated(self, module: torch.nn.Module) -> None:
+    def _evaluated(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        session = self.session
+        if session.steps in _FOLLOWED:
+            self._frozen.saw(
+                module,
+                (args, kwargs),
+                session.facts.parameters,
+                step=session.steps,
+                spot=_place(_calls(1))[0],
+                seconds=session.clock.last_s(),
+            )
         if not module.training and not self._trained.isdisjoint(_first_parameter(module)):
             seconds = self.session.clock.last_s()
             self._add((SightingKind.EVALUATION, type(module).__name__, _calls(1), True, False), seconds)
@@ -188,6 +202,8 @@ class Modules(Profiler):
     # Attention
 
     def _batch_drawn(self, iterator: Any, batch: Any) -> None:
+        if self.session.steps in range(_FOLLOWED.start - 1, _FOLLOWED.stop):  # it may be drawn a step ahead
+            self._frozen.drew(batch)
         if self._step < _ATTENTION_STEPS:
             first = next((leaf for leaf in results(batch) if leaf.dim()), None)
             if first is not None:
@@ -221,11 +237,12 @@ class Modules(Profiler):
     # The end
 
     def fields(self) -> Mapping[str, Any]:
-        """`Run.sightings` of three kinds."""
+        """`Run.sightings` of four kinds."""
         self._judge(before=self.session.steps)
         self._followed_steps += self._follows and self._step < self.session.steps
         self._follows = False
         sightings = list(self._of_passes())
+        sightings += self._frozen.sightings(min(self._followed_steps, len(_FOLLOWED)))
         sightings += [
             sighting(
                 SightingKind.ATTENTION_OVER_BATCH, name, place, per_step=1.0, detail={"length": length, "batch": batch}

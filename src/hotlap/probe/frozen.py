@@ -1,0 +1,98 @@
+"""Forward passes without gradients of models that nothing trains, on batches as a loader gave them: the same of each
+sample in every epoch."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from hotlap.probe.digests import storages
+from hotlap.probe.event_counter import Spot, sighting
+from hotlap.record import Scalar, Sighting, SightingKind
+
+_Pass = tuple[int, str, Spot]
+"""(address of the module, its name, where it was called)."""
+
+
+class Frozen:
+    """The passes of some steps at the begin of a training."""
+
+    def __init__(self) -> None:
+        self._drawn: set[StorageWeakRef] = set()
+        self._trained_on: set[StorageWeakRef] = set()
+        """What models are given with gradients; `_given`: what frozen ones are."""
+        self._given: set[StorageWeakRef] = set()
+        self._seconds: dict[_Pass, float] = defaultdict(float)
+        self._steps: dict[_Pass, list[int]] = defaultdict(list)
+        """Number of the step of each pass."""
+        self._versions: dict[int, tuple[int, ...]] = {}
+        self._changing: set[int] = set()
+        self._all_s = 0.0
+
+    def drew(self, batch: Any) -> None:
+        """A loader gave it."""
+        self._drawn.update(storages(batch))
+
+    def trains(self, module: torch.nn.Module, given: Any, seconds: float) -> None:
+        """A pass with gradients."""
+        self._all_s += seconds
+        if next(module.parameters(), None) is not None:  # a loss is given labels
+            self._trained_on.update(storages(given))
+
+    def saw(
+        self,
+        module: torch.nn.Module,
+        given: Any,
+        trained: Callable[[], Sequence[torch.Tensor]],
+        *,
+        step: int,
+        spot: Spot,
+        seconds: float,
+    ) -> None:
+        """A pass without gradients; `trained` gives the parameters of all optimizers."""
+        self._all_s += seconds
+        given_here = set(storages(given))
+        if not given_here or not given_here <= self._drawn or not _is_frozen(module, trained()):
+            return
+        self._given |= given_here
+        versions = tuple(one._version for one in module.parameters() if not one.is_inference())
+        if versions != self._versions.setdefault(id(module), versions):
+            self._changing.add(id(module))
+        key = id(module), type(module).__name__, spot
+        self._seconds[key] += seconds
+        self._steps[key].append(step)
+
+    def sightings(self, num_steps: int) -> Iterator[Sighting]:
+        """Of what is made in most of so many steps: a validation comes once in many."""
+        for key, steps in self._steps.items() if num_steps else ():
+            address, name, spot = key
+            if address not in self._changing and 2 * len(set(steps)) > num_steps:
+                seconds = self._seconds[key]
+                detail: Mapping[str, Scalar] = {
+                    "part": seconds / self._all_s,
+                    "shared": not self._given.isdisjoint(self._trained_on),
+                }
+                yield sighting(
+                    SightingKind.FROZEN,
+                    name,
+                    spot,
+                    per_step=len(steps) / num_steps,
+                    cost_s=seconds / num_steps,
+                    detail=detail,
+                )
+
+
+def _is_frozen(module: torch.nn.Module, trained: Sequence[torch.Tensor]) -> bool:
+    """No optimizer has a parameter of it, and it is no copy of what one has: a target network or an averaged teacher
+    changes now and then. Nor does it drop at random, or take the mean of its batch."""
+    parameters = list(module.parameters())
+    known = {id(one) for one in trained}
+    if not parameters or not trained or any(id(one) in known for one in parameters):
+        return False
+    if any(part.training and isinstance(part, _BatchNorm | _DropoutNd) for part in module.modules()):
+        return False
+    return not Counter(one.shape for one in parameters) <= Counter(one.shape for one in trained)
