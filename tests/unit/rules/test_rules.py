@@ -387,7 +387,7 @@ def test_host_bound_tells_of_a_models_line_without_operators() -> None:
     layers = replace(graph, line=9, function="forward", step_s=0.003)
     found = host_bound.check(replace(run, hot_lines=(layers, graph)))
     assert found is not None
-    assert (found.cost_s, "in line 3 of t.py, graph" in found.evidence) == (pytest.approx(0.002), True)
+    assert found.cost_s == pytest.approx(0.002) and "in line 3 of t.py, graph" in found.evidence
     assert host_bound.check(replace(run, hot_lines=(layers,))) is None, "it may be the price of its calls"
 
 
