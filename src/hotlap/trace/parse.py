@@ -42,10 +42,8 @@ class Args(msgspec.Struct, gc=False):
     collective: object = msgspec.field(name="Collective name", default=None)
     ranks: object = msgspec.field(name="Process Group Ranks", default=None)
     """Of a collective: all that take part, as a text."""
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOT_TOLD)
-    """Of operators, in versions that record shapes: as it stands in the file, for it is mostly met again."""
     types: msgspec.Raw = msgspec.field(name="Input type", default=NOT_TOLD)
-    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOT_TOLD)
+    """Of operators whose shapes were recorded: as it stands in the file, for it is mostly met again."""
 
 
 class Event(msgspec.Struct, gc=False):

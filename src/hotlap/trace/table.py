@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from hotlap.errors import UserError
 from hotlap.trace.files import TraceFile
 from hotlap.trace.parse import NOT_TOLD, Args, Event, events
-from hotlap.trace.peaks import known_name
 from hotlap.trace.spans import Spans, union
-from hotlap.units import size
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -69,16 +67,6 @@ _LONGEST_DEVICE = 100
 _DEEPEST = 1000
 
 
-class Written(NamedTuple):
-    """Arguments of an operator, as JSON; empty where not told."""
-
-    dims: bytes
-    """A list of sizes each, `[[32, 3, 224, 224], [64, 3, 7, 7], []]`; `[]` for what is no tensor."""
-    types: bytes
-    values: bytes
-    """Of numbers and lists of numbers."""
-
-
 class Exchange(NamedTuple):
     """Of a collective, and of the operator that calls it; empty where not told."""
 
@@ -109,20 +97,21 @@ class Trace:
     """Of copies; -1 where not told."""
     stack: NDArray[np.int32]
     """Of operators, in versions that wrote it there: index into `stacks`; -1."""
-    inputs: NDArray[np.int32]
-    """Of operators whose shapes were recorded: index into `arguments`; -1."""
+    given: NDArray[np.int32]
+    """Of operators whose shapes were recorded: index into `types`; -1."""
     exchange: NDArray[np.int32]
     """Index into `exchanges`; -1 where not told."""
     names: tuple[str, ...]
     stacks: tuple[str, ...]
-    arguments: tuple[Written, ...]
+    types: tuple[str, ...]
+    """Of the first tensor among an operator's arguments, "c10::Half"; empty where not told."""
     exchanges: tuple[Exchange, ...]
     lanes: tuple[tuple[str, str], ...]
     """(process, thread) on the host, (device, stream) on a device."""
     rank: int | None = None
     world_size: int = 1
     devices: dict[str, str] = field(default_factory=dict)
-    """Number -> the name that the driver gives, or the catalogue where that tells more."""
+    """Number -> the name that the driver gives."""
     notes: tuple[str, ...] = ()
 
     def which(self, *kinds: Kind) -> Mask:
@@ -186,8 +175,8 @@ class _Columns:
 
     def __init__(self) -> None:
         self.parts: list[tuple[NDArray[Any], ...]] = []
-        """(start, end, kind, correlation, bytes, name, lane, stack, inputs, exchange), each (rows,)."""
-        self.names, self.stacks, self.arguments, self.exchanges = _Index(), _Index(), _Index(), _Index()
+        """(start, end, kind, correlation, bytes, name, lane, stack, given, exchange), each (rows,)."""
+        self.names, self.stacks, self.types, self.exchanges = _Index(), _Index(), _Index(), _Index()
         self.lanes = _Index()
         """(on a device, process, thread, device, stream), as they stand in the file."""
         self.edges: list[Event] = []
@@ -218,7 +207,7 @@ class _Columns:
             [names[one.name[:_LONGEST_NAME]] for one in events],  # type: ignore[index] # `usable` are texts
             [lane[key] for key in lanes],
             [stacks[one.stack] if isinstance(one.stack, str) and one.stack else -1 for one in args],
-            [-1 if one.dims is NOT_TOLD else self._argument(one) for one in args],
+            [-1 if one.types is NOT_TOLD else self.types[bytes(one.types)] for one in args],
             [-1 if one.ranks is None and one.collective is None else self._exchange(one) for one in args],
         )
         correlation = np.array([_whole(one.correlation) for one in args], np.int64)
@@ -244,9 +233,6 @@ class _Columns:
                 one.dur = _number(edge.ts) - _number(one.ts)
         return found
 
-    def _argument(self, args: Args) -> int:
-        return self.arguments[Written(bytes(args.dims), bytes(args.types), bytes(args.values))]
-
     def _exchange(self, args: Args) -> int:
         told = (
             one[:_LONGEST_NAME].removeprefix("[]") if isinstance(one, str) else ""
@@ -256,6 +242,7 @@ class _Columns:
 
 
 _NO_ARGS = Args()
+_TYPES = msgspec.json.Decoder(list[str])
 
 
 def _numbers(values: list[object]) -> Floats:
@@ -278,6 +265,15 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) and 0 <= value < 1 << 62 else -1
 
 
+def _type_of(written: bytes) -> str:
+    """Of the first tensor in such a list: `["float", "float", "Scalar"]`. What cannot be read tells nothing."""
+    try:
+        names = _TYPES.decode(written)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return next((name for name in names if name and not name.endswith(("Scalar", "List"))), "")
+
+
 def _lane(key: tuple[Any, ...]) -> tuple[str, str]:
     """(process, thread), or (device, stream); the thread is the stream, where the arguments do not say."""
     on_device, process, thread, *told = key
@@ -289,7 +285,7 @@ def _lane(key: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
-    start, end, kind, correlation, num_bytes, name, lane, stack, inputs, exchange = (
+    start, end, kind, correlation, num_bytes, name, lane, stack, given, exchange = (
         np.concatenate(parts) for parts in zip(*columns.parts, strict=True)
     )
     columns.parts.clear()
@@ -300,9 +296,7 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
     lanes = {one: number for number, one in enumerate(dict.fromkeys(keys))}
     numbers = np.array([lanes[one] for one in keys], np.int32)
     ids = _of_job(header)
-    devices, notes = _devices(header)
-    if columns.odd:
-        notes.append(f"{columns.odd:,} events without a name, a begin or an end were left out.")
+    odd = f"{columns.odd:,} events without a name, a begin or an end were left out."
     return Trace(
         title=title,
         start=(start[order] - base) * 1e-6,
@@ -313,17 +307,17 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
         launch=_launches(kind, correlation[order]),
         num_bytes=num_bytes[order],
         stack=stack[order],
-        inputs=inputs[order],
+        given=given[order],
         exchange=exchange[order],
         names=tuple(columns.names),
         stacks=tuple(columns.stacks),
-        arguments=tuple(columns.arguments),
+        types=tuple(map(_type_of, columns.types)),
         exchanges=tuple(columns.exchanges),
         lanes=tuple(lanes),
         rank=ids[0],
         world_size=ids[1],
-        devices=devices,
-        notes=tuple(notes),
+        devices=_devices(header),
+        notes=(odd,) if columns.odd else (),
     )
 
 
@@ -356,21 +350,8 @@ def _of_job(header: dict[str, Any]) -> tuple[int | None, int]:
     return (rank if rank >= 0 else None), max(1, size)
 
 
-def _devices(header: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """Number -> name, by the driver; or by the catalogue, where its figures tell more than its name: a note says so."""
+def _devices(header: dict[str, Any]) -> dict[str, str]:
+    """Number -> name, by the driver."""
     listed = header.get("deviceProperties")
-    found: dict[str, str] = {}
-    notes: dict[str, None] = {}
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict) or not one.get("name"):
-            continue
-        given, units, memory = (
-            str(one["name"])[:_LONGEST_DEVICE],
-            _whole(one.get("numSms")),
-            _whole(one.get("totalGlobalMem")),
-        )
-        capability = (_whole(one.get("computeMajor")), _whole(one.get("computeMinor")))
-        name = found[str(one.get("id"))] = known_name(given, units=units, memory=memory, capability=capability)
-        if name != given:
-            notes[f"The driver calls it {given}; {units} multiprocessors and {size(memory)} make it a {name}."] = None
-    return found, list(notes)
+    known = (one for one in listed if isinstance(one, dict) and one.get("name")) if isinstance(listed, list) else ()
+    return {str(one.get("id")): str(one["name"])[:_LONGEST_DEVICE] for one in known}

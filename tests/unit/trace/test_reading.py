@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hotlap import rules
 from hotlap.errors import UserError
 from hotlap.record import IdleReason, Phase
-from hotlap.trace import ranks
-from hotlap.trace.reading import gpu_timeline
+from hotlap.trace import ranks, spans
 from hotlap.units import duration
 from tests.unit.trace.test_parse import ODD
 from tests.unit.trace.written import Written
@@ -207,9 +206,9 @@ def test_work_from_before_the_recording_is_not_counted(tmp_path: Path) -> None:
     made.events.append(
         {"ph": "X", "cat": "kernel", "name": "old", "ts": -5000, "dur": 1000, "pid": 0, "tid": 7, "args": {"stream": 7}}
     )
-    rows = {name: found for name, found, _ in made.read(tmp_path).timeline.rows()}
-    assert rows["computation_time"] == pytest.approx(0.3 * STEPS)
-    assert rows["total_time"] == pytest.approx((4 * LENGTH + 300) / 1e3)
+    (first, *_, last) = made.read(tmp_path).timeline.computing
+    assert len(made.read(tmp_path).timeline.computing) == STEPS
+    assert last[1] - first[0] == pytest.approx((4 * LENGTH + 300) * US)
 
 
 @pytest.mark.parametrize("known", [0, 1])
@@ -221,7 +220,7 @@ def test_kernels_whose_launches_were_not_recorded_count_by_their_begin(known: in
             event["args"]["correlation"] += 0 if known and event["ts"] < LENGTH else 1000
     found = made.read(tmp_path)
     assert found.run.step_s == pytest.approx([1000 * US] * STEPS, rel=0.01)
-    assert {name: value for name, value, _ in found.timeline.rows()}["busy_time"] == pytest.approx(0.3 * STEPS)
+    assert spans.length(found.timeline.busy) == pytest.approx(300 * US * STEPS)
     assert rules.check(found.run)[0].code == "input-bound"
 
 
@@ -258,9 +257,8 @@ def test_copies_beside_kernels_are_hidden(kind: str, stays: bool, tmp_path: Path
         copy = {"category": "gpu_memcpy", "stream": 9, "name": kind, "operator": "aten::copy_"}
         made.launch(number * LENGTH + 20, at=number * LENGTH + 207, length=200, call="cudaMemcpyAsync", **copy)  # type: ignore[arg-type] # of the literals above
     found = made.read(tmp_path)
-    rows = {name: value for name, value, _ in found.timeline.rows()}
-    assert rows["total_memcpy_time"] == pytest.approx(0.2 * STEPS)
-    assert rows["exposed_memcpy_time"] == pytest.approx(0.1 * STEPS)
+    assert spans.length(found.timeline.copies) == pytest.approx(200 * US * STEPS)
+    assert spans.length(found.timeline.exposed_copies) == pytest.approx(100 * US * STEPS)
     assert found.run.operators is not None
     assert found.run.operators.copy_s == pytest.approx(0.0 if stays else 200 * US)
     (copied,) = found.run.operators.copies
@@ -301,14 +299,6 @@ def test_a_gradient_that_convolves_computes_nothing_again(tmp_path: Path) -> Non
     found = made.read(tmp_path)
     assert found.run.operators is not None
     assert found.run.operators.recomputed_s == 0.0
-
-
-def test_activations_that_are_computed_again_stand_apart(tmp_path: Path) -> None:
-    lines = gpu_timeline(with_checkpoints().read(tmp_path)).splitlines()
-    assert lines[0] == "type,time ms,percent,is_recompute"
-    told = {(parts[0], parts[3]): float(parts[1]) for parts in (line.split(",") for line in lines[1:])}
-    assert told["computation_time", "True"] == pytest.approx(0.2 * STEPS)
-    assert told["computation_time", "False"] == pytest.approx(0.4 * STEPS)
 
 
 def test_a_trace_of_the_host_alone_is_told(tmp_path: Path) -> None:
@@ -420,13 +410,15 @@ def test_busy_and_exposed_times_of_any_streams(
     made.device = 1
     made.launch(100, at=107, length=0.5)
     order.shuffle(made.events)
-    rows = {name: 1e3 * value for name, value, _ in made.read(tmp_path).timeline.rows()}
+    found = made.read(tmp_path).timeline
     computing, talking, copying = sets["kernel"], sets["nccl"], sets["copy"]
-    assert rows["computation_time"] == pytest.approx(len(computing), abs=1e-3)
-    assert rows["exposed_comm_time"] == pytest.approx(len(talking - computing), abs=1e-3)
-    assert rows["exposed_memcpy_time"] == pytest.approx(len(copying - computing - talking), abs=1e-3)
-    assert rows["busy_time"] == pytest.approx(len(computing | talking | copying), abs=1e-3)
-    assert rows["idle_time"] + rows["busy_time"] == pytest.approx(rows["total_time"], abs=1e-3)
+    for part, moments in (
+        (found.computing, computing),
+        (found.exposed_communication, talking - computing),
+        (found.exposed_copies, copying - computing - talking),
+        (found.busy, computing | talking | copying),
+    ):
+        assert spans.length(part) == pytest.approx(len(moments) * US, abs=1e-9)
 
 
 @given(

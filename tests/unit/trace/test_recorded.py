@@ -1,14 +1,13 @@
 """Real traces of real GPUs, beside what is known of them. They lie outside of the repository (see their README)."""
 
-import csv
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hotlap.record import IdleReason, SightingKind, Study
 from hotlap.trace import files, read_trace, table
-from hotlap.trace.reading import Reading, gpu_timeline, reading
+from hotlap.trace.reading import Reading, reading
+from tests.benchmark_files import benchmark
 
 TRACES = Path(__file__).parents[3].parent / "shared" / "data" / "traces"
 
@@ -19,15 +18,11 @@ def told(name: str) -> Reading:
     return reading(table.read(files.TraceFile(TRACES / f"{name}.json.gz")))
 
 
-def rows(lines: Iterator[str]) -> dict[tuple[str, str], float]:
-    return {(row["type"], row.get("is_recompute") or ""): float(row["time ms"]) for row in csv.DictReader(lines)}
-
-
 @pytest.mark.parametrize("name", ["h100-nsfw-inference", "h100-qwen15-inference", "mi300-resnet-ddp-checkpoint"])
 def test_times_are_those_of_another_tool(name: str) -> None:
     """Its tables stand beside these traces; NVIDIA and AMD, with and without activations that are computed again."""
-    ours = rows(iter(gpu_timeline(told(name)).splitlines()))
-    theirs = rows(iter((TRACES / f"{name}.gpu_timeline.csv").read_text().splitlines()))
+    tables = benchmark("traces.py")
+    ours, theirs = tables.gpu_timeline(told(name)), tables.table_of(TRACES / f"{name}.gpu_timeline.csv")
     assert ours.keys() == theirs.keys()
     for key, value in theirs.items():
         assert ours[key] == pytest.approx(value, rel=0.001, abs=1e-6), key
