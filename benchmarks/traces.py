@@ -8,6 +8,7 @@ import csv
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,7 +44,10 @@ def main() -> None:
 
 
 def told(path: Path) -> dict[str, Any]:
-    found, readings = study.read([str(path)])
+    with tempfile.TemporaryDirectory() as folder:
+        if ".tar" in path.suffixes:  # of the ranks of one job
+            shutil.unpack_archive(path, folder, filter="data")
+        found, readings = study.read([folder if ".tar" in path.suffixes else str(path)])
     (run,) = found.baseline
     shown = next(one for one in readings if one.run.rank == run.rank)
     ours = times_ms(shown.trace, shown.rows)

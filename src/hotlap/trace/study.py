@@ -23,12 +23,12 @@ _WARNING = (
 
 
 def read(names: Sequence[str]) -> tuple[Study, tuple[Reading, ...]]:
-    """Traces by name (files, folders, tar archives): several are ranks of one job.
+    """Traces by name (files, folders): several are ranks of one job.
 
     Raises:
         UserError: one cannot be read, is no trace, or holds no work of a device.
     """
-    found = _ranked([reading(table.read(file)) for file in files.find(list(names))])
+    found = _ranked([reading(table.read(path)) for path in files.find(names)])
     return _study(names, found), tuple(found)
 
 

@@ -5,10 +5,10 @@ Kineto calls the same things by other names from version to version ("Kernel" an
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.errors import UserError
-from hotlap.trace.files import TraceFile
+from hotlap.trace import files
 from hotlap.trace.parse import NOT_TOLD, Args, Event, events
 from hotlap.trace.spans import Spans, union
 
@@ -63,8 +63,6 @@ _LATEST_US = 4e18
 # Kernels of nested templates have names of a thousand letters; no report shows more.
 _LONGEST_NAME = 2000
 _LONGEST_DEVICE = 100
-# Calls within calls, at most.
-_DEEPEST = 1000
 
 
 class Exchange(NamedTuple):
@@ -146,7 +144,7 @@ class Trace:
         return self.names[int(self.name[row])]
 
 
-def read(file: TraceFile) -> Trace:
+def read(path: Path) -> Trace:
     """Draws all events of the file, and sorts them.
 
     Raises:
@@ -154,12 +152,11 @@ def read(file: TraceFile) -> Trace:
     """
     header: dict[str, Any] = {}
     columns = _Columns()
-    for some in events(file.pieces(), file.title, header):
+    for some in events(files.pieces(path), path.name, header):
         columns.add(some)
-    columns.add(columns.joined())
     if not columns.parts:
-        raise UserError(f"{file.title} holds no event that torch.profiler writes: nothing to tell of.")
-    return _table(columns, file.title, header)
+        raise UserError(f"{path.name} holds no event that torch.profiler writes: nothing to tell of.")
+    return _table(columns, path.name, header)
 
 
 class _Index(dict[Any, int]):
@@ -179,13 +176,10 @@ class _Columns:
         self.names, self.stacks, self.types, self.exchanges = _Index(), _Index(), _Index(), _Index()
         self.lanes = _Index()
         """(on a device, process, thread, device, stream), as they stand in the file."""
-        self.edges: list[Event] = []
-        """Begins and ends that stand apart."""
         self.odd = 0
 
     def add(self, some: list[Event]) -> None:
         """Keep those of a kind that is known that have a name, a begin and an end."""
-        self.edges += [one for one in some if one.ph in ("B", "E") and abs(_number(one.ts)) <= _LATEST_US]
         events = [one for one in some if one.ph == "X" and one.cat in _KINDS]
         start, length = _numbers([one.ts for one in events]), _numbers([one.dur for one in events])
         usable = (np.abs(start) <= _LATEST_US) & (length >= 0) & (length <= _LATEST_US)
@@ -214,24 +208,6 @@ class _Columns:
         num_bytes = np.array([_whole(one.bytes) for one in args], np.int64)
         integers = (np.array(column, np.int32) for column in columns)
         self.parts.append((start, start + length, kind, correlation, num_bytes, *integers))
-
-    def joined(self) -> list[Event]:
-        """Begins with their ends: of those that are open on a thread, the innermost of that name. What has no end has
-        no length."""
-        found: list[Event] = []
-        open_ = defaultdict[object, list[Event]](list)
-        for edge in sorted(self.edges, key=lambda one: _number(one.ts)):
-            begun = open_[edge.pid, edge.tid]
-            if edge.ph == "B":
-                begun.append(msgspec.structs.replace(edge, ph="X", dur=None))
-                found.append(begun[-1])
-                continue
-            innermost = reversed(range(max(0, len(begun) - _DEEPEST), len(begun)))
-            ended = (at for at in innermost if edge.name in (None, begun[at].name))
-            if (at := next(ended, None)) is not None:
-                one = begun.pop(at)
-                one.dur = _number(edge.ts) - _number(one.ts)
-        return found
 
     def _exchange(self, args: Args) -> int:
         told = (

@@ -8,7 +8,7 @@ import pytest
 
 from hotlap.record import Phase, Run, Study, Trial
 from hotlap.report import html
-from tests import sample_measured, samples
+from tests import samples
 
 
 class Page(HTMLParser):

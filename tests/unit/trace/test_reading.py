@@ -338,17 +338,6 @@ def test_ranks_that_wait_for_one_whatever_their_clocks_say(
         assert ("straggler" in {one.code for one in rules.check(run)}) == (beyond > 0.1 * LENGTH)
 
 
-def apart(event: Any) -> tuple[Any, ...]:
-    """As two events, a begin and an end, where it has a length."""
-    if not isinstance(event, dict) or event.get("ph") != "X" or not isinstance(event.get("name"), str):
-        return (event,)
-    try:
-        end = float(event["ts"]) + float(event["dur"])
-    except (TypeError, ValueError, OverflowError):
-        return (event,)
-    return event | {"ph": "B"}, {"ph": "E", "ts": end, **{key: event.get(key) for key in ("name", "pid", "tid")}}
-
-
 def test_who_waits_for_whom_within_a_group_of_processes(tmp_path: Path) -> None:
     """Two groups of two ranks, by what kernels tell, or the operators that launch them; rank 1 comes 200 us late to its
     own group, and the other one is no slower for it."""
@@ -392,8 +381,8 @@ kernels = st.lists(
 def test_busy_and_exposed_times_of_any_streams(
     work: list[tuple[int, int, int, str]], odd: list[Any], order: random.Random, tmp_path: Path
 ) -> None:
-    """Nested, overlapping, out of order, of no length, times as texts, begins and ends apart, one without an end, among
-    events that are none, beside a device that works less: against a grid of microseconds."""
+    """Nested, overlapping, out of order, of no length, times as texts, among events that are none,
+    beside a device that works less: against a grid of microseconds."""
     made = Written()
     sets: dict[str, set[int]] = {"kernel": set(), "nccl": set(), "copy": set()}
     for start, length, stream, kind in work:
@@ -404,9 +393,6 @@ def test_busy_and_exposed_times_of_any_streams(
     if not any(sets.values()):
         return
     made.events = [event | {"ts": str(event["ts"])} if order.random() < 0.5 else event for event in made.events] + odd
-    made.events = [part for event in made.events for part in (apart(event) if order.random() < 0.3 else (event,))]
-    lost = {"ph": "B", "cat": "kernel", "name": "lost", "ts": 1, "pid": 0, "tid": 7, "args": {"correlation": 1}}
-    made.events.append(lost)
     made.device = 1
     made.launch(100, at=107, length=0.5)
     order.shuffle(made.events)

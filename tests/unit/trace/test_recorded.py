@@ -1,11 +1,12 @@
 """Real traces of real GPUs, beside what is known of them. They lie outside of the repository (see their README)."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from hotlap.record import IdleReason, SightingKind, Study
-from hotlap.trace import files, read_trace, table
+from hotlap.trace import read_trace, table
 from hotlap.trace.reading import Reading, reading
 from tests.benchmark_files import benchmark
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="needs ../shared/dat
 
 
 def told(name: str) -> Reading:
-    return reading(table.read(files.TraceFile(TRACES / f"{name}.json.gz")))
+    return reading(table.read(TRACES / f"{name}.json.gz"))
 
 
 @pytest.mark.parametrize("name", ["h100-nsfw-inference", "h100-qwen15-inference", "mi300-resnet-ddp-checkpoint"])
@@ -49,8 +50,9 @@ def test_what_a_line_copies_is_found_in_the_stacks_of_old_versions(resnet: Study
     assert copy.num_bytes == 32 * (3 * 224 * 224 * 4 + 8)
 
 
-def test_eight_ranks_wait_for_one_whose_host_is_late() -> None:
-    study = read_trace(TRACES / "v100-dlrm-8ranks.tar.gz")
+def test_eight_ranks_wait_for_one_whose_host_is_late(tmp_path: Path) -> None:
+    shutil.unpack_archive(TRACES / "v100-dlrm-8ranks.tar.gz", tmp_path, filter="data")
+    study = read_trace(tmp_path)
     (run,) = study.baseline
     waits = {one.rank: one.wait_s or 0.0 for one in run.ranks}
     assert sorted(waits) == list(range(8))
