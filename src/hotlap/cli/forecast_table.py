@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import log
-from statistics import NormalDist
 
 from rich.table import Table
 
@@ -12,7 +10,7 @@ from hotlap.cli.console import console as console_on
 from hotlap.cli.traced import Traced
 from hotlap.predict import forecast, memory, resolve
 from hotlap.predict.precision import parse
-from hotlap.record import Interval, Prediction
+from hotlap.record import Prediction
 from hotlap.report.story import busy_sentence
 from hotlap.units import between, duration, factor, size
 
@@ -71,7 +69,6 @@ def _columns(shown: Shown) -> Iterator[Column]:
     yield "step", [duration(one.step_s.mid) for one in found]
     yield "80% interval", [between(duration(one.step_s.low), duration(one.step_s.high)) for one in found]
     yield "speed-up", [_speedup(shown, one) for one in found]
-    yield "slower?", [_chance(shown, one) for one in found]
     yield "bound by", [one.bound_by for one in found]
     yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
     yield from _memory(shown)
@@ -86,20 +83,6 @@ def _today_s(one: Prediction) -> float:
 def _speedup(shown: Shown, one: Prediction) -> str:
     """Samples a second over those of today."""
     return "-" if shown.known.step_s is None else factor(shown.known.step_s / _today_s(one))
-
-
-def _chance(shown: Shown, one: Prediction) -> str:
-    """That fewer samples a second are trained than today."""
-    if shown.known.step_s is None:
-        return "-"
-    return f"{slower_chance(one.step_s, than_s=shown.known.step_s * one.count):.0%}"
-
-
-def slower_chance(step_s: Interval, *, than_s: float) -> float:
-    """Probability that a step takes longer than `than_s`, in [0, 1]: logarithms are taken for normal on either side."""
-    off = log(than_s / step_s.mid)
-    half = log(step_s.high / step_s.mid) if off > 0 else log(step_s.mid / step_s.low)
-    return 1 - NormalDist().cdf(off / half * NormalDist().inv_cdf(0.9))
 
 
 # One of two predictions that differ by less is not called the fastest: what is predicted errs by far more.

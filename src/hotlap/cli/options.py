@@ -244,15 +244,13 @@ def _clean(parser: argparse.ArgumentParser) -> None:
 def _machine(parser: argparse.ArgumentParser) -> None:
     """what this machine can do at best, and what is wrong with it
 
-    Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the machine, what it
-    costs, and how to fix it. Figures are kept in the user's cache folder for this hardware and these versions; what is
-    wrong is looked at anew each time.
+    Measures matrix products, memory, operators and copies, and says what is wrong with the machine, what it costs, and
+    how to fix it.
 
     hotlap machine
     hotlap machine --quick
     """
     parser.add_argument("--json", metavar="PATH", help="write it there; - is standard output")
-    parser.add_argument("--fresh", action="store_true", help="measure anew, whatever was measured before")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter repeats: some seconds")
     add_display(parser, progress=False)
 

@@ -8,7 +8,7 @@ import csv
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -26,10 +26,6 @@ NOISE_WORDS = frozenset([
     "nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "gpu", "per", "die", "generation",
 ])  # fmt: skip
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
-_SLICE = re.compile(r" MIG (?P<parts>\d)g\.(?P<gigabytes>\d+)gb", re.IGNORECASE)
-# Multiprocessors of one compute slice, by NVIDIA's MIG user guide.
-_SLICE_UNITS = {"ga100": 14, "hopper": 16, "gb100": 18}
-_MOST_SLICES = 7
 
 
 class Link(StrEnum):
@@ -213,7 +209,7 @@ def _candidates(name: str) -> list[Device]:
 
 
 def resolve(name: str | Device) -> Match:
-    """The device that `name` means: "RTX 4090", "4090", "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB MIG 1g.10gb".
+    """The device that `name` means: "RTX 4090", "4090", "NVIDIA GeForce RTX 4090".
 
     Arguments:
         name: as people or the driver write it. Case, maker and punctuation do not matter; words do. A device is itself.
@@ -223,9 +219,6 @@ def resolve(name: str | Device) -> Match:
     """
     if isinstance(name, Device):
         return Match(device=name)
-    if (cut := _SLICE.search(name)) is not None:
-        match = resolve(name[: cut.start()])
-        return replace(match, device=_slice(match.device, name, int(cut["parts"]), float(cut["gigabytes"])))
     found = _candidates(name)
     if not found:
         raise UserError(_unknown(name))
@@ -234,16 +227,6 @@ def resolve(name: str | Device) -> Match:
         return Match(device=first)
     names = ", ".join(device.name for device in others)
     return Match(device=first, assumption=f'"{name}" was taken for {first.name}; write {names} for that one')
-
-
-def _slice(board: Device, name: str, parts: int, gigabytes: float) -> Device:
-    """A part of a board (MIG): so many of its multiprocessors, and of its bandwidth what it has of the memory."""
-    if board.family not in _SLICE_UNITS or not 1 <= parts <= _MOST_SLICES or not 0 < gigabytes * 2**30 <= board.memory:
-        raise UserError(f"{name}: {board.name} is not known to have such a MIG slice.")
-    units = min(board.units, parts * _SLICE_UNITS[board.family])
-    computes, holds = units / board.units, gigabytes * 2**30 / board.memory
-    rates = {rate: computes * getattr(board, rate) for rate in ("fp32", "fp64", "fp16", "tensor", "tf32")}
-    return replace(board, name=name, units=units, bandwidth=holds * board.bandwidth, memory=gigabytes * 2**30, **rates)
 
 
 def _unknown(name: str) -> str:

@@ -38,7 +38,6 @@ class Args(msgspec.Struct, gc=False):
     device: Scalar = None
     stream: Scalar = None
     bytes: object = None
-    stack: object = msgspec.field(name="Call stack", default=None)
     collective: object = msgspec.field(name="Collective name", default=None)
     ranks: object = msgspec.field(name="Process Group Ranks", default=None)
     """Of a collective: all that take part, as a text."""

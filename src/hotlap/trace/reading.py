@@ -1,21 +1,19 @@
 """A trace -> the record that `hotlap measure` makes of a training: steps, phases, the device, what it waited for."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from hotlap.errors import UserError
 from hotlap.record import IdleReason, OperatorWindow, Run, Status
-from hotlap.trace import excerpt, phases, sightings, spans, steps
+from hotlap.trace import excerpt, phases, sightings, steps
 from hotlap.trace import idle as idles
 from hotlap.trace.operators import COMPILED, aggregate
 from hotlap.trace.recomputed import on_host_s
 from hotlap.trace.seen import Seen
 from hotlap.trace.table import Kind, Trace
-from hotlap.trace.timeline import by_work, of_device, timeline
+from hotlap.trace.timeline import by_work
 from hotlap.trace.work import StepKernels
-from hotlap.units import percent
 
 _COMPILED = rf"{COMPILED}|Torch-Compiled Region|triton_(?:poi|red|per|tem)_"
 # Beyond, operators and kernels are counted in the first steps only.
@@ -58,37 +56,28 @@ class Reading(Seen):
             world_size=trace.world_size,
             excerpt=excerpt.drawn(self, self.launched),
             from_trace=True,
-            notes=(f"Steps were told apart by {self.steps.how}.", *_others(self), *trace.notes),
+            notes=(f"Steps were told apart by {self.steps.how}.", *trace.notes),
         )
 
 
 def reading(trace: Trace) -> Reading:
-    """Of the device with the most work; of others a note says that they worked.
+    """Of the device with the most work; a note names others that worked.
 
     Raises:
         UserError: nothing ran on a device.
     """
-    for device in by_work(trace):
-        return Reading(trace, device)
-    raise UserError(
-        f"{trace.title} holds no work of a device: record with ProfilerActivity.CUDA (it stands for ROCm as well). "
-        "`hotlap measure` tells of a training on the CPU."
-    )
-
-
-def _others(seen: Seen) -> Iterator[str]:
-    """Of several devices of one process only the first is told."""
-    trace, work = seen.trace, by_work(seen.trace)
-    first, *others = work
-    steps = np.array([[seen.edges[0], seen.edges[-1]]])
-    for device in others[:_MOST_DEVICES]:
-        busy = timeline(trace, of_device(trace, device)).busy
-        busy_share = spans.length(spans.common(busy, steps)) / (seen.edges[-1] - seen.edges[0] or 1.0)
-        yield (
-            f"{trace.devices.get(device, f'Device {device}')} (device {device}) worked too, "
-            f"{percent(work[device] / (work[first] or 1.0))} of the time of device {first}, and was busy for "
-            f"{percent(busy_share)} of these steps; only device {first} is told here."
+    worked = by_work(trace)
+    if not worked:
+        raise UserError(
+            f"{trace.title} holds no work of a device: record with ProfilerActivity.CUDA (it stands for ROCm as well). "
+            "`hotlap measure` tells of a training on the CPU."
         )
+    first, *others = worked
+    if others:
+        named = ", ".join(others[:_MOST_DEVICES])
+        note = f"Only device {first} is told here, which worked most; others worked too: {named}."
+        trace = replace(trace, notes=(note, *trace.notes))
+    return Reading(trace, first)
 
 
 def window(seen: Seen, done: StepKernels | None, *, on_device: bool) -> OperatorWindow:

@@ -93,14 +93,11 @@ class Trace:
     """Row of the runtime call that launched it, for events on a device; -1 where the trace does not hold it."""
     num_bytes: Ints
     """Of copies; -1 where not told."""
-    stack: NDArray[np.int32]
-    """Of operators, in versions that wrote it there: index into `stacks`; -1."""
     given: NDArray[np.int32]
     """Of operators whose shapes were recorded: index into `types`; -1."""
     exchange: NDArray[np.int32]
     """Index into `exchanges`; -1 where not told."""
     names: tuple[str, ...]
-    stacks: tuple[str, ...]
     types: tuple[str, ...]
     """Of the first tensor among an operator's arguments, "c10::Half"; empty where not told."""
     exchanges: tuple[Exchange, ...]
@@ -172,8 +169,8 @@ class _Columns:
 
     def __init__(self) -> None:
         self.parts: list[tuple[NDArray[Any], ...]] = []
-        """(start, end, kind, correlation, bytes, name, lane, stack, given, exchange), each (rows,)."""
-        self.names, self.stacks, self.types, self.exchanges = _Index(), _Index(), _Index(), _Index()
+        """(start, end, kind, correlation, bytes, name, lane, given, exchange), each (rows,)."""
+        self.names, self.types, self.exchanges = _Index(), _Index(), _Index()
         self.lanes = _Index()
         """(on a device, process, thread, device, stream), as they stand in the file."""
         self.odd = 0
@@ -196,11 +193,10 @@ class _Columns:
             (on_device, one.pid, one.tid, more.device, more.stream) if on_device else (False, one.pid, one.tid)
             for one, more, on_device in zip(events, args, (kind >= _ON_DEVICE).tolist(), strict=True)
         ]
-        names, stacks, lane = self.names, self.stacks, self.lanes
+        names, lane = self.names, self.lanes
         columns = (
             [names[one.name[:_LONGEST_NAME]] for one in events],  # type: ignore[index] # `usable` are texts
             [lane[key] for key in lanes],
-            [stacks[one.stack] if isinstance(one.stack, str) and one.stack else -1 for one in args],
             [-1 if one.types is NOT_TOLD else self.types[bytes(one.types)] for one in args],
             [-1 if one.ranks is None and one.collective is None else self._exchange(one) for one in args],
         )
@@ -261,7 +257,7 @@ def _lane(key: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
-    start, end, kind, correlation, num_bytes, name, lane, stack, given, exchange = (
+    start, end, kind, correlation, num_bytes, name, lane, given, exchange = (
         np.concatenate(parts) for parts in zip(*columns.parts, strict=True)
     )
     columns.parts.clear()
@@ -282,11 +278,9 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
         lane=numbers[lane[order]],
         launch=_launches(kind, correlation[order]),
         num_bytes=num_bytes[order],
-        stack=stack[order],
         given=given[order],
         exchange=exchange[order],
         names=tuple(columns.names),
-        stacks=tuple(columns.stacks),
         types=tuple(map(_type_of, columns.types)),
         exchanges=tuple(columns.exchanges),
         lanes=tuple(lanes),

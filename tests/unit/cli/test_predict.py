@@ -5,19 +5,13 @@ import pytest
 from hotlap.cli import forecast_table
 from hotlap.cli.traced import Traced
 from hotlap.predict import Workload, forecast
-from hotlap.record import CpuUse, Interval, Run, Status
+from hotlap.record import CpuUse, Run, Status
 
 
 def test_a_table_too_wide_for_the_terminal_is_two_with_the_gpus_in_each() -> None:
     columns = [("GPU", ["RTX 4090"]), ("step", ["1.00 ms"]), ("bound by", ["memory"]), ("fits", ["yes"])]
     assert forecast_table.parts(columns, width=31) == (columns,)  # a space behind each column
     assert forecast_table.parts(columns, width=30) == (columns[:3], [columns[0], columns[3]])
-
-
-def test_a_chance_to_be_slower_is_that_of_the_interval() -> None:
-    step_s = Interval(low=0.5, mid=1.0, high=3.0)
-    chances = [forecast_table.slower_chance(step_s, than_s=than_s) for than_s in (0.5, 1.0, 3.0)]
-    assert chances == pytest.approx([0.9, 0.5, 0.1], abs=1e-3)
 
 
 @pytest.mark.parametrize(("main", "busy"), [(1.0, False), (0.4, True)])

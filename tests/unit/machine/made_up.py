@@ -27,8 +27,6 @@ HEALTHY = Facts(
 )
 CARD = Gpu(
     name="NVIDIA H200",
-    uuid="GPU-1",
-    power_limit_w=700.0,
     used_bytes=0,
     utilisation=0.0,
 )

@@ -51,7 +51,6 @@ CHECKUP = Checkup(
     ),
     cores=Cores(logical=16, allowed=16, physical=10),
     created="2026-01-01T00:00:00+00:00",
-    key="k",
     torch=TorchBuild(
         version="2.8.0",
         cuda="12.9",

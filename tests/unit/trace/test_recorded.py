@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.record import IdleReason, SightingKind, Study
+from hotlap.record import IdleReason, Study
 from hotlap.trace import read_trace, table
 from hotlap.trace.reading import Reading, reading
 from tests.benchmark_files import benchmark
@@ -40,14 +40,6 @@ def test_a_loader_without_workers_is_what_the_device_waits_for(resnet: Study) ->
     assert resnet.baseline[0].device == "Tesla V100-DGXS-32GB"
     # The second of the two was recorded in a quieter minute; what the device has to do is the same in both.
     assert resnet.ceilings[0].step_s == pytest.approx(0.119, rel=0.02)
-
-
-def test_what_a_line_copies_is_found_in_the_stacks_of_old_versions(resnet: Study) -> None:
-    wait, copy = resnet.baseline[0].sightings
-    for sighting in (wait, copy):
-        assert (sighting.path, sighting.line) == ("resnet50_profiler_api.py", 44)
-    assert (copy.kind, copy.per_step) == (SightingKind.BLOCKING_COPY, 2.0)
-    assert copy.num_bytes == 32 * (3 * 224 * 224 * 4 + 8)
 
 
 def test_eight_ranks_wait_for_one_whose_host_is_late(tmp_path: Path) -> None:
