@@ -155,7 +155,7 @@ def _step(question: _Question, off: Off) -> tuple[Parts, float, float]:
     workload, target, here = question.workload, question.target, question.here
     host_s = off.host_s(workload)
     # Another precision of a training that was measured on this device is asked about the same machine.
-    there_host_s = host_s if here == target else off.there_host_s(workload)
+    there_host_s = host_s * (1.0 if here == target else math.exp(timing.OTHER_HOST_SIGMA * off.other_host))
     parts = timing.step(question.share, target, precision=question.precision, host_s=there_host_s, off=off)
     step_s, ratio = UNMODELLED * parts.step_s, 1.0
     if here is not None:

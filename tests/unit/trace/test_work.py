@@ -31,6 +31,9 @@ US = 1e-6
         ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float>", "aten::cat", Work.LAYOUT, None),
         ("void fbgemm_gpu::permute_indices_weights_kernel<false, int>", "", Work.LAYOUT, None),
         ("void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>", "", Work.UPDATE, None),
+        ("void upsample_bilinear2d_out_frame<float>", "aten::upsample_bilinear2d", Work.OTHER, None),
+        ("void multi_tensor_apply_kernel<LpNormFunctor<float>>", "aten::_foreach_norm", Work.UPDATE, None),
+        ("void gemmSN_TN_kernel<float>", "aten::baddbmm", Work.MATRIX, False),
         ("my_own_kernel", "", Work.OTHER, None),
     ],
 )
