@@ -85,7 +85,6 @@ class TorchDevice:
 
     name: str
     capability: tuple[int, int]
-    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

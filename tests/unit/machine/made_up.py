@@ -30,7 +30,7 @@ CARD = Gpu(
     used_bytes=0,
     utilisation=0.0,
 )
-H200 = TorchDevice(name="NVIDIA H200", capability=(9, 0), memory_bytes=141 * GIB)
+H200 = TorchDevice(name="NVIDIA H200", capability=(9, 0))
 CUDA_BUILD = TorchBuild(
     version="2.8.0a0+5228986c39.nv25.06",
     cuda="12.9",
