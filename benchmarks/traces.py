@@ -18,8 +18,8 @@ from typing import Any
 
 import large_trace
 import results_file
-from hotlap.trace import spans, study
-from hotlap.trace.reading import Reading
+from hotlap.trace import files, spans, study, table
+from hotlap.trace.reading import Reading, reading
 from hotlap.trace.recomputed import launched_again
 from hotlap.trace.table import Kind, Mask, Trace
 from hotlap.trace.timeline import timeline
@@ -47,7 +47,9 @@ def told(path: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         if ".tar" in path.suffixes:  # of the ranks of one job
             shutil.unpack_archive(path, folder, filter="data")
-        found, readings = study.read([folder if ".tar" in path.suffixes else str(path)])
+        names = [folder if ".tar" in path.suffixes else str(path)]
+        readings = study.ranked([reading(table.read(one)) for one in files.find(names)])
+    found = study.made(names, readings)
     (run,) = found.baseline
     shown = next(one for one in readings if one.run.rank == run.rank)
     ours = times_ms(shown.trace, shown.rows)
@@ -101,10 +103,10 @@ def table_of(path: Path) -> dict[tuple[str, str], float]:
 
 def beside(path: Path, ours: dict[tuple[str, str], float]) -> str:
     """The largest difference of any time from the table that stands beside the trace; empty without one."""
-    table = path.with_name(f"{path.name.partition('.')[0]}.gpu_timeline.csv")
-    if not table.exists():
+    theirs = path.with_name(f"{path.name.partition('.')[0]}.gpu_timeline.csv")
+    if not theirs.exists():
         return ""
-    apart = [(ours[key], theirs) for key, theirs in table_of(table).items()]
+    apart = [(ours[key], ms) for key, ms in table_of(theirs).items()]
     largest = max(abs(a - b) / b for a, b in apart if b > 0)
     return f"TraceLens: all its times, within {largest:.0e} of each"
 

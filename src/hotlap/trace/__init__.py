@@ -18,4 +18,4 @@ def read_trace(*paths: str | os.PathLike[str]) -> Study:
     """
     from hotlap.trace import study
 
-    return study.read([os.fspath(path) for path in paths])[0]
+    return study.read([os.fspath(path) for path in paths])
