@@ -19,7 +19,7 @@ _STEP = re.compile(rb"(ProfilerStep#)(\d+)")
 
 def write(trace: Path, out: Path, size: int) -> None:
     """As many whole copies as make up `size` bytes, at least one."""
-    text = b"".join(files.TraceFile(trace).pieces())
+    text = b"".join(files.pieces(trace))
     found = _LIST.search(text)
     if found is None:
         raise SystemExit(f"{trace} is no trace")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from difflib import unified_diff
+from textwrap import dedent
 from types import ModuleType
 
 from hotlap import levers, rules
@@ -89,10 +90,16 @@ def _lever_page(kind: type[levers.Lever]) -> Iterator[str]:
     yield f"\nTo try it {how}: `hotlap tune {option} {kind.name} train.py`. All levers: [the list](../levers.md).\n"
 
 
+def example(text: str) -> tuple[str, str]:
+    """Explanation of a finding -> a few lines before and after its remedy; a command begins with "$ "."""
+    before, _, after = text.partition("\nBefore:\n")[2].partition("\nAfter:\n")
+    return dedent(before).strip(), dedent(after).strip()
+
+
 def _rule_page(code: str) -> Iterator[str]:
     title, text = _rule_text(code)
     yield f"# {code}\n\n{_NOTE}\n{title}\n\n{_shown(text.partition('Before:')[0])}"
-    before, after = (one.splitlines() for one in rules.EXAMPLES[code])
+    before, after = (one.splitlines() for one in example(rules.EXPLANATIONS[code]))
     _, _, _, *lines = unified_diff(before, after, n=len(before), lineterm="")
     yield "\n".join(("\n**Before and after:**\n\n```diff", *lines, "```"))
     limits = ", ".join(f"`{name}` {value:g}" for name, value in _limits(vars(_module(code))))

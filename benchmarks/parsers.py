@@ -62,7 +62,7 @@ def hotlap(path: Path) -> Found:
     from hotlap.trace import files, parse
 
     count, total = 0, 0.0
-    for some in parse.events(files.TraceFile(path).pieces(), path.name, {}):
+    for some in parse.events(files.pieces(path), path.name, {}):
         lengths = [one.dur for one in some if one.cat == "kernel" and isinstance(one.dur, int | float)]
         count, total = count + len(lengths), total + sum(lengths)
     return count, total
@@ -70,10 +70,10 @@ def hotlap(path: Path) -> Found:
 
 def whole(path: Path) -> Found:
     """All of `hotlap read` up to the table: pieces, columns, order, launches."""
-    from hotlap.trace import files, table
+    from hotlap.trace import table
     from hotlap.trace.table import Kind
 
-    trace = table.read(files.TraceFile(path))
+    trace = table.read(path)
     kernels = trace.which(Kind.KERNEL, Kind.COMMUNICATION)
     return int(kernels.sum()), 1e6 * float((trace.end - trace.start)[kernels].sum())
 

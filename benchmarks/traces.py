@@ -8,6 +8,7 @@ import csv
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,8 +18,11 @@ from typing import Any
 
 import large_trace
 import results_file
-from hotlap.trace import study
-from hotlap.trace.reading import gpu_timeline
+from hotlap.trace import files, spans, study, table
+from hotlap.trace.reading import Reading, reading
+from hotlap.trace.recomputed import launched_again
+from hotlap.trace.table import Kind, Mask, Trace
+from hotlap.trace.timeline import timeline
 
 FOLDER = Path(os.environ.get("TRACES", Path(__file__).resolve().parents[2] / "shared" / "data" / "traces"))
 MEGABYTES = 1000
@@ -40,10 +44,15 @@ def main() -> None:
 
 
 def told(path: Path) -> dict[str, Any]:
-    found, readings = study.read([str(path)])
+    with tempfile.TemporaryDirectory() as folder:
+        if ".tar" in path.suffixes:  # of the ranks of one job
+            shutil.unpack_archive(path, folder, filter="data")
+        names = [folder if ".tar" in path.suffixes else str(path)]
+        readings = study.ranked([reading(table.read(one)) for one in files.find(names)])
+    found = study.made(names, readings)
     (run,) = found.baseline
     shown = next(one for one in readings if one.run.rank == run.rank)
-    ours = {name: value for name, value, _ in shown.timeline.rows()}
+    ours = times_ms(shown.trace, shown.rows)
     total = ours["total_time"]
     return {
         "trace": path.name.partition(".")[0],
@@ -58,13 +67,46 @@ def told(path: Path) -> dict[str, Any]:
     }
 
 
-def beside(path: Path, text: str) -> str:
+def times_ms(trace: Trace, rows: Mask) -> dict[str, float]:
+    """Name -> milliseconds of these events as TraceLens has them (AMD-AGI/TraceLens, `gpu_timeline`)."""
+    found = timeline(trace, rows)
+    busy_s, total_s = spans.length(found.busy), float(trace.end[rows].max() - trace.start[rows].min())
+    seconds = {
+        "computation_time": spans.length(found.computing),
+        "exposed_comm_time": spans.length(found.exposed_communication),
+        "exposed_memcpy_time": spans.length(found.exposed_copies),
+        "busy_time": busy_s,
+        "idle_time": total_s - busy_s,
+        "total_time": total_s,
+        "total_comm_time": spans.length(found.communication),
+        "total_memcpy_time": spans.length(found.copies),
+    }
+    return {name: 1e3 * one for name, one in seconds.items()}
+
+
+def gpu_timeline(one: Reading) -> dict[tuple[str, str], float]:
+    """(name, whether it is recomputed) -> milliseconds. Where something is recomputed both kinds stand apart, as that
+    tool has them; memory that is set is left out there, as it does."""
+    again = launched_again(one) & one.rows
+    if not again.any():
+        return {(name, ""): ms for name, ms in times_ms(one.trace, one.rows).items()}
+    counted = one.rows & ~one.trace.which(Kind.MEMSET)
+    parts = (("False", counted & ~again), ("True", counted & again))
+    return {(name, flag): ms for flag, rows in parts for name, ms in times_ms(one.trace, rows).items()}
+
+
+def table_of(path: Path) -> dict[tuple[str, str], float]:
+    """The same of a table that TraceLens wrote."""
+    rows = csv.DictReader(path.read_text().splitlines())
+    return {(row["type"], row.get("is_recompute") or ""): float(row["time ms"]) for row in rows}
+
+
+def beside(path: Path, ours: dict[tuple[str, str], float]) -> str:
     """The largest difference of any time from the table that stands beside the trace; empty without one."""
-    table = path.with_name(f"{path.name.partition('.')[0]}.gpu_timeline.csv")
-    if not table.exists():
+    theirs = path.with_name(f"{path.name.partition('.')[0]}.gpu_timeline.csv")
+    if not theirs.exists():
         return ""
-    pairs = zip(csv.DictReader(text.splitlines()), csv.DictReader(table.read_text().splitlines()), strict=True)
-    apart = [(float(ours["time ms"]), float(theirs["time ms"])) for ours, theirs in pairs]
+    apart = [(ours[key], ms) for key, ms in table_of(theirs).items()]
     largest = max(abs(a - b) / b for a, b in apart if b > 0)
     return f"TraceLens: all its times, within {largest:.0e} of each"
 

@@ -2,9 +2,9 @@
 
     PYTHONPATH=src python benchmarks/predict/host.py
 
-The frozen forecasts (`freeze.py`) made again with the model as it is: from the traced step alone, and with the record
-of that machine. And bfloat16 from the FP32 step that was measured there (`reality.py`), on the same machine. The model
-has seen what was measured: this says what its intervals hold, not how good it is.
+The frozen forecasts (`freeze.py`) made again with the model as it is, from the traced step alone; what an H100 took,
+carried there; and bfloat16 from the FP32 step that was measured there (`reality.py`). The model has seen what was
+measured: this says what its intervals hold, not how good it is.
 """
 
 import gzip
@@ -19,12 +19,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from hotlap.cli.predict import host_of
 from hotlap.predict import Workload, forecast, trace, workload
-from hotlap.record import Checkup, Interval, Study, decode
+from hotlap.record import Interval, Study, decode
 
 HERE = Path(__file__).parent
-RECORDED = HERE.parents[1] / "tests" / "recorded" / "nvidia-h200" / "machine.json.gz"
+RECORDED = HERE.parents[1] / "tests" / "recorded" / "nvidia-h100"
 RESULTS = HERE / "results" / "host.json"
 GPU = "NVIDIA H200"
 TRAINING = HERE / "training"
@@ -43,25 +42,19 @@ def taken() -> dict[str, float]:
     return {one["name"].removeprefix("measure "): one["saw"]["step_s"] for one in measured if "saw" in one}
 
 
-def again(host_s: float) -> dict[str, dict[str, Any]]:
-    """The six trainings: without and with what a call costs that host."""
-    found = {}
-    for path in sorted((HERE / "traced").glob("*.json")):
-        work, truth_s = workload.load(path), taken()[path.stem]
-        found[f"{path.stem}, from the traced step"] = row(forecast(work, target=GPU).step_s, truth_s)
-        found[f"{path.stem}, and that machine's record"] = row(
-            forecast(work, target=GPU, host_s=host_s).step_s, truth_s
-        )
-    return found
+def again() -> dict[str, dict[str, Any]]:
+    """The six trainings."""
+    return {
+        f"{path.stem}, from the traced step": row(forecast(workload.load(path), target=GPU).step_s, taken()[path.stem])
+        for path in sorted((HERE / "traced").glob("*.json"))
+    }
 
 
 def from_another() -> dict[str, dict[str, Any]]:
     """What an H100 of ours took for the same trainings, carried here; another machine, so another host."""
     found = {}
     for name in ("gpt-10m", "mnist"):
-        study = decode(
-            gzip.decompress((RECORDED.parents[1] / "nvidia-h100" / f"tune-{name}.json.gz").read_bytes()), Study
-        )
+        study = decode(gzip.decompress((RECORDED / f"tune-{name}.json.gz").read_bytes()), Study)
         work, here_s = workload.load(HERE / "traced" / f"{name}.json"), median(study.baseline[0].step_s)
         step = forecast(
             replace(work, host_s=None), target=GPU, measured_on="H100 SXM5 80GB", measured_step_s=here_s
@@ -87,7 +80,7 @@ def traced(name: str, batch: int) -> Workload:
     return replace(trace.record(step, parameters=net.parameters()), name=name)
 
 
-def halves(host_s: float) -> dict[str, dict[str, Any]]:
+def halves() -> dict[str, dict[str, Any]]:
     """bfloat16 from the FP32 step."""
     from reality import BATCHES
 
@@ -97,16 +90,15 @@ def halves(host_s: float) -> dict[str, dict[str, Any]]:
     for name, batch in BATCHES.items():
         here_s, there_s = truths[name, "from a CPU's step"], truths[name, "from a step here, bf16"]
         step = forecast(
-            traced(name, batch), target=GPU, precision="bf16", measured_on=GPU, measured_step_s=here_s, host_s=host_s
+            traced(name, batch), target=GPU, precision="bf16", measured_on=GPU, measured_step_s=here_s
         ).step_s
         found[f"{name}, bf16 from FP32"] = row(step, there_s)
     return found
 
 
 def main() -> None:
-    (host_s,) = host_of(decode(gzip.decompress(RECORDED.read_bytes()), Checkup)).values()
-    found = again(host_s) | from_another() | halves(host_s)
-    RESULTS.write_text(json.dumps({"host_s": host_s, "rows": found}, indent=1) + "\n")
+    found = again() | from_another() | halves()
+    RESULTS.write_text(json.dumps({"rows": found}, indent=1) + "\n")
     for name, one in found.items():
         print(
             f"{name:45}", *(f"{1e3 * one[key]:8.2f}" for key in ("low_s", "mid_s", "high_s", "truth_s")), one["inside"]

@@ -39,10 +39,8 @@ class Seen:
     """A script that ran: one of its steps, where, and how long it took."""
 
     work: Workload
-    device: str
+    device: str | Device
     step_s: float
-    devices: tuple[Device, ...] = ()
-    """Where the device is not in the catalogue: what it is taken for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +90,7 @@ class Study:
         words = (name, "--batch", str(batch))
         here = self.run(words, 0)
         alone = forecast(here.work, target=self.device).step_s
-        timed = forecast(
-            here.work, target=self.device, measured_on=here.device, measured_step_s=here.step_s, devices=here.devices
-        ).step_s
+        timed = forecast(here.work, target=self.device, measured_on=here.device, measured_step_s=here.step_s).step_s
         told = [self._row(name, "from the traced step alone", alone), self._row(name, "from a CPU's step", timed)]
         there = self._settle(told, words, num_gpus=1)
         # Now something is known of this GPU.
@@ -168,10 +164,10 @@ def run(words: Sequence[str], num_gpus: int) -> Seen:
         together = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_gpus))
         command = (*together, *command)
     with seeing(num_gpus):
-        found = traced.trace(command, timeout_s=900.0, devices=())
+        found = traced.trace(command, timeout_s=900.0)
     if found.device is None or found.step_s is None:
         raise HotlapError(f"{' '.join(words)}: no step was timed.")
-    return Seen(work=found.work, device=found.device, step_s=found.step_s, devices=found.devices)
+    return Seen(work=found.work, device=found.device, step_s=found.step_s)
 
 
 def write(study: Study) -> None:

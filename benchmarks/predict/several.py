@@ -30,7 +30,7 @@ def reductions() -> Iterator[tuple[str, int, float, float]]:
     for row in csv.DictReader((DATA / "links" / "deepbench_allreduce.csv").read_text().splitlines()):
         if row["device"] == "NV_1080Ti" and int(row["n_gpus"]) <= 8:
             count = int(row["n_gpus"])
-            over = links.fabric(resolve("GTX 1080 Ti").device, count, interconnect="pcie")
+            over = links.fabric(resolve("GTX 1080 Ti").device, count)
             yield "pcie 3", count, float(row["time_us"]) / 1e6, links.all_reduce_s(float(row["bytes"]), count, over)
     over = links.fabric(resolve("A100 SXM4 80GB").device, 8)
     for row in csv.DictReader((DATA / "azure" / "nd_a100.csv").read_text().splitlines()):

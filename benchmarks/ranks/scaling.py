@@ -45,9 +45,7 @@ def case(gbit: int, layers: int, ms: int) -> list[dict[str, Any]]:
     rows = []
     for count in COUNTS:
         of = device(gbit, count)
-        found = forecast(
-            work, target=of.name, count=count, measured_on=of.name, measured_step_s=step_s, devices=(of,)
-        ).step_s
+        found = forecast(work, target=of, count=count, measured_on=of, measured_step_s=step_s).step_s
         true_s = median(measure(SCRIPT, *words, count=count, steps=STEPS).step_s)
         rows.append(
             {"link_gbit": gbit, "gradients_mb": num_bytes / 1e6, "count": count, "alone_s": step_s}

@@ -57,12 +57,12 @@ def test_every_chart_is_drawn(chromium: Browser, tmp_path: Path, width: int) -> 
     show(chromium, samples.study_full(), tmp_path)
     sizes = chromium.value(
         "[...document.querySelectorAll('svg[class^=chart]')].map(s => {"
-        "const box = s.getBoundingClientRect(), marks = [...s.querySelectorAll('rect, polyline')].filter(m => {"
+        "const box = s.getBoundingClientRect(), marks = [...s.querySelectorAll('rect')].filter(m => {"
         "const b = m.getBoundingClientRect(); return b.width > 0 && b.height > 0 });"
         "return [s.getAttribute('class'), box.width, box.height, marks.length] })"
     )
     names = [name for name, *_ in sizes]
-    assert {"chart-lanes", "chart-phase", "chart chart-series"} == set(names)
+    assert {"chart-lanes", "chart-phase"} == set(names)
     assert names.count("chart-lanes") == 2
     for name, chart_width, height, num_marks in sizes:
         assert chart_width > 100, name
@@ -80,21 +80,6 @@ def test_an_interval_is_not_broken_at_its_hyphen(chromium: Browser, tmp_path: Pa
         )
         assert len(heights) > 5
         assert max(heights) < 2 * min(heights), (width, heights)
-
-
-@pytest.mark.parametrize("name", ["measured", "long"])
-def test_losses_and_memory_are_drawn(chromium: Browser, tmp_path: Path, name: str) -> None:
-    chromium.look(width=1100, scheme="light")
-    show(chromium, STUDIES[name](), tmp_path)
-    lines = chromium.value(
-        "[...document.querySelectorAll('.chart-series polyline')].map(l => {"
-        "const box = l.getBoundingClientRect(); return [box.width, getComputedStyle(l).stroke] })"
-    )
-    # Losses; memory of the process, and of the device where there is one.
-    assert len(lines) == (3 if name == "measured" else 2)
-    for width, stroke in lines:
-        assert width > 500
-        assert stroke != "none"
 
 
 def test_lanes_can_be_zoomed_without_a_script_and_scroll_in_their_own_room(chromium: Browser, tmp_path: Path) -> None:

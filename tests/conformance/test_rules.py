@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hotlap import levers, rules
 from hotlap.record import Finding, Machine, Phase, Run, Status
 from hotlap.source import Script, parsed
+from tests.benchmark_files import benchmark
 from tests.conformance.recorded import awkward_runs, machines
 from tests.rule_runs import firing, gpu_machine, healthy, healthy_runs, left_off, run_of_shares
 from tests.sample_runs import loader, machine, optimizer, run_with
@@ -56,7 +57,7 @@ def test_teaches_what_why_and_by_example(code: str) -> None:
 
 @every_rule
 def test_shows_its_remedy_in_a_few_lines_of_plain_pytorch(code: str) -> None:
-    before, after = rules.EXAMPLES[code]
+    before, after = benchmark("pages.py").example(rules.EXPLANATIONS[code])
     assert before and after and before != after
     for lines in (before, after):
         assert len(lines.splitlines()) <= 8 and max(map(len, lines.splitlines())) <= 96

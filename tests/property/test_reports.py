@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hotlap.record import Excerpt, Phase, Run, Status, Study, decode, encode
-from hotlap.report import html, lanes, markdown, series, terminal
+from hotlap.report import html, lanes, markdown, terminal
 from tests.property.test_record import values
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -1.0, 1e308, -1e308, 5e-324])
@@ -29,20 +29,16 @@ def test_any_study_is_shown_and_comes_back_as_it_was(study: Study) -> None:
 @given(
     step_s=st.lists(numbers, min_size=1, max_size=6).map(tuple),
     phase_s=st.dictionaries(st.sampled_from(Phase), st.none() | st.lists(numbers, max_size=8).map(tuple)),
-    loss=st.lists(st.none() | numbers, max_size=8).map(tuple),
     excerpt=values(Excerpt),
 )
-@example(step_s=(0.0,), phase_s={}, loss=(), excerpt=Excerpt(first=0, ends_s=(), spans=()))
+@example(step_s=(0.0,), phase_s={}, excerpt=Excerpt(first=0, ends_s=(), spans=()))
 @settings(max_examples=100)
 def test_any_number_is_drawn_or_left_out(
     step_s: tuple[float, ...],
     phase_s: dict[Phase, tuple[float, ...] | None],
-    loss: tuple[float | None, ...],
     excerpt: Excerpt,
 ) -> None:
-    run = Run(status=Status.COMPLETE, step_s=step_s, phase_s=phase_s, loss=loss, excerpt=excerpt)
+    run = Run(status=Status.COMPLETE, step_s=step_s, phase_s=phase_s, excerpt=excerpt)
     picture = lanes.timeline(run, run)
     blocks = [block for lane in picture.before.lanes.values() for block in lane] if picture else []
     assert all(0 <= block.x <= 100 and 0 <= block.width <= 100 for block in blocks)
-    chart = series.losses(run, None)
-    assert chart is None or "nan" not in " ".join(points for line in chart.lines for points in line.segments)

@@ -56,7 +56,7 @@ def _value(value: Any, action: argparse.Action, what: str) -> Any:
 def _converted(text: str, action: argparse.Action, what: str) -> Any:
     try:
         found = action.type(text) if callable(action.type) else text
-    except (UserError, ValueError) as error:
+    except UserError as error:
         raise UserError(f"{what} cannot be used: {error}") from None
     if action.choices is not None and found not in action.choices:
         raise UserError(f"{what} is none of {', '.join(action.choices)}.")

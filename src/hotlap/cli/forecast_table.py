@@ -3,16 +3,14 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import log
-from statistics import NormalDist
 
 from rich.table import Table
 
 from hotlap.cli.console import console as console_on
 from hotlap.cli.traced import Traced
-from hotlap.predict import Precision, Workload, forecast, memory, resolve
+from hotlap.predict import forecast, memory, resolve
 from hotlap.predict.precision import parse
-from hotlap.record import Interval, Prediction
+from hotlap.record import Prediction
 from hotlap.report.story import busy_sentence
 from hotlap.units import between, duration, factor, size
 
@@ -21,36 +19,18 @@ Column = tuple[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One prediction, and what else is said of it."""
-
-    prediction: Prediction
-    batches: float
-    """Samples of a predicted step over those of today's: more with several GPUs, or where a larger batch was asked."""
-
-    @property
-    def today_s(self) -> float:
-        """Seconds for as many samples as today's step has."""
-        return self.prediction.step_s.mid / self.batches
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """What a table is made of."""
 
     known: Traced
-    rows: tuple[Row, ...]
-    steps_per_epoch: int | None
-    """Of today's batch; None: not known."""
+    predictions: tuple[Prediction, ...]
     precision: str | None = None
     """That the predicted step computes in; None: the script's own."""
-    filled: bool = False
-    """Each GPU has the largest batch that fits."""
 
     @property
-    def holding(self) -> tuple[Row, ...]:
+    def holding(self) -> tuple[Prediction, ...]:
         """Those whose memory holds the batch, as far as that is known; all, if there is none."""
-        return tuple(row for row in self.rows if row.prediction.fits is not False) or self.rows
+        return tuple(one for one in self.predictions if one.fits is not False) or self.predictions
 
 
 def show(shown: Shown, *, color: str = "auto") -> None:
@@ -69,7 +49,7 @@ def show(shown: Shown, *, color: str = "auto") -> None:
         console.print(table)
     for sentence in there:
         console.print(sentence, markup=False)
-    for note in dict.fromkeys(note for row in shown.rows for note in row.prediction.assumptions):
+    for note in dict.fromkeys(note for one in shown.predictions for note in one.assumptions):
         console.print(f"  assumed: {note}", markup=False)
 
 
@@ -84,35 +64,25 @@ def parts(columns: list[Column], *, width: int) -> tuple[list[Column], ...]:
 
 def _columns(shown: Shown) -> Iterator[Column]:
     """Heading and cells; "-" where there is nothing to say. A column of these alone is left out."""
-    rows, found = shown.rows, [row.prediction for row in shown.rows]
-    yield "GPU", [row.prediction.title for row in rows]
+    found = shown.predictions
+    yield "GPU", [one.title for one in found]
     yield "step", [duration(one.step_s.mid) for one in found]
     yield "80% interval", [between(duration(one.step_s.low), duration(one.step_s.high)) for one in found]
-    yield "speed-up", [_speedup(shown, row) for row in rows]
-    yield "slower?", [_chance(shown, row) for row in rows]
+    yield "speed-up", [_speedup(shown, one) for one in found]
     yield "bound by", [one.bound_by for one in found]
     yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
     yield from _memory(shown)
     yield _epoch(shown)
 
 
-def _speedup(shown: Shown, row: Row) -> str:
+def _today_s(one: Prediction) -> float:
+    """Seconds for as many samples as today's step has: several GPUs train a batch each."""
+    return one.step_s.mid / one.count
+
+
+def _speedup(shown: Shown, one: Prediction) -> str:
     """Samples a second over those of today."""
-    return "-" if shown.known.step_s is None else factor(shown.known.step_s / row.today_s)
-
-
-def _chance(shown: Shown, row: Row) -> str:
-    """That fewer samples a second are trained than today."""
-    if shown.known.step_s is None:
-        return "-"
-    return f"{slower_chance(row.prediction.step_s, than_s=shown.known.step_s * row.batches):.0%}"
-
-
-def slower_chance(step_s: Interval, *, than_s: float) -> float:
-    """Probability that a step takes longer than `than_s`, in [0, 1]: logarithms are taken for normal on either side."""
-    off = log(than_s / step_s.mid)
-    half = log(step_s.high / step_s.mid) if off > 0 else log(step_s.mid / step_s.low)
-    return 1 - NormalDist().cdf(off / half * NormalDist().inv_cdf(0.9))
+    return "-" if shown.known.step_s is None else factor(shown.known.step_s / _today_s(one))
 
 
 # One of two predictions that differ by less is not called the fastest: what is predicted errs by far more.
@@ -136,48 +106,35 @@ def why(shown: Shown) -> tuple[str, ...]:
     there = _fastest(shown)
     if known.device is None or known.step_s is None:
         return f"{title} was not timed on any device.", there
-    measured = forecast(
-        known.work,
-        target=known.device,
-        measured_on=known.device,
-        measured_step_s=known.step_s,
-        devices=known.devices,
-    )
-    here = f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[measured.bound_by]}."
+    measured = forecast(known.work, target=known.device, measured_on=known.device, measured_step_s=known.step_s)
+    name = known.device if isinstance(known.device, str) else known.device.name
+    here = f"{title} takes {duration(known.step_s)} on {name}, bound by {_BOUND[measured.bound_by]}."
     busy = busy_sentence(known.run) if known.run is not None else None
     return " ".join(filter(None, (here, busy))), there
 
 
 def _fastest(shown: Shown) -> str:
-    row = min(shown.holding, key=lambda row: row.today_s)
-    one = row.prediction
-    # No larger batch helps where this one is the largest, or too large.
-    cause = _BOUND[one.bound_by].partition(", so a larger batch" if shown.filled or one.fits is False else "\0")[0]
+    one = min(shown.holding, key=_today_s)
+    # No larger batch helps where this one is too large.
+    cause = _BOUND[one.bound_by].partition(", so a larger batch" if one.fits is False else "\0")[0]
     bound = f"there it is bound by {cause}."
-    gain = "" if shown.known.step_s is None else f", {_speedup(shown, row)}"
+    gain = "" if shown.known.step_s is None else f", {_speedup(shown, one)}"
     if one.fits is False:
-        held = "a single sample" if shown.filled else "this batch (--fill: one that it does)"
-        none = f"None holds {held}; fastest would be"
-        return f"{none} {one.title}{gain}; {bound}"
-    alike = sum(other.today_s <= row.today_s * _ALIKE for other in shown.holding)
+        return f"None holds this batch; fastest would be {one.title}{gain}; {bound}"
+    alike = sum(_today_s(other) <= _today_s(one) * _ALIKE for other in shown.holding)
     if alike > 1:
-        return f"The fastest {alike} of {len(shown.rows)} take the same time within {_ALIKE - 1:.0%}{gain}; {bound}"
+        total = len(shown.predictions)
+        return f"The fastest {alike} of {total} take the same time within {_ALIKE - 1:.0%}{gain}; {bound}"
     return f"Fastest is {one.title}{gain}; {bound}"
-
-
-def computed_in(work: Workload, asked: str | None = None) -> Precision:
-    """On a GPU: what is asked for, or what the script itself asks of one."""
-    return parse(asked or work.autocast or work.precision)
 
 
 def _memory(shown: Shown) -> Iterator[Column]:
     """What each GPU must hold, and the largest batch."""
-    work, rows = shown.known.work, shown.rows
-    shares = [work.scaled(row.batches / row.prediction.count) for row in rows]
-    wanted = computed_in(work, shown.precision)
-    needs = [memory.need(share, precision=wanted) for share in shares]
-    yield "memory", ["-" if need is None else size(need) for need in needs]
-    devices = [resolve(row.prediction.device, extra=shown.known.devices).device for row in rows]
+    work = shown.known.work
+    wanted = parse(shown.precision or work.autocast or work.precision)
+    need = memory.need(work, precision=wanted)
+    yield "memory", ["-" if need is None else size(need) for _ in shown.predictions]
+    devices = [resolve(one.device).device for one in shown.predictions]
     largest = [memory.largest_batch_factor(work, device, precision=wanted) for device in devices]
     yield "largest batch", [_batch(work.batch_size, value) for value in largest]
 
@@ -190,7 +147,6 @@ def _batch(today: int | None, times: float | None) -> str:
 
 def _epoch(shown: Shown) -> Column:
     """Of an epoch, or of a thousand steps of today's batch."""
-    steps, unit = shown.steps_per_epoch or 1000, "epoch" if shown.steps_per_epoch else "1000 steps"
-    if unit != "epoch" and any(row.batches != 1 for row in shown.rows):
-        unit = "1000 of today's batches"
-    return unit, [duration(row.today_s * steps) for row in shown.rows]
+    steps, several = shown.known.steps_per_epoch, any(one.count > 1 for one in shown.predictions)
+    unit = "epoch" if steps else "1000 of today's batches" if several else "1000 steps"
+    return unit, [duration(_today_s(one) * (steps or 1000)) for one in shown.predictions]

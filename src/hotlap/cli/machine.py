@@ -11,7 +11,7 @@ from hotlap.report import machine
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     workbench.check_outputs(args)
-    found = checkup(fresh=args.fresh, quick=args.quick, doing=workbench.say_doing)
+    found = checkup(quick=args.quick, doing=workbench.say_doing)
     workbench.write_json(args.json, found)
     if args.json != "-":
         console.show(sys.stdout, machine.sections(found), color=args.color)

@@ -139,11 +139,8 @@ def _read(parser: argparse.ArgumentParser) -> None:
     hotlap read trace.json.gz
     hotlap read --html report.html rank0.json rank1.json
     """
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace.json[.gz], a folder or a tar archive")
-    add_outputs(parser, "json", "html", "markdown")
-    parser.add_argument(
-        "--gpu-timeline", metavar="PATH", help="write busy, idle and exposed times there, as CSV (of the rank shown)"
-    )
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace.json[.gz], or a folder of them")
+    add_outputs(parser)
     add_display(parser, progress=False)
 
 
@@ -247,15 +244,13 @@ def _clean(parser: argparse.ArgumentParser) -> None:
 def _machine(parser: argparse.ArgumentParser) -> None:
     """what this machine can do at best, and what is wrong with it
 
-    Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the machine, what it
-    costs, and how to fix it. Figures are kept in the user's cache folder for this hardware and these versions; what is
-    wrong is looked at anew each time.
+    Measures matrix products, memory, operators and copies, and says what is wrong with the machine, what it costs, and
+    how to fix it.
 
     hotlap machine
     hotlap machine --quick
     """
     parser.add_argument("--json", metavar="PATH", help="write it there; - is standard output")
-    parser.add_argument("--fresh", action="store_true", help="measure anew, whatever was measured before")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter repeats: some seconds")
     add_display(parser, progress=False)
 
@@ -268,11 +263,9 @@ def _predict(parser: argparse.ArgumentParser) -> None:
 
     hotlap predict train.py
     hotlap predict --gpu 4090,H100 --count 1,4 train.py
-    hotlap predict --trace trace.json.gz --gpu H100
     """
     parser.usage = (
         "hotlap predict [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)\n"
-        "       hotlap predict [options] --trace FILE\n"
         "       hotlap predict [options] --workload FILE"
     )
     parser.set_defaults(own_words=0, trains=True)
@@ -281,19 +274,10 @@ def _predict(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--count", default="1", metavar="N,N", help="numbers of GPUs, as 1,2,4 (default: 1)")
     parser.add_argument("--precision", metavar="NAME", help="fp32, fp32-ieee, tf32, fp16, bf16 (default: the script's)")
-    parser.add_argument("--interconnect", choices=("nvlink", "pcie", "pcie-no-p2p"), help="how the GPUs are connected")
-    parser.add_argument("--devices", metavar="FILE", help="further devices, in TOML")
-    parser.add_argument("--trace", metavar="FILE", help="use a trace that torch.profiler recorded on a GPU instead")
-    parser.add_argument(
-        "--parameters", type=float, metavar="N", help="with --trace: of the model, as 124e6, for --count"
-    )
     parser.add_argument("--workload", metavar="FILE", help="use a traced step that was saved, instead of a script")
     parser.add_argument("--save-workload", metavar="FILE", help="keep the traced step")
     parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
     add_time(parser, "--measured-step", "its time there: narrows the intervals")
-    parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
-    add_number(parser, "--steps-per-epoch", "default: as the script's loader says", least=1)
-    parser.add_argument("--fill", action="store_true", help="give each GPU the largest batch that fits")
     add_time(parser, "--timeout", _TIMEOUT.format("10m"), default="10m")
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
     parser.add_argument("--list", action="store_true", help="show the names of all devices, and end")

@@ -10,10 +10,11 @@ from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.machine.look import look
 from hotlap.predict import Device, Workload, catalogue
 from hotlap.record import Phase, Plan, Run, Status, decode
-from hotlap.trace import study, workload
 
 WARMUP_STEPS = 3
 TIMED_STEPS = 8
+# From this part of the step on the loader is what it waits for (as the rule input-bound takes it, on the safe side).
+INPUT_BOUND_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,17 +22,15 @@ class Traced:
     """What was found out about a script."""
 
     work: Workload
-    device: str | None
-    """A name of the catalogue, or of one of `devices`; None (and no time) where nothing was measured."""
+    device: str | Device | None
+    """A name, or this processor; None (and no time) where nothing was measured."""
     step_s: float | None
-    devices: tuple[Device, ...]
-    """The user's, and this processor where the step was measured on it."""
     steps_per_epoch: int | None = None
     run: Run | None = None
-    """Its timed steps; None of a recorded trace."""
+    """Its timed steps; None of a saved workload."""
 
 
-def trace(words: Sequence[str], *, timeout_s: float, devices: tuple[Device, ...]) -> Traced:
+def trace(words: Sequence[str], *, timeout_s: float) -> Traced:
     """Run the command until one step is traced.
 
     Raises:
@@ -51,38 +50,12 @@ def trace(words: Sequence[str], *, timeout_s: float, devices: tuple[Device, ...]
     )
     with Interrupt() as interrupt, launching(aim, timeout_s=timeout_s, interrupt=interrupt) as launcher:
         (run,) = launcher([plan], limit_s=timeout_s)
-    work = _workload(run, aim.title)
-    device, devices = _here(run.device, devices)
     return Traced(
-        work=work,
-        device=device,
+        work=_workload(run, aim.title),
+        device=_here(run.device),
         step_s=run.median_step_s(),
-        devices=devices,
         steps_per_epoch=run.epoch_steps(),
         run=run,
-    )
-
-
-def recorded(name: str, *, parameters: float | None, devices: tuple[Device, ...]) -> Traced:
-    """A trace of a GPU, or those of the ranks of one job, of which the one is taken that the others wait for.
-
-    Arguments:
-        name: a file, a folder or a tar archive.
-        parameters: how many the model has; None: not known, so nothing can be said of several GPUs.
-        devices: besides those of the catalogue.
-
-    Raises:
-        UserError: it cannot be read, or ran on a device that the catalogue does not know.
-    """
-    found, readings = study.read([name])
-    one = study.shown(found, readings)
-    weights = None if parameters is None else 4.0 * parameters
-    work = replace(workload.workload(one, devices=devices), parameter_bytes=weights)
-    return Traced(
-        work=work.validated(),
-        device=one.run.device,
-        step_s=workload.step_s(one),
-        devices=devices,
     )
 
 
@@ -113,7 +86,7 @@ def _input(run: Run) -> tuple[float | None, int | None]:
     workers = trained[0].num_workers
     if not workers:
         return median(parts), 0
-    if (run.share(Phase.INPUT) or 0.0) < workload.INPUT_BOUND_SHARE:
+    if (run.share(Phase.INPUT) or 0.0) < INPUT_BOUND_SHARE:
         return None, None
     # All workers are busy all the time: together they deliver one batch a step.
     return workers * run.median_step_s(), workers
@@ -124,9 +97,9 @@ def _batch_size(run: Run) -> int | None:
     return round(median(seen)) if seen else None
 
 
-def _here(name: str, devices: tuple[Device, ...]) -> tuple[str, tuple[Device, ...]]:
+def _here(name: str) -> str | Device:
     """The device of the run; a CPU is described roughly."""
     if name != "cpu":
-        return name, devices
+        return name
     here = look()
-    return here.processor, (*devices, catalogue.cpu(here.processor, cores=here.num_cores))
+    return catalogue.cpu(here.processor, cores=here.num_cores)

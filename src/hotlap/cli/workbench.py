@@ -326,7 +326,7 @@ def hand_out(args: argparse.Namespace, study: Study) -> None:
 
 
 # Options that name a file to write.
-_WRITTEN = ("json", "html", "markdown", "gpu_timeline", "perfetto", "save_workload")
+_WRITTEN = ("json", "html", "markdown", "perfetto", "save_workload")
 
 
 def check_outputs(args: argparse.Namespace) -> None:

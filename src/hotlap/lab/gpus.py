@@ -47,9 +47,7 @@ def there(known: Traced, target: str, *, number: int = 1) -> Prediction:
     """The traced step on so many GPUs, from the time that it takes here where the catalogue knows this device."""
     device, step_s = known.device, known.step_s
     try:
-        resolve(device or "", extra=known.devices)
+        resolve(device or "")
     except UserError:
         device = step_s = None
-    return forecast(
-        known.work, target=target, count=number, measured_on=device, measured_step_s=step_s, devices=known.devices
-    )
+    return forecast(known.work, target=target, count=number, measured_on=device, measured_step_s=step_s)

@@ -69,7 +69,7 @@ class Bench:
             ScriptFailed, NoSteps: it came to nothing.
         """
         self.doing("looking at one step operator by operator")
-        return trace(self.words, timeout_s=_TIMEOUT_S, devices=())
+        return trace(self.words, timeout_s=_TIMEOUT_S)
 
     def _log(self, budget_s: float, study: Study | None = None) -> StudyLog:
         begun = Study(

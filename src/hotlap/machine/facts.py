@@ -9,15 +9,11 @@ from hotlap import cgroups
 from hotlap.cgroups import text
 from hotlap.machine import cores, nvidia
 from hotlap.machine.look import look, shared_memory
-from hotlap.record import Cores, Driver, Figure, Machine, TorchBuild
+from hotlap.record import Cores, Driver, Machine, TorchBuild
 
-# Variables that a check looks at or a figure depends on; no others are kept.
-VARIABLES = (
-    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
-    *("KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES"),
-    *("LD_PRELOAD", "GLIBC_TUNABLES"),
-    *("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING"),
-)
+# Variables that a check looks at; no others are kept.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+VARIABLES = (*THREAD_VARIABLES, "CUDA_VISIBLE_DEVICES")
 _NVIDIA = "0x10de"
 # Base class of the PCI specification: display controllers (VGA, 3D, and others).
 _DISPLAY = "0x03"
@@ -47,7 +43,7 @@ class Facts:
     """Size of /dev/shm, used or not."""
     clocks: Clocks = Clocks()
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that decide about threads, allocators and GPUs."""
+    """Variables that decide about threads and GPUs."""
     load: float | None = None
     """Processes that wanted a processor, mean of the last minute."""
     container: bool = False
@@ -59,7 +55,6 @@ class Facts:
     driver: Driver | None = None
     torch: TorchBuild | None = None
     """None until a process of its own has looked."""
-    figures: tuple[Figure, ...] = ()
 
 
 def gather(*, root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> Facts:

@@ -45,20 +45,15 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
     def ask(name: str, *words: object) -> Any:
         return _told(getattr(nvml, name, None), handle, *words)
 
-    def watts(name: str) -> float | None:
-        milliwatts = ask(name)
-        return None if milliwatts is None else milliwatts / 1e3
-
     memory, rates = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetUtilizationRates")
+    milliwatts = ask("nvmlDeviceGetPowerUsage")
     # "Event" since driver 535, "Throttle" before.
     reasons = ask("nvmlDeviceGetCurrentClocksEventReasons") or ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
     return Gpu(
         name=ask("nvmlDeviceGetName") or "NVIDIA GPU",
-        uuid=ask("nvmlDeviceGetUUID"),
         slowdowns=tuple(name for name, bit in SLOWDOWNS.items() if reasons & bit),
         sm_mhz=ask("nvmlDeviceGetClockInfo", _SM_CLOCK),
-        power_w=watts("nvmlDeviceGetPowerUsage"),
-        power_limit_w=watts("nvmlDeviceGetPowerManagementLimit"),
+        power_w=None if milliwatts is None else milliwatts / 1e3,
         temperature_c=ask("nvmlDeviceGetTemperature", _GPU_TEMPERATURE),
         used_bytes=None if memory is None else int(memory.used),
         utilisation=None if rates is None else rates.gpu / 100,

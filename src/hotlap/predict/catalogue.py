@@ -7,8 +7,8 @@ tests compare them with the figures that vendors quote.
 import csv
 import difflib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -26,10 +26,6 @@ NOISE_WORDS = frozenset([
     "nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "gpu", "per", "die", "generation",
 ])  # fmt: skip
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
-_SLICE = re.compile(r" MIG (?P<parts>\d)g\.(?P<gigabytes>\d+)gb", re.IGNORECASE)
-# Multiprocessors of one compute slice, by NVIDIA's MIG user guide.
-_SLICE_UNITS = {"ga100": 14, "hopper": 16, "gb100": 18}
-_MOST_SLICES = 7
 
 
 class Link(StrEnum):
@@ -102,9 +98,6 @@ class Match:
     """If the name fits several variants: which was taken, and what to say for another."""
 
 
-_Pool = tuple[tuple[Device, tuple[str, ...]], ...]  # with all their names
-
-
 def facts(name: str) -> list[dict[str, str]]:
     """Rows of a CSV that ships with the package; for each GPU and family it names the sources of its figures."""
     text = resources.files("hotlap.predict").joinpath("facts", name).read_text(encoding="utf-8")
@@ -172,8 +165,8 @@ def cpu(name: str, *, cores: int) -> Device:
 
 
 @cache
-def _shipped() -> _Pool:
-    """All devices of the package; preferred variants first."""
+def _shipped() -> tuple[tuple[Device, tuple[str, ...]], ...]:
+    """All devices of the package with all their names; preferred variants first."""
     found = ((_gpu(row), row["aliases"]) for row in facts("gpus.csv"))
     return tuple((device, _names(device.name, aliases)) for device, aliases in found)
 
@@ -203,9 +196,9 @@ def _words(name: str) -> tuple[tuple[str, ...], float | None]:
     return words, float(memory[1]) if memory else None
 
 
-def _candidates(name: str, pool: _Pool) -> list[Device]:
+def _candidates(name: str) -> list[Device]:
     """Equal words; a form factor (SXM, PCIe) may be left out, never contradicted."""
-    words, memory_gb = _words(name)
+    (words, memory_gb), pool = _words(name), _shipped()
     exact = [device for device, names in pool if name.lower().strip() in (one.lower() for one in names)]
     return exact or [
         device
@@ -215,53 +208,33 @@ def _candidates(name: str, pool: _Pool) -> list[Device]:
     ]
 
 
-def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
-    """The device that `name` means: "RTX 4090", "4090", "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB MIG 1g.10gb".
+def resolve(name: str | Device) -> Match:
+    """The device that `name` means: "RTX 4090", "4090", "NVIDIA GeForce RTX 4090".
 
     Arguments:
-        name: as people or the driver write it. Case, maker and punctuation do not matter; words do.
-        extra: devices of the user (see `own_devices.load`), which come first.
+        name: as people or the driver write it. Case, maker and punctuation do not matter; words do. A device is itself.
 
     Raises:
         UserError: no device has this name; the nearest names are in the message.
     """
-    if (cut := _SLICE.search(name)) is not None:
-        match = resolve(name[: cut.start()], extra=extra)
-        return replace(match, device=_slice(match.device, name, int(cut["parts"]), float(cut["gigabytes"])))
-    first, *others = variants(name, extra=extra)
+    if isinstance(name, Device):
+        return Match(device=name)
+    found = _candidates(name)
+    if not found:
+        raise UserError(_unknown(name))
+    first, *others = found
     if not others:
         return Match(device=first)
     names = ", ".join(device.name for device in others)
     return Match(device=first, assumption=f'"{name}" was taken for {first.name}; write {names} for that one')
 
 
-def variants(name: str, *, extra: Iterable[Device] = ()) -> tuple[Device, ...]:
-    """All that `name` fits, the one that it is taken for first; raises as `resolve` does."""
-    if _SLICE.search(name):
-        return (resolve(name, extra=extra).device,)
-    pool = (*((device, (device.name,)) for device in extra), *_shipped())
-    found = _candidates(name, pool)
-    if not found:
-        raise UserError(_unknown(name, pool))
-    return tuple(found)
-
-
-def _slice(board: Device, name: str, parts: int, gigabytes: float) -> Device:
-    """A part of a board (MIG): so many of its multiprocessors, and of its bandwidth what it has of the memory."""
-    if board.family not in _SLICE_UNITS or not 1 <= parts <= _MOST_SLICES or not 0 < gigabytes * 2**30 <= board.memory:
-        raise UserError(f"{name}: {board.name} is not known to have such a MIG slice.")
-    units = min(board.units, parts * _SLICE_UNITS[board.family])
-    computes, holds = units / board.units, gigabytes * 2**30 / board.memory
-    rates = {rate: computes * getattr(board, rate) for rate in ("fp32", "fp64", "fp16", "tensor", "tf32")}
-    return replace(board, name=name, units=units, bandwidth=holds * board.bandwidth, memory=gigabytes * 2**30, **rates)
-
-
-def _unknown(name: str, pool: _Pool) -> str:
-    names = {_spelled(known): device.name for device, names in reversed(pool) for known in reversed(names)}
+def _unknown(name: str) -> str:
+    names = {_spelled(known): device.name for device, names in reversed(_shipped()) for known in reversed(names)}
     near = difflib.get_close_matches(_spelled(name), names, n=6, cutoff=0.5)
     nearest = list(dict.fromkeys(names[key] for key in near))[:4]
     hint = f"Nearest: {', '.join(nearest)}." if nearest else "`hotlap predict --list` shows all names."
-    return f'No device is called "{name}". {hint} A device of your own can be given in a TOML file (--devices).'
+    return f'No device is called "{name}". {hint}'
 
 
 def _spelled(name: str) -> str:

@@ -1,7 +1,7 @@
 """Workload and device -> the step there, as a `Prediction` with an 80% interval."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from hotlap.errors import UserError
@@ -27,13 +27,9 @@ CPU_WEIGHT = 0.25
 TRANSFER_SHARE = 0.6
 FROM_CPU = (
     "the step was measured on a CPU, which says little of how a GPU does it: the interval is wide; a time of this step "
-    "on any GPU, your own or a published one (--measured-on NAME --measured-step TIME), or a trace of it from one "
-    "(--trace FILE) narrows it"
+    "on any GPU, your own or a published one (--measured-on NAME --measured-step TIME) narrows it"
 )
-FROM_OTHER_HOST = (
-    "what a call costs the host beside the target is not known, and differs threefold between machines: a record of "
-    "that machine (`hotlap machine --json FILE` there, --machine FILE here) narrows the interval"
-)
+FROM_OTHER_HOST = "what a call costs the host beside the target is not known, and differs threefold between machines"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,37 +45,30 @@ class _Question:
     here: Device | None
     measured_step_s: float
     """Of one device; 0 where none was measured."""
-    host_s: float | None
     over: links.Fabric | None
     """Between several GPUs."""
 
 
-def forecast(  # noqa: PLR0913 - the arguments are the public question, all but one by name
+def forecast(
     workload: Workload,
     *,
-    target: str,
+    target: str | Device,
     count: int = 1,
     precision: str | Precision | None = None,
-    measured_on: str | None = None,
+    measured_on: str | Device | None = None,
     measured_step_s: float | None = None,
-    host_s: float | None = None,
-    interconnect: str | None = None,
     batch_factor: float = 1.0,
-    devices: Iterable[Device] = (),
 ) -> Prediction:
     """What one step of `workload` takes on `count` GPUs called `target`.
 
     Arguments:
         workload: of one process; with several GPUs each has this batch.
-        target: a name of the catalogue, as people or drivers write it.
+        target: a name of the catalogue, as people or drivers write it, or a device of your own.
         count: GPUs of one machine, trained data-parallel.
         precision: to compute in there; None: the workload's own (what its autocast asks of a GPU).
         measured_on: device on which the same step was measured, in the workload's own precision.
         measured_step_s: the step there, in seconds, on one device.
-        host_s: seconds that the host beside the target takes for one operator; None: not known.
-        interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
         batch_factor: times the workload's batch, where memory there asks for another; the step is of that batch.
-        devices: of the user (see `own_devices.load`).
 
     Returns:
         Step time with an 80% interval. Its `assumptions` say what was taken for granted.
@@ -87,13 +76,9 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     Raises:
         UserError: a name is not known, or a figure makes no sense.
     """
-    extra, workload = tuple(devices), workload.validated()
-    there = resolve(target, extra=extra)
-    here = _measured(measured_on, measured_step_s, extra)
+    workload, there, here = workload.validated(), resolve(target), _measured(measured_on, measured_step_s)
     if not (count >= 1 and count % 1 == 0):
         raise UserError(f"count = {count} is not a number of GPUs.")
-    if host_s is not None and not (math.isfinite(host_s) and host_s >= 0):
-        raise UserError(f"host_s = {host_s} is not a time.")
     if not (math.isfinite(batch_factor) and batch_factor > 0):
         raise UserError(f"batch_factor = {batch_factor} is not a number above 0.")
     own = workload.precision if there.device.is_cpu else workload.autocast or workload.precision
@@ -106,8 +91,7 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         precision=wanted,
         here=here.device if here else None,
         measured_step_s=measured_step_s or 0.0,
-        host_s=host_s,
-        over=links.fabric(there.device, count, interconnect=interconnect) if count > 1 else None,
+        over=links.fabric(there.device, count) if count > 1 else None,
     )
     parts, one_s, all_s = _step(question, Off())
     spread = _spread(question, question.measured_step_s * batch_factor / one_s)
@@ -125,19 +109,19 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
             *(match.assumption for match in (there, here) if match and match.assumption),
             *_assumed(question),
             *_several(question),
-            *((FROM_OTHER_HOST,) if bound_by == "host" and host_s is None else ()),
+            *((FROM_OTHER_HOST,) if bound_by == "host" else ()),
         ),
     )
 
 
-def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...]) -> Match | None:
+def _measured(name: str | Device | None, step_s: float | None) -> Match | None:
     if (name is None) != (step_s is None):
         raise UserError("measured_on and measured_step_s belong together: give both or neither.")
     if name is None or step_s is None:
         return None
     if not math.isfinite(step_s) or step_s <= 0:
         raise UserError(f"measured_step_s = {step_s} is not a step time.")
-    return resolve(name, extra=extra)
+    return resolve(name)
 
 
 def _assumed(question: _Question) -> Iterator[str]:
@@ -171,7 +155,7 @@ def _step(question: _Question, off: Off) -> tuple[Parts, float, float]:
     workload, target, here = question.workload, question.target, question.here
     host_s = off.host_s(workload)
     # Another precision of a training that was measured on this device is asked about the same machine.
-    there_host_s = host_s if here == target else off.there_host_s(workload, question.host_s)
+    there_host_s = host_s * (1.0 if here == target else math.exp(timing.OTHER_HOST_SIGMA * off.other_host))
     parts = timing.step(question.share, target, precision=question.precision, host_s=there_host_s, off=off)
     step_s, ratio = UNMODELLED * parts.step_s, 1.0
     if here is not None:

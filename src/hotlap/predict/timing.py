@@ -88,12 +88,6 @@ class Off:
         sigma = MEASURED_HOST_SIGMA if workload.host_s else HOST_SIGMA
         return (workload.host_s or HOST_S) * math.exp(sigma * self.host)
 
-    def there_host_s(self, workload: Workload, timed_s: float | None) -> float:
-        """The same beside the target; `timed_s`: what was timed there, None: nothing."""
-        if timed_s is None:
-            return self.host_s(workload) * math.exp(OTHER_HOST_SIGMA * self.other_host)
-        return timed_s * math.exp(MEASURED_HOST_SIGMA * self.host)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:

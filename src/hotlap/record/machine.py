@@ -3,8 +3,7 @@
 Shape letter: C counts of threads. Rates are per second, times in seconds, memory in bytes.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from hotlap.record.moments import Interval
@@ -86,7 +85,6 @@ class TorchDevice:
 
     name: str
     capability: tuple[int, int]
-    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +111,10 @@ class Gpu:
     """One NVIDIA GPU as its driver saw it at one moment. None: unknown."""
 
     name: str
-    uuid: str | None = None
     slowdowns: tuple[str, ...] = ()
     """Reasons for lower clocks that are active: "sw_power_cap", "hw_thermal_slowdown", ..."""
     sm_mhz: float | None = None
     power_w: float | None = None
-    power_limit_w: float | None = None
     temperature_c: float | None = None
     used_bytes: int | None = None
     utilisation: float | None = None
@@ -183,15 +179,12 @@ class Checkup:
     cores: Cores
     created: str
     """When the figures were measured: ISO 8601, UTC."""
-    key: str
-    """Digest of hardware and versions: figures of another key say nothing about this machine."""
     schema: int = SCHEMA
     hotlap: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)
     torch: TorchBuild | None = None
     figures: tuple[Figure, ...] = ()
     complaints: tuple[Complaint, ...] = ()
-    """Weightiest first; looked at anew each time, while figures may come from the cache."""
+    """Weightiest first."""
     quick: bool = False
     """Figures are of fewer and shorter repeats."""
     elapsed_s: float = 0.0

@@ -1,4 +1,4 @@
-"""What ran under a profiler in some steps: operators, kernels by what they compute and by shape, the device's time."""
+"""What ran under a profiler in some steps: operators, kernels by what they compute, the device's time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,26 +42,6 @@ class CopyWork:
     per_step: float
     num_bytes: float
     """A step; 0 where not told."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShapedOperator:
-    """Calls of one operator with arguments of the same shapes and types."""
-
-    name: str
-    shapes: str
-    """Of its tensors: "[1024, 1705] x [1705, 512]"."""
-    dtype: str
-    """Of the first tensor; empty where not told."""
-    per_step: float
-    """Calls a step."""
-    device_s: float
-    """Seconds a step of all kernels that they launched."""
-    flop: float | None = None
-    """Of one call, a multiplication and an addition counted as two; None where that cannot be told."""
-    peak_share: float | None = None
-    """Operations a second, as a part of what this GPU reaches at best with numbers of this type; None where the one or
-    the other is not known."""
 
 
 NO_OPERATORS = "No operators were seen"
@@ -112,10 +92,6 @@ class OperatorWindow:
     """By kind, costliest first; empty where only a trace would tell."""
     collectives: tuple[CopyWork, ...] = ()
     """By kind, costliest first; empty where only a trace would tell."""
-    graphs: tuple[KernelWork, ...] = ()
-    """Launches of whole graphs, by what they run and where they were launched; costliest first."""
-    shaped: tuple[ShapedOperator, ...] = ()
-    """Costliest first; empty where no shapes were recorded."""
     recomputed_s: float | None = None
     """Kernels of the forward pass that the backward pass ran again; of a training on the CPU operators."""
     complete: bool = True

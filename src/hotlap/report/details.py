@@ -10,7 +10,6 @@ from hotlap.record import (
     OperatorWindow,
     Phase,
     Run,
-    ShapedOperator,
     Sighting,
     Study,
     Sweep,
@@ -150,10 +149,6 @@ def _profiled(run: Run) -> Iterator[Section | None]:
     kernels = ((_cost(run, one.device_s), f"{one.name}, {count(one.per_step)} x") for one in seen.work[:MOST_ROWS])
     yield _detail("Kernels of a step by what they compute", rows=kernels)
     yield _detail("Copies and collectives of a step", rows=map(_hidden, (*seen.copies, *seen.collectives)))
-    graphs = ((_times(one.device_s, one.per_step), one.name) for one in seen.graphs[:MOST_ROWS])
-    yield _detail("Launches of whole graphs", rows=graphs)
-    shaped = ((_times(one.device_s, one.per_step), _shaped(one)) for one in seen.shaped[:MOST_ROWS])
-    yield _detail("Operators by the shapes that they are given", rows=shaped)
 
 
 def _named(seen: OperatorWindow, why: str) -> str:
@@ -172,14 +167,6 @@ def _hidden(one: CopyWork) -> tuple[str, str]:
 def _times(seconds: float, per_step: float) -> str:
     """ "1.20 ms, 3 x"."""
     return f"{duration(seconds)}, {count(per_step)} x"
-
-
-def _shaped(one: ShapedOperator) -> str:
-    given = " ".join(part for part in (one.name, one.shapes, one.dtype) if part)
-    if one.flop is None or one.device_s <= 0:
-        return given
-    reached = f"{one.flop * one.per_step / one.device_s / 1e12:.3g} TFLOP/s"
-    return f"{given}: {reached}" + (f", {percent(one.peak_share)} of the peak" if one.peak_share is not None else "")
 
 
 def _window_sentences(run: Run, window: OperatorWindow) -> Iterator[str]:

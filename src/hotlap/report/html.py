@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from hotlap.record import Phase, Run, Study
-from hotlap.report import document, lanes, outcome, series, story
+from hotlap.report import document, lanes, outcome, story
 from hotlap.report.clean import clean
 from hotlap.report.details import closer_look
 from hotlap.report.scale import percent_of
@@ -35,8 +35,6 @@ def render(study: Study) -> str:
         sections=defaultdict(lambda: None, {one.name: one for one in document.sections(study)}),
         timeline=lanes.timeline(pictured, study.after),
         phase_bars=list(_bars(runs)),
-        losses=series.losses(pictured, study.after),
-        memory=series.memory(before),
         details=closer_look(study),
         diff_lines=document.diff_lines(study.patch),
         environment=_environment(study),

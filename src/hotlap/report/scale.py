@@ -4,33 +4,12 @@ Percent, not pixels, so that a picture fits a phone and a wall, and the letters 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import ceil, floor, isfinite, log10
+from math import floor, isfinite, log10
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Values from `low` to `high` -> [0, 100]."""
-
-    low: float
-    high: float
-    """Above `low`."""
-
-    def place(self, value: float) -> float:
-        """Where `value` is, in percent."""
-        return round(100 * (value - self.low) / (self.high - self.low), 3)
-
-    def ticks(self) -> tuple[float, ...]:
-        """Round values within."""
-        span = self.high - self.low
-        width = (*nice_ticks(span, count=4), span)[1]
-        first = ceil(self.low / width)
-        return tuple(i * width for i in range(first, floor(self.high / width) + 1))
-
-
-def nice_ticks(span: float, *, count: int = 5) -> tuple[float, ...]:
-    """Round values from 0 up to `span`, about `count` of them; more than one unless `span` is out of range."""
-    raw = span / count
+def nice_ticks(span: float) -> tuple[float, ...]:
+    """Round values from 0 up to `span`, about five of them; more than one unless `span` is out of range."""
+    raw = span / 5
     if not (isfinite(raw) and raw > 0):
         return (0.0,)
     power = 10.0 ** floor(log10(raw))

@@ -15,13 +15,12 @@ from dataclasses import replace
 from functools import wraps
 from importlib import import_module
 from pkgutil import iter_modules
-from textwrap import dedent
 from typing import Any, Protocol
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.straggler import in_common
 
-__all__ = ["ALL", "EXAMPLES", "EXPLAINS", "EXPLANATIONS", "RISKS", "Rule", "check", "in_order"]
+__all__ = ["ALL", "EXPLAINS", "EXPLANATIONS", "RISKS", "Rule", "check", "in_order"]
 
 
 class Rule(Protocol):
@@ -67,15 +66,6 @@ def _named(code: str, check: Rule) -> Rule:
 ALL: Mapping[str, Rule] = {code: _named(code, module.check) for code, module in _FILES.items()}
 """Code of the finding -> the rule that makes it."""
 
-
-def _example(text: str) -> tuple[str, str]:
-    before, _, after = text.partition("\nBefore:\n")[2].partition("\nAfter:\n")
-    return dedent(before).strip(), dedent(after).strip()
-
-
-EXAMPLES: Mapping[str, tuple[str, str]] = {code: _example(text) for code, text in EXPLANATIONS.items()}
-"""Code of the finding -> a few lines of plain PyTorch before and after its remedy, as its explanation has them; a
-command begins with "$ "."""
 
 # A cause explains another finding when it accounts for at least so much of its cost.
 _ENOUGH = 0.5

@@ -7,18 +7,13 @@ import numpy as np
 
 from hotlap.record import Excerpt, Phase, Span
 from hotlap.trace import spans
-from hotlap.trace.phases import COMPUTING, Launched
+from hotlap.trace.phases import Launched
 from hotlap.trace.seen import Seen
 from hotlap.trace.spans import Spans
-from hotlap.trace.table import Kind
 
 _MOST_STEPS = 6
 # Pauses shorter than this part of the excerpt cannot be seen in a picture of it, and would make it a book.
 _LEAST_SHARE = 0.0005
-# Streams with less of the computing are not drawn.
-_MOST_STREAMS, _LEAST_OF_WORK = 4, 0.01
-# Letters of a stream's name, which is a number.
-_LONGEST = 4
 
 Lanes = Mapping[str, Mapping[Phase, Spans]]
 
@@ -36,7 +31,7 @@ def drawn(seen: Seen, launched: Launched) -> Excerpt:
             Phase.BACKWARD: host.backward,
             Phase.FORWARD: host.operators,
         },
-        **_computing(seen, launched),
+        "device": launched.computing,
         "copies": {Phase.TRANSFER: seen.timeline.copies},
         "network": {Phase.COMMUNICATION: seen.timeline.communication},
     }
@@ -46,25 +41,6 @@ def drawn(seen: Seen, launched: Launched) -> Excerpt:
     begin, end = float(edges[first]), float(edges[first + count])
     ends_s = tuple((edges[first + 1 : first + count + 1] - begin).tolist())
     return Excerpt(first=first, ends_s=ends_s, spans=tuple(_spans(lanes, begin, end)))
-
-
-def _computing(seen: Seen, launched: Launched) -> Lanes:
-    """A lane for each stream that computes; of a single one it is the device's."""
-    trace = seen.trace
-    computes = seen.rows & trace.which(Kind.KERNEL, Kind.MEMSET)
-    lengths = trace.end[computes] - trace.start[computes]
-    worked = np.bincount(trace.lane[computes], lengths, len(trace.lanes))
-    busiest = np.argsort(-worked, kind="stable")[:_MOST_STREAMS]
-    streams = [int(lane) for lane in busiest if worked[lane] >= _LEAST_OF_WORK * lengths.sum() > 0]
-    if len(streams) < 2:
-        return {"device": launched.computing}
-    lanes: dict[str, dict[Phase, Spans]] = {}
-    for lane in sorted(streams):
-        lanes[f"stream {trace.lanes[lane][1][:_LONGEST]}"] = {
-            phase: trace.moments(computes & (trace.lane == lane) & (launched.phases == number))
-            for number, phase in enumerate(COMPUTING)
-        }
-    return lanes
 
 
 def _spans(lanes: Lanes, begin: float, end: float) -> Iterator[Span]:

@@ -1,12 +1,9 @@
-"""Where traces lie: files, folders of them, tar archives; plain or gzip, read in pieces and never believed."""
+"""Where traces lie: files and folders of them; plain or gzip, read in pieces and never believed."""
 
 import gzip
 import io
-import tarfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hotlap.errors import UserError
@@ -19,88 +16,18 @@ _GZIP = b"\x1f\x8b"
 _ENDINGS = (".json", ".json.gz")
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
-    """One trace: a file, or a member of a tar archive."""
-
-    path: Path
-    member: str | None = None
-
-    @property
-    def title(self) -> str:
-        """For people."""
-        return self.path.name if self.member is None else f"{self.path.name}:{self.member}"
-
-    def pieces(self) -> Iterator[bytes]:
-        """Its bytes, unpacked, in pieces of some megabytes.
-
-        Raises:
-            UserError: it cannot be read, is damaged, or grows like no trace does.
-        """
-        with _reading(self.title), self._opened() as stream:
-            yield from _unpacked(stream, self.title)
-
-    @contextmanager
-    def _opened(self) -> Iterator[io.BufferedReader]:
-        if self.member is None:
-            with self.path.open("rb") as stream:
-                yield stream
-            return
-        with tarfile.open(self.path) as archive:
-            member = archive.extractfile(self.member)
-            if not isinstance(member, io.BufferedReader):
-                raise UserError(f"{self.title} is no file.")
-            with member:
-                yield member
-
-
-@contextmanager
-def _reading(title: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{title} cannot be read: {reason}. Is the file complete?") from None
-
-
-def find(names: list[str]) -> list[TraceFile]:
-    """What the user names -> traces, in the order of their names.
+def pieces(path: Path) -> Iterator[bytes]:
+    """Bytes of a trace, unpacked, in pieces of some megabytes.
 
     Raises:
-        UserError: there is no such file, or no trace in a folder or archive.
+        UserError: it cannot be read, is damaged, or grows like no trace does.
     """
-    return [one for name in names for one in _of(Path(name))]
-
-
-def _of(path: Path) -> list[TraceFile]:
-    if path.is_dir():
-        # Or of a folder for each rank.
-        found = _in_folder(path) or [file for folder in sorted(path.iterdir()) for file in _in_folder(folder)]
-        return found or _none_in(path)
-    if not path.is_file():
-        raise UserError(f"{path}: there is no such file. Give a trace that torch.profiler wrote.")
-    if _is_archive(path):
-        with _reading(path.name), tarfile.open(path) as archive:
-            members = sorted(one.name for one in archive if one.isfile() and one.name.endswith(_ENDINGS))
-        return [TraceFile(path, name) for name in members] or _none_in(path)
-    return [TraceFile(path)]
-
-
-def _in_folder(path: Path) -> list[TraceFile]:
-    if not path.is_dir():
-        return []
-    return [TraceFile(one) for one in sorted(path.iterdir()) if one.name.endswith(_ENDINGS) and one.is_file()]
-
-
-def _none_in(path: Path) -> list[TraceFile]:
-    raise UserError(f"{path} holds no trace: no file in it ends in {' or '.join(_ENDINGS)}.")
-
-
-def _is_archive(path: Path) -> bool:
     try:
-        return tarfile.is_tarfile(path)
-    except (OSError, EOFError, zlib.error):
-        return False  # told when it is read
+        with path.open("rb") as stream:
+            yield from _unpacked(stream, path.name)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path.name} cannot be read: {reason}. Is the file complete?") from None
 
 
 def _unpacked(stream: io.BufferedReader, title: str) -> Iterator[bytes]:
@@ -112,3 +39,29 @@ def _unpacked(stream: io.BufferedReader, title: str) -> Iterator[bytes]:
         if grown > _UNSUSPECTED and grown > _MOST_GROWTH * stream.tell():
             raise UserError(f"{title} unpacks to more than {_MOST_GROWTH} times its size, as no trace does.")
         yield piece
+
+
+def find(names: Sequence[str]) -> list[Path]:
+    """What the user names -> traces, in the order of their names.
+
+    Raises:
+        UserError: there is no such file, or no trace in a folder.
+    """
+    return [one for name in names for one in _of(Path(name))]
+
+
+def _of(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise UserError(f"{path}: there is no such file. Give a trace that torch.profiler wrote.")
+    # Or of a folder for each rank.
+    found = _in_folder(path) or [file for folder in sorted(path.iterdir()) for file in _in_folder(folder)]
+    if not found:
+        raise UserError(f"{path} holds no trace: no file in it ends in {' or '.join(_ENDINGS)}.")
+    return found
+
+
+def _in_folder(path: Path) -> list[Path]:
+    listed = sorted(path.iterdir()) if path.is_dir() else []
+    return [one for one in listed if one.name.endswith(_ENDINGS) and one.is_file()]

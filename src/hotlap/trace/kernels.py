@@ -25,38 +25,26 @@ class Work(StrEnum):
     OTHER = "other kernels"
 
 
-# Of several that match, the first one counts. Operators as ATen names them; gradients count with their operator.
-_OPERATORS = {
-    Work.ATTENTION: r"scaled_dot_product|flash_attn|_efficient_attention|_flash_attention|native_multi_head|FlashAttn",
-    Work.CONVOLUTION: r"conv(?:olution)?[123_]|convolution|conv_depthwise",
-    Work.RECURRENT: r"rnn|lstm|gru",
-    Work.MATRIX: r"::(?:add|b)?mm$|::baddbmm$|::addbmm$|::mv$|::addmv|::dot$|linear|matmul|::_scaled_mm|einsum|_mm\b",
-    Work.NORMALISATION: r"(?:batch|layer|group|instance|rms)_?norm|batch_norm",
-    Work.UPDATE: r"::_foreach_|::_fused_(?:adam|sgd|adagrad)",
-    Work.EMBEDDING: r"embedding",
-    Work.SOFTMAX: r"softmax|nll_loss|cross_entropy",
-    Work.POOL: r"_pool",
-    Work.SORT: r"::(?:sort|topk|index|gather|scatter|masked_select|nonzero|unique|argsort|searchsorted|bincount)",
-}
-# cuBLAS, cuDNN, CUTLASS, Triton; Tensile, MIOpen and composable kernels on AMD; ATen's own.
-_KERNELS = {
+# Of several that match, the first one counts. Operators as ATen names them, and gradients with their operator; kernels
+# of cuBLAS, cuDNN, CUTLASS, Triton, of Tensile, MIOpen and composable kernels on AMD, and ATen's own.
+_PATTERNS = {
     Work.COMMUNICATION: r"nccl|rccl|msccl",
-    Work.ATTENTION: r"flash_|fmha|attention|attn_fwd|attn_bwd",
+    Work.ATTENTION: r"attention|scaled_dot_product|flash_|flashattn|fmha|attn_fwd|attn_bwd|native_multi_head",
     Work.CONVOLUTION: r"conv(?!ert)|winograd|wgrad|dgrad|fprop|[sh]cudnn|im2col|col2im|igemm_(?:fwd|bwd|wrw)|implicit_",
-    Work.MATRIX: r"(?<!fb)gemm|gemv|cutlass|nvjet|xmma|splitK|cijk_|triton_tem|884|1688|16816",
-    Work.RECURRENT: r"rnn|lstm|gru_",
+    Work.RECURRENT: r"rnn|lstm|gru(?:_|\b)",
+    Work.MATRIX: r"::\w*mm$|_mm\b|::(?:add)?mv|::dot$|(?<![a-z])linear(?![a-z])|matmul|einsum"
+    r"|(?<!fb)gemm|gemv|cutlass|nvjet|xmma|splitK|cijk_|triton_tem|884|1688|16816",
+    Work.UPDATE: r"_foreach_|multi_tensor_apply|adam|sgd_|_fused_(?:sgd|adagrad)",
     Work.NORMALISATION: r"norm|bn_fw|bn_bw|welford|GammaBeta",
-    Work.UPDATE: r"multi_tensor_apply|adam|sgd_",
     Work.EMBEDDING: r"embedding",
     Work.SOFTMAX: r"softmax|nll_loss|cross_entropy",
     Work.POOL: r"pool",
-    Work.SORT: r"sort|index|gather|scatter|topk|DeviceSelect|DeviceScan|nonzero",
+    Work.SORT: r"sort|index|gather|scatter|topk|masked_select|nonzero|unique|bincount|DeviceSelect|DeviceScan",
     Work.LAYOUT: r"copy|transpose|permute|nchwToNhwc|nhwcToNchw|CatArray|tensorTransform|SubTensorOp",
     Work.REDUCTION: r"reduce|triton_red|triton_per|\bsum\b",
     Work.ELEMENTWISE: r"elementwise|triton_poi|pointwise|dropout|philox|distribution",
 }
-_OF_OPERATORS = {work: re.compile(pattern) for work, pattern in _OPERATORS.items()}
-_OF_KERNELS = {work: re.compile(pattern, re.IGNORECASE) for work, pattern in _KERNELS.items()}
+_NAMED = {work: re.compile(pattern, re.IGNORECASE) for work, pattern in _PATTERNS.items()}
 
 _ON_MATRIX_CORES = (Work.ATTENTION, Work.CONVOLUTION, Work.MATRIX, Work.RECURRENT)
 # Names in use on tensor cores: the list that torch's own TensorBoard plugin kept (TC_Allowlist, kineto/tb_plugin), and
@@ -81,13 +69,10 @@ _remembered = lru_cache(maxsize=1 << 14)
 @_remembered
 def work_of(kernel: str, operator: str = "") -> Work:
     """By the operator first: the same kernel multiplies matrices for a convolution and for a linear layer."""
-    if _OF_KERNELS[Work.COMMUNICATION].search(kernel):
+    if _NAMED[Work.COMMUNICATION].search(kernel):
         return Work.COMMUNICATION
-    for patterns, name in ((_OF_OPERATORS, operator), (_OF_KERNELS, kernel)):
-        found = next((work for work, pattern in patterns.items() if name and pattern.search(name)), None)
-        if found is not None:
-            return found
-    return Work.OTHER
+    found = (work for name in (operator, kernel) for work, pattern in _NAMED.items() if pattern.search(name))
+    return next(found, Work.OTHER)
 
 
 @_remembered

@@ -72,16 +72,9 @@ class Callers:
         return np.where(launches >= 0, self.operator[np.maximum(launches, 0)], -1)
 
     def line(self, call: int) -> Line | None:
-        """Of a call; from the stack that older versions wrote into the operator, where there are no frames."""
-        if call < 0 or not self._calls[call]:
-            return None
-        trace, operator = self._trace, self.operator[call]
-        if self._frame[call] >= 0:
-            return line_of(trace.text(self._frame[call]))
-        if operator < 0 or trace.stack[operator] < 0:
-            return None
-        frames = (line_of(frame) for frame in trace.stacks[trace.stack[operator]].split(";"))
-        return next((one for one in frames if one is not None), None)
+        """Of a call."""
+        known = call >= 0 and self._calls[call] and self._frame[call] >= 0
+        return line_of(self._trace.text(self._frame[call])) if known else None
 
 
 def line_of(name: str) -> Line | None:

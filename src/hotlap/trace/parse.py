@@ -38,14 +38,11 @@ class Args(msgspec.Struct, gc=False):
     device: Scalar = None
     stream: Scalar = None
     bytes: object = None
-    stack: object = msgspec.field(name="Call stack", default=None)
     collective: object = msgspec.field(name="Collective name", default=None)
     ranks: object = msgspec.field(name="Process Group Ranks", default=None)
     """Of a collective: all that take part, as a text."""
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOT_TOLD)
-    """Of operators, in versions that record shapes: as it stands in the file, for it is mostly met again."""
     types: msgspec.Raw = msgspec.field(name="Input type", default=NOT_TOLD)
-    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOT_TOLD)
+    """Of operators whose shapes were recorded: as it stands in the file, for it is mostly met again."""
 
 
 class Event(msgspec.Struct, gc=False):
@@ -74,7 +71,7 @@ def events(pieces: Iterable[bytes], title: str, header: dict[str, Any]) -> Itera
     Raises:
         UserError: it is no trace, ends too early, or holds what is no JSON.
     """
-    buffer, opened, bare = b"", False, False
+    buffer, opened = b"", False
     for piece in pieces:
         buffer += piece
         if not opened:
@@ -83,24 +80,20 @@ def events(pieces: Iterable[bytes], title: str, header: dict[str, Any]) -> Itera
                 _check_size(buffer, title)
                 continue
             header.update(_object(found[0]) or {})
-            buffer, opened, bare = buffer[found[1] :], True, not found[0]
+            buffer, opened = buffer[found[1] :], True
         whole, buffer = _whole(buffer, title)
         if whole:
             yield whole
         _check_size(buffer, title)
     if not opened:
         raise UserError(f"{title} is no trace: it holds no list of events (traceEvents), as torch.profiler writes it.")
-    last, rest = _last(buffer, title, bare=bare)
+    last, rest = _last(buffer, title)
     header.update(_object(rest) or {})
     yield last
 
 
 def _opening(buffer: bytes) -> tuple[bytes, int] | None:
-    """What stands before the list of events, and where that begins; None where it is not there yet. Of a list alone,
-    which Chrome's format allows, nothing."""
-    start = buffer.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(b"["):
-        return b"", len(buffer) - len(start) + 1
+    """What stands before the list of events, and where that begins; None where it is not there yet."""
     for found in _OPENS.finditer(buffer):
         before = buffer[: found.start()]
         # The words may stand in a text; then a quote is open before them.
@@ -122,16 +115,11 @@ def _whole(buffer: bytes, title: str) -> tuple[list[Event], bytes]:
     return [], buffer
 
 
-def _last(buffer: bytes, title: str, *, bare: bool) -> tuple[list[Event], bytes]:
-    """The last events, and what follows their list as an object; a list alone may lack its bracket."""
-    ends: Iterable[tuple[bytes, bytes]]
-    if bare:
-        ends = [(buffer.rstrip().removesuffix(b"]").rstrip().removesuffix(b","), b"{}")]
-    else:
-        found = list(_CLOSES.finditer(buffer))[: -_MOST_TRIES - 1 : -1]
-        ends = ((buffer[: one.start()], b"{" + buffer[one.end() :].lstrip().removeprefix(b",")) for one in found)
-    for listed, rest in ends:
-        if _object(rest) is not None and (last := _decoded(listed, title)) is not None:
+def _last(buffer: bytes, title: str) -> tuple[list[Event], bytes]:
+    """The last events, and what follows their list as an object."""
+    for end in list(_CLOSES.finditer(buffer))[: -_MOST_TRIES - 1 : -1]:
+        rest = b"{" + buffer[end.end() :].lstrip().removeprefix(b",")
+        if _object(rest) is not None and (last := _decoded(buffer[: end.start()], title)) is not None:
             return last, rest
     raise UserError(f"{title} ends in the middle of an event: the file is not complete. Record or copy it again.")
 

@@ -1,23 +1,19 @@
 """A trace -> the record that `hotlap measure` makes of a training: steps, phases, the device, what it waited for."""
 
-import csv
-import io
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from hotlap.errors import UserError
 from hotlap.record import IdleReason, OperatorWindow, Run, Status
-from hotlap.trace import excerpt, phases, sightings, spans, steps
+from hotlap.trace import excerpt, phases, sightings, steps
 from hotlap.trace import idle as idles
 from hotlap.trace.operators import COMPILED, aggregate
-from hotlap.trace.recomputed import launched_again, on_host_s
+from hotlap.trace.recomputed import on_host_s
 from hotlap.trace.seen import Seen
 from hotlap.trace.table import Kind, Trace
-from hotlap.trace.timeline import by_work, of_device, timeline
-from hotlap.trace.work import HALF, StepKernels
-from hotlap.units import percent
+from hotlap.trace.timeline import by_work
+from hotlap.trace.work import StepKernels
 
 _COMPILED = rf"{COMPILED}|Torch-Compiled Region|triton_(?:poi|red|per|tem)_"
 # Beyond, operators and kernels are counted in the first steps only.
@@ -54,43 +50,34 @@ class Reading(Seen):
             operators=replace(seen, idle_s=reasons, held_up=named),
             sightings=sightings.at_lines(self, self.idle),
             # What is computed in half precision already, and by torch.compile, needs no such lever.
-            autocast=self.kernels.precision() in HALF,
+            autocast=self.kernels.in_half_precision(),
             compiled=trace.named(_COMPILED).any().item(),
             rank=trace.rank or 0,
             world_size=trace.world_size,
             excerpt=excerpt.drawn(self, self.launched),
             from_trace=True,
-            notes=(f"Steps were told apart by {self.steps.how}.", *_others(self), *trace.notes),
+            notes=(f"Steps were told apart by {self.steps.how}.", *trace.notes),
         )
 
 
 def reading(trace: Trace) -> Reading:
-    """Of the device with the most work; of others a note says that they worked.
+    """Of the device with the most work; a note names others that worked.
 
     Raises:
         UserError: nothing ran on a device.
     """
-    for device in by_work(trace):
-        return Reading(trace, device)
-    raise UserError(
-        f"{trace.title} holds no work of a device: record with ProfilerActivity.CUDA (it stands for ROCm as well). "
-        "`hotlap measure` tells of a training on the CPU."
-    )
-
-
-def _others(seen: Seen) -> Iterator[str]:
-    """Of several devices of one process only the first is told."""
-    trace, work = seen.trace, by_work(seen.trace)
-    first, *others = work
-    steps = np.array([[seen.edges[0], seen.edges[-1]]])
-    for device in others[:_MOST_DEVICES]:
-        busy = timeline(trace, of_device(trace, device), device).busy
-        busy_share = spans.length(spans.common(busy, steps)) / (seen.edges[-1] - seen.edges[0] or 1.0)
-        yield (
-            f"{trace.devices.get(device, f'Device {device}')} (device {device}) worked too, "
-            f"{percent(work[device] / (work[first] or 1.0))} of the time of device {first}, and was busy for "
-            f"{percent(busy_share)} of these steps; only device {first} is told here."
+    worked = by_work(trace)
+    if not worked:
+        raise UserError(
+            f"{trace.title} holds no work of a device: record with ProfilerActivity.CUDA (it stands for ROCm as well). "
+            "`hotlap measure` tells of a training on the CPU."
         )
+    first, *others = worked
+    if others:
+        named = ", ".join(others[:_MOST_DEVICES])
+        note = f"Only device {first} is told here, which worked most; others worked too: {named}."
+        trace = replace(trace, notes=(note, *trace.notes))
+    return Reading(trace, first)
 
 
 def window(seen: Seen, done: StepKernels | None, *, on_device: bool) -> OperatorWindow:
@@ -122,29 +109,6 @@ def window(seen: Seen, done: StepKernels | None, *, on_device: bool) -> Operator
         work=done.kinds(),
         copies=done.copies(),
         collectives=done.collectives(),
-        graphs=done.graphs(),
-        shaped=done.shapes(),
         recomputed_s=done.recomputed_s(),
         tensor_core_share=done.matrix_core_share(),
     )
-
-
-def gpu_timeline(one: Reading) -> str:
-    """The device's times as the table that TraceLens writes (AMD-AGI/TraceLens, gpu_timeline.csv), to compare tools by.
-
-    CSV: type, milliseconds, percent. Where something is recomputed both kinds stand apart, as that tool has them;
-    memory that is set is left out there, as it does.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    again = launched_again(one) & one.rows
-    if not again.any():
-        writer.writerow(("type", "time ms", "percent"))
-        writer.writerows(one.timeline.rows())
-        return out.getvalue()
-    writer.writerow(("type", "time ms", "percent", "is_recompute"))
-    counted = one.rows & ~one.trace.which(Kind.MEMSET)
-    for flag, rows in ((False, counted & ~again), (True, counted & again)):
-        found = timeline(one.trace, rows, one.timeline.device)
-        writer.writerows((*row, flag) for row in found.rows())
-    return out.getvalue()

@@ -36,4 +36,4 @@ class Seen:
     @cached_property
     def timeline(self) -> Timeline:
         """What the device did, if there is one."""
-        return timeline(self.trace, self.rows, self.device or "")
+        return timeline(self.trace, self.rows)

@@ -22,17 +22,16 @@ _WARNING = (
 )
 
 
-def read(names: Sequence[str]) -> tuple[Study, tuple[Reading, ...]]:
-    """Traces by name (files, folders, tar archives): several are ranks of one job.
+def read(names: Sequence[str]) -> Study:
+    """Traces by name (files, folders): several are ranks of one job.
 
     Raises:
         UserError: one cannot be read, is no trace, or holds no work of a device.
     """
-    found = _ranked([reading(table.read(file)) for file in files.find(list(names))])
-    return _study(names, found), tuple(found)
+    return made(names, ranked([reading(table.read(path)) for path in files.find(names)]))
 
 
-def _ranked(found: list[Reading]) -> list[Reading]:
+def ranked(found: list[Reading]) -> list[Reading]:
     """In the order of their ranks; of their names, where not every trace tells its rank.
 
     Raises:
@@ -54,12 +53,8 @@ def _ranked(found: list[Reading]) -> list[Reading]:
     return [first[rank] for rank in sorted(first)]
 
 
-def shown(study: Study, readings: Sequence[Reading]) -> Reading:
-    """The one whose steps and phases stand in the study: the rank that the others wait for."""
-    return next(one for one in readings if one.run.rank == study.baseline[0].rank)
-
-
-def _study(names: Sequence[str], found: Sequence[Reading]) -> Study:
+def made(names: Sequence[str], found: Sequence[Reading]) -> Study:
+    """Of readings in the order of their ranks."""
     run = ranks.joined(found)
     digest = hashlib.blake2b("\0".join(one.trace.title for one in found).encode(errors="replace"), digest_size=12)
     return Study(

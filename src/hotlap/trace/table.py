@@ -5,10 +5,10 @@ Kineto calls the same things by other names from version to version ("Kernel" an
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.errors import UserError
-from hotlap.trace.files import TraceFile
+from hotlap.trace import files
 from hotlap.trace.parse import NOT_TOLD, Args, Event, events
-from hotlap.trace.peaks import known_name
 from hotlap.trace.spans import Spans, union
-from hotlap.units import size
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -65,18 +63,6 @@ _LATEST_US = 4e18
 # Kernels of nested templates have names of a thousand letters; no report shows more.
 _LONGEST_NAME = 2000
 _LONGEST_DEVICE = 100
-# Calls within calls, at most.
-_DEEPEST = 1000
-
-
-class Written(NamedTuple):
-    """Arguments of an operator, as JSON; empty where not told."""
-
-    dims: bytes
-    """A list of sizes each, `[[32, 3, 224, 224], [64, 3, 7, 7], []]`; `[]` for what is no tensor."""
-    types: bytes
-    values: bytes
-    """Of numbers and lists of numbers."""
 
 
 class Exchange(NamedTuple):
@@ -107,22 +93,20 @@ class Trace:
     """Row of the runtime call that launched it, for events on a device; -1 where the trace does not hold it."""
     num_bytes: Ints
     """Of copies; -1 where not told."""
-    stack: NDArray[np.int32]
-    """Of operators, in versions that wrote it there: index into `stacks`; -1."""
-    inputs: NDArray[np.int32]
-    """Of operators whose shapes were recorded: index into `arguments`; -1."""
+    given: NDArray[np.int32]
+    """Of operators whose shapes were recorded: index into `types`; -1."""
     exchange: NDArray[np.int32]
     """Index into `exchanges`; -1 where not told."""
     names: tuple[str, ...]
-    stacks: tuple[str, ...]
-    arguments: tuple[Written, ...]
+    types: tuple[str, ...]
+    """Of the first tensor among an operator's arguments, "c10::Half"; empty where not told."""
     exchanges: tuple[Exchange, ...]
     lanes: tuple[tuple[str, str], ...]
     """(process, thread) on the host, (device, stream) on a device."""
     rank: int | None = None
     world_size: int = 1
     devices: dict[str, str] = field(default_factory=dict)
-    """Number -> the name that the driver gives, or the catalogue where that tells more."""
+    """Number -> the name that the driver gives."""
     notes: tuple[str, ...] = ()
 
     def which(self, *kinds: Kind) -> Mask:
@@ -157,7 +141,7 @@ class Trace:
         return self.names[int(self.name[row])]
 
 
-def read(file: TraceFile) -> Trace:
+def read(path: Path) -> Trace:
     """Draws all events of the file, and sorts them.
 
     Raises:
@@ -165,12 +149,11 @@ def read(file: TraceFile) -> Trace:
     """
     header: dict[str, Any] = {}
     columns = _Columns()
-    for some in events(file.pieces(), file.title, header):
+    for some in events(files.pieces(path), path.name, header):
         columns.add(some)
-    columns.add(columns.joined())
     if not columns.parts:
-        raise UserError(f"{file.title} holds no event that torch.profiler writes: nothing to tell of.")
-    return _table(columns, file.title, header)
+        raise UserError(f"{path.name} holds no event that torch.profiler writes: nothing to tell of.")
+    return _table(columns, path.name, header)
 
 
 class _Index(dict[Any, int]):
@@ -186,17 +169,14 @@ class _Columns:
 
     def __init__(self) -> None:
         self.parts: list[tuple[NDArray[Any], ...]] = []
-        """(start, end, kind, correlation, bytes, name, lane, stack, inputs, exchange), each (rows,)."""
-        self.names, self.stacks, self.arguments, self.exchanges = _Index(), _Index(), _Index(), _Index()
+        """(start, end, kind, correlation, bytes, name, lane, given, exchange), each (rows,)."""
+        self.names, self.types, self.exchanges = _Index(), _Index(), _Index()
         self.lanes = _Index()
         """(on a device, process, thread, device, stream), as they stand in the file."""
-        self.edges: list[Event] = []
-        """Begins and ends that stand apart."""
         self.odd = 0
 
     def add(self, some: list[Event]) -> None:
         """Keep those of a kind that is known that have a name, a begin and an end."""
-        self.edges += [one for one in some if one.ph in ("B", "E") and abs(_number(one.ts)) <= _LATEST_US]
         events = [one for one in some if one.ph == "X" and one.cat in _KINDS]
         start, length = _numbers([one.ts for one in events]), _numbers([one.dur for one in events])
         usable = (np.abs(start) <= _LATEST_US) & (length >= 0) & (length <= _LATEST_US)
@@ -213,39 +193,17 @@ class _Columns:
             (on_device, one.pid, one.tid, more.device, more.stream) if on_device else (False, one.pid, one.tid)
             for one, more, on_device in zip(events, args, (kind >= _ON_DEVICE).tolist(), strict=True)
         ]
-        names, stacks, lane = self.names, self.stacks, self.lanes
+        names, lane = self.names, self.lanes
         columns = (
             [names[one.name[:_LONGEST_NAME]] for one in events],  # type: ignore[index] # `usable` are texts
             [lane[key] for key in lanes],
-            [stacks[one.stack] if isinstance(one.stack, str) and one.stack else -1 for one in args],
-            [-1 if one.dims is NOT_TOLD else self._argument(one) for one in args],
+            [-1 if one.types is NOT_TOLD else self.types[bytes(one.types)] for one in args],
             [-1 if one.ranks is None and one.collective is None else self._exchange(one) for one in args],
         )
         correlation = np.array([_whole(one.correlation) for one in args], np.int64)
         num_bytes = np.array([_whole(one.bytes) for one in args], np.int64)
         integers = (np.array(column, np.int32) for column in columns)
         self.parts.append((start, start + length, kind, correlation, num_bytes, *integers))
-
-    def joined(self) -> list[Event]:
-        """Begins with their ends: of those that are open on a thread, the innermost of that name. What has no end has
-        no length."""
-        found: list[Event] = []
-        open_ = defaultdict[object, list[Event]](list)
-        for edge in sorted(self.edges, key=lambda one: _number(one.ts)):
-            begun = open_[edge.pid, edge.tid]
-            if edge.ph == "B":
-                begun.append(msgspec.structs.replace(edge, ph="X", dur=None))
-                found.append(begun[-1])
-                continue
-            innermost = reversed(range(max(0, len(begun) - _DEEPEST), len(begun)))
-            ended = (at for at in innermost if edge.name in (None, begun[at].name))
-            if (at := next(ended, None)) is not None:
-                one = begun.pop(at)
-                one.dur = _number(edge.ts) - _number(one.ts)
-        return found
-
-    def _argument(self, args: Args) -> int:
-        return self.arguments[Written(bytes(args.dims), bytes(args.types), bytes(args.values))]
 
     def _exchange(self, args: Args) -> int:
         told = (
@@ -256,6 +214,7 @@ class _Columns:
 
 
 _NO_ARGS = Args()
+_TYPES = msgspec.json.Decoder(list[str])
 
 
 def _numbers(values: list[object]) -> Floats:
@@ -278,6 +237,15 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) and 0 <= value < 1 << 62 else -1
 
 
+def _type_of(written: bytes) -> str:
+    """Of the first tensor in such a list: `["float", "float", "Scalar"]`. What cannot be read tells nothing."""
+    try:
+        names = _TYPES.decode(written)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return next((name for name in names if name and not name.endswith(("Scalar", "List"))), "")
+
+
 def _lane(key: tuple[Any, ...]) -> tuple[str, str]:
     """(process, thread), or (device, stream); the thread is the stream, where the arguments do not say."""
     on_device, process, thread, *told = key
@@ -289,7 +257,7 @@ def _lane(key: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
-    start, end, kind, correlation, num_bytes, name, lane, stack, inputs, exchange = (
+    start, end, kind, correlation, num_bytes, name, lane, given, exchange = (
         np.concatenate(parts) for parts in zip(*columns.parts, strict=True)
     )
     columns.parts.clear()
@@ -300,9 +268,7 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
     lanes = {one: number for number, one in enumerate(dict.fromkeys(keys))}
     numbers = np.array([lanes[one] for one in keys], np.int32)
     ids = _of_job(header)
-    devices, notes = _devices(header)
-    if columns.odd:
-        notes.append(f"{columns.odd:,} events without a name, a begin or an end were left out.")
+    odd = f"{columns.odd:,} events without a name, a begin or an end were left out."
     return Trace(
         title=title,
         start=(start[order] - base) * 1e-6,
@@ -312,18 +278,16 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
         lane=numbers[lane[order]],
         launch=_launches(kind, correlation[order]),
         num_bytes=num_bytes[order],
-        stack=stack[order],
-        inputs=inputs[order],
+        given=given[order],
         exchange=exchange[order],
         names=tuple(columns.names),
-        stacks=tuple(columns.stacks),
-        arguments=tuple(columns.arguments),
+        types=tuple(map(_type_of, columns.types)),
         exchanges=tuple(columns.exchanges),
         lanes=tuple(lanes),
         rank=ids[0],
         world_size=ids[1],
-        devices=devices,
-        notes=tuple(notes),
+        devices=_devices(header),
+        notes=(odd,) if columns.odd else (),
     )
 
 
@@ -356,21 +320,8 @@ def _of_job(header: dict[str, Any]) -> tuple[int | None, int]:
     return (rank if rank >= 0 else None), max(1, size)
 
 
-def _devices(header: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """Number -> name, by the driver; or by the catalogue, where its figures tell more than its name: a note says so."""
+def _devices(header: dict[str, Any]) -> dict[str, str]:
+    """Number -> name, by the driver."""
     listed = header.get("deviceProperties")
-    found: dict[str, str] = {}
-    notes: dict[str, None] = {}
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict) or not one.get("name"):
-            continue
-        given, units, memory = (
-            str(one["name"])[:_LONGEST_DEVICE],
-            _whole(one.get("numSms")),
-            _whole(one.get("totalGlobalMem")),
-        )
-        capability = (_whole(one.get("computeMajor")), _whole(one.get("computeMinor")))
-        name = found[str(one.get("id"))] = known_name(given, units=units, memory=memory, capability=capability)
-        if name != given:
-            notes[f"The driver calls it {given}; {units} multiprocessors and {size(memory)} make it a {name}."] = None
-    return found, list(notes)
+    known = (one for one in listed if isinstance(one, dict) and one.get("name")) if isinstance(listed, list) else ()
+    return {str(one.get("id")): str(one["name"])[:_LONGEST_DEVICE] for one in known}

@@ -1,6 +1,5 @@
-"""What the device did: computing, communication and copies beside it, idle; as TraceLens tells it, by its columns."""
+"""What the device did: computing, communication and copies beside it."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +14,12 @@ _MOST = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Of one device, from its first event to its last; work that was launched before the recording is left out."""
+    """Of one device; work that was launched before the recording is left out."""
 
-    device: str
-    """As the trace numbers it."""
     computing: Spans
     """Kernels, and memory that is set."""
     communication: Spans
     copies: Spans
-    start: float
-    end: float
 
     @property
     def busy(self) -> Spans:
@@ -40,27 +35,6 @@ class Timeline:
     def exposed_copies(self) -> Spans:
         """They run beside neither."""
         return spans.without(self.copies, spans.either(self.computing, self.communication))
-
-    @property
-    def total_s(self) -> float:
-        """From the first event to the last."""
-        return self.end - self.start
-
-    def rows(self) -> list[tuple[str, float, float]]:
-        """(name, milliseconds, percent) as TraceLens writes them (AMD-AGI/TraceLens, `gpu_timeline`)."""
-        seconds = {
-            "computation_time": spans.length(self.computing),
-            "exposed_comm_time": spans.length(self.exposed_communication),
-            "exposed_memcpy_time": spans.length(self.exposed_copies),
-            "busy_time": spans.length(self.busy),
-            "idle_time": self.total_s - spans.length(self.busy),
-            "total_time": self.total_s,
-            "total_comm_time": spans.length(self.communication),
-            "total_memcpy_time": spans.length(self.copies),
-        }
-        # Of work without a length no part is told.
-        total_s = self.total_s or math.inf
-        return [(name, 1e3 * one, 100 * one / total_s) for name, one in seconds.items()]
 
 
 def launched(trace: Trace) -> Mask:
@@ -90,17 +64,14 @@ def of_device(trace: Trace, device: str) -> Mask:
     return rows
 
 
-def timeline(trace: Trace, rows: Mask, device: str) -> Timeline:
-    """Of these events; there is at least one."""
+def timeline(trace: Trace, rows: Mask) -> Timeline:
+    """Of these events."""
 
     def of(*kinds: Kind) -> Spans:
         return trace.moments(rows & trace.which(*kinds))
 
     return Timeline(
-        device=device,
         computing=of(Kind.KERNEL, Kind.MEMSET),
         communication=of(Kind.COMMUNICATION),
         copies=of(Kind.COPY),
-        start=float(trace.start[rows].min()),
-        end=float(trace.end[rows].max()),
     )

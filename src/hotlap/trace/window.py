@@ -8,7 +8,6 @@ from statistics import median
 from hotlap.errors import UserError
 from hotlap.record import Phase, Run
 from hotlap.trace import phases, spans, steps, table
-from hotlap.trace.files import TraceFile
 from hotlap.trace.reading import window
 from hotlap.trace.seen import Seen
 from hotlap.trace.timeline import by_work
@@ -24,7 +23,7 @@ def completed(run: Run, path: Path) -> Run:
     if counted is None or not path.is_file():
         return run
     try:
-        trace = table.read(TraceFile(path))
+        trace = table.read(path)
     except UserError as error:
         return replace(run, operators=replace(counted, why_not=str(error)))
     told = steps.find(trace)

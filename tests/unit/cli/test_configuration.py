@@ -60,7 +60,6 @@ def test_options_for_other_runs_do_not_stand_in_the_way_of_a_full_one(
         ('[tool.hotlap]\nnumerics = "exakt"\n', r"pyproject.toml: numerics = .* none of exact, rounding, statistical"),
         ('[tool.hotlap]\ncolor = "blau"\n', r"pyproject.toml: color = .* none of auto, always, never"),
         ('[tool.hotlap]\nbudget = "10 minutes"\n', r"pyproject.toml: budget = .* is not a time"),
-        ('[tool.hotlap]\nparameters = "many"\n', r"pyproject.toml: parameters = .* could not convert"),
     ],
 )
 def test_what_cannot_be_a_default_is_refused(tmp_path: Path, text: str, says: str) -> None:

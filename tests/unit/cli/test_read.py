@@ -29,23 +29,11 @@ def test_it_says_what_the_device_waited_for(trace: Path, capsys: pytest.CaptureF
 
 
 def test_it_writes_what_is_asked_for_and_no_study(trace: Path, tmp_path: Path) -> None:
-    words = [
-        "--json",
-        "s.json",
-        "--html",
-        "p.html",
-        "--markdown",
-        "p.md",
-        "--gpu-timeline",
-        "t.csv",
-    ]
+    words = ["--json", "s.json", "--html", "p.html", "--markdown", "p.md"]
     assert cli.main(["read", "trace.json.gz", *words]) == 0
     assert load(tmp_path / "s.json", Study).findings[0].code == "input-bound"
     assert "input-bound" in (tmp_path / "p.html").read_text()
     assert "input-bound" in (tmp_path / "p.md").read_text()
-    name, value, _ = (tmp_path / "t.csv").read_text().splitlines()[1].split(",")
-    assert name == "computation_time"
-    assert float(value) == pytest.approx(1.5)
     assert not (tmp_path / ".hotlap").exists()
 
 
@@ -135,9 +123,8 @@ def test_a_trace_that_nobody_would_write_is_read_all_the_same(tmp_path: Path, mo
     header = '"traceName": "C:\\here", "deviceProperties": [{"id": 0, "name": "Some GPU", "size": Infinity}], '
     text = json.dumps({"traceEvents": made.events})
     (tmp_path / "odd.json").write_text(text[:1] + header + text[1:])
-    assert cli.main(["read", "odd.json", "--html", "p.html", "--gpu-timeline", "t.csv"]) == 0
+    assert cli.main(["read", "odd.json", "--html", "p.html"]) == 0
     assert "Some GPU" in (tmp_path / "p.html").read_text()
-    assert "busy_time,0.0,0.0" in (tmp_path / "t.csv").read_text()
 
 
 def test_names_that_try_to_steer_a_terminal_or_a_page_are_shown_harmless(

@@ -69,5 +69,4 @@ def workload(*, num_operators: int = 40, flop: float = 1e5, host_s: float | None
 
 def traced(step_s: float = 0.004) -> Traced:
     """That step, timed on a CPU."""
-    devices = (catalogue.cpu("Some CPU", cores=2),)
-    return Traced(work=workload(), device="Some CPU", step_s=step_s, devices=devices)
+    return Traced(work=workload(), device=catalogue.cpu("Some CPU", cores=2), step_s=step_s)

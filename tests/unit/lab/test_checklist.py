@@ -45,7 +45,7 @@ def known(*trials: Trial, device: str = "cpu", **changes: Any) -> Study:
     )
 
 
-HERE = Checkup(machine=machine(), cores=Cores(logical=2, allowed=2), created="", key="")
+HERE = Checkup(machine=machine(), cores=Cores(logical=2, allowed=2), created="")
 
 
 def rows(study: Study, here: Checkup = HERE) -> dict[str, tuple[Any, str, str]]:

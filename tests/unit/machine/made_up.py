@@ -27,12 +27,10 @@ HEALTHY = Facts(
 )
 CARD = Gpu(
     name="NVIDIA H200",
-    uuid="GPU-1",
-    power_limit_w=700.0,
     used_bytes=0,
     utilisation=0.0,
 )
-H200 = TorchDevice(name="NVIDIA H200", capability=(9, 0), memory_bytes=141 * GIB)
+H200 = TorchDevice(name="NVIDIA H200", capability=(9, 0))
 CUDA_BUILD = TorchBuild(
     version="2.8.0a0+5228986c39.nv25.06",
     cuda="12.9",

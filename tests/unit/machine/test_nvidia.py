@@ -67,11 +67,9 @@ def test_all_that_a_check_needs_is_read_and_a_gpu_that_does_not_answer_is_left_o
     (gpu,) = driver.gpus
     assert gpu == Gpu(
         name="NVIDIA GeForce RTX 4090",
-        uuid="GPU-12345678",
         slowdowns=("sw_power_cap", "hw_thermal_slowdown"),
         sm_mhz=2850,
         power_w=149.7,
-        power_limit_w=350.0,
         temperature_c=46,
         used_bytes=1 << 30,
         utilisation=0.37,
@@ -88,7 +86,7 @@ def test_what_an_old_driver_calls_otherwise_or_does_not_know_is_read_or_unknown(
     answering(monkeypatch, module)
     driver = nvidia.ask()
     assert driver is not None
-    assert driver.gpus == (Gpu(name="Tesla V100-SXM2-16GB", uuid="GPU-1", slowdowns=("hw_slowdown",)),)
+    assert driver.gpus == (Gpu(name="Tesla V100-SXM2-16GB", slowdowns=("hw_slowdown",)),)
 
 
 @pytest.mark.parametrize(

@@ -168,19 +168,3 @@ def test_derived_rates_are_within_three_percent_of_the_quoted_ones() -> None:
             assert device.tensor == pytest.approx(float(row["fp16_tensor_dense_fp32acc_tflops"]) * 1e12, rel=0.03), name
         compared += 1
     assert compared >= 60
-
-
-def test_a_slice_of_a_board_has_its_part_of_units_and_memory() -> None:
-    board, part = resolve("A100 SXM4 40GB").device, resolve("NVIDIA A100-SXM4-40GB MIG 2g.10gb").device
-    assert part.units == 28
-    assert part.tensor == pytest.approx(board.tensor * 28 / 108)
-    assert part.bandwidth == pytest.approx(board.bandwidth / 4)
-    assert resolve(part.name).device == part
-
-
-@pytest.mark.parametrize(
-    "name", ["T4 MIG 1g.5gb", "A100 MIG 0g.5gb", "A100 MIG 1g.0gb", "A100 80GB MIG 7g.900gb", "A100 MIG 9g.40gb"]
-)
-def test_a_slice_that_no_such_board_has_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="is not known to have such a MIG slice"):
-        resolve(name)

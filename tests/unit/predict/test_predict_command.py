@@ -1,7 +1,6 @@
 """`hotlap predict` on real scripts, and on saved workloads."""
 
 import argparse
-import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -85,13 +84,12 @@ def saved(folder: Path) -> str:
 
 
 def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--measured-on", "V100", "--measured-step", "0.8", "--steps-per-epoch", "9"]
+    options = ["--measured-on", "V100", "--measured-step", "0.8"]
     assert call("--workload", saved(tmp_path), "--gpu", "A100", *options) == 0
     shown = capsys.readouterr().out
     assert "takes 800 ms on V100, bound by products" in shown
     assert "was taken for" in shown
     assert "Fastest is A100 SXM4 40GB" in shown
-    assert "slower?" in shown
 
 
 def test_of_gpus_that_are_as_fast_as_each_other_none_is_called_the_fastest(
@@ -128,21 +126,6 @@ def test_a_thousand_steps_of_several_gpus_are_said_to_be_batches_of_today(
     assert "1000 steps" in capsys.readouterr().out
 
 
-def test_each_gpu_is_given_the_batch_that_fills_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "work.json"
-    work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8, batch_size=64)
-    save(replace(work, activation_bytes=20e9), path)
-    options = ["--gpu", "RTX 4090", "--gpu", "A100 80GB", "--measured-on", "RTX 4090", "--measured-step", "1"]
-    found = []
-    for fill in ([], ["--fill"]):
-        assert call("--workload", str(path), *options, *fill, "--json", "-") == 0
-        found.append([one["step_s"]["mid"] for one in json.loads(capsys.readouterr().out)])
-    (_, same), (_, filled) = found
-    assert 3 < filled / same < 5  # 80 GB hold about four times as much as 20 GB
-    with pytest.raises(UserError, match="how much memory"):
-        call("--workload", saved(tmp_path), *options, "--fill")
-
-
 @pytest.fixture
 def large(tmp_path: Path) -> list[str]:
     """Four samples of 20 GB each."""
@@ -161,35 +144,6 @@ def test_what_does_not_hold_the_batch_is_not_the_fastest(large: list[str], capsy
     assert "fastest would be RTX 5090" in shown
 
 
-def test_a_batch_that_fills_a_gpu_has_whole_samples(large: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(*large, "--gpu", "RTX 5090,T4", "--fill", "--json", "-") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [one["fits"] for one in found] == [True, False]
-    assert call(*large, "--gpu", "RTX 5090,T4", "--fill") == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if " GiB " in line]
-    assert [row.split(" GiB ")[1].split()[0] for row in rows] == ["1", "none"]
-
-
-def test_where_a_single_sample_is_too_large_no_smaller_or_larger_batch_is_advised(
-    large: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    work = Workload.from_totals(flop=1e6, memory_bytes=1e6, num_kernels=500, parameter_bytes=1e5, batch_size=4)
-    save(replace(work, activation_bytes=200e9), tmp_path / "large.json")
-    assert call(*large[:2], "--gpu", "T4", "--fill") == 0
-    shown = capsys.readouterr().out
-    assert "None holds a single sample; fastest would be Tesla T4" in shown
-    assert "a larger batch" not in shown
-
-
-def test_no_batch_is_larger_than_the_data(large: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*large, "--gpu", "H200", "--fill", "--json", "-"]
-    step_s = []
-    for most in (["--steps-per-epoch", "1"], []):
-        assert call(*words, *most) == 0
-        step_s.append(json.loads(capsys.readouterr().out)[0]["step_s"]["mid"])
-    assert step_s[0] < 0.9 * step_s[1], "four samples, and not the six that fit"
-
-
 def test_half_precision_has_room_for_a_larger_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "work.json"
     work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8, precision="fp32")
@@ -204,44 +158,6 @@ def test_half_precision_has_room_for_a_larger_batch(tmp_path: Path, capsys: pyte
     assert largest[1] == pytest.approx(largest[0] / 0.6, rel=0.02)
 
 
-RECORDED = Path(__file__).parents[2] / "recorded" / "nvidia-h200" / "machine.json.gz"
-
-
-def test_a_record_of_the_targets_machine_tells_its_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    step, machine = tmp_path / "step.json", tmp_path / "machine.json"
-    save(Workload.from_totals(flop=1e7, memory_bytes=1e6, num_kernels=400, parameter_bytes=1e5), step)
-    machine.write_bytes(gzip.decompress(RECORDED.read_bytes()))
-    found = []
-    for given in ([], ["--machine", str(machine)]):
-        assert call("--workload", str(step), "--gpu", "H200,A100 SXM4 80GB", *given, "--json", "-") == 0
-        found.append([one["step_s"]["high"] / one["step_s"]["low"] for one in json.loads(capsys.readouterr().out)])
-    (h200, a100), (h200_known, a100_still) = found
-    assert h200_known < h200
-    assert a100_still == a100, "the record is of another machine"
-
-
-def test_the_host_beside_a_step_that_was_measured_elsewhere_is_not_the_one_that_was_timed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    step, machine = tmp_path / "step.json", tmp_path / "machine.json"
-    tiny = Workload.from_totals(flop=1e7, memory_bytes=1e6, num_kernels=400, parameter_bytes=1e5)
-    save(replace(tiny, host_s=2e-6), step)  # of a fast processor, which never saw that H100
-    machine.write_bytes(gzip.decompress(RECORDED.read_bytes()))
-    words = ["--workload", str(step), "--measured-on", "H100", "--measured-step", "6ms", "--machine", str(machine)]
-    assert call(*words, "--gpu", "H200", "--json", "-") == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert 0.003 < found["step_s"]["mid"] < 0.012  # not seven times the 6 ms
-
-
-def test_a_record_without_a_gpu_is_refused(tmp_path: Path) -> None:
-    record = json.loads(gzip.decompress(RECORDED.read_bytes()))
-    record["figures"] = [one for one in record["figures"] if one["device"] == "cpu"]
-    path = tmp_path / "machine.json"
-    path.write_text(json.dumps(record))
-    with pytest.raises(UserError, match="no GPU's calls were timed"):
-        call("--workload", saved(tmp_path), "--machine", str(path))
-
-
 def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--list") == 0
     assert len(capsys.readouterr().out.splitlines()) > 100
@@ -251,9 +167,8 @@ def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     "words",
     [
         [], ["--gpu", "4095", "train.py"], ["--count", "0", "train.py"], ["--count", "two", "train.py"],
-        ["missing.py"], ["--workload", "missing.json"], ["--devices", "missing.toml", "train.py"],
-        ["--parameters", "nan", "train.py"], ["--parameters", "-5", "train.py"], ["--steps-per-epoch", "0", "train.py"],
-        ["--interconnect", "nvlink", "train.py"],
+        ["missing.py"], ["--workload", "missing.json"], ["--precision", "fp7", "train.py"],
+        ["--workload", "w.json", "train.py"], ["--measured-on", "V100", "train.py"],
     ],
 )  # fmt: skip
 def test_wrong_words_are_refused_before_anything_runs(words: list[str], tmp_path: Path) -> None:

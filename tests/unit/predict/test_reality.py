@@ -34,7 +34,7 @@ class StandIn:
         self.asked.append((tuple(words), num_gpus))
         work = Workload.from_totals(flop=1e12, memory_bytes=2e10, num_kernels=300, parameter_bytes=1e8)
         if num_gpus == 0:
-            return self.reality.Seen(work=work, device="i5", step_s=2.0, devices=(cpu("i5", cores=12),))
+            return self.reality.Seen(work=work, device=cpu("i5", cores=12), step_s=2.0)
         return self.reality.Seen(work=work, device="RTX 3090", step_s=self.step_s)
 
     def save(self, study: Any) -> None:

@@ -51,12 +51,11 @@ CHECKUP = Checkup(
     ),
     cores=Cores(logical=16, allowed=16, physical=10),
     created="2026-01-01T00:00:00+00:00",
-    key="k",
     torch=TorchBuild(
         version="2.8.0",
         cuda="12.9",
         num_threads=10,
-        devices=(TorchDevice(name="NVIDIA H200", capability=(9, 0), memory_bytes=1),),
+        devices=(TorchDevice(name="NVIDIA H200", capability=(9, 0)),),
     ),
     figures=(FIGURE, replace(FIGURE, device="cuda:0", threads=None, value=Interval(low=6e14, mid=7e14, high=8e14))),
     complaints=(COMPLAINT,),

@@ -22,19 +22,6 @@ def test_every_lane_holds_what_it_did_and_when(tmp_path: Path) -> None:
     assert {span.phase for span in device} == {Phase.FORWARD}
 
 
-def test_streams_that_compute_beside_each_other_have_a_lane_each(tmp_path: Path) -> None:
-    made = training()
-    for number in range(STEPS):
-        made.launch(number * LENGTH + 40, at=number * LENGTH + 100, length=150, stream=20)
-    run = made.read(tmp_path).run
-    assert run.excerpt is not None
-    begins = {
-        lane: [span.begin_s for span in run.excerpt.spans if span.lane == lane] for lane in ("stream 7", "stream 20")
-    }
-    assert begins["stream 7"] == pytest.approx([(number * LENGTH + 7) * US for number in range(STEPS)])
-    assert begins["stream 20"] == pytest.approx([(number * LENGTH + 100) * US for number in range(STEPS)])
-
-
 def test_steps_that_are_odd_are_not_shown(tmp_path: Path) -> None:
     made, at = Written(), 0.0
     for number, length in enumerate((3000.0, *[LENGTH] * 7)):

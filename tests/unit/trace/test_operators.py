@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from hotlap.trace import table
 from hotlap.trace.kernels import on_matrix_cores
 from hotlap.trace.nesting import Callers
 from hotlap.trace.operators import aggregate
-from tests.unit.trace.written import Written, held
+from tests.unit.trace.written import Written
 
 
 @dataclass
@@ -50,7 +52,8 @@ def work(
 def seen(*events: Event, on_device: bool, num_steps: int, wall_s: float) -> OperatorWindow:
     # One that is nothing to look at, so that no trace is empty.
     some = Written([event.written() for event in (*events, Event("main", "python_function", 0.0, 0.0))])
-    trace = table.read(held(some))
+    with TemporaryDirectory() as folder:
+        trace = table.read(some.save(Path(folder) / "trace.json"))
     every = trace.start == trace.start
     who = Callers(trace, frozenset(range(len(trace.lanes))))
     return aggregate(trace, every, who, num_steps=num_steps, wall_s=wall_s, on_device=on_device)

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import random
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +42,6 @@ def test_pieces_of_any_size_give_the_same_events_and_fields(size: int, indent: i
     assert found[2].args.correlation == 7
     assert header["traceName"] == "x.json"
     assert ("schemaVersion" in header) is last
-
-
-@pytest.mark.parametrize("end", [b"]", b"", b",", b"]\n"])
-def test_a_bare_list_is_read_with_or_without_its_end(end: bytes) -> None:
-    text = json.dumps(EVENTS).encode()[:-1] + end
-    assert names(text) == [event["name"] for event in EVENTS]
 
 
 def test_words_that_are_no_json_but_that_some_versions_write() -> None:
@@ -110,49 +102,30 @@ def test_a_gzip_that_grows_as_no_trace_does(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (1 << 23)))
     with pytest.raises(UserError, match="unpacks to more than"):
-        list(files.TraceFile(path).pieces())
+        list(files.pieces(path))
 
 
 def test_a_damaged_gzip_is_told(tmp_path: Path) -> None:
     path = tmp_path / "cut.json.gz"
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": EVENTS * 200}).encode())[:-9])
     with pytest.raises(UserError, match=r"cut\.json\.gz cannot be read"):
-        list(files.TraceFile(path).pieces())
+        list(files.pieces(path))
 
 
-def test_folders_and_archives_are_looked_through(tmp_path: Path) -> None:
-    folder = tmp_path / "ranks"
-    folder.mkdir()
+def test_folders_are_looked_through(tmp_path: Path) -> None:
     for rank in (1, 0):
-        Written().save(folder / f"rank{rank}.json.gz")
-    (folder / "notes.txt").write_text("none of it")
-    with tarfile.open(tmp_path / "ranks.tar.gz", "w:gz") as archive:
-        archive.add(folder, "ranks")
-    assert [one.title for one in files.find([str(folder)])] == ["rank0.json.gz", "rank1.json.gz"]
-    members = files.find([str(tmp_path / "ranks.tar.gz")])
-    assert [one.member for one in members] == ["ranks/rank0.json.gz", "ranks/rank1.json.gz"]
-    assert b"".join(members[0].pieces()).startswith(b"{")
-
-
-@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
-def test_an_archive_that_was_cut_off_is_told(mode: str, tmp_path: Path) -> None:
-    (tmp_path / "rank0.json").write_bytes(random.Random(0).randbytes(1 << 16))
-    whole = tmp_path / "ranks.tar"
-    with tarfile.open(whole, mode) as archive:  # type: ignore[call-overload]
-        archive.add(tmp_path / "rank0.json", "rank0.json")
-        archive.add(tmp_path / "rank0.json", "rank1.json")
-    for num_bytes in (4096, 1 << 16, (1 << 16) + 700):
-        cut = tmp_path / "cut.tar"
-        cut.write_bytes(whole.read_bytes()[:num_bytes])
-        with pytest.raises(UserError, match=r"cut\.tar.* cannot be read: .*Is the file complete\?"):
-            b"".join(piece for one in files.find([str(cut)]) for piece in one.pieces())
+        Written().save(tmp_path / f"rank{rank}.json.gz")
+    (tmp_path / "notes.txt").write_text("none of it")
+    found = files.find([str(tmp_path)])
+    assert [one.name for one in found] == ["rank0.json.gz", "rank1.json.gz"]
+    assert b"".join(files.pieces(found[0])).startswith(b"{")
 
 
 def test_ranks_may_have_a_folder_each(tmp_path: Path) -> None:
     for rank in (1, 0):
         (tmp_path / f"rank{rank}").mkdir()
         Written().save(tmp_path / f"rank{rank}" / "host.pt.trace.json.gz")
-    assert [one.path.parent.name for one in files.find([str(tmp_path)])] == ["rank0", "rank1"]
+    assert [one.parent.name for one in files.find([str(tmp_path)])] == ["rank0", "rank1"]
 
 
 @pytest.mark.parametrize("name", ["missing.json", "."])
@@ -184,7 +157,7 @@ _NOT: dict[str, list[Any]] = {
     "ts": [None, "soon", "nan", [], [1], {}, 10**400],
     "dur": [None, "soon", [1], -1],
 }
-ODD: list[Any] = [3, None, [], "event", KERNEL | {"ph": "B", "tid": 99}]
+ODD: list[Any] = [3, None, [], "event"]
 ODD += [KERNEL | {field: value} for field, values in _NOT.items() for value in values]
 """None of them is an event as torch.profiler writes them, with a name, a begin and an end."""
 
@@ -193,31 +166,14 @@ def test_odd_events_are_passed_over_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
     texts: list[dict[str, Any]] = [{"ts": "3.5"}, {"tid": "stream 7"}, {"args": {"correlation": [], "bytes": {}}}]
     path.write_text(json.dumps({"traceEvents": [KERNEL, *ODD, *(KERNEL | one for one in texts)]}))
-    trace = table.read(files.TraceFile(path))
+    trace = table.read(path)
     assert trace.start.tolist() == pytest.approx([0.0, 0.0, 0.0, 2.5e-6])
     assert trace.lanes == (("0", "7"),)
     assert trace.notes == (f"{len(ODD)} events without a name, a begin or an end were left out.",)
 
 
-def test_begins_and_ends_that_stand_apart_are_joined(tmp_path: Path) -> None:
-    """In any order; one end is missing, one begin is missing, and ends may be without a name."""
-    begun = [KERNEL | {"ph": "B", "name": name, "ts": ts} for name, ts in (("outer", 0), ("lost", 1), ("inner", 2))]
-    ended = [{"ph": "E", "pid": 0, "tid": 7, "ts": ts} | named for ts, named in ((9, {"name": "outer"}), (4, {}))]
-    ended.append({"ph": "E", "pid": 0, "tid": 7, "ts": 5, "name": "never begun"})
-    path = tmp_path / "apart.json"
-    path.write_text(json.dumps({"traceEvents": [*ended, *begun]}))
-    trace = table.read(files.TraceFile(path))
-    told = {trace.text(row): (trace.start[row], trace.end[row]) for row in range(len(trace.start))}
-    assert told == {"outer": pytest.approx((0, 9e-6)), "inner": pytest.approx((2e-6, 4e-6))}
-    assert trace.notes == ("1 events without a name, a begin or an end were left out.",)
-
-
-def test_a_gpu_whose_name_says_little_is_told_by_its_figures(tmp_path: Path) -> None:
+def test_devices_have_the_names_that_the_driver_gives(tmp_path: Path) -> None:
     path = tmp_path / "board.json"
-    figures = {"numSms": 132, "totalGlobalMem": 84_942_979_072, "computeMajor": 9, "computeMinor": 0}
-    boards = [{"id": 0, "name": "NVIDIA Graphics Device", **figures}, {"id": 1, "name": ["?"], "numSms": {}}, 3]
+    boards = [{"id": 0, "name": "NVIDIA H200"}, {"id": 1, "name": ["?"]}, {"id": 2}, 3]
     path.write_text(json.dumps({"deviceProperties": boards, "traceEvents": [KERNEL]}))
-    trace = table.read(files.TraceFile(path))
-    assert trace.devices == {"0": "H100 SXM5 80GB", "1": "['?']"}
-    (note,) = trace.notes
-    assert "The driver calls it NVIDIA Graphics Device; 132 multiprocessors and 79.1 GiB" in note
+    assert table.read(path).devices == {"0": "NVIDIA H200", "1": "['?']"}

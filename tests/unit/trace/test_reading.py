@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hotlap import rules
 from hotlap.errors import UserError
 from hotlap.record import IdleReason, Phase
-from hotlap.trace import ranks
-from hotlap.trace.reading import gpu_timeline
+from hotlap.trace import ranks, spans
 from hotlap.units import duration
 from tests.unit.trace.test_parse import ODD
 from tests.unit.trace.written import Written
@@ -82,7 +81,7 @@ def test_of_two_devices_the_one_with_more_work_is_told_and_the_other_named(tmp_p
     assert found.run.device == "Another GPU"
     assert found.run.mean_phase_s(Phase.FORWARD) == pytest.approx(800 * US, rel=0.02)
     (told,) = [note for note in found.run.notes if "worked too" in note]
-    assert "Some GPU (device 0)" in told and "25% of the time of device 1, and was busy for 20% of these steps" in told
+    assert told == "Only device 1 is told here, which worked most; others worked too: 0."
 
 
 def test_loading_behind_queued_kernels_costs_nothing(tmp_path: Path) -> None:
@@ -207,9 +206,9 @@ def test_work_from_before_the_recording_is_not_counted(tmp_path: Path) -> None:
     made.events.append(
         {"ph": "X", "cat": "kernel", "name": "old", "ts": -5000, "dur": 1000, "pid": 0, "tid": 7, "args": {"stream": 7}}
     )
-    rows = {name: found for name, found, _ in made.read(tmp_path).timeline.rows()}
-    assert rows["computation_time"] == pytest.approx(0.3 * STEPS)
-    assert rows["total_time"] == pytest.approx((4 * LENGTH + 300) / 1e3)
+    (first, *_, last) = made.read(tmp_path).timeline.computing
+    assert len(made.read(tmp_path).timeline.computing) == STEPS
+    assert last[1] - first[0] == pytest.approx((4 * LENGTH + 300) * US)
 
 
 @pytest.mark.parametrize("known", [0, 1])
@@ -221,7 +220,7 @@ def test_kernels_whose_launches_were_not_recorded_count_by_their_begin(known: in
             event["args"]["correlation"] += 0 if known and event["ts"] < LENGTH else 1000
     found = made.read(tmp_path)
     assert found.run.step_s == pytest.approx([1000 * US] * STEPS, rel=0.01)
-    assert {name: value for name, value, _ in found.timeline.rows()}["busy_time"] == pytest.approx(0.3 * STEPS)
+    assert spans.length(found.timeline.busy) == pytest.approx(300 * US * STEPS)
     assert rules.check(found.run)[0].code == "input-bound"
 
 
@@ -258,9 +257,8 @@ def test_copies_beside_kernels_are_hidden(kind: str, stays: bool, tmp_path: Path
         copy = {"category": "gpu_memcpy", "stream": 9, "name": kind, "operator": "aten::copy_"}
         made.launch(number * LENGTH + 20, at=number * LENGTH + 207, length=200, call="cudaMemcpyAsync", **copy)  # type: ignore[arg-type] # of the literals above
     found = made.read(tmp_path)
-    rows = {name: value for name, value, _ in found.timeline.rows()}
-    assert rows["total_memcpy_time"] == pytest.approx(0.2 * STEPS)
-    assert rows["exposed_memcpy_time"] == pytest.approx(0.1 * STEPS)
+    assert spans.length(found.timeline.copies) == pytest.approx(200 * US * STEPS)
+    assert spans.length(found.timeline.exposed_copies) == pytest.approx(100 * US * STEPS)
     assert found.run.operators is not None
     assert found.run.operators.copy_s == pytest.approx(0.0 if stays else 200 * US)
     (copied,) = found.run.operators.copies
@@ -303,14 +301,6 @@ def test_a_gradient_that_convolves_computes_nothing_again(tmp_path: Path) -> Non
     assert found.run.operators.recomputed_s == 0.0
 
 
-def test_activations_that_are_computed_again_stand_apart(tmp_path: Path) -> None:
-    lines = gpu_timeline(with_checkpoints().read(tmp_path)).splitlines()
-    assert lines[0] == "type,time ms,percent,is_recompute"
-    told = {(parts[0], parts[3]): float(parts[1]) for parts in (line.split(",") for line in lines[1:])}
-    assert told["computation_time", "True"] == pytest.approx(0.2 * STEPS)
-    assert told["computation_time", "False"] == pytest.approx(0.4 * STEPS)
-
-
 def test_a_trace_of_the_host_alone_is_told(tmp_path: Path) -> None:
     made = Written()
     made.host("cpu_op", "aten::mm", 0, 10)
@@ -346,17 +336,6 @@ def test_ranks_that_wait_for_one_whatever_their_clocks_say(
     first, second, last = sorted(late)
     if abs((beyond := last - (first + second) / 2) - 0.1 * LENGTH) > 1:
         assert ("straggler" in {one.code for one in rules.check(run)}) == (beyond > 0.1 * LENGTH)
-
-
-def apart(event: Any) -> tuple[Any, ...]:
-    """As two events, a begin and an end, where it has a length."""
-    if not isinstance(event, dict) or event.get("ph") != "X" or not isinstance(event.get("name"), str):
-        return (event,)
-    try:
-        end = float(event["ts"]) + float(event["dur"])
-    except (TypeError, ValueError, OverflowError):
-        return (event,)
-    return event | {"ph": "B"}, {"ph": "E", "ts": end, **{key: event.get(key) for key in ("name", "pid", "tid")}}
 
 
 def test_who_waits_for_whom_within_a_group_of_processes(tmp_path: Path) -> None:
@@ -402,8 +381,8 @@ kernels = st.lists(
 def test_busy_and_exposed_times_of_any_streams(
     work: list[tuple[int, int, int, str]], odd: list[Any], order: random.Random, tmp_path: Path
 ) -> None:
-    """Nested, overlapping, out of order, of no length, times as texts, begins and ends apart, one without an end, among
-    events that are none, beside a device that works less: against a grid of microseconds."""
+    """Nested, overlapping, out of order, of no length, times as texts, among events that are none,
+    beside a device that works less: against a grid of microseconds."""
     made = Written()
     sets: dict[str, set[int]] = {"kernel": set(), "nccl": set(), "copy": set()}
     for start, length, stream, kind in work:
@@ -414,19 +393,18 @@ def test_busy_and_exposed_times_of_any_streams(
     if not any(sets.values()):
         return
     made.events = [event | {"ts": str(event["ts"])} if order.random() < 0.5 else event for event in made.events] + odd
-    made.events = [part for event in made.events for part in (apart(event) if order.random() < 0.3 else (event,))]
-    lost = {"ph": "B", "cat": "kernel", "name": "lost", "ts": 1, "pid": 0, "tid": 7, "args": {"correlation": 1}}
-    made.events.append(lost)
     made.device = 1
     made.launch(100, at=107, length=0.5)
     order.shuffle(made.events)
-    rows = {name: 1e3 * value for name, value, _ in made.read(tmp_path).timeline.rows()}
+    found = made.read(tmp_path).timeline
     computing, talking, copying = sets["kernel"], sets["nccl"], sets["copy"]
-    assert rows["computation_time"] == pytest.approx(len(computing), abs=1e-3)
-    assert rows["exposed_comm_time"] == pytest.approx(len(talking - computing), abs=1e-3)
-    assert rows["exposed_memcpy_time"] == pytest.approx(len(copying - computing - talking), abs=1e-3)
-    assert rows["busy_time"] == pytest.approx(len(computing | talking | copying), abs=1e-3)
-    assert rows["idle_time"] + rows["busy_time"] == pytest.approx(rows["total_time"], abs=1e-3)
+    for part, moments in (
+        (found.computing, computing),
+        (found.exposed_communication, talking - computing),
+        (found.exposed_copies, copying - computing - talking),
+        (found.busy, computing | talking | copying),
+    ):
+        assert spans.length(part) == pytest.approx(len(moments) * US, abs=1e-9)
 
 
 @given(

@@ -1,14 +1,14 @@
 """Real traces of real GPUs, beside what is known of them. They lie outside of the repository (see their README)."""
 
-import csv
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 
 import pytest
 
-from hotlap.record import IdleReason, SightingKind, Study
-from hotlap.trace import files, read_trace, table
-from hotlap.trace.reading import Reading, gpu_timeline, reading
+from hotlap.record import IdleReason, Study
+from hotlap.trace import read_trace, table
+from hotlap.trace.reading import Reading, reading
+from tests.benchmark_files import benchmark
 
 TRACES = Path(__file__).parents[3].parent / "shared" / "data" / "traces"
 
@@ -16,18 +16,14 @@ pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="needs ../shared/dat
 
 
 def told(name: str) -> Reading:
-    return reading(table.read(files.TraceFile(TRACES / f"{name}.json.gz")))
-
-
-def rows(lines: Iterator[str]) -> dict[tuple[str, str], float]:
-    return {(row["type"], row.get("is_recompute") or ""): float(row["time ms"]) for row in csv.DictReader(lines)}
+    return reading(table.read(TRACES / f"{name}.json.gz"))
 
 
 @pytest.mark.parametrize("name", ["h100-nsfw-inference", "h100-qwen15-inference", "mi300-resnet-ddp-checkpoint"])
 def test_times_are_those_of_another_tool(name: str) -> None:
     """Its tables stand beside these traces; NVIDIA and AMD, with and without activations that are computed again."""
-    ours = rows(iter(gpu_timeline(told(name)).splitlines()))
-    theirs = rows(iter((TRACES / f"{name}.gpu_timeline.csv").read_text().splitlines()))
+    tables = benchmark("traces.py")
+    ours, theirs = tables.gpu_timeline(told(name)), tables.table_of(TRACES / f"{name}.gpu_timeline.csv")
     assert ours.keys() == theirs.keys()
     for key, value in theirs.items():
         assert ours[key] == pytest.approx(value, rel=0.001, abs=1e-6), key
@@ -46,16 +42,9 @@ def test_a_loader_without_workers_is_what_the_device_waits_for(resnet: Study) ->
     assert resnet.ceilings[0].step_s == pytest.approx(0.119, rel=0.02)
 
 
-def test_what_a_line_copies_is_found_in_the_stacks_of_old_versions(resnet: Study) -> None:
-    wait, copy = resnet.baseline[0].sightings
-    for sighting in (wait, copy):
-        assert (sighting.path, sighting.line) == ("resnet50_profiler_api.py", 44)
-    assert (copy.kind, copy.per_step) == (SightingKind.BLOCKING_COPY, 2.0)
-    assert copy.num_bytes == 32 * (3 * 224 * 224 * 4 + 8)
-
-
-def test_eight_ranks_wait_for_one_whose_host_is_late() -> None:
-    study = read_trace(TRACES / "v100-dlrm-8ranks.tar.gz")
+def test_eight_ranks_wait_for_one_whose_host_is_late(tmp_path: Path) -> None:
+    shutil.unpack_archive(TRACES / "v100-dlrm-8ranks.tar.gz", tmp_path, filter="data")
+    study = read_trace(tmp_path)
     (run,) = study.baseline
     waits = {one.rank: one.wait_s or 0.0 for one in run.ranks}
     assert sorted(waits) == list(range(8))

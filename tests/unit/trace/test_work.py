@@ -1,14 +1,11 @@
-"""Kernels by what they compute, operators by shape: names as they stand in traces of NVIDIA's and AMD's GPUs."""
+"""Kernels by what they compute: names as they stand in traces of NVIDIA's and AMD's GPUs."""
 
 from pathlib import Path
 
 import pytest
 
 from hotlap import rules
-from hotlap.trace import peaks
-from hotlap.trace.arguments import Arguments, flop, read
 from hotlap.trace.kernels import Work, collective, on_matrix_cores, work_of
-from hotlap.trace.table import Written as Given
 from tests.unit.trace.written import Written
 
 US = 1e-6
@@ -34,6 +31,9 @@ US = 1e-6
         ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float>", "aten::cat", Work.LAYOUT, None),
         ("void fbgemm_gpu::permute_indices_weights_kernel<false, int>", "", Work.LAYOUT, None),
         ("void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>", "", Work.UPDATE, None),
+        ("void upsample_bilinear2d_out_frame<float>", "aten::upsample_bilinear2d", Work.OTHER, None),
+        ("void multi_tensor_apply_kernel<LpNormFunctor<float>>", "aten::_foreach_norm", Work.UPDATE, None),
+        ("void gemmSN_TN_kernel<float>", "aten::baddbmm", Work.MATRIX, False),
         ("my_own_kernel", "", Work.OTHER, None),
     ],
 )
@@ -44,99 +44,40 @@ def test_a_kernel_is_known_by_its_operator_and_its_name(
     assert on_matrix_cores(kernel) is on_cores
 
 
-def given(*shapes: tuple[int, ...], **values: str) -> Arguments:
-    last = max((int(key[1:]) for key in values), default=-1)
-    return Arguments(shapes=shapes, dtype="", values=tuple(values.get(f"_{i}", "") for i in range(last + 1)))
-
-
-@pytest.mark.parametrize(
-    ("operator", "arguments", "expected"),
-    [
-        ("aten::mm", given((4, 5), (5, 6)), 2 * 4 * 5 * 6),
-        ("aten::addmm", given((6,), (4, 5), (5, 6)), 2 * 4 * 5 * 6),
-        ("aten::bmm", given((3, 4, 5), (3, 5, 6)), 2 * 3 * 4 * 5 * 6),
-        ("aten::_flash_attention_forward", given((2, 8, 3, 16), (2, 9, 3, 16), _8="False"), 4 * 2 * 3 * 8 * 9 * 16),
-        ("aten::_flash_attention_forward", given((2, 8, 3, 16), (2, 8, 3, 16), _8="True"), 2 * 2 * 3 * 8 * 8 * 16),
-        # 10x10, a kernel of 3, padding 1, stride 2: 5x5.
-        (
-            "aten::cudnn_convolution",
-            given((2, 3, 10, 10), (8, 3, 3, 3), _2="[1, 1]", _3="[2, 2]", _4="[1, 1]"),
-            2 * 2 * 8 * 5 * 5 * 3 * 9,
-        ),
-        (
-            "aten::convolution_backward",
-            given((2, 8, 5, 5), (2, 3, 10, 10), (8, 3, 3, 3), _10="[True, True, False]"),
-            2 * (2 * 2 * 8 * 5 * 5 * 3 * 9),
-        ),
-        ("aten::convolution_backward", given((2, 8, 5, 5), (2, 3, 10, 10), (8, 3, 3, 3)), None),
-        ("aten::cudnn_convolution", given((2, 3, 10, 10), (8, 3, 3, 3)), None),
-        ("aten::add", given((4,), (4,)), None),
-        ("aten::mm", given(()), None),
-    ],
-)
-def test_operations_are_those_of_the_shapes(operator: str, arguments: Arguments, expected: float | None) -> None:
-    assert flop(operator, arguments) == expected
-
-
-@pytest.mark.parametrize(
-    "dims", [b"", b"{}", b"[[1, [2]], 3, null]", b"not json", b'[["a"]]', b"[[-1]]", b"[" * 500, b"\xff"]
-)
-def test_arguments_may_be_anything(dims: bytes) -> None:
-    told = read(Given(dims, dims, dims))
-    assert told.text() == ""
-    assert flop("aten::mm", told) is None
-
-
-def test_operators_are_told_by_shape_and_kernels_by_kind(tmp_path: Path) -> None:
+def test_kernels_are_told_by_kind(tmp_path: Path) -> None:
     made = Written()
     for number in range(3):
         at = number * 1000.0
         made.step(number, at, 1000)
         for place in range(2):
             made.launch(at + 20 * place, at=at + 50 + 200 * place, length=200, name="ampere_sgemm_128x64_nn")
-            made.events[-3]["args"] |= {"Input Dims": [[1000, 100], [100, 500]], "Input type": ["float", "float"]}
         made.launch(at + 60, at=at + 500, length=50, name="vectorized_elementwise_kernel", operator="aten::add")
     window = made.read(tmp_path).run.operators
     assert window is not None
     assert [(one.name, one.per_step) for one in window.work] == [("matrix products", 2.0), ("elementwise", 1.0)]
     assert [one.device_s for one in window.work] == pytest.approx([400 * US, 50 * US])
-    (product,) = window.shaped
-    assert (product.name, product.shapes, product.dtype) == ("aten::mm", "[1000, 100] x [100, 500]", "float32")
-    assert (product.per_step, product.flop) == (2.0, 2.0 * 1000 * 100 * 500)
-    assert product.device_s == pytest.approx(400 * US)
     assert window.tensor_core_share == 0.0
 
 
-def test_what_a_gpu_reaches_at_best_by_type_and_by_where_kernels_ran() -> None:
-    board = "NVIDIA A100-PG509-200"
-    assert peaks.matrix_peak(board, "bfloat16", on_matrix_cores=True) == pytest.approx(312e12, rel=0.01)
-    assert peaks.matrix_peak(board, "float32", on_matrix_cores=True) == pytest.approx(156e12, rel=0.01)
-    assert peaks.matrix_peak(board, "float32", on_matrix_cores=False) == pytest.approx(19.5e12, rel=0.01)
-    assert peaks.matrix_peak("AMD Instinct MI250X", "float16", on_matrix_cores=True) == pytest.approx(
-        191.5e12, rel=0.01
-    )
-    assert peaks.matrix_peak("Some GPU", "float32", on_matrix_cores=True) is None
-    assert peaks.matrix_peak(board, "int8", on_matrix_cores=True) is None
-
-
-def test_kernels_of_a_graph_are_told_together_and_where_it_was_launched(tmp_path: Path) -> None:
-    """Two graphs a step: one of two kernels within a compiled function, one of a single kernel in no operator."""
+@pytest.mark.parametrize(
+    ("types", "kernel", "halved"),
+    [
+        (["c10::Half", "float"], "ampere_sgemm_128x64_nn", True),
+        (["Scalar", "", "c10::BFloat16"], "nvjet_tst_128x256", True),
+        (["float", "float"], "sm90_xmma_gemm_bf16bf16", False),
+        (None, "sm90_xmma_gemm_bf16bf16", True),
+        (None, "ampere_sgemm_128x64_nn", False),
+        ([["no", 3]], "sm90_xmma_gemm_bf16bf16", True),
+    ],
+)
+def test_products_in_half_precision_need_no_lever_for_it(
+    types: list[object] | None, kernel: str, halved: bool, tmp_path: Path
+) -> None:
     made = Written()
-    for number in range(3):
-        at = number * 1000.0
-        made.step(number, at, 1000)
-        made.host("python_function", "train.py(7): main", at, 900)
-        made.launch(at + 10, at=at + 50, length=100, call="cudaGraphLaunch", operator="CompiledFunction")
-        made.events.append(made.events[-1] | {"name": "relu", "ts": at + 150, "dur": 30})
-        made.launch(at + 400, at=at + 450, length=20, call="cudaGraphLaunch")
-        del made.events[-3]
-    operators = made.read(tmp_path).run.operators
-    assert operators is not None
-    assert [(one.name, one.per_step) for one in operators.graphs] == [
-        ("a graph of 2 kernels, launched in CompiledFunction at train.py:7", 1.0),
-        ("a graph of 1 kernel, launched at train.py:7", 1.0),
-    ]
-    assert [one.device_s for one in operators.graphs] == pytest.approx([130e-6, 20e-6])
+    made.step(0, 0, 1000)
+    made.launch(0, at=50, length=200, name=kernel)
+    made.events[-3]["args"] |= {} if types is None else {"Input type": types}
+    assert made.read(tmp_path).run.autocast is halved
 
 
 @pytest.mark.parametrize(

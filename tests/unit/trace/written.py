@@ -2,25 +2,12 @@
 
 import gzip
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hotlap.trace import table
-from hotlap.trace.files import TraceFile
 from hotlap.trace.reading import Reading, reading
-
-
-@dataclass(frozen=True, slots=True)
-class _Held(TraceFile):
-    """In memory."""
-
-    text: bytes = b""
-
-    def pieces(self) -> Iterator[bytes]:
-        yield self.text
-
 
 HOST = {"pid": 100, "tid": 100}
 
@@ -82,9 +69,4 @@ class Written:
 
     def read(self, folder: Path) -> Reading:
         """What is said of it."""
-        return reading(table.read(TraceFile(self.save(folder / "trace.json"))))
-
-
-def held(made: Written) -> TraceFile:
-    """As a file of these events, in memory."""
-    return _Held(Path("a.json"), text=json.dumps(made.document()).encode())
+        return reading(table.read(self.save(folder / "trace.json")))

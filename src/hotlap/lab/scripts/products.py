@@ -3,43 +3,27 @@
 Asked by `hotlap.lab.products`. PACE: quick or thorough; each R,I,C is a shape.
 """
 
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch.utils.benchmark import Timer
 
 from hotlap.lab.products import COPIES, GPU, NUMPY, TORCH, Answer, Shape
-from hotlap.record import order, save
+from hotlap.machine.measure.timing import QUICK, THOROUGH, Pace, Work, times
+from hotlap.record import save
 
-Work = Callable[[], object]
 
-
-def main(shapes: Sequence[Shape], *, rounds: int, round_s: float) -> Answer:
-    """Time them: each way once a round, for so many seconds."""
+def main(shapes: Sequence[Shape], pace: Pace) -> Answer:
+    """Time each way of each."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     found: dict[str, list[tuple[float, ...]]] = {}
     for shape in shapes:
         works = _on_cpu(shape) | (_on_gpu(shape) if gpu else {})
-        for way, seconds in _timed(works, rounds, round_s).items():
-            found.setdefault(way, []).append(seconds)
-    return Answer(gpu=gpu, times={way: tuple(times) for way, times in found.items()})
-
-
-def _timed(works: Mapping[str, Work], rounds: int, round_s: float) -> dict[str, tuple[float, ...]]:
-    """Name -> seconds of one call, once for each round, in a balanced order. torch's Timer waits for the device at both
-    ends."""
-    threads = torch.get_num_threads()
-    timers = [Timer("work()", globals={"work": work}, num_threads=threads) for work in works.values()]
-    found: list[list[float]] = [[] for _ in timers]
-    for each in islice(order.rounds(len(timers), seed=os.getpid()), rounds):
-        for k in each:
-            found[k].append(timers[k].blocked_autorange(min_run_time=round_s).median)
-    return {name: tuple(times) for name, times in zip(works, found, strict=True)}
+        for way, work in works.items():
+            found.setdefault(way, []).append(tuple(times(work, pace)))
+    return Answer(gpu=gpu, times={way: tuple(each) for way, each in found.items()})
 
 
 def _on_cpu(shape: Shape) -> dict[str, Work]:
@@ -66,6 +50,5 @@ def _on_gpu(shape: Shape) -> dict[str, Work]:
 
 if __name__ == "__main__":
     out, pace, *words = sys.argv[1:]
-    rounds, round_s = (5, 0.005) if pace == "quick" else (9, 0.03)
     asked = [(int(rows), int(inner), int(columns)) for rows, inner, columns in (word.split(",") for word in words)]
-    save(main(asked, rounds=rounds, round_s=round_s), Path(out))
+    save(main(asked, QUICK if pace == "quick" else THOROUGH), Path(out))

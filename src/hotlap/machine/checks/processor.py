@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from hotlap.machine.facts import Facts
+from hotlap.machine.facts import THREAD_VARIABLES, Facts
 from hotlap.record import Complaint, Weight
 from hotlap.units import percent
 
 # Of the processors that we may use, wanted by others while we looked.
 _LOAD_SHARE = 0.25
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # These drivers call their normal, quick policy "powersave"; the energy preference decides.
 # https://docs.kernel.org/admin-guide/pm/intel_pstate.html, .../amd-pstate.html
 _CHOOSE_THEMSELVES = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
@@ -44,7 +43,7 @@ def _threads(facts: Facts) -> Iterator[Complaint]:
     cores = facts.cores
     physical, quota = cores.physical or cores.allowed, cores.quota or float("inf")
     sensible, usable = max(1.0, min(physical, quota)), min(cores.allowed, quota)
-    for name in _THREAD_VARIABLES:
+    for name in THREAD_VARIABLES:
         # A list holds one number for each level of nesting.
         first = facts.environment.get(name, "").split(",")[0].strip()
         count = int(first) if first.isdigit() else 0
@@ -77,7 +76,7 @@ def _busy(facts: Facts) -> Iterator[Complaint]:
         weight=Weight.MINOR if facts.load < facts.cores.allowed else Weight.COSTLY,
         what=f"{facts.load:.1f} processes wanted a processor in the last minute; there are {facts.cores.allowed}.",
         cost="Steps are slower and vary, and the figures of this machine come out low.",
-        fix="Find them with top; measure again when they are done (--fresh).",
+        fix="Find them with top; measure again when they are done.",
     )
 
 

@@ -21,9 +21,7 @@ _COPY_SIZES = (64 << 10, 1 << 20, 16 << 20, 256 << 20)
 def describe(number: int) -> TorchDevice:
     """The GPU as torch sees it."""
     seen = torch.cuda.get_device_properties(number)
-    return TorchDevice(
-        name=str(seen.name), capability=(int(seen.major), int(seen.minor)), memory_bytes=int(seen.total_memory)
-    )
+    return TorchDevice(name=str(seen.name), capability=(int(seen.major), int(seen.minor)))
 
 
 def measure(pace: Pace, number: int) -> Iterator[Figure]:
