@@ -18,7 +18,6 @@ from hotlap import at_work
 from hotlap.data.item_cache.cached import CachedDataset, cached
 from hotlap.data.item_cache.columns import Column
 from hotlap.data.item_cache.store import ColumnStore
-from hotlap.data.wrapper import Notes
 from hotlap.units import size
 
 # Batches that the script moves itself before anything is put there: by then the training has shown what it takes.
@@ -171,7 +170,8 @@ class DeviceStore:
     store, they are put there again."""
 
     def __init__(self, find: Callable[[torch.device], CudaMemory | None] = memory_at) -> None:
-        self.notes = Notes()
+        self.note: str | None = None
+        """Why batches are gathered on the CPU."""
         self._find = find
         self._begin(None)
 
@@ -281,7 +281,8 @@ class DeviceStore:
     def _close(self, reason: str) -> None:
         self.open = self.full = False
         self._columns, self._order, self._order_there = {}, None, None
-        self.notes.say(f"batches are gathered on the CPU: {reason}")
+        self.note = f"batches are gathered on the CPU: {reason}"
+        at_work.note(self.note)
 
 
 def resident(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | Path = False) -> CachedDataset:

@@ -17,7 +17,7 @@ from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.item_cache.store import OpenStore, open_records
-from hotlap.data.loader.fetch import Role, fetches_whole_batches, play_first
+from hotlap.data.loader.fetch import Role, fetches_whole_batches
 from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
 from hotlap.data.wrapper import check, put_in_place
@@ -34,6 +34,8 @@ _SERVING_S = 15e-6
 
 # Each way to an item is timed so many times, and the middle counts; no longer than this, where items are slow.
 _NUM_TIMED, _TIMED_S = 3, 0.01
+
+_IN_THIS_PROCESS = Role()
 
 Cut = tuple[int, tuple[int, ...], int]
 """(which of the ways to cut; steps before the first draw, of each pipeline; bytes of an item's heads)."""
@@ -53,7 +55,7 @@ class HeadCache(ItemCache):
         """Of what is kept."""
         return f"the prefix of {super().name}"
 
-    def prepare(self, role: Role | None = None) -> bool:
+    def prepare(self, role: Role = _IN_THIS_PROCESS) -> bool:
         """True if heads may be used for the next batch. `role`: before workers are started, what they are told."""
         self.used = True
         if self.num_asked >= len(self.present) > 0:
@@ -63,7 +65,7 @@ class HeadCache(ItemCache):
             if get_worker_info() is not None:
                 return False  # what this process would keep is lost with it
             self._cut(role)
-        if role is not None and not self.given_up:
+        if role.num_workers and not self.given_up:
             before_workers(self, role)
         return not self.given_up
 
@@ -102,14 +104,13 @@ class HeadCache(ItemCache):
         super()._forget()
         self.pipelines = None
 
-    def _cut(self, role: Role | None) -> None:
+    def _cut(self, role: Role) -> None:
         self.inputs = Inputs(self.dataset)
         ways = [Pipelines(self.dataset), *item_codes(self.dataset)]
-        in_copy = role is not None or cannot_fork(waits=True) is None
+        in_copy = role.num_workers > 0 or cannot_fork(waits=True) is None
+        survey = partial(self._survey, ways, role, in_copy=in_copy)
         try:
-            timeout_s = 0.0 if role is None else role.timeout_s
-            survey = partial(self._survey, ways, role, in_copy=in_copy)
-            cut = in_a_copy(survey, timeout_s=timeout_s) if in_copy else survey()
+            cut = in_a_copy(survey, timeout_s=role.timeout_s) if in_copy else survey()
         except (CannotSplit, Unsupported, NoAnswer) as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
         else:
@@ -118,11 +119,11 @@ class HeadCache(ItemCache):
             self.pipelines.heads = heads
             self._before_first = in_copy
 
-    def _survey(self, ways: Sequence[Pipelines], role: Role | None, *, in_copy: bool) -> Cut:
+    def _survey(self, ways: Sequence[Pipelines], role: Role, *, in_copy: bool) -> Cut:
         """IN A COPY where there can be one, so that no transform counts, or draws from what nobody sees: find the first
         cut that stands a trial on some items; `role`: as a worker."""
         if in_copy:
-            play_first(role, self.dataset)
+            role.play(0, self.dataset)
             self._note()
         assert self.inputs is not None
         if not len(self.dataset):
@@ -207,7 +208,7 @@ class PrefixDataset(CacheWrapper):
     def __getitem__(self, index: Any) -> Any:
         return self.__getitems__([index])[0]
 
-    def __getitems__(self, indices: Any) -> list[Any]:
+    def _hotlap_fetch(self, indices: Any, *, whole: bool) -> list[Any]:
         ready = self._hotlap_cache.prepare()
         halves = ((index, self._hotlap_cache.half(index) if ready else None) for index in indices)
         return [self._hotlap_dataset[index] if half is None else half[0].whole(half[1]) for index, half in halves]
