@@ -92,7 +92,8 @@ def _serves_a_model(run: Run) -> bool:
 
 def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:
     """Why none of these can be served."""
-    known = [o for o in optimizers if _is_known(o.name) and o.all_dense]
+    of_torch = [o for o in optimizers if o.name.startswith("torch.optim.") and o.name.rpartition(".")[2] in OPTIMIZERS]
+    known = [o for o in of_torch if o.all_dense]
     if not known:
         return "The script has no SGD, Adam or AdamW over dense parameters."
     if all(set(o.dtypes) - {"float32", "float64"} for o in known):
@@ -100,10 +101,6 @@ def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:
     if all(o.num_elements > MAX_ELEMENTS for o in known):
         return f"The model has more than {MAX_ELEMENTS // 1_000_000} million parameters; its arithmetic is the work."
     return None
-
-
-def _is_known(optimizer: str) -> bool:
-    return optimizer.startswith("torch.optim.") and optimizer.rpartition(".")[2] in OPTIMIZERS
 
 
 class NativeOde(Lever):

@@ -212,12 +212,6 @@ class RecordStore:
             os.close(lock)
 
 
-def _expected_bytes(num_entries: int, num_bytes: int) -> int:
-    """What so many entries, in a few parts each, may take, of which some have so many bytes on average: others may have
-    more."""
-    return int(1.2 * num_entries * (num_bytes + 256)) + (1 << 16)
-
-
 Store = ColumnStore | RecordStore
 
 
@@ -313,7 +307,8 @@ def open_records(
     """
     if entry_bytes is None:
         entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
-    wanted = _expected_bytes(length, entry_bytes)
+    # In a few parts each, of which some have so many bytes on average: others may have more.
+    wanted = int(1.2 * length * (entry_bytes + 256)) + (1 << 16)
     if wanted > limit_bytes:
         if not halves:
             raise Unsupported(_too_much(wanted, limit_bytes))

@@ -45,8 +45,12 @@ _TORCH = _BaseDataLoaderIter.__module__
 _BATCHES_AT_ONCE = 64
 
 
-def patched(get_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`DataLoader._get_iterator`, with a shorter way for cached data sets."""
+def patch_loaders() -> None:
+    """From now on, loaders over data sets of ours take the shorter way."""
+    loader: Any = DataLoader
+    get_iterator = loader._get_iterator
+    if hasattr(get_iterator, "_hotlap_patched"):
+        return
 
     @wraps(get_iterator)
     def _get_iterator(loader: Any) -> Any:
@@ -56,14 +60,7 @@ def patched(get_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return get_iterator(loader) if short is None else short(loader)
 
     _get_iterator._hotlap_patched = True  # type: ignore[attr-defined]
-    return _get_iterator
-
-
-def patch_loaders() -> None:
-    """For use by hand: from now on, loaders over cached data sets take the shorter way."""
-    if not getattr(DataLoader._get_iterator, "_hotlap_patched", False):
-        loader: Any = DataLoader
-        loader._get_iterator = patched(loader._get_iterator)
+    loader._get_iterator = _get_iterator
 
 
 def _shorter(loader: Any) -> Callable[[Any], Any] | None:
@@ -128,7 +125,8 @@ class Gathering(_SingleProcessDataLoaderIter):
 
     def __next__(self) -> Any:
         """As torch's, without the mark for profilers (20 of 65 us of a batch of 32 rows) while there is none."""
-        if _is_watched():
+        step: Any = _BaseDataLoaderIter.__next__
+        if step.__module__ != _TORCH or torch._C._autograd._profiler_enabled():  # or somebody has put his own there
             return super().__next__()
         data = self._next_data()
         self._num_yielded += 1
@@ -161,12 +159,6 @@ class Gathering(_SingleProcessDataLoaderIter):
         self._pulled.extend(
             zip(batches, itertools.repeat(None) if index is None else index.split([*map(len, batches)]), strict=False)
         )
-
-
-def _is_watched() -> bool:
-    """True if each batch must go by torch's `__next__`: a profiler is on, or somebody has put his own there."""
-    step: Any = _BaseDataLoaderIter.__next__
-    return bool(step.__module__ != _TORCH or torch._C._autograd._profiler_enabled())
 
 
 class Workers(_MultiProcessingDataLoaderIter):

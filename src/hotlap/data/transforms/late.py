@@ -155,7 +155,7 @@ class ByteBatches:
 
     def _further(self, kept: Pipeline, call: Call) -> Call:
         mine = next((k for k, other in enumerate(self._pipelines.found) if other.owner is kept.owner), None)
-        if mine is None or isinstance(call.inputs, Placeholder) or kept.num_head > self._deferred[mine].num_head:
+        if mine is None or kept.num_head > self._deferred[mine].num_head:
             raise CannotSplit("what is kept of its items goes further than their bytes")
         return Call(mine, kept.run(call.inputs, kept.num_head, self._deferred[mine].num_head), call.several)
 
@@ -163,7 +163,7 @@ class ByteBatches:
         """None if these items are not all of one kind and size."""
         pictures = sys.modules.get("hotlap.data.item.pictures")
         if pictures is not None:
-            given = (call.inputs for half in halves for call in half.calls if not isinstance(call.inputs, Placeholder))
+            given = (call.inputs for half in halves for call in half.calls)
             pictures.render(itertools.chain.from_iterable(given), num_threads=torch.get_num_threads())
         cut = [self._cut(half) for half in halves]
         known = [each for each in cut if each is not None]
@@ -177,24 +177,19 @@ class ByteBatches:
     def _cut(self, half: HalfItem) -> tuple[Any, tuple[Leaf, ...]] | None:
         """(the item with bytes in the places of its numbers, these places: the same for all items of a batch); None if
         they are none."""
-        made = [self._bytes(call) for call in half.calls]
-        known = [each for each in made if each is not None]
-        if len(known) < len(made):
-            return None
+        tails = [self._deferred[call.pipeline] for call in half.calls]
+        known = []
+        for call, tail in zip(half.calls, tails, strict=True):
+            made = None if call.several else bytes_of(call.inputs[0], tail.takes)
+            if made is None:
+                return None
+            known.append(made)
         leaves = tuple(
-            Leaf(number, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
+            Leaf(number, tails[mark.call], tuple(known[mark.call][0].shape), known[mark.call][1])
             for number, mark in enumerate(tree_flatten(half.skeleton)[0])
             if type(mark) is Placeholder
         )
         return (built(half.skeleton, [tensor for tensor, _ in known]), leaves) if leaves else None
-
-    def _bytes(self, call: Call) -> tuple[torch.Tensor, bool] | None:
-        if call.several or isinstance(call.inputs, Placeholder):
-            return None
-        return bytes_of(call.inputs[0], self._tail(call).takes)
-
-    def _tail(self, call: Call) -> DeferredSteps:
-        return self._deferred[call.pipeline]
 
 
 @final
