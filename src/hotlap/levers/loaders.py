@@ -104,22 +104,17 @@ def calls_of(run: Run, loader: LoaderFacts) -> list[tuple[Script, ast.Call]]:
 
 
 def dataset_of(script: Script, call: ast.Call) -> ast.expr | None:
-    """What a loader is given to read; None where that cannot be seen, or not be changed."""
-    if not _may_make_loader(script, call.func):
-        return None
-    return argument(call, 0, "dataset")
-
-
-def _may_make_loader(script: Script, function: ast.expr) -> bool:
-    """Not where Python itself calls what makes it, as in `list(map(make, datasets))`, and its arguments are others; nor
-    in `DataLoader.__init__(self, dataset)`."""
-    match function:
+    """What a loader is given to read; None where that cannot be seen, or other arguments stand there: where Python
+    itself calls what makes it, as in `list(map(make, datasets))`, and in `DataLoader.__init__(self, dataset)`."""
+    match call.func:
         case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
-            return True
+            others = False
         case ast.Name(id=name) if name not in script.names and hasattr(builtins, name):
-            return False
-    full_name = script.full_name(function) or ""
-    return full_name.partition(".")[0] not in sys.stdlib_module_names and not ast.unparse(function).endswith("__init__")
+            others = True
+        case function:
+            root = (script.full_name(function) or "").partition(".")[0]
+            others = root in sys.stdlib_module_names or ast.unparse(function).endswith("__init__")
+    return None if others else argument(call, 0, "dataset")
 
 
 def _hides(found: tuple[Script, ast.Call] | None) -> str | None:

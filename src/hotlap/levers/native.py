@@ -43,7 +43,8 @@ class NativeStep(Lever):
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
         """All of a step; where torch may do a part of it faster, the other part alone as well."""
-        if not _serves_a_model(run):
+        sites = forward_sites(run)
+        if sites and all(site.detail.get("beyond_linear") for site in sites):  # models that are left to torch whole
             return [cls("optimizer")]
         weights = sum(o.num_elements for o in run.optimizers)
         rows = max((n for n in run.num_samples if n), default=1)
@@ -82,12 +83,6 @@ class NativeStep(Lever):
         """One line behind the imports."""
         parts = "" if self.parts == "all" else f'"{self.parts}"'
         return behind_imports(run, f"native_steps({parts})", imports="from hotlap.small import native_steps")
-
-
-def _serves_a_model(run: Run) -> bool:
-    """One of those that are called may be made of linear layers alone: one that has others is left to torch whole."""
-    sites = forward_sites(run)
-    return not sites or any(not site.detail.get("beyond_linear") for site in sites)
 
 
 def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:
@@ -169,7 +164,11 @@ class PaddedRecurrent(Lever):
             return "The model runs on a GPU, where cuDNN computes packed sequences by itself."
         if run.compiled or run.autocast:
             return "The script compiles its model, or runs it under autocast, where layers are left as they are."
-        return _cannot_do(run)
+        if takes_second_derivatives(run):
+            return "The script takes second derivatives (create_graph), which oneDNN's LSTM does not have."
+        if any("jit.script" in script.text for script in scripts(run)):
+            return "The script compiles with torch.jit.script, which would read the changed layers."
+        return None
 
     def install(self, patch: Patch) -> None:
         """From the next packed batch on."""
@@ -190,12 +189,3 @@ class PaddedRecurrent(Lever):
         """One line behind the imports, where something is packed."""
         packs = any(True for script in scripts(run) for _ in script.calls(*_PACKING))
         return super().edits(run) if packs else ()
-
-
-def _cannot_do(run: Run) -> str | None:
-    """What of the script's the changed layers could not do."""
-    if takes_second_derivatives(run):
-        return "The script takes second derivatives (create_graph), which oneDNN's LSTM does not have."
-    if any("jit.script" in script.text for script in scripts(run)):
-        return "The script compiles with torch.jit.script, which would read the changed layers."
-    return None
