@@ -16,7 +16,7 @@ from hotlap.data.item_cache.cached import CacheWrapper
 from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
-from hotlap.data.item_cache.store import OpenStore, open_records
+from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import Role, fetches_whole_batches
 from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
@@ -96,9 +96,8 @@ class HeadCache(ItemCache):
         assert self.pipelines is not None  # it was prepared
         return self.pipelines.half(index)
 
-    def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
-        say, entry_bytes = self._say_of_store, self._entry_bytes
-        return OpenStore(open_records(items, length, self._limit_bytes, say, halves=True, entry_bytes=entry_bytes))
+    def _make_store(self, items: list[Any], length: int, *, shared: bool) -> Store:
+        return self._records(items, length, halves=True, entry_bytes=self._entry_bytes)
 
     def _forget(self) -> None:
         super()._forget()
