@@ -1,5 +1,6 @@
 """A data set in another's place: the other one to all who look; and what it has to say to the user."""
 
+import itertools
 import sys
 import warnings
 from collections.abc import Collection, Iterator
@@ -85,20 +86,12 @@ class DatasetWrapper(Dataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         self._hotlap_begin_epoch()
-        dataset = self._hotlap_dataset
-        if hasattr(type(dataset), "__iter__") and not isinstance(dataset, list | tuple):
-            return iter(dataset)
-        return self._items()
-
-    def _items(self) -> Iterator[Any]:
-        position = 0
-        while True:
+        for position in itertools.count():
             try:
                 item = self[position]
             except IndexError:
                 return
             yield item
-            position += 1
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_hotlap"):

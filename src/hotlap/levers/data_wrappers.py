@@ -172,7 +172,7 @@ def _pays_on_disk(loader: LoaderFacts) -> bool:
     return slower and loader.item_s * loader.num_items >= _LEAST_ON_DISK_S
 
 
-class DeviceResident(CachedDataset):
+class DeviceResident(DataWrapper):
     """Wraps map-style data sets in `hotlap.data.resident`.
 
     What: each item is computed once and kept, as by `cached-dataset`; after some batches all of them are copied to the
@@ -195,9 +195,13 @@ class DeviceResident(CachedDataset):
             return "The model runs on the CPU: its batches lie where they are needed."
         return super().refuses(run, machine)
 
-    def arguments(self, loader: LoaderFacts) -> str:
-        """None: its items are kept for this run."""
-        return ""
+    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
+        """As cached-dataset."""
+        return CachedDataset().leaves(run, loader)
+
+    def no_room(self, run: Run, loader: LoaderFacts, machine: Machine) -> str | None:
+        """As cached-dataset."""
+        return CachedDataset().no_room(run, loader, machine)
 
     def gains_nothing(self, run: Run) -> str | None:
         """Of batches and their copies."""

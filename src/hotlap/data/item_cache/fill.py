@@ -220,9 +220,7 @@ class CacheFill:
             new = dict(self._absent(indices, items, rows))
             if new:
                 self._put_new(list(new), list(new.values()))
-        except Unsupported as unsupported:
-            self.give_up(f"{self.name} is not kept: {unsupported}")
-        except (MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
+        except (Unsupported, MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
             self.give_up(f"{self.name} is not kept: {error}")
 
     def _absent(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> Iterator[tuple[int, Any]]:

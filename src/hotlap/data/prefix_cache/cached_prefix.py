@@ -10,7 +10,7 @@ from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.random_state import Streams
+from hotlap.data.checks.random_state import States, Streams
 from hotlap.data.item.codec import Unsupported, holds_views, pack, same, unpack
 from hotlap.data.item_cache.cached import CacheWrapper
 from hotlap.data.item_cache.engine import ItemCache
@@ -161,11 +161,7 @@ class HeadCache(ItemCache):
         """(the part of an item's time that its kept head saves, bytes of its entry); `CannotSplit` if the halves do not
         make it."""
         before = streams.states()
-
-        def timed(make: Callable[[], Any]) -> tuple[Any, float, float]:
-            return _timed(make, before=lambda: streams.restore(before))
-
-        item, whole_s, whole_cpu_s = timed(lambda: self.dataset[place])
+        item, whole_s, whole_cpu_s = _timed(lambda: self.dataset[place], streams, before)
         after = streams.states()
         streams.restore(before)
         half = pipelines.half(place)
@@ -174,7 +170,7 @@ class HeadCache(ItemCache):
         if holds_views(half):
             raise CannotSplit("values that its random steps are handed share memory")
         parts = [bytes(part) for part in pack(half)]
-        again, served_s, served_cpu_s = timed(lambda: pipelines.whole(unpack(parts, lazily=True)))
+        again, served_s, served_cpu_s = _timed(lambda: pipelines.whole(unpack(parts, lazily=True)), streams, before)
         if streams.drawn(after) is not None or not same(item, again):
             raise CannotSplit("an item comes out different when its transforms are cut in two")
         # On a busy machine an item is held up for longer than it computes; what a head waits for is no CPU time.
@@ -182,11 +178,11 @@ class HeadCache(ItemCache):
         return max(1 - (served + _SERVING_S) / whole for served, whole in ways), sum(map(len, parts))
 
 
-def _timed(make: Callable[[], Any], *, before: Callable[[], None]) -> tuple[Any, float, float]:
-    """(what it returns, seconds, seconds of CPU time of this thread); `before`: run in front of each time."""
+def _timed(make: Callable[[], Any], streams: Streams, before: States) -> tuple[Any, float, float]:
+    """(what it returns, seconds, seconds of CPU time of this thread); each time from these states on."""
     times_s, cpu_s = list[float](), list[float]()
     while len(times_s) < _NUM_TIMED and sum(times_s) < _TIMED_S:
-        before()
+        streams.restore(before)
         begun_s, begun_cpu_s = perf_counter(), thread_time()
         made = make()
         cpu_s.append(thread_time() - begun_cpu_s)

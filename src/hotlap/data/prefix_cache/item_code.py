@@ -138,7 +138,12 @@ class ItemCode(Pipeline):
     @cached_property
     def _statements(self) -> list[ast.stmt]:
         """The body of the method."""
-        body, code = self._definition.body, self._function.__code__
+        code = self._function.__code__
+        methods = (node for node in ast.walk(self._module) if isinstance(node, ast.FunctionDef))
+        place = code.co_firstlineno, code.co_name
+        body = next((node.body for node in methods if (node.lineno, node.name) == place), None)
+        if body is None:
+            raise CannotSplit("the source of its __getitem__ was not found")
         if text_of(self._compiled(self._parameters, body).__code__) != text_of(code):
             raise CannotSplit("the source of its __getitem__ is not what runs")
         nodes = [node for each in body for node in ast.walk(each)]
@@ -154,14 +159,6 @@ class ItemCode(Pipeline):
             return ast.parse("".join(linecache.getlines(path, self._function.__globals__)))
         except SyntaxError as error:
             raise CannotSplit(f"{path} cannot be read") from error
-
-    @property
-    def _definition(self) -> ast.FunctionDef:
-        code = self._function.__code__
-        for node in ast.walk(self._module):
-            if isinstance(node, ast.FunctionDef) and (node.lineno, node.name) == (code.co_firstlineno, code.co_name):
-                return node
-        raise CannotSplit("the source of its __getitem__ was not found")
 
     def _compiled(self, parameters: Sequence[str], body: Sequence[ast.stmt]) -> FunctionType:
         """A function that sees what the original sees."""
