@@ -24,7 +24,6 @@ from hotlap.data.checks.inputs import Contents
 from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
-from hotlap.data.gather.resident import DeviceStore
 from hotlap.data.item_cache import again
 from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.gather.test_resident import Here
@@ -189,7 +188,7 @@ Wrap = Callable[[Any], Any]
 def there(dataset: Any) -> Any:
     """`resident`, on this very device."""
     ours: Any = resident(dataset)
-    ours.__dict__["_hotlap_devices"] = DeviceStore(lambda device: Here() if device.type == "cpu" else None)
+    ours.__dict__["_hotlap_devices"] = Here()
     return ours
 
 

@@ -11,29 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hotlap.data.gather.batched import BatchedDataset, batched
+    from hotlap.data.gather.batched import batched
     from hotlap.data.gather.resident import resident
-    from hotlap.data.item_cache.cached import CachedDataset, cached
-    from hotlap.data.prefix_cache.cached_prefix import PrefixDataset, cached_prefix
-    from hotlap.data.transforms.late import LateDataset, late
+    from hotlap.data.item_cache.cached import cached
+    from hotlap.data.prefix_cache.cached_prefix import cached_prefix
+    from hotlap.data.transforms.late import late
 
-__all__ = [
-    "BatchedDataset",
-    "CachedDataset",
-    "LateDataset",
-    "PrefixDataset",
-    "batched",
-    "cached",
-    "cached_prefix",
-    "late",
-    "resident",
-]
+__all__ = ["batched", "cached", "cached_prefix", "late", "resident"]
 
 _HOMES = {
-    "BatchedDataset": "gather.batched",
-    "CachedDataset": "item_cache.cached",
-    "LateDataset": "transforms.late",
-    "PrefixDataset": "prefix_cache.cached_prefix",
     "batched": "gather.batched",
     "cached": "item_cache.cached",
     "cached_prefix": "prefix_cache.cached_prefix",

@@ -1,5 +1,6 @@
 """A data set in another's place: the other one to all who look; and what it has to say to the user."""
 
+import itertools
 import sys
 import warnings
 from collections.abc import Collection, Iterator
@@ -8,21 +9,8 @@ from typing import Any, ClassVar, TypeVar, final
 from torch.utils.data import Dataset, IterableDataset
 
 from hotlap import at_work
+from hotlap.data.loader.fetch import fetch
 from hotlap.errors import UserError
-
-
-@final
-class Notes:
-    """The last sentence; each goes into the record as well."""
-
-    def __init__(self) -> None:
-        self.last: str | None = None
-
-    def say(self, note: str) -> None:
-        """Once: the same sentence twice in a row is one."""
-        if note != self.last:
-            self.last = note
-            at_work.note(note)
 
 
 def warn(text: str) -> None:
@@ -45,9 +33,21 @@ class DatasetWrapper(Dataset[Any]):
     _hotlap_around: ClassVar[Collection[str]] = ()
     """Functions whose stand-ins it may stand around."""
 
+    _hotlap_note: str | None = None
+
+    @property
+    def note(self) -> str | None:
+        """One sentence if it is not at work now: what was seen."""
+        return self._hotlap_note
+
+    def _hotlap_say(self, note: str) -> None:
+        """For the user, and for the record."""
+        self.__dict__["_hotlap_note"] = note
+        at_work.note(note)
+
     def _hotlap_idle(self) -> str | None:
         """Why it is not at work; "" if it was not asked for anything yet, None if it is at work."""
-        return None
+        return self.note
 
     def _hotlap_settled(self) -> bool:
         """Its batches come as they will from now on."""
@@ -71,6 +71,13 @@ class DatasetWrapper(Dataset[Any]):
     def __getitem__(self, index: Any) -> Any:
         return self._hotlap_dataset[index]
 
+    def _hotlap_fetch(self, indices: Any, *, whole: bool) -> Any:
+        """Items, as a DataLoader fetches them; `whole`: or their `Batch`."""
+        return fetch(self._hotlap_dataset, indices)
+
+    def __getitems__(self, indices: Any) -> Any:
+        return self._hotlap_fetch(indices, whole=False)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._hotlap_dataset,)
 
@@ -79,20 +86,12 @@ class DatasetWrapper(Dataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         self._hotlap_begin_epoch()
-        dataset = self._hotlap_dataset
-        if hasattr(type(dataset), "__iter__") and not isinstance(dataset, list | tuple):
-            return iter(dataset)
-        return self._items()
-
-    def _items(self) -> Iterator[Any]:
-        position = 0
-        while True:
+        for position in itertools.count():
             try:
                 item = self[position]
             except IndexError:
                 return
             yield item
-            position += 1
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_hotlap"):
@@ -132,6 +131,17 @@ def check(kind: type[DatasetWrapper], dataset: Any) -> None:
             f"{function}() got what {other}() returned, but a data set is served by one of the two. Leave out "
             f"{function}(), or {other}()."
         )
+
+
+@final
+class WholeBatches(DatasetWrapper):
+    """What the fetchers of our own loaders read, of which `collated` puts items together."""
+
+    def __init__(self, dataset: DatasetWrapper) -> None:
+        self.__dict__.update(_hotlap_dataset=dataset)
+
+    def __getitems__(self, indices: Any) -> Any:
+        return self._hotlap_dataset._hotlap_fetch(indices, whole=True)
 
 
 Made = TypeVar("Made", bound=DatasetWrapper)

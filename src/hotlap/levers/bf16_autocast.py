@@ -34,7 +34,9 @@ class Bf16Autocast(Lever):
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """The chip, then the present state."""
-        return _lacks_bf16(run, machine) or _why_not(run)
+        unseen = None if forward_sites(run) else "No call of a model in the script's own source was seen."
+        present = "The script runs under autocast already." if run.autocast else None
+        return _lacks_bf16(run, machine) or present or not_float32(run) or unseen
 
     def install(self, patch: Patch) -> None:
         """CHILD: outermost calls of modules with parameters, while gradients are on."""
@@ -96,12 +98,3 @@ def _lacks_bf16(run: Run, machine: Machine) -> str | None:
     if is_before_ampere(run.device):
         return f"This card ({run.device}) has no bfloat16 instructions."
     return None
-
-
-def _why_not(run: Run) -> str | None:
-    """Why the script's models are not put under autocast, whatever the device."""
-    if run.autocast:
-        return "The script runs under autocast already."
-    return not_float32(run) or (
-        None if forward_sites(run) else "No call of a model in the script's own source was seen."
-    )

@@ -72,6 +72,8 @@ class Compile(Lever):
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state, what it needs, changing shapes, second derivatives, and whether it can be written."""
+        from hotlap.machine.cuda import version
+
         if run.compiled:
             return "The script uses torch.compile already."
         if machine.compiler is None:
@@ -81,7 +83,10 @@ class Compile(Lever):
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
         if models.takes_second_derivatives(run):
             return "The script takes second derivatives (create_graph), which compiled backward passes do not have."
-        return _cannot_compile(run)
+        torch = version(run.versions.get("torch")) or _WRAPS_SINCE
+        if torch < _WRAPS_SINCE and any(site.detail.get("torch_forward") for site in models.forward_sites(run)):
+            return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
+        return None
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or the arguments of Hugging Face's Trainer."""
@@ -97,13 +102,3 @@ class Compile(Lever):
             code = f"{model.name}.compile({dynamic}options={_OPTIONS[self.mode]})"
             edits.append(InsertBefore(site=model.before, code=code))
         return edits
-
-
-def _cannot_compile(run: Run) -> str | None:
-    """Why no model of the script's can be compiled by its name; None where it is worth trying."""
-    from hotlap.machine.cuda import version
-
-    torch = version(run.versions.get("torch")) or _WRAPS_SINCE
-    if torch < _WRAPS_SINCE and any(site.detail.get("torch_forward") for site in models.forward_sites(run)):
-        return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
-    return None

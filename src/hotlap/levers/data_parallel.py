@@ -194,8 +194,7 @@ class GradientCompression(Lever):
 
 def _names(script: Script, call: ast.Call) -> Sequence[str]:
     """`self.model` of `self.model = DistributedDataParallel(...)`; none where it is no such statement."""
-    statement = next(script.around(call))
-    if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is call:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        return [script.code(target) for target in targets if is_name(target)][:1]
+    match next(script.around(call)):
+        case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target) if is_name(target):
+            return [script.code(target)]
     return ()

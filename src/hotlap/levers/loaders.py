@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hotlap.data.item_cache.memory import SHARE_OF_FREE
 from hotlap.levers.frameworks import is_within
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Script, argument, found_at, scripts, why_unseen, word_of
+from hotlap.source import AddArgument, Edit, Script, argument, found_at, scripts, why_unseen
 from hotlap.units import percent
 
 # Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
@@ -104,35 +104,17 @@ def calls_of(run: Run, loader: LoaderFacts) -> list[tuple[Script, ast.Call]]:
 
 
 def dataset_of(script: Script, call: ast.Call) -> ast.expr | None:
-    """What a loader is given to read; None where that cannot be seen, or not be changed."""
-    if not _may_make_loader(script, call.func):
-        return None
-    return argument(call, 0, "dataset")
-
-
-def _may_make_loader(script: Script, function: ast.expr) -> bool:
-    """Not where Python itself calls what makes it, as in `list(map(make, datasets))`, and its arguments are others; nor
-    in `DataLoader.__init__(self, dataset)`, nor where a `functools.partial` may hold the first ones."""
-    match function:
+    """What a loader is given to read; None where that cannot be seen, or other arguments stand there: where Python
+    itself calls what makes it, as in `list(map(make, datasets))`, and in `DataLoader.__init__(self, dataset)`."""
+    match call.func:
         case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
-            return True
+            others = False
         case ast.Name(id=name) if name not in script.names and hasattr(builtins, name):
-            return False
-    full_name = script.full_name(function) or ""
-    own = full_name.partition(".")[0] not in sys.stdlib_module_names and not ast.unparse(function).endswith("__init__")
-    return own and not _is_partial(script, function)
-
-
-def _is_partial(script: Script, function: ast.expr) -> bool:
-    """`partial(DataLoader, dataset)`, or a name that is assigned one somewhere in the file."""
-    values, word = [function], word_of(function)
-    for node in ast.walk(script.tree) if word is not None else ():
-        match node:
-            case ast.Assign(targets=targets, value=value) if word in map(word_of, targets):
-                values.append(value)
-            case ast.AnnAssign(target=target, value=ast.expr() as value) if word == word_of(target):
-                values.append(value)
-    return any(isinstance(one, ast.Call) and script.full_name(one.func) == "functools.partial" for one in values)
+            others = True
+        case function:
+            root = (script.full_name(function) or "").partition(".")[0]
+            others = root in sys.stdlib_module_names or ast.unparse(function).endswith("__init__")
+    return None if others else argument(call, 0, "dataset")
 
 
 def _hides(found: tuple[Script, ast.Call] | None) -> str | None:

@@ -43,7 +43,8 @@ class NativeStep(Lever):
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
         """All of a step; where torch may do a part of it faster, the other part alone as well."""
-        if not _serves_a_model(run):
+        sites = forward_sites(run)
+        if sites and all(site.detail.get("beyond_linear") for site in sites):  # models that are left to torch whole
             return [cls("optimizer")]
         weights = sum(o.num_elements for o in run.optimizers)
         rows = max((n for n in run.num_samples if n), default=1)
@@ -84,15 +85,10 @@ class NativeStep(Lever):
         return behind_imports(run, f"native_steps({parts})", imports="from hotlap.small import native_steps")
 
 
-def _serves_a_model(run: Run) -> bool:
-    """One of those that are called may be made of linear layers alone: one that has others is left to torch whole."""
-    sites = forward_sites(run)
-    return not sites or any(not site.detail.get("beyond_linear") for site in sites)
-
-
 def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:
     """Why none of these can be served."""
-    known = [o for o in optimizers if _is_known(o.name) and o.all_dense]
+    of_torch = [o for o in optimizers if o.name.startswith("torch.optim.") and o.name.rpartition(".")[2] in OPTIMIZERS]
+    known = [o for o in of_torch if o.all_dense]
     if not known:
         return "The script has no SGD, Adam or AdamW over dense parameters."
     if all(set(o.dtypes) - {"float32", "float64"} for o in known):
@@ -100,10 +96,6 @@ def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:
     if all(o.num_elements > MAX_ELEMENTS for o in known):
         return f"The model has more than {MAX_ELEMENTS // 1_000_000} million parameters; its arithmetic is the work."
     return None
-
-
-def _is_known(optimizer: str) -> bool:
-    return optimizer.startswith("torch.optim.") and optimizer.rpartition(".")[2] in OPTIMIZERS
 
 
 class NativeOde(Lever):
@@ -172,7 +164,11 @@ class PaddedRecurrent(Lever):
             return "The model runs on a GPU, where cuDNN computes packed sequences by itself."
         if run.compiled or run.autocast:
             return "The script compiles its model, or runs it under autocast, where layers are left as they are."
-        return _cannot_do(run)
+        if takes_second_derivatives(run):
+            return "The script takes second derivatives (create_graph), which oneDNN's LSTM does not have."
+        if any("jit.script" in script.text for script in scripts(run)):
+            return "The script compiles with torch.jit.script, which would read the changed layers."
+        return None
 
     def install(self, patch: Patch) -> None:
         """From the next packed batch on."""
@@ -193,12 +189,3 @@ class PaddedRecurrent(Lever):
         """One line behind the imports, where something is packed."""
         packs = any(True for script in scripts(run) for _ in script.calls(*_PACKING))
         return super().edits(run) if packs else ()
-
-
-def _cannot_do(run: Run) -> str | None:
-    """What of the script's the changed layers could not do."""
-    if takes_second_derivatives(run):
-        return "The script takes second derivatives (create_graph), which oneDNN's LSTM does not have."
-    if any("jit.script" in script.text for script in scripts(run)):
-        return "The script compiles with torch.jit.script, which would read the changed layers."
-    return None

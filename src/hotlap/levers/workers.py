@@ -111,14 +111,13 @@ class Workers(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """The arguments of each loader that is served, or those of the framework that makes it."""
-        served = [loader for loader in run.loaders if self._serves(run, loader)]
+        served = [
+            one for one in run.loaders if _refuses(run, one) is None and (self.draws or one.deterministic is True)
+        ]
         edits = [edit for one in served for edit in loaders.argument_edits(run, one, **self._arguments(run, one))]
         if edits or not served:
             return edits
         return in_their_words(run, self.name, **self._arguments(run, served[0])) or ()
-
-    def _serves(self, run: Run, loader: LoaderFacts) -> bool:
-        return _refuses(run, loader) is None and (self.draws or loader.deterministic is True)
 
     def _arguments(self, run: Run, loader: LoaderFacts) -> dict[str, str]:
         arguments = {"num_workers": str(self.num_workers)}
@@ -167,13 +166,10 @@ def _refuses(run: Run, loader: LoaderFacts) -> str | None:
     if not loader.num_workers and loader.start_method not in ("fork", None):
         return f"Workers would be started by {loader.start_method}, which needs a script that can be imported again."
     hidden = loaders.why_hidden(run, loader)
-    if hidden is None and any(_says_order(call) for _, call in loaders.calls_of(run, loader)):
+    calls = loaders.calls_of(run, loader) if hidden is None else ()
+    if any(word.arg == "in_order" for _, call in calls for word in call.keywords):
         return "The script says in which order batches of workers may come (in_order)."
     return hidden
-
-
-def _says_order(call: ast.Call) -> bool:
-    return any(word.arg == "in_order" for word in call.keywords)
 
 
 def _unfit_items(loader: LoaderFacts) -> str | None:
@@ -216,7 +212,8 @@ def _changes(script: Script, call: ast.Call) -> bool:
         target = node.func if isinstance(node, ast.Call) else node
         if isinstance(target, ast.Attribute | ast.Subscript):
             written = target is not node or not isinstance(target.ctx, ast.Load)
-            if written and any(ast.dump(part) in names or _is_dataset(part) for part in _owners(target)):
+            owners = [*_owners(target)] if written else ()
+            if any(ast.dump(part) in names or getattr(part, "attr", "") == "dataset" for part in owners):
                 return True
     return False
 
@@ -226,11 +223,6 @@ def _owners(node: ast.AST) -> Iterator[ast.AST]:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
         yield node
-
-
-def _is_dataset(node: ast.AST) -> bool:
-    """`loader.dataset`."""
-    return isinstance(node, ast.Attribute) and node.attr == "dataset"
 
 
 def _gap_share(run: Run) -> float | None:

@@ -52,7 +52,10 @@ class WrapArgument(Edit):
 
     def splices(self, page: Page) -> Iterator[Splice]:
         """Around the argument, or what is left of it within those that stay around."""
-        value = self._argument(page.call(self.site))
+        call = page.call(self.site)
+        value = argument(call, self.position, self.keyword) or _given(call, self.keyword)
+        if value is None:
+            raise Refusal(f"the call has no argument {self.keyword} to be seen; it may be in a * argument")
         function, own = page.renamed(self.function, self.imports), [one.target for one in needed(self.imports)]
         while isinstance(value, ast.Call):
             there = page.script.code(value.func)
@@ -65,12 +68,6 @@ class WrapArgument(Edit):
         start, end = page.outer(value)
         yield start, start, f"{function}("
         yield end, end, f", {self.arguments})" if self.arguments else ")"
-
-    def _argument(self, call: ast.Call) -> ast.expr:
-        value = argument(call, self.position, self.keyword) or _given(call, self.keyword)
-        if value is None:
-            raise Refusal(f"the call has no argument {self.keyword} to be seen; it may be in a * argument")
-        return value
 
 
 def _given(call: ast.Call, keyword: str) -> ast.expr | None:

@@ -92,8 +92,9 @@ class Layout:
 
     def _head_lines(self) -> int:
         """Number of leading statements that have to stay first."""
+        docstring = self._script.tree.body[:1] if ast.get_docstring(self._script.tree, clean=False) is not None else ()
         for index, nodes in enumerate(self._lines):
-            if not all(_is_future(node) or (index == 0 and _is_docstring(node)) for node in nodes):
+            if not all(_is_future(node) or node in docstring for node in nodes):
                 return index
         return len(self._lines)
 
@@ -129,10 +130,6 @@ class Layout:
         if block < len(lines) and lines[block] == "":
             fixed.append(block - 1)
         return max(fixed, default=-1) + 1
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _is_future(node: ast.stmt) -> bool:

@@ -115,10 +115,8 @@ class Names:
         """The name under which the file has it already."""
         if binding.loads != binding.target and not any(found.loads == binding.loads for found in self._imported):
             return None
-        for found in self._imported:
-            if same_object(found.target, binding.target) and self._is_always(found.name, binding.target):
-                return found.name
-        return None
+        known = (found.name for found in self._imported if same_object(found.target, binding.target))
+        return next((name for name in known if self._is_always(name, binding.target)), None)
 
     def _is_always(self, name: str, target: str) -> bool:
         """Wherever the file binds `name`, in any scope, it is to `target`."""

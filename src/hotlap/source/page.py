@@ -6,6 +6,7 @@ import re
 import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from hotlap.record import CallSite
 from hotlap.source import snippet
@@ -123,9 +124,8 @@ class Page:
             Refusal: it would break the file.
         """
         text, done, parts = self.script.text, 0, []
-        splices = [
-            (start, end, new.replace("\n", self._source.newline)) for start, end, new in sorted(splices, key=_at)
-        ]
+        splices = sorted(splices, key=itemgetter(0, 1))
+        splices = [(start, end, new.replace("\n", self._source.newline)) for start, end, new in splices]
         for start, end, new in splices:
             parts += [text[done:start], new]
             done = end
@@ -186,10 +186,6 @@ def _parsed(source: SourceFile, text: str) -> Script:
 
 def _key(site: CallSite) -> Place:
     return site.line, site.end_line, site.col, site.end_col
-
-
-def _at(splice: Splice) -> Span:
-    return splice[:2]
 
 
 def _moved_span(span: Span, splices: Sequence[Splice]) -> Span | None:

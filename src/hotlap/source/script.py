@@ -57,15 +57,11 @@ class Script:
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Calls of these functions, by full name, in the order of the text."""
-        for call in self.all_calls:
-            if self.full_name(call.func) in names:
-                yield call
+        return (call for call in self.all_calls if self.full_name(call.func) in names)
 
     def methods(self, name: str) -> Iterator[ast.Call]:
         """Calls of the form `something.name(...)`, whatever the something is, in the order of the text."""
-        for call in self.all_calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == name:
-                yield call
+        return (call for call in self.all_calls if isinstance(call.func, ast.Attribute) and call.func.attr == name)
 
     def at(self, site: CallSite) -> ast.Call | None:
         """The call that was recorded as `site`; None where it cannot be told."""

@@ -85,18 +85,11 @@ def test_one_loader_that_is_served_is_enough() -> None:
         "functools.reduce(make, datasets)",
         "DataLoader.__init__(self, data)",
         "make(batch_size=3)",
-        "functools.partial(DataLoader, batch_size=4)(data)",
-        "holds(4)",
-        "self.holds(4)",
     ],
 )
 def test_a_loader_whose_data_set_cannot_be_seen_is_left_and_others_are_served(call: str, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
-    path.write_text(
-        f"import functools; from torch.utils.data import DataLoader\na = {call}\nb = DataLoader(data)\n"
-        "holds: object = functools.partial(DataLoader, data)\n"
-        "self.holds: object = functools.partial(DataLoader, data)\n"
-    )
+    path.write_text(f"import functools; from torch.utils.data import DataLoader\na = {call}\nb = DataLoader(data)\n")
     seen = recorded(path)
     (script,) = scripts(seen)
     first, second = (one for one in script.all_calls if isinstance(next(script.around(one)), ast.Assign))
@@ -107,20 +100,6 @@ def test_a_loader_whose_data_set_cannot_be_seen_is_left_and_others_are_served(ca
     assert CachedDataset().rejects(replace(run, loaders=(loader(),)), machine()) == (
         "The data set that the loader is given in line 2 cannot be seen there: write it out."
     )
-
-
-def test_a_partial_is_no_reason_to_leave_a_call_without_a_name(tmp_path: Path) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(
-        "import functools; from torch.utils.data import DataLoader\n"
-        "others[0] = functools.partial(DataLoader, data)\nmakers[0](data)\n"
-    )
-    seen = recorded(path)
-    (script,) = scripts(seen)
-    (made,) = (one for one in script.all_calls if isinstance(next(script.around(one)), ast.Expr))
-    made_at = replace(script.site(made, calls=LOADER), detail={"loader": 0})
-    run = replace(seen, call_sites=(made_at,), loaders=(loader(),))
-    assert [edit.site.line for edit in CachedDataset().edits(run)] == [3]
 
 
 def test_a_loader_that_is_not_trained_on_is_no_reason_to_try() -> None:

@@ -65,12 +65,12 @@ def test_saves_no_more_than_the_transforms_take() -> None:
     assert LateTransform().saves_at_most_s(known, ()) == pytest.approx(0.0005)
 
 
-def test_copies_to_a_gpu_are_a_reason_of_their_own() -> None:
+def test_copies_to_a_gpu_are_none_of_its_gain() -> None:
+    """What travels is numbers, as ever: the training process has made them."""
     facts = replace(augmented(), dataset="Digits")
     waits = replace(run_of(facts), input_s={InputPart.TRANSFORMS: 1e-9})
     phases: dict[Phase, tuple[float, ...] | None] = {phase: (0.0,) * 4 for phase in Phase}
     phases |= {Phase.FORWARD: (0.008,) * 4, Phase.TRANSFER: (0.002,) * 4}
     run = replace(waits, device="NVIDIA H200", step_s=(0.010,) * 4, phase_s=phases)
-    assert LateTransform().rejects(run, machine()) is None
-    assert LateTransform().saves_at_most_s(run, ()) == pytest.approx(0.0015)
-    assert LateTransform().rejects(replace(run, device="cpu"), machine()) is not None
+    assert LateTransform().rejects(run, machine()) == "The transforms of Digits take 0.0% of a step."
+    assert LateTransform().saves_at_most_s(run, ()) <= 1e-9

@@ -48,7 +48,7 @@ class Inputs:
         self.files = OpenedFiles(shared=True)
         """Those that items are read from, in this process and in its copies."""
         self.contents: Contents | None = None
-        """All of it, once `look_inside` was called: asked when an epoch begins."""
+        """All of it, once it was looked into: asked when an epoch begins."""
         self.note()
 
     def note(self) -> None:
@@ -63,20 +63,6 @@ class Inputs:
             return f"an item of {type(self._dataset).__name__} draws random numbers (from {drawn})"
         changed = self.watch.changed_by_item()
         return None if changed is None else f"computing an item changes {changed} of the data set"
-
-    def look_inside(self, *, item_s: float, num_items: int, reads_unnamed: bool) -> None:
-        """Note all of it, down to the last byte, in a part of the time that so many items take.
-
-        Arguments:
-            reads_unnamed: computing an item reads from what is none of the files that are known.
-
-        Raises:
-            Unseen: it cannot be compared.
-        """
-        contents = Contents(self._dataset, self.watch, self.files, item_s=item_s, num_items=num_items)
-        if reads_unnamed and not self.files and not contents.named:
-            raise Unseen("its items are read from files that cannot be told")
-        self.contents = contents
 
     def why_not_left(self) -> str | None:
         """What forbids that a later run finds its items, all of which were computed now; None if nothing does."""

@@ -54,16 +54,12 @@ class OpenedFiles:
 
     def note(self, path: Any, *, only_files: bool = False) -> None:
         """A file, or a folder whose entries matter; `only_files`: nothing is noted if it is none."""
-        try:
-            name = os.path.abspath(os.fsdecode(path))
-            if name in self._stamps:
-                return
-            found = os.stat(name)
-        except (OSError, ValueError, TypeError):
-            if only_files:
-                return
-            found = None
-        if found is not None and not stat.S_ISREG(found.st_mode) and (only_files or not stat.S_ISDIR(found.st_mode)):
+        name = os.path.abspath(os.fsdecode(path))
+        if name in self._stamps:
+            return
+        found = _found(name)
+        kind = None if found is None else stat.S_IFMT(found.st_mode)
+        if kind != stat.S_IFREG and (only_files or kind not in (None, stat.S_IFDIR)):
             return
         self._stamps[name] = stamp = _stamp(found)
         if self._log >= 0 and os.getpid() != self._process:
@@ -73,11 +69,7 @@ class OpenedFiles:
         """The first that is no longer what it was, or was not the same for all who read it."""
         self._read_log()
         for name, stamp in self._stamps.items():
-            try:
-                found = os.stat(name)
-            except OSError:
-                found = None
-            if _stamp(found) != stamp:
+            if _stamp(_found(name)) != stamp:
                 return name
         return self._differs
 
@@ -93,6 +85,13 @@ class OpenedFiles:
             name, *stamp = json.loads(line)
             if self._stamps.setdefault(name, tuple(stamp)) != tuple(stamp):
                 self._differs = name
+
+
+def _found(name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name)
+    except (OSError, ValueError):
+        return None
 
 
 def _stamp(found: os.stat_result | None) -> Stamp:

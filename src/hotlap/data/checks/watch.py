@@ -125,7 +125,12 @@ class Watch:
         self.length = num_items(root)
         """Items in the data set; None if it does not say."""
         self._visited: dict[int, Any] = {}
-        self._go()
+        waiting = deque([(type(root).__name__, root, 0)])
+        while waiting and len(self.places) < MAX_OBJECTS:
+            name, value, depth = waiting.popleft()
+            if depth <= MAX_DEPTH and id(value) not in self._visited and type(value) not in _ATOMS:
+                self._visited[id(value)] = value
+                waiting.extend((child_name, child, depth + 1) for child_name, child in self._open(name, value))
 
     def changed(self, same: Callable[[Any, Any], bool] = _alike) -> str | None:
         """What is no longer as it was ("attribute level of Curriculum"); None if nothing is known to have changed."""
@@ -168,14 +173,6 @@ class Watch:
     def opened(self) -> str | None:
         """As `changed`, but what was None and is an object now (a file that was opened late) has not changed."""
         return self.changed(_alike_or_opened)
-
-    def _go(self) -> None:
-        waiting = deque([(type(self._root).__name__, self._root, 0)])
-        while waiting and len(self.places) < MAX_OBJECTS:
-            name, value, depth = waiting.popleft()
-            if depth <= MAX_DEPTH and id(value) not in self._visited and type(value) not in _ATOMS:
-                self._visited[id(value)] = value
-                waiting.extend((child_name, child, depth + 1) for child_name, child in self._open(name, value))
 
     def _open(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         """What it consists of, each with a name."""

@@ -1,18 +1,14 @@
 """`batched(dataset)`: a batch of a data set that lies in memory is one gather, not a Python loop and a collate."""
 
-from collections.abc import Callable
 from typing import Any, final
 
 import torch
 from torch.utils.data import Subset, TensorDataset
 
-from hotlap.data.item.codec import Unsupported, is_plain_tensor
-from hotlap.data.loader.fetch import Batch, fetch, goes_to_default_collate, plain_positions, positions
+from hotlap.data.item.codec import is_plain_tensor
+from hotlap.data.loader.fetch import Batch, fetch, plain_positions, positions, torch_collates
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
 from hotlap.errors import UserError
-
-Gather = Callable[[torch.Tensor], Any]
-"""(B,) positions -> what `default_collate` makes of the items there."""
 
 
 @final
@@ -20,96 +16,56 @@ class BatchedDataset(DatasetWrapper):
     """What `batched` returns: the data set itself to all who look. See `batched`."""
 
     _hotlap_function = "batched"
-    _hotlap_rows: "_Rows | None"
-    _hotlap_note: str | None
 
     def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_rows=None, _hotlap_note=None)
+        self.__dict__["_hotlap_dataset"] = dataset
 
-    @property
-    def note(self) -> str | None:
-        """One sentence if batches are not gathered at the moment: why."""
-        return self._hotlap_note
-
-    def __getitems__(self, indices: Any) -> Any:
-        if goes_to_default_collate() and isinstance(indices, list):
-            index = plain_positions(indices, len(self))
-            batch = None if index is None else self._hotlap_batch(indices, index)
-            if batch is not None:
-                return [Batch(batch[0])]
-        return fetch(self._hotlap_dataset, indices)
+    def _hotlap_fetch(self, indices: Any, *, whole: bool) -> Any:
+        gathers = whole and torch_collates() and isinstance(indices, list)
+        index = plain_positions(indices, len(self)) if gathers else None
+        batch = None if index is None else self._hotlap_batch(indices, index)
+        return fetch(self._hotlap_dataset, indices) if batch is None else Batch(*batch)
 
     def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
-        rows = self._hotlap_rows
-        gather = rows if rows is not None and rows.current() else self._hotlap_look()
-        return None if gather is None else _tried(gather, index)
-
-    def _hotlap_idle(self) -> str | None:
-        return self._hotlap_note
-
-    def _hotlap_look(self) -> Gather | None:
-        """How to gather now: the script may have put other tensors into the data set."""
-        gather, reason = None, None
+        """(what `default_collate` makes of these items,); None where only torch can tell, be it an error."""
+        reason = _why_not(self._hotlap_dataset)  # the script may have put other tensors into it
+        name = type(self._hotlap_dataset).__name__
+        self.__dict__["_hotlap_note"] = f"batches of {name} are not gathered: {reason}" if reason else None
         try:
-            gather = _look(self._hotlap_dataset)
-        except Unsupported as unsupported:
-            reason = f"batches of {type(self._hotlap_dataset).__name__} are not gathered: {unsupported}"
-        self.__dict__["_hotlap_note"] = reason
-        self.__dict__["_hotlap_rows"] = gather if isinstance(gather, _Rows) else None
-        return gather
+            return None if reason else (_rows(self._hotlap_dataset, index),)
+        except (TypeError, RuntimeError, ValueError, IndexError, AttributeError, KeyError):
+            return None
 
 
-@final
-class _Rows:
-    """Rows of a `TensorDataset`."""
-
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-        self._tensors: tuple[torch.Tensor, ...] = dataset.tensors
-
-    def current(self) -> bool:
-        """True if it need not be looked at again: the same tensors, and still without gradients."""
-        return self._dataset.tensors is self._tensors and not any([tensor.requires_grad for tensor in self._tensors])
-
-    def __call__(self, index: torch.Tensor) -> Any:
-        return [
-            # How a stack of rows lies that are not dense is torch's to decide.
-            rows.index_select(0, index) if rows.is_contiguous() else torch.stack([rows[k] for k in index.tolist()])
-            for rows in self._tensors
-        ]
+def _why_not(dataset: Any) -> str | None:
+    """Exactly these classes are served: one derived from them may do something else for an item."""
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    served = type(dataset) is TensorDataset and all(map(is_plain_tensor, dataset.tensors))
+    return None if served else "whose items are not rows of tensors in memory"
 
 
-def _look(dataset: Any) -> Gather:
-    """`Unsupported` says why not. Exactly these classes: one derived from them may do something else for an item."""
+def _rows(dataset: Any, index: torch.Tensor) -> list[torch.Tensor]:
+    """Of these positions, one tensor for each that the data set holds."""
     if type(dataset) is Subset:
-        return _of_subset(dataset)
-    if type(dataset) is TensorDataset and all(map(is_plain_tensor, dataset.tensors)):
-        return _Rows(dataset)
-    raise Unsupported("whose items are not rows of tensors in memory")
+        return _rows(dataset.dataset, _chosen(dataset, index))
+    return [
+        # How a stack of rows lies that are not dense is torch's to decide.
+        rows.index_select(0, index) if rows.is_contiguous() else torch.stack([rows[k] for k in index.tolist()])
+        for rows in dataset.tensors
+    ]
 
 
-def _tried(gather: Gather, index: torch.Tensor) -> tuple[Any] | None:
-    """(the batch,); None where only torch can tell what becomes of these items, be it an error."""
-    try:
-        return (gather(index),)
-    except (Unsupported, TypeError, RuntimeError, ValueError, IndexError, AttributeError, KeyError):
-        return None
-
-
-def _of_subset(dataset: Any) -> Gather:
-    inner, chosen, length = _look(dataset.dataset), dataset.indices, len(dataset.dataset)
+def _chosen(subset: Any, index: torch.Tensor) -> torch.Tensor:
+    """Their positions in what it is a part of."""
+    chosen = subset.indices
     if isinstance(chosen, range):
-        start, step = chosen.start, chosen.step
-        return lambda index: inner(index * step + start)
-
-    def gather(index: torch.Tensor) -> Any:
-        wanted = [chosen[number] for number in index.tolist()]
-        found = positions(wanted, set(map(type, wanted)), length)
-        if found is None:
-            raise ValueError("an index that counts from the end")
-        return inner(found)
-
-    return gather
+        return index * chosen.step + chosen.start
+    wanted = [chosen[number] for number in index.tolist()]
+    found = positions(wanted, set(map(type, wanted)), len(subset.dataset))
+    if found is None:
+        raise ValueError("an index that counts from the end")
+    return found
 
 
 def batched(dataset: Any) -> Any:
@@ -128,10 +84,9 @@ def batched(dataset: Any) -> Any:
     if type(dataset) is BatchedDataset:
         return dataset
     check(BatchedDataset, dataset)
-    try:
-        _look(dataset)
-    except Unsupported as reason:
+    reason = _why_not(dataset)
+    if reason is not None:
         raise UserError(
             f"batched() got a {type(dataset).__name__}, {reason}. hotlap.data.cached serves other data sets."
-        ) from None
+        )
     return put_in_place(BatchedDataset(dataset))

@@ -6,7 +6,7 @@ any other use it is the batch that `cached` would have gathered here.
 """
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast, final
@@ -18,7 +18,6 @@ from hotlap import at_work
 from hotlap.data.item_cache.cached import CachedDataset, cached
 from hotlap.data.item_cache.columns import Column
 from hotlap.data.item_cache.store import ColumnStore
-from hotlap.data.wrapper import Notes
 from hotlap.units import size
 
 # Batches that the script moves itself before anything is put there: by then the training has shown what it takes.
@@ -133,15 +132,25 @@ def _number(value: Any) -> Any:
     return value.made
 
 
-class CudaMemory:
-    """Room on one CUDA device."""
+class DeviceStore:
+    """The columns of a store on the CUDA device that the script trains on. When the data set is filled again, into
+    another store, they are put there again."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = _with_index(device)
+    def __init__(self) -> None:
+        self.note: str | None = None
+        """Why batches are gathered on the CPU."""
+        self._begin(None)
 
-    def is_at(self, device: torch.device) -> bool:
-        """True for this very device; without an index, for the current one."""
-        return device.type == "cuda" and _with_index(device) == self._device
+    def may_be_used(self) -> bool:
+        """The script has started CUDA (asking must not start it)."""
+        cuda: Any = torch.cuda
+        return bool(cuda.is_available() and cuda.is_initialized())
+
+    def resolved(self, device: torch.device) -> torch.device | None:
+        """Without an index, the current one; None: it is no CUDA device."""
+        if device.type != "cuda":
+            return None
+        return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 
     def free_bytes(self) -> int:
         """Of the device, not of torch's allocator: what that holds is the training's."""
@@ -154,31 +163,10 @@ class CudaMemory:
         torch.cuda.synchronize(self._device)
         return there
 
-
-def _with_index(device: torch.device) -> torch.device:
-    """This CUDA device; without an index, the current one."""
-    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
-
-
-def memory_at(device: torch.device) -> CudaMemory | None:
-    """Room there, or None: this is for CUDA devices."""
-    return CudaMemory(device) if device.type == "cuda" and torch.cuda.is_available() else None
-
-
-@final
-class DeviceStore:
-    """The columns of a store on the device that the script trains on. When the data set is filled again, into another
-    store, they are put there again."""
-
-    def __init__(self, find: Callable[[torch.device], CudaMemory | None] = memory_at) -> None:
-        self.notes = Notes()
-        self._find = find
-        self._begin(None)
-
     def _begin(self, store: ColumnStore | None) -> None:
         # The copy goes with the store.
         self._store = None if store is None else weakref.ref(store, lambda _: self._begin(None))
-        self._room: CudaMemory | None = None
+        self._device: torch.device | None = None
         self._columns: dict[int, torch.Tensor] = {}
         self._order: torch.Tensor | None = None
         self._order_there: torch.Tensor | None = None
@@ -194,12 +182,12 @@ class DeviceStore:
     @property
     def settled(self) -> bool:
         """True if all items are on the device, or never will be; False until the first batch tells."""
-        return not self._may_be_used() or (self._store is not None and (self.full or not self.open))
+        return not self.may_be_used() or (self._store is not None and (self.full or not self.open))
 
     def gather(self, store: ColumnStore, index: torch.Tensor) -> tuple[Any] | None:
         """As `ColumnStore.gather` of a store that holds all items, with tensors that are not made yet where the rows of
         a batch can be told."""
-        if not self._may_be_used():
+        if not self.may_be_used():
             return store.gather(index)
         if self._store is None or self._store() is not store:
             self._begin(store)
@@ -220,11 +208,6 @@ class DeviceStore:
         self.num_given += 1
         return there.index_select(0, self._index_there(rows.index)).permute(rows.column.kept_rows()[1])
 
-    def _may_be_used(self) -> bool:
-        """The script has started CUDA (asking must not start it), or is given another way."""
-        cuda: Any = torch.cuda
-        return self._find is not memory_at or bool(cuda.is_available() and cuda.is_initialized())
-
     def _promise(self, store: ColumnStore, column: Column, index: torch.Tensor) -> LazyTensor | None:
         kept, permute = column.kept_rows()
         if kept is None:
@@ -239,29 +222,30 @@ class DeviceStore:
     def _is_there(self, store: ColumnStore, device: torch.device) -> bool:
         if self._store is None or self._store() is not store:
             return False  # the batch is of items that were dropped since
-        if self._room is None or not self._room.is_at(device):
+        target = self.resolved(device)
+        if target is None or target != self._device:
             if self.full:
                 self._close("the script moves its batches to several devices")
                 return False
-            self._room, self._num_moves = self._find(device), 0
-            if self._room is None:
+            self._device, self._num_moves = target, 0
+            if target is None:
                 self._close(f"batches go to {device}, and this is for CUDA devices")
                 return False
         if not self.full:
             self._num_moves += 1
             if self._num_moves > NUM_MOVES_FIRST:
-                self._fill(store.columns, self._room)
+                self._fill(store.columns)
         return self.full
 
-    def _fill(self, columns: Sequence[Column], room: CudaMemory) -> None:
+    def _fill(self, columns: Sequence[Column]) -> None:
         kept = {id(column): rows for column in columns if (rows := column.kept_rows()[0]) is not None}
         wanted = sum(rows.nbytes for rows in kept.values())
-        free = int(SHARE_OF_FREE * room.free_bytes())
+        free = int(SHARE_OF_FREE * self.free_bytes())
         if wanted > free:
             self._close(f"its items take {size(wanted)}, and {size(free)} of the device may be used")
             return
         try:
-            self._columns = {name: room.bring(rows) for name, rows in kept.items()}
+            self._columns = {name: self.bring(rows) for name, rows in kept.items()}
         except RuntimeError as error:  # out of memory all the same: others use the device as well
             self._close(f"its items could not be put on the device ({str(error).splitlines()[0]})")
             return
@@ -269,19 +253,19 @@ class DeviceStore:
 
     def _index_there(self, index: torch.Tensor) -> torch.Tensor:
         """Indices of a batch that is a part of an epoch's order travel with the whole of it, once."""
-        assert self._room is not None  # rows are there
         order = index._base
         if order is None or not order.is_contiguous():
-            return self._room.bring(index)
+            return self.bring(index)
         if self._order is not order or self._order_there is None:
-            self._order, self._order_there = order, self._room.bring(order.flatten())
+            self._order, self._order_there = order, self.bring(order.flatten())
         start = index.storage_offset() - order.storage_offset()
         return self._order_there[start : start + index.numel()]
 
     def _close(self, reason: str) -> None:
         self.open = self.full = False
         self._columns, self._order, self._order_there = {}, None, None
-        self.notes.say(f"batches are gathered on the CPU: {reason}")
+        self.note = f"batches are gathered on the CPU: {reason}"
+        at_work.note(self.note)
 
 
 def resident(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | Path = False) -> CachedDataset:

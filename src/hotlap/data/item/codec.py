@@ -7,7 +7,6 @@ as the very object that is expected.
 
 import io
 import pickle
-import struct
 import types
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -94,31 +93,15 @@ def same_tensor(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 def same(left: Any, right: Any) -> bool:
     """True if both are of the same types and bytes all the way down; False too for what cannot be compared."""
-    (lefts, one), (rights, other) = tree_flatten(left), tree_flatten(right)
-    return (
-        one == other
-        and all(type(left) is type(right) for left, right in zip(lefts, rights, strict=True))
-        and all(map(_same_leaf, lefts, rights))
-    )
+    try:
+        return _in_full(left) == _in_full(right)
+    except Unsupported:
+        return False
 
 
-def _same_leaf(left: Any, right: Any) -> bool:
-    if is_marked(left):
-        return vars(left) == vars(right) and _same_leaf(*(value.as_subclass(torch.Tensor) for value in (left, right)))
-    if isinstance(left, torch.Tensor):
-        return is_plain_tensor(left) and is_plain_tensor(right) and same_tensor(left, right)
-    if isinstance(left, np.ndarray | np.generic):
-        alike = left.dtype == right.dtype and left.shape == right.shape and not left.dtype.hasobject
-        return bool(alike and left.tobytes() == right.tobytes())
-    if isinstance(left, float):
-        return struct.pack("d", left) == struct.pack("d", right)
-    if type(left) in _ATOMS or isinstance(left, Enum) or hasattr(type(left), "_hotlap_packs"):
-        return bool(left == right)
-    return is_picture(left) and same(_about(left), _about(right))
-
-
-def _about(picture: Any) -> list[Any]:
-    return [picture.mode, picture.size, picture.tobytes(), picture.getpalette(), picture.info]
+def _in_full(value: Any) -> list[bytes]:
+    """As `pack`, what is there twice twice."""
+    return [bytes(part) for part in pack(value, by_value=True)]
 
 
 def parts(item: Any) -> Iterator[Any]:
@@ -171,14 +154,17 @@ def _repeats(places: Iterable[int | None]) -> bool:
     return len(set(known)) < len(known)
 
 
-def pack(value: Any) -> list[Any]:
-    """One description and its buffers, all of them bytes-like; `Unsupported` names what cannot be packed."""
+def pack(value: Any, *, by_value: bool = False) -> list[Any]:
+    """One description and its buffers, all of them bytes-like; `Unsupported` names what cannot be packed. `by_value`:
+    equal values give equal ones, whether some of their parts are one object or not."""
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
+    packer = _Packer(stream, protocol=5, buffer_callback=buffers.append)
+    packer.fast = by_value
     try:
-        _Packer(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+        packer.dump(value)
         return [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]
-    except (pickle.PicklingError, BufferError, AttributeError, TypeError) as error:
+    except (pickle.PicklingError, BufferError, AttributeError, TypeError, ValueError) as error:
         raise Unsupported(f"{type(error).__name__}: {error}") from error
 
 

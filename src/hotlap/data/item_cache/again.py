@@ -3,7 +3,6 @@
 import operator
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, final
 
@@ -61,10 +60,8 @@ class Compared(NamedTuple):
 class ComputedAgain(CacheFill):
     """What an item is, and whether it may be kept."""
 
-    def __init__(self, dataset: Any, *, memory_bytes: int | None, disk: bool | str | Path) -> None:
-        super().__init__(dataset, memory_bytes=memory_bytes, disk=disk)
-        self.rechecks = Rechecks()
-        self._num_batches = self._restarts = 0
+    rechecks: Rechecks
+    _num_batches = _restarts = 0
 
     @property
     def contents(self) -> Contents | None:

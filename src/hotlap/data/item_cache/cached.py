@@ -8,7 +8,7 @@ import torch
 
 from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.store import ColumnStore, Store
-from hotlap.data.loader.fetch import Batch, goes_to_default_collate
+from hotlap.data.loader.fetch import Batch, torch_collates
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
 
 
@@ -71,7 +71,7 @@ class CachedDataset(CacheWrapper):
     def note(self) -> str | None:
         """One sentence if items are not kept, or were dropped, or are not on the device: what was seen."""
         devices = self._hotlap_devices
-        return super().note or (None if devices is None else devices.notes.last)
+        return super().note or (None if devices is None else devices.note)
 
     def __getitem__(self, index: Any) -> Any:
         kept = self._hotlap_cache
@@ -81,7 +81,7 @@ class CachedDataset(CacheWrapper):
         store, positions = located
         return store.take(positions.tolist())[0] if kept.exact_items else kept.plain([index], single=True)
 
-    def __getitems__(self, indices: Any) -> Any:
+    def _hotlap_fetch(self, indices: Any, *, whole: bool) -> Any:
         kept = self._hotlap_cache
         if kept.given_up:
             return kept.plain(indices)
@@ -93,10 +93,10 @@ class CachedDataset(CacheWrapper):
         if located is None:
             return kept.compute(indices)
         store, positions = located
-        if goes_to_default_collate():
+        if whole and torch_collates():
             batch = self._hotlap_gather(store, positions) if kept.full else store.gather(positions)
             if batch is not None:
-                return [Batch(batch[0])]
+                return Batch(*batch)
         return store.take(positions.tolist()) if kept.exact_items else kept.plain(indices)
 
     def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:

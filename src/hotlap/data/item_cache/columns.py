@@ -255,9 +255,6 @@ class _NumberColumn(Column):
         values = self._array[positions]
         return [self._type(value) for value in values] if self._of_numpy else list(values.tolist())
 
-    def gather(self, index: torch.Tensor) -> torch.Tensor:
-        return self.store.index_select(0, index)
-
 
 def _torch_dtype(sample: Any) -> torch.dtype:
     """That a batch of such arrays or scalars has."""

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
-from hotlap.data.checks.inputs import Inputs
+from hotlap.data.checks.inputs import Contents, Inputs
 from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.random_state import States
 from hotlap.data.item_cache.again import DIFFERENT, Compared, ComputedAgain, Rechecks
@@ -64,6 +64,7 @@ class ItemCache(ComputedAgain):
         super().__init__(dataset, memory_bytes=memory_bytes, disk=disk)
         self.used = False
         """True once an item was asked for."""
+        self.rechecks = Rechecks()
         self._arrived = os.getpid()
         self.num_asked = 0
         """Items since the epoch began."""
@@ -264,14 +265,18 @@ class ItemCache(ComputedAgain):
     def keep_as(self, compared: Compared, items: list[Any], length: int, *, shared: bool = False) -> bool:
         """Note all that items are made from, to be compared when an epoch begins, and make the store for items like
         these; False, and given up, if that cannot be done."""
-        assert self.inputs is not None  # they were noted before the first item
+        inputs = self.inputs
+        assert inputs is not None  # they were noted before the first item
         self.own_memory, self.item_s = compared.own_memory, compared.item_s
         try:
-            self.inputs.look_inside(item_s=self.item_s, num_items=length, reads_unnamed=compared.reads_unnamed)
+            contents = Contents(self.dataset, inputs.watch, inputs.files, item_s=self.item_s, num_items=length)
+            if compared.reads_unnamed and not inputs.files and not contents.named:
+                raise Unseen("its items are read from files that cannot be told")
         except Unseen as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
             return False
-        self._key = self.contents.key if self.contents is not None and self.disk is not False else None
+        inputs.contents = contents
+        self._key = contents.key if self.disk is not False else None
         self.open(items, length, shared=shared)
         return not self.given_up
 

@@ -3,7 +3,9 @@
 import operator
 import os
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,17 @@ import numpy as np
 
 from hotlap import at_work
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.item.codec import Unsupported
+from hotlap.data.checks.look import Unseen
+from hotlap.data.item.codec import Unsupported, pack
+from hotlap.data.item_cache import disk
 from hotlap.data.item_cache.columns import Varies
-from hotlap.data.item_cache.disk import UnfinishedFile
+from hotlap.data.item_cache.disk import DiskUnavailable, UnfinishedFile
 from hotlap.data.item_cache.fill_pool import FillPool
-from hotlap.data.item_cache.memory import default_folder, limit_bytes
-from hotlap.data.item_cache.shared_memory import Progress
-from hotlap.data.item_cache.store import OpenStore, RecordStore, Store, open_records, open_store, take
+from hotlap.data.item_cache.memory import ALLOWANCE, default_folder, limit_bytes
+from hotlap.data.item_cache.shared_memory import Progress, SharedBlock
+from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store, too_much
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
+from hotlap.folders import lies_in_memory
 
 
 class CacheFill:
@@ -111,24 +116,76 @@ class CacheFill:
 
     def open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
-        self._limit_bytes = limit_bytes(self.memory_bytes)
+        self._limit_bytes, self.warm = limit_bytes(self.memory_bytes), False
         try:
-            opened = self._make_store(items, length, shared=shared)
+            self.store = self._make_store(items, length, shared=shared)
         except Unsupported as unsupported:
             self.give_up(f"{self.name} is not kept: {unsupported}")
         except (MemoryError, RuntimeError, OSError) as error:
             self.give_up(f"{self.name} is not kept: its memory could not be had ({error})")
         else:
-            self._unfinished, self.store = opened.unfinished, opened.store
-            self.progress = Progress(length, full=opened.full)
-            self.warm = self._full = opened.full
+            self.progress, self._full = Progress(length, full=self.warm), self.warm
 
-    def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
-        return open_store(
-            items, length, limit_bytes=self._limit_bytes, own_memory=self.own_memory, key=self._key,
-            folder=default_folder() if isinstance(self.disk, bool) else Path(self.disk),
-            as_bytes=self.as_bytes and not shared, say=self._say_of_store,
-        )  # fmt: skip
+    def _make_store(self, items: list[Any], length: int, *, shared: bool) -> Store:
+        """For `length` items like these; `Unsupported` says why there is none."""
+        make = partial(ColumnStore, items[0], as_bytes=self.as_bytes and not shared)
+        try:
+            columns = make(0)
+            if not self.own_memory:  # else whole batches alone are handed out
+                columns.values(items)
+        except (Unsupported, Varies):
+            if self.own_memory:
+                raise Unsupported("its items share memory with the data set, so that copies could be told") from None
+            return self._records(items, length)
+        if self._key is not None:
+            try:
+                return self._on_disk(make, length, self._key())
+            except (DiskUnavailable, Unseen) as reason:
+                self._say_of_store(f"the cache is not kept on disk: {reason}")
+        needed_bytes = length * columns.item_bytes
+        if needed_bytes > self._limit_bytes:
+            in_a_file = "" if self._key is not None else "; cached(..., disk=True) keeps them in a file"
+            raise Unsupported(f"{too_much(needed_bytes, self._limit_bytes)}{in_a_file}")
+        store = make(length)
+        ALLOWANCE.take(store, needed_bytes)
+        return store
+
+    def _on_disk(self, make: Callable[..., ColumnStore], length: int, key: str) -> ColumnStore:
+        """The full store off the disk, or one that is written there; `DiskUnavailable` says why neither is possible."""
+        folder = default_folder() if isinstance(self.disk, bool) else Path(self.disk)
+        columns = make(0)
+        total, in_memory = columns.block_bytes(length), lies_in_memory(folder)
+        if total > self._limit_bytes and in_memory:
+            raise DiskUnavailable(f"{folder} lies in memory itself")
+        found = disk.opened(folder, f"{zlib.crc32(columns.layout.encode()):08x}-{key}", total, self._say_of_store)
+        if isinstance(found, SharedBlock):
+            self.warm = True
+            return make(length, found.allocate)
+        self._unfinished = found
+        store = make(length, found.block.allocate)
+        if in_memory:
+            ALLOWANCE.take(store, total)
+        return store
+
+    def _records(
+        self, items: list[Any], length: int, *, halves: bool = False, entry_bytes: int | None = None
+    ) -> RecordStore:
+        """For `length` items like these, each by itself; `Unsupported`: there is no room. `halves`: as many as memory
+        holds; `entry_bytes`: what one takes on average, if not as these do."""
+        if entry_bytes is None:
+            entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
+        # In a few parts each; others may have more.
+        wanted = int(1.2 * length * (entry_bytes + 256)) + (1 << 16)
+        if wanted > self._limit_bytes:
+            reason = too_much(wanted, self._limit_bytes)
+            if not halves:
+                raise Unsupported(reason)
+            self._say_of_store(f"{reason}: as many as that are kept")
+            wanted = self._limit_bytes
+        # Items that turn out larger may take what else is free; of memory only the pages that are written to are taken.
+        store = RecordStore(length, wanted if halves else self._limit_bytes, halves=halves)
+        ALLOWANCE.take(store, wanted)
+        return store
 
     def leave_disk(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Begin anew in memory: what another run left is of other items."""
@@ -163,9 +220,7 @@ class CacheFill:
             new = dict(self._absent(indices, items, rows))
             if new:
                 self._put_new(list(new), list(new.values()))
-        except Unsupported as unsupported:
-            self.give_up(f"{self.name} is not kept: {unsupported}")
-        except (MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
+        except (Unsupported, MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
             self.give_up(f"{self.name} is not kept: {error}")
 
     def _absent(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> Iterator[tuple[int, Any]]:
@@ -199,7 +254,10 @@ class CacheFill:
         self.present[kept] = True
         self.look_if_full()
         if isinstance(store, RecordStore) and not store.halves:
-            take(store, store.needed_bytes(self.num_cached), self._limit_bytes)
+            needed_bytes = store.needed_bytes(self.num_cached)
+            if needed_bytes > self._limit_bytes:
+                raise Unsupported(too_much(needed_bytes, self._limit_bytes))
+            ALLOWANCE.take(store, needed_bytes)
 
     def _keep_one_by_one(self, items: list[Any]) -> Store:
         """Begin anew, now that an item is built otherwise than those before it."""
@@ -207,7 +265,7 @@ class CacheFill:
             raise Unsupported("its items differ in structure, and share memory with the data set")
         if self.in_copy:
             raise Unsupported("its items differ in structure")
-        self.store = open_records(items, len(self.present), self._limit_bytes, self._say_of_store)
+        self.store = self._records(items, len(self.present))
         self.progress = Progress(len(self.present))
         return self.store
 

@@ -1,30 +1,22 @@
-"""The first items of a data set -> where all of them are kept: by column, gathered a batch at a time, or one by one; in
-memory that forked processes share, or in a file; or a full one off the disk."""
+"""Where all items of a data set are kept: by column, gathered a batch at a time, or one by one; in memory that forked
+processes share, or in a file."""
 
 import fcntl
 import mmap
 import os
 import struct
 import weakref
-import zlib
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import is_
-from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from torch.utils.data import default_collate
 
-from hotlap.data.checks.look import Unseen
 from hotlap.data.item.codec import Unsupported, flatten_batch, pack, same, unpack
-from hotlap.data.item_cache import disk
 from hotlap.data.item_cache.columns import Allocate, Column, Varies, column_for, same_batch
-from hotlap.data.item_cache.disk import DiskUnavailable, UnfinishedFile
-from hotlap.data.item_cache.memory import ALLOWANCE
-from hotlap.data.item_cache.shared_memory import SharedBlock, rounded_up, shared_tensor, whole_pages
-from hotlap.folders import lies_in_memory
+from hotlap.data.item_cache.shared_memory import rounded_up, shared_tensor, whole_pages
 from hotlap.units import size
 
 # Parts of a record begin at multiples of this, as memory from torch does.
@@ -212,125 +204,9 @@ class RecordStore:
             os.close(lock)
 
 
-def _expected_bytes(num_entries: int, num_bytes: int) -> int:
-    """What so many entries, in a few parts each, may take, of which some have so many bytes on average: others may have
-    more."""
-    return int(1.2 * num_entries * (num_bytes + 256)) + (1 << 16)
-
-
 Store = ColumnStore | RecordStore
 
 
-class OpenStore(NamedTuple):
-    """A store, and the file behind it."""
-
-    store: Store
-    unfinished: UnfinishedFile | None = None
-    """What it is written to."""
-    full: bool = False
-    """It came off the disk with all items."""
-
-
-def open_store(
-    items: Sequence[Any],
-    length: int,
-    *,
-    limit_bytes: int,
-    own_memory: bool,
-    key: Callable[[], str] | None,
-    folder: Path,
-    as_bytes: bool,
-    say: Callable[[str], None],
-) -> OpenStore:
-    """A store for `length` items like these; `Unsupported` says why there is none.
-
-    Arguments:
-        limit_bytes: memory that may be used.
-        own_memory: items share memory with the data set or with each other: only whole batches can be kept.
-        key: under which the next run is to find it in `folder`, of all that items are made from; None: it is not to.
-        as_bytes: pictures may be kept as bytes.
-        say: told why it does not lie on disk.
-    """
-    make = partial(ColumnStore, items[0], as_bytes=as_bytes)
-    try:
-        columns = make(0)
-        if not own_memory:
-            columns.values(items)
-    except (Unsupported, Varies):
-        if own_memory:
-            raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-        return OpenStore(open_records(items, length, limit_bytes, say))
-    if key is not None:
-        try:
-            return _on_disk(make, length, folder, key(), limit_bytes, say)
-        except (DiskUnavailable, Unseen) as reason:
-            say(f"the cache is not kept on disk: {reason}")
-    needed_bytes = length * columns.item_bytes
-    if needed_bytes > limit_bytes:
-        in_a_file = "" if key is not None else "; cached(..., disk=True) keeps them in a file"
-        raise Unsupported(f"{_too_much(needed_bytes, limit_bytes)}{in_a_file}")
-    store = make(length)
-    ALLOWANCE.take(store, needed_bytes)
-    return OpenStore(store)
-
-
-def _on_disk(
-    make: Callable[..., ColumnStore], length: int, folder: Path, key: str, limit_bytes: int, say: Callable[[str], None]
-) -> OpenStore:
-    """The full store off the disk, or one that is written there; `DiskUnavailable` says why neither is possible."""
-    columns = make(0)
-    total, in_memory = columns.block_bytes(length), lies_in_memory(folder)
-    if total > limit_bytes and in_memory:
-        raise DiskUnavailable(f"{folder} lies in memory itself")
-    found = disk.opened(folder, f"{zlib.crc32(columns.layout.encode()):08x}-{key}", total, say)
-    if isinstance(found, SharedBlock):
-        return OpenStore(make(length, found.allocate), full=True)
-    opened = OpenStore(make(length, found.block.allocate), found)
-    if in_memory:
-        ALLOWANCE.take(opened.store, total)
-    return opened
-
-
-def open_records(
-    items: Sequence[Any],
-    length: int,
-    limit_bytes: int,
-    say: Callable[[str], None],
-    *,
-    halves: bool = False,
-    entry_bytes: int | None = None,
-) -> RecordStore:
-    """A store for `length` items like these, each by itself.
-
-    Arguments:
-        limit_bytes: memory that may be used.
-        say: told if not all are kept.
-        halves: see `RecordStore`; as many as memory holds.
-        entry_bytes: what one takes on average; None: as these do.
-
-    Raises:
-        Unsupported: there is no room.
-    """
-    if entry_bytes is None:
-        entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
-    wanted = _expected_bytes(length, entry_bytes)
-    if wanted > limit_bytes:
-        if not halves:
-            raise Unsupported(_too_much(wanted, limit_bytes))
-        say(f"{_too_much(wanted, limit_bytes)}: as many as that are kept")
-        wanted = limit_bytes
-    # Items that turn out larger may take what else is free; of memory only the pages that are written to are taken.
-    store = RecordStore(length, wanted if halves else limit_bytes, halves=halves)
-    ALLOWANCE.take(store, wanted)
-    return store
-
-
-def _too_much(wanted_bytes: int, limit_bytes: int) -> str:
+def too_much(wanted_bytes: int, limit_bytes: int) -> str:
+    """Why there is no room."""
     return f"its items take about {size(wanted_bytes)}, and {size(limit_bytes)} of memory may be used"
-
-
-def take(store: object, needed_bytes: int, limit_bytes: int) -> None:
-    """Memory for a store; `Unsupported` if there is not as much."""
-    if needed_bytes > limit_bytes:
-        raise Unsupported(_too_much(needed_bytes, limit_bytes))
-    ALLOWANCE.take(store, needed_bytes)

@@ -1,20 +1,17 @@
-"""How a loader comes to a batch: positions of the indices that a sampler gives, or items; whole batches in place of
-lists of items, handed unchanged through torch's own `default_collate`; and what its workers are told."""
+"""How a loader comes to a batch: positions of the indices that a sampler gives, items, or a whole batch in place of a
+list of items; and what its workers are told."""
 
 import random
-import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch.utils.data import Subset, default_collate
+from torch.utils.data import default_collate
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.collate import default_collate_fn_map
-from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 
 def is_index_tensor(index: Any) -> bool:
@@ -53,27 +50,19 @@ def fetch(dataset: Any, indices: Any) -> Any:
     return [dataset[index] for index in cast(Iterable[Any], indices)]
 
 
-class Batch:
-    """A collated batch on its way through `default_collate`, which hands it on as it is."""
+class Batch(NamedTuple):
+    """What `_hotlap_fetch` returns in place of items."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    value: Any
 
 
-def _unwrap(batch: list[Batch], *, collate_fn_map: Any = None) -> Any:
-    return batch[0].value
+def collated(fetched: Any) -> Any:
+    """In the place of `default_collate`: a batch as it is."""
+    return fetched.value if type(fetched) is Batch else default_collate(fetched)
 
 
-# The extension point that torch documents for `default_collate`: a collate function for a type of its own.
-# https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_collate
-default_collate_fn_map.setdefault(Batch, _unwrap)
 # If the script registers more, or other, functions later, torch is left to collate true items.
 _KNOWN_MAP = dict(default_collate_fn_map)
-
-_FETCH_CODE = _MapDatasetFetcher.fetch.__code__
-_SUBSET_CODE = Subset.__getitems__.__code__
 
 
 def torch_collates() -> bool:
@@ -81,34 +70,21 @@ def torch_collates() -> bool:
     return bool(default_collate_fn_map == _KNOWN_MAP and torch._C._len_torch_function_stack() == 0)
 
 
-def goes_to_default_collate() -> bool:
-    """True if what the calling `__getitems__` returns is handed to `default_collate` and to nothing else.
-
-    Any other reader (a collate function of the script, another data set) gets a plain list of plain items.
-    """
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code is _SUBSET_CODE:
-        frame = frame.f_back
-    return (
-        frame is not None
-        and frame.f_code is _FETCH_CODE
-        and frame.f_locals["self"].collate_fn is default_collate
-        and torch_collates()
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Role:
     """What a worker of the script is told."""
 
-    num_workers: int
-    init: Callable[[int], object] | None
+    num_workers: int = 0
+    init: Callable[[int], object] | None = None
     timeout_s: float = 0.0
     """What the script's loader waits for a batch at most; 0: for ever."""
 
     def play(self, number: int, dataset: Any) -> None:
-        """IN A COPY: be that worker, as far as `torch.utils.data._utils.worker._worker_loop` makes one."""
+        """IN A COPY: be that worker, as far as `torch.utils.data._utils.worker._worker_loop` makes one; without any
+        only leave alone the threads of the pool, which are not there."""
         torch.set_num_threads(1)
+        if not self.num_workers:
+            return
         random.seed(number)  # with a base seed of 0
         torch.manual_seed(number)
         state: Any = torch_worker._generate_state(0, number)  # type: ignore[no-untyped-call]
@@ -122,14 +98,6 @@ class Role:
         torch_worker._worker_info = torch_worker.WorkerInfo(
             id=number, num_workers=self.num_workers, seed=number, dataset=dataset
         )
-
-
-def play_first(role: Role | None, dataset: Any) -> None:
-    """IN A COPY: be the first worker; None: only leave alone the threads of the pool, which are not there."""
-    if role is None:
-        torch.set_num_threads(1)
-    else:
-        role.play(0, dataset)
 
 
 def role_of(loader: Any) -> Role:

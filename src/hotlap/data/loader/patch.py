@@ -20,7 +20,6 @@ from torch.utils.data import (
     DataLoader,
     RandomSampler,
     SequentialSampler,
-    SubsetRandomSampler,
     WeightedRandomSampler,
     default_collate,
 )
@@ -35,10 +34,10 @@ from hotlap.data.checks.random_state import Streams
 from hotlap.data.gather.batched import BatchedDataset
 from hotlap.data.item_cache.cached import CachedDataset
 from hotlap.data.item_cache.for_workers import before_workers, goes_on, still_holds
-from hotlap.data.loader.fetch import plain_positions, role_of, torch_collates, why_no_copies
+from hotlap.data.loader.fetch import collated, plain_positions, role_of, torch_collates, why_no_copies
 from hotlap.data.prefix_cache.cached_prefix import PrefixDataset
-from hotlap.data.transforms.late import LateDataset, late_iterator
-from hotlap.data.wrapper import DatasetWrapper
+from hotlap.data.transforms.late import LateDataset, finish
+from hotlap.data.wrapper import DatasetWrapper, WholeBatches
 
 _TORCH = _BaseDataLoaderIter.__module__
 
@@ -46,8 +45,12 @@ _TORCH = _BaseDataLoaderIter.__module__
 _BATCHES_AT_ONCE = 64
 
 
-def patched(get_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`DataLoader._get_iterator`, with a shorter way for cached data sets."""
+def patch_loaders() -> None:
+    """From now on, loaders over data sets of ours take the shorter way."""
+    loader: Any = DataLoader
+    get_iterator = loader._get_iterator
+    if hasattr(get_iterator, "_hotlap_patched"):
+        return
 
     @wraps(get_iterator)
     def _get_iterator(loader: Any) -> Any:
@@ -57,26 +60,28 @@ def patched(get_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return get_iterator(loader) if short is None else short(loader)
 
     _get_iterator._hotlap_patched = True  # type: ignore[attr-defined]
-    return _get_iterator
-
-
-def patch_loaders() -> None:
-    """For use by hand: from now on, loaders over cached data sets take the shorter way."""
-    if not getattr(DataLoader._get_iterator, "_hotlap_patched", False):
-        loader: Any = DataLoader
-        loader._get_iterator = patched(loader._get_iterator)
+    loader._get_iterator = _get_iterator
 
 
 def _shorter(loader: Any) -> Callable[[Any], Any] | None:
-    prepared = _prepare_for_workers(loader)
-    if type(loader.dataset) is LateDataset:
-        return late_iterator
-    if type(loader.dataset) in (CachedDataset, BatchedDataset) and not loader.num_workers:
-        gathers = loader._auto_collation and loader.collate_fn is default_collate and _order_is_fixed(loader)
-        return Gathering if gathers else None
-    if type(loader.dataset) is CachedDataset and prepared:
+    kind, prepared = type(loader.dataset), _prepare_for_workers(loader)
+    if kind is CachedDataset and prepared:
         return InPlaceOfWorkers if _can_gather(loader) else FillingWorkers
-    return None
+    gathers = kind in (CachedDataset, BatchedDataset) and _torch_makes_batches(loader)
+    if not gathers and not (kind is LateDataset and loader.dataset._hotlap_prepare(loader)):
+        return None
+    return Workers if loader.num_workers else Gathering
+
+
+def _torch_makes_batches(loader: Any) -> bool:
+    return bool(loader._auto_collation and loader.collate_fn is default_collate)
+
+
+def _with_whole_batches(loader: Any) -> Any:
+    """A loader over a data set of ours as torch's iterators know it."""
+    inner = copy.copy(loader)
+    inner.__dict__.update(dataset=WholeBatches(loader.dataset), collate_fn=collated, _iterator=None)
+    return inner
 
 
 def _prepare_for_workers(loader: Any) -> bool:
@@ -97,30 +102,31 @@ def _prepare_for_workers(loader: Any) -> bool:
 
 
 def _order_is_fixed(loader: Any) -> bool:
-    """True if the order of an epoch is settled with its first index, and is one of plain positions."""
+    """True if the order of an epoch is settled with its first index, and is one of plain positions. (A subset's is
+    looked up, index by index, in a list of the script's.)"""
     sampler = loader.sampler
     if type(loader.batch_sampler) is not BatchSampler or loader.batch_sampler.sampler is not sampler:
         return False
     if type(sampler) is RandomSampler:
         return not sampler.replacement and sampler.num_samples <= len(sampler.data_source)
-    return type(sampler) in (SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
+    return type(sampler) in (SequentialSampler, WeightedRandomSampler)
 
 
 @final
 class Gathering(_SingleProcessDataLoaderIter):
-    """Without workers: a batch is a gather by a slice of the epoch's order."""
-
-    _dataset: Any
+    """Without workers: a batch is a gather by a slice of the epoch's order, where that is known ahead."""
 
     def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
-        self._sampler = loader.sampler
+        super().__init__(_with_whole_batches(loader))
+        self._gathered, self._sampler = loader.dataset, loader.sampler
         self._pulled: deque[tuple[Any, Any]] = deque()
+        self._order_is_fixed = type(loader.dataset) is not LateDataset and _order_is_fixed(loader)
         self._num_whole: int | None = None
 
     def __next__(self) -> Any:
         """As torch's, without the mark for profilers (20 of 65 us of a batch of 32 rows) while there is none."""
-        if _is_watched():
+        step: Any = _BaseDataLoaderIter.__next__
+        if step.__module__ != _TORCH or torch._C._autograd._profiler_enabled():  # or somebody has put his own there
             return super().__next__()
         data = self._next_data()
         self._num_yielded += 1
@@ -130,8 +136,8 @@ class Gathering(_SingleProcessDataLoaderIter):
         if not self._pulled:
             self._pull()
         indices, index = self._pulled.popleft()
-        batch = self._dataset._hotlap_batch(indices, index) if index is not None and torch_collates() else None
-        data = batch[0] if batch is not None else self._dataset_fetcher.fetch(indices)
+        batch = self._gathered._hotlap_batch(indices, index) if index is not None and torch_collates() else None
+        data = finish(batch[0] if batch is not None else self._dataset_fetcher.fetch(indices))
         return torch_pins(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call]
 
     def _pull(self) -> None:
@@ -141,44 +147,48 @@ class Gathering(_SingleProcessDataLoaderIter):
         that breaks off does not see.
         """
         batches = [next(self._sampler_iter)]  # StopIteration ends the epoch
+        if not self._order_is_fixed:
+            self._pulled.append((batches[0], None))
+            return
         if self._num_whole is None:
-            # Batches that are full end before the order does. Subsets look each index up in a list of the script's.
-            looks_up = type(self._sampler) is SubsetRandomSampler
-            self._num_whole = 0 if looks_up else len(self._sampler) // len(batches[0])
+            self._num_whole = len(self._sampler) // len(batches[0])  # full ones end before the order does
         self._num_whole -= 1
         batches += itertools.islice(self._sampler_iter, max(0, min(self._num_whole, _BATCHES_AT_ONCE - 1)))
         self._num_whole -= len(batches) - 1
-        index: Any = plain_positions([*itertools.chain.from_iterable(batches)], len(self._dataset))
+        index: Any = plain_positions([*itertools.chain.from_iterable(batches)], len(self._gathered))
         self._pulled.extend(
             zip(batches, itertools.repeat(None) if index is None else index.split([*map(len, batches)]), strict=False)
         )
 
 
-def _is_watched() -> bool:
-    """True if each batch must go by torch's `__next__`: a profiler is on, or somebody has put his own there."""
-    step: Any = _BaseDataLoaderIter.__next__
-    return bool(step.__module__ != _TORCH or torch._C._autograd._profiler_enabled())
+class Workers(_MultiProcessingDataLoaderIter):
+    """torch's own workers, which send whole batches."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(_with_whole_batches(loader) if _torch_makes_batches(loader) else loader)
+
+    def _next_data(self) -> Any:
+        return finish(super()._next_data())  # type: ignore[no-untyped-call]
 
 
 @final
-class FillingWorkers(_MultiProcessingDataLoaderIter):
-    """torch's own workers, which fill the cache; persistent ones end with the epoch in which it became full."""
-
-    _dataset: Any
+class FillingWorkers(Workers):
+    """Workers that fill the cache; persistent ones end with the epoch in which it became full."""
 
     def __init__(self, loader: Any) -> None:
-        self._progress = loader.dataset._hotlap_cache.progress
+        self._cache = loader.dataset._hotlap_cache
+        self._progress = self._cache.progress
         super().__init__(loader)
 
     def _next_data(self) -> Any:
         try:
-            return super()._next_data()  # type: ignore[no-untyped-call]
+            return super()._next_data()
         except StopIteration:
-            self._dataset._hotlap_cache.look_if_full()
+            self._cache.look_if_full()
             raise
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if not first_iter and goes_on(loader.dataset._hotlap_cache, self._progress) and _can_gather(loader):
+        if not first_iter and goes_on(self._cache, self._progress) and _can_gather(loader):
             self._shutdown_workers()
             loader._iterator = _without_a_draw(loader, partial(InPlaceOfWorkers, resumed=True))
         else:
@@ -232,8 +242,7 @@ class InPlaceOfWorkers(_BaseDataLoaderIter):
 
 def _can_gather(loader: Any) -> bool:
     """True if workers would do nothing but gather."""
-    kept = loader.dataset._hotlap_cache
-    return loader._auto_collation and loader.collate_fn is default_collate and kept.shared_store() is not None
+    return _torch_makes_batches(loader) and loader.dataset._hotlap_cache.shared_store() is not None
 
 
 def _without_a_draw(loader: Any, make: Callable[[Any], Any]) -> Any:

@@ -10,14 +10,14 @@ from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.random_state import Streams
+from hotlap.data.checks.random_state import States, Streams
 from hotlap.data.item.codec import Unsupported, holds_views, pack, same, unpack
 from hotlap.data.item_cache.cached import CacheWrapper
 from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
-from hotlap.data.item_cache.store import OpenStore, open_records
-from hotlap.data.loader.fetch import Role, fetches_whole_batches, play_first
+from hotlap.data.item_cache.store import Store
+from hotlap.data.loader.fetch import Role, fetches_whole_batches
 from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
 from hotlap.data.wrapper import check, put_in_place
@@ -34,6 +34,8 @@ _SERVING_S = 15e-6
 
 # Each way to an item is timed so many times, and the middle counts; no longer than this, where items are slow.
 _NUM_TIMED, _TIMED_S = 3, 0.01
+
+_IN_THIS_PROCESS = Role()
 
 Cut = tuple[int, tuple[int, ...], int]
 """(which of the ways to cut; steps before the first draw, of each pipeline; bytes of an item's heads)."""
@@ -53,7 +55,7 @@ class HeadCache(ItemCache):
         """Of what is kept."""
         return f"the prefix of {super().name}"
 
-    def prepare(self, role: Role | None = None) -> bool:
+    def prepare(self, role: Role = _IN_THIS_PROCESS) -> bool:
         """True if heads may be used for the next batch. `role`: before workers are started, what they are told."""
         self.used = True
         if self.num_asked >= len(self.present) > 0:
@@ -63,7 +65,7 @@ class HeadCache(ItemCache):
             if get_worker_info() is not None:
                 return False  # what this process would keep is lost with it
             self._cut(role)
-        if role is not None and not self.given_up:
+        if role.num_workers and not self.given_up:
             before_workers(self, role)
         return not self.given_up
 
@@ -94,22 +96,20 @@ class HeadCache(ItemCache):
         assert self.pipelines is not None  # it was prepared
         return self.pipelines.half(index)
 
-    def _make_store(self, items: list[Any], length: int, *, shared: bool) -> OpenStore:
-        say, entry_bytes = self._say_of_store, self._entry_bytes
-        return OpenStore(open_records(items, length, self._limit_bytes, say, halves=True, entry_bytes=entry_bytes))
+    def _make_store(self, items: list[Any], length: int, *, shared: bool) -> Store:
+        return self._records(items, length, halves=True, entry_bytes=self._entry_bytes)
 
     def _forget(self) -> None:
         super()._forget()
         self.pipelines = None
 
-    def _cut(self, role: Role | None) -> None:
+    def _cut(self, role: Role) -> None:
         self.inputs = Inputs(self.dataset)
         ways = [Pipelines(self.dataset), *item_codes(self.dataset)]
-        in_copy = role is not None or cannot_fork(waits=True) is None
+        in_copy = role.num_workers > 0 or cannot_fork(waits=True) is None
+        survey = partial(self._survey, ways, role, in_copy=in_copy)
         try:
-            timeout_s = 0.0 if role is None else role.timeout_s
-            survey = partial(self._survey, ways, role, in_copy=in_copy)
-            cut = in_a_copy(survey, timeout_s=timeout_s) if in_copy else survey()
+            cut = in_a_copy(survey, timeout_s=role.timeout_s) if in_copy else survey()
         except (CannotSplit, Unsupported, NoAnswer) as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
         else:
@@ -118,11 +118,11 @@ class HeadCache(ItemCache):
             self.pipelines.heads = heads
             self._before_first = in_copy
 
-    def _survey(self, ways: Sequence[Pipelines], role: Role | None, *, in_copy: bool) -> Cut:
+    def _survey(self, ways: Sequence[Pipelines], role: Role, *, in_copy: bool) -> Cut:
         """IN A COPY where there can be one, so that no transform counts, or draws from what nobody sees: find the first
         cut that stands a trial on some items; `role`: as a worker."""
         if in_copy:
-            play_first(role, self.dataset)
+            role.play(0, self.dataset)
             self._note()
         assert self.inputs is not None
         if not len(self.dataset):
@@ -161,11 +161,7 @@ class HeadCache(ItemCache):
         """(the part of an item's time that its kept head saves, bytes of its entry); `CannotSplit` if the halves do not
         make it."""
         before = streams.states()
-
-        def timed(make: Callable[[], Any]) -> tuple[Any, float, float]:
-            return _timed(make, before=lambda: streams.restore(before))
-
-        item, whole_s, whole_cpu_s = timed(lambda: self.dataset[place])
+        item, whole_s, whole_cpu_s = _timed(lambda: self.dataset[place], streams, before)
         after = streams.states()
         streams.restore(before)
         half = pipelines.half(place)
@@ -174,7 +170,7 @@ class HeadCache(ItemCache):
         if holds_views(half):
             raise CannotSplit("values that its random steps are handed share memory")
         parts = [bytes(part) for part in pack(half)]
-        again, served_s, served_cpu_s = timed(lambda: pipelines.whole(unpack(parts, lazily=True)))
+        again, served_s, served_cpu_s = _timed(lambda: pipelines.whole(unpack(parts, lazily=True)), streams, before)
         if streams.drawn(after) is not None or not same(item, again):
             raise CannotSplit("an item comes out different when its transforms are cut in two")
         # On a busy machine an item is held up for longer than it computes; what a head waits for is no CPU time.
@@ -182,11 +178,11 @@ class HeadCache(ItemCache):
         return max(1 - (served + _SERVING_S) / whole for served, whole in ways), sum(map(len, parts))
 
 
-def _timed(make: Callable[[], Any], *, before: Callable[[], None]) -> tuple[Any, float, float]:
-    """(what it returns, seconds, seconds of CPU time of this thread); `before`: run in front of each time."""
+def _timed(make: Callable[[], Any], streams: Streams, before: States) -> tuple[Any, float, float]:
+    """(what it returns, seconds, seconds of CPU time of this thread); each time from these states on."""
     times_s, cpu_s = list[float](), list[float]()
     while len(times_s) < _NUM_TIMED and sum(times_s) < _TIMED_S:
-        before()
+        streams.restore(before)
         begun_s, begun_cpu_s = perf_counter(), thread_time()
         made = make()
         cpu_s.append(thread_time() - begun_cpu_s)
@@ -207,7 +203,7 @@ class PrefixDataset(CacheWrapper):
     def __getitem__(self, index: Any) -> Any:
         return self.__getitems__([index])[0]
 
-    def __getitems__(self, indices: Any) -> list[Any]:
+    def _hotlap_fetch(self, indices: Any, *, whole: bool) -> list[Any]:
         ready = self._hotlap_cache.prepare()
         halves = ((index, self._hotlap_cache.half(index) if ready else None) for index in indices)
         return [self._hotlap_dataset[index] if half is None else half[0].whole(half[1]) for index, half in halves]

@@ -49,8 +49,8 @@ class Call(NamedTuple):
     """One call of a pipeline while an item was made."""
 
     pipeline: int
-    inputs: Any
-    """What came out of the head; a `Placeholder` if the call was given the result of another one."""
+    inputs: tuple[Any, ...]
+    """What came out of the head."""
     several: bool
     """It was given several inputs, and returns as many."""
 
@@ -75,9 +75,7 @@ class Pipeline:
 
     def watched(self, held: Any, streams: Streams) -> Any:
         """What takes the place of `held` where the cut is looked for: a head ends in front of the first that draws."""
-        if isinstance(held, dict):
-            return {key: self._watching(place, step, streams) for place, (key, step) in enumerate(held.items())}
-        return [self._watching(place, step, streams) for place, step in enumerate(held)]
+        return _held_as(held, [self._watching(*step, streams) for step in enumerate(_in_order(held))])
 
     def recorder(self, held: Any, number: int, calls: list[Call]) -> Any:
         """What takes the place of `held` while this thread cuts an item: it runs the head only, and adds what comes out
@@ -89,19 +87,13 @@ class Pipeline:
             if threading.get_ident() != thread:  # not the item that is being cut
                 outputs = _run(_in_order(held), inputs)
                 return outputs if several else outputs[0]
-            if not any(isinstance(value, Placeholder) for value in inputs):
-                given: Any = _run(_in_order(held)[:num_head], inputs)
-            elif several:
-                raise CannotSplit("it hands the results of one pipeline to another, several at once")
-            else:
-                given = inputs[0]
-            calls.append(Call(number, given, several))
+            if any(isinstance(value, Placeholder) for value in inputs):
+                raise CannotSplit("it hands the results of one pipeline to another")
+            calls.append(Call(number, _run(_in_order(held)[:num_head], inputs), several))
             call = len(calls) - 1
             return tuple(Placeholder(call, part) for part in range(len(inputs))) if several else Placeholder(call)
 
-        if isinstance(held, dict):
-            return {"0": step}
-        return [step] if isinstance(held, list | tuple) else step
+        return _held_as(held, [step])
 
     def _watching(self, place: int, step: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
         def run(*inputs: Any) -> Any:
@@ -178,10 +170,7 @@ class Pipelines:
         results: list[Any] = []
         for call in half.calls:
             pipeline = self.found[call.pipeline]
-            if isinstance(call.inputs, Placeholder):
-                outputs = pipeline.run((_result(results, call.inputs),), 0)
-            else:
-                outputs = pipeline.run(call.inputs, pipeline.num_head)
+            outputs = pipeline.run(call.inputs, pipeline.num_head)
             results.append(outputs if call.several else outputs[0])
         return built(half.skeleton, results)
 
@@ -204,6 +193,13 @@ def _in_order(held: Any) -> list[Callable[..., Any]]:
     if isinstance(held, dict):
         return [*held.values()]
     return [*held] if isinstance(held, list | tuple) else [held]
+
+
+def _held_as(held: Any, steps: list[Callable[..., Any]]) -> Any:
+    """Other steps, as these are held."""
+    if isinstance(held, dict):
+        return dict(enumerate(steps))
+    return steps if isinstance(held, list | tuple) else steps[0]
 
 
 def _run(steps: list[Callable[..., Any]], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -253,10 +249,10 @@ def _is_looked_into(value: Any) -> bool:
     return isinstance(value, Dataset) or (not plain and hasattr(value, "__dict__"))
 
 
-def _result(results: list[Any], mark: Placeholder) -> Any:
-    return results[mark.call] if mark.part is None else results[mark.call][mark.part]
-
-
 def built(skeleton: Any, results: list[Any]) -> Any:
     """The item, with the results in the places of the marks."""
-    return tree_map_only(Placeholder, lambda mark: _result(results, mark), skeleton)
+
+    def result(mark: Placeholder) -> Any:
+        return results[mark.call] if mark.part is None else results[mark.call][mark.part]
+
+    return tree_map_only(Placeholder, result, skeleton)

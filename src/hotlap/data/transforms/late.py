@@ -1,17 +1,16 @@
 """`late(dataset)`: the steps that turn a picture's bytes into numbers are done once for a batch, not for each item."""
 
-import copy
 import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.data import default_collate
 from torch.utils.data._utils.pin_memory import pin_memory
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
 from hotlap.data.checks.forked import NoAnswer, in_a_copy
 from hotlap.data.checks.random_state import Streams
@@ -24,7 +23,6 @@ from hotlap.data.loader.fetch import (
     Role,
     fetch,
     fetches_whole_batches,
-    play_first,
     role_of,
     torch_collates,
     why_no_copies,
@@ -32,7 +30,7 @@ from hotlap.data.loader.fetch import (
 from hotlap.data.prefix_cache.cached_prefix import HeadCache, PrefixDataset
 from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipeline, Pipelines, Placeholder, built
 from hotlap.data.transforms.normalize import DeferredSteps, bytes_of, converts, deferred_steps
-from hotlap.data.wrapper import DatasetWrapper, Notes, check, put_in_place, unwrapped
+from hotlap.data.wrapper import DatasetWrapper, check, put_in_place, unwrapped
 
 # Items of the first look, spread over the data set.
 NUM_LOOKED_AT = 4
@@ -83,22 +81,6 @@ def _numbers(bytes_: torch.Tensor, leaf: Leaf) -> torch.Tensor:
     return leaf.tail.apply(bytes_, out, channels_last=leaf.channels_last)
 
 
-@final
-class LateIterator(_SingleProcessDataLoaderIter):
-    """torch's own, without workers."""
-
-    def _next_data(self) -> Any:
-        return finish(super()._next_data())  # type: ignore[no-untyped-call]
-
-
-@final
-class LateWorkers(_MultiProcessingDataLoaderIter):
-    """torch's own, with workers."""
-
-    def _next_data(self) -> Any:
-        return finish(super()._next_data())  # type: ignore[no-untyped-call]
-
-
 class ByteBatches:
     """Makes batches of bytes of one data set, as long as its pipelines end as they did."""
 
@@ -138,8 +120,10 @@ class ByteBatches:
         late = self._late(halves)
         return default_collate([self._pipelines.whole(half) for half in halves]) if late is None else late
 
-    def why_not(self) -> str | None:
-        """IN A COPY: try some items; a reason if what comes out is not the same to the last bit."""
+    def why_not(self, role: Role) -> str | None:
+        """IN A COPY: try some items, as the process that makes them; a reason if what comes out is not the same to the
+        last bit."""
+        role.play(0, self._dataset)
         places = spread(len(self._dataset), NUM_LOOKED_AT)
         before = self._streams.states()
         expected = default_collate([self._dataset[place] for place in places])
@@ -171,7 +155,7 @@ class ByteBatches:
 
     def _further(self, kept: Pipeline, call: Call) -> Call:
         mine = next((k for k, other in enumerate(self._pipelines.found) if other.owner is kept.owner), None)
-        if mine is None or isinstance(call.inputs, Placeholder) or kept.num_head > self._deferred[mine].num_head:
+        if mine is None or kept.num_head > self._deferred[mine].num_head:
             raise CannotSplit("what is kept of its items goes further than their bytes")
         return Call(mine, kept.run(call.inputs, kept.num_head, self._deferred[mine].num_head), call.several)
 
@@ -179,7 +163,7 @@ class ByteBatches:
         """None if these items are not all of one kind and size."""
         pictures = sys.modules.get("hotlap.data.item.pictures")
         if pictures is not None:
-            given = (call.inputs for half in halves for call in half.calls if not isinstance(call.inputs, Placeholder))
+            given = (call.inputs for half in halves for call in half.calls)
             pictures.render(itertools.chain.from_iterable(given), num_threads=torch.get_num_threads())
         cut = [self._cut(half) for half in halves]
         known = [each for each in cut if each is not None]
@@ -193,24 +177,19 @@ class ByteBatches:
     def _cut(self, half: HalfItem) -> tuple[Any, tuple[Leaf, ...]] | None:
         """(the item with bytes in the places of its numbers, these places: the same for all items of a batch); None if
         they are none."""
-        made = [self._bytes(call) for call in half.calls]
-        known = [each for each in made if each is not None]
-        if len(known) < len(made):
-            return None
+        tails = [self._deferred[call.pipeline] for call in half.calls]
+        known = []
+        for call, tail in zip(half.calls, tails, strict=True):
+            made = None if call.several else bytes_of(call.inputs[0], tail.takes)
+            if made is None:
+                return None
+            known.append(made)
         leaves = tuple(
-            Leaf(number, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
+            Leaf(number, tails[mark.call], tuple(known[mark.call][0].shape), known[mark.call][1])
             for number, mark in enumerate(tree_flatten(half.skeleton)[0])
             if type(mark) is Placeholder
         )
         return (built(half.skeleton, [tensor for tensor, _ in known]), leaves) if leaves else None
-
-    def _bytes(self, call: Call) -> tuple[torch.Tensor, bool] | None:
-        if call.several or isinstance(call.inputs, Placeholder):
-            return None
-        return bytes_of(call.inputs[0], self._tail(call).takes)
-
-    def _tail(self, call: Call) -> DeferredSteps:
-        return self._deferred[call.pipeline]
 
 
 @final
@@ -219,81 +198,56 @@ class LateDataset(DatasetWrapper):
 
     _hotlap_function = "late"
     _hotlap_around = ("cached_prefix",)
-    _hotlap_notes: Notes
     _hotlap_batches: ByteBatches | None
     _hotlap_refused: bool
     """It cannot be cut: it is not tried again."""
 
     def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(
-            _hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_batches=None, _hotlap_refused=False
-        )
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_batches=None, _hotlap_refused=False)
 
-    @property
-    def note(self) -> str | None:
-        """One sentence if all transforms are done item by item: why."""
-        return self._hotlap_notes.last
-
-    def _hotlap_idle(self) -> str | None:
-        return self.note
-
-    def _hotlap_prepare(self, role: Role | None) -> ByteBatches | None:
-        """How its batches are made late; None, and a note, if they are not. `role`: what its workers are told."""
-        batches = self._hotlap_batches
-        if batches is not None and batches.is_current():
-            return batches
-        if self._hotlap_refused:
-            return None
-        timeout_s = 0.0 if role is None else role.timeout_s
-        try:
-            batches = ByteBatches(self._hotlap_dataset)
-            reason = in_a_copy(lambda: _tried(batches, self._hotlap_dataset, role), timeout_s=timeout_s)
-        except (CannotSplit, NoAnswer) as error:
-            reason = str(error)
-        except (OSError, AssertionError) as error:  # a process that must not have children, or cannot
-            reason = f"no process could be started to try some items ({error})"
-        self.__dict__["_hotlap_batches"] = batches if reason is None else None
+    def _hotlap_prepare(self, loader: Any) -> bool:
+        """True if the batches of this loader are made late; False, and a note, if they are not."""
+        reason = _refuses(loader)
+        if reason is None and not self._hotlap_refused and self._hotlap_ready() is None:
+            role = role_of(loader)
+            try:
+                batches = ByteBatches(self._hotlap_dataset)
+                reason = in_a_copy(partial(batches.why_not, role), timeout_s=role.timeout_s)
+            except (CannotSplit, NoAnswer) as error:
+                reason = str(error)
+            except (OSError, AssertionError) as error:  # a process that must not have children, or cannot
+                reason = f"no process could be started to try some items ({error})"
+            self.__dict__.update(_hotlap_batches=None if reason else batches, _hotlap_refused=reason is not None)
         if reason is not None:
-            self.__dict__["_hotlap_refused"] = True
-            self._hotlap_say(reason)
-        return self._hotlap_batches
+            self._hotlap_refuse(reason)
+        return reason is None and self._hotlap_ready() is not None
 
-    def _hotlap_say(self, reason: str) -> None:
-        name = type(self._hotlap_dataset).__name__
-        self._hotlap_notes.say(f"transforms of {name} are done item by item: {reason}")
-
-
-@final
-class _Fetched(DatasetWrapper):
-    """What a loader's fetcher reads, in the training process or in a worker: batches that are still bytes."""
-
-    _hotlap_late: LateDataset
-    _hotlap_batches: ByteBatches | None
-    """None: given up."""
-
-    def __init__(self, late: LateDataset, batches: ByteBatches) -> None:
-        self.__dict__.update(_hotlap_dataset=late._hotlap_dataset, _hotlap_late=late, _hotlap_batches=batches)
-
-    def __getitems__(self, indices: Any) -> Any:
+    def _hotlap_ready(self) -> ByteBatches | None:
         batches = self._hotlap_batches
-        if batches is None or not torch_collates() or not batches.is_current():
-            return fetch(self._hotlap_dataset, indices)
-        try:
-            return [Batch(batches.batch(indices))]
-        except CannotSplit as reason:
-            items = fetch(self._hotlap_dataset, indices)  # an error of the script's own comes from here
-            self.__dict__["_hotlap_batches"] = None
-            self._hotlap_late._hotlap_say(str(reason))
-            return items
+        return batches if batches is not None and batches.is_current() else None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LateDataset, (self._hotlap_dataset,)
+    def _hotlap_fetch(self, indices: Any, *, whole: bool) -> Any:
+        batches = self._hotlap_ready() if whole and torch_collates() else None
+        if batches is not None:
+            try:
+                return Batch(batches.batch(indices))
+            except CannotSplit as reason:
+                items = fetch(self._hotlap_dataset, indices)  # an error of the script's own comes from here
+                self.__dict__.update(_hotlap_batches=None, _hotlap_refused=True)
+                self._hotlap_refuse(str(reason))
+                return items
+        return fetch(self._hotlap_dataset, indices)
+
+    def _hotlap_refuse(self, reason: str) -> None:
+        self._hotlap_say(f"transforms of {type(self._hotlap_dataset).__name__} are done item by item: {reason}")
 
 
-def _tried(batches: ByteBatches, dataset: Any, role: Role | None) -> str | None:
-    """IN A COPY: as the process that makes the items."""
-    play_first(role, dataset)
-    return batches.why_not()
+def _refuses(loader: Any) -> str | None:
+    if not loader._auto_collation:
+        return "the loader makes no batches"
+    if loader.collate_fn is not default_collate:
+        return "a collate function of the script's own puts the items together"
+    return why_no_copies(loader) if loader.num_workers else None
 
 
 def late(dataset: Any) -> Any:
@@ -320,26 +274,3 @@ def late(dataset: Any) -> Any:
     if fetches_whole_batches(unwrapped(dataset)) or not num_items(dataset):
         return dataset
     return put_in_place(LateDataset(dataset))
-
-
-def late_iterator(loader: Any) -> Any:
-    """`iter(loader)` for a loader over a `LateDataset`: its fetchers read batches of bytes for `finish`, or items as
-    ever."""
-    dataset = loader.dataset
-    reason = _refuses(loader)
-    role = role_of(loader) if loader.num_workers else None
-    if reason is not None:
-        dataset._hotlap_say(reason)
-    batches = dataset._hotlap_prepare(role) if reason is None else None
-    inner = copy.copy(loader)
-    read = dataset._hotlap_dataset if batches is None else _Fetched(dataset, batches)
-    inner.__dict__.update(dataset=read, _iterator=None)
-    return LateWorkers(inner) if loader.num_workers else LateIterator(inner)
-
-
-def _refuses(loader: Any) -> str | None:
-    if not loader._auto_collation:
-        return "the loader makes no batches"
-    if loader.collate_fn is not default_collate:
-        return "a collate function of the script's own puts the items together"
-    return why_no_copies(loader) if loader.num_workers else None

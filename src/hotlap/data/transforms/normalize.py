@@ -46,9 +46,8 @@ class DeferredSteps:
     def apply(self, bytes_: torch.Tensor, out: torch.Tensor, *, channels_last: bool) -> torch.Tensor:
         """(B, C, H, W) numbers in `out`, from (B, C, H, W) bytes, or from (B, H, W, C) with `channels_last`."""
         source = bytes_.permute(0, 3, 1, 2) if channels_last else bytes_
-        steps = [_operation(name, setting, out) for name, setting in self.operations]
-        row_bytes = max(1, out[:1].numel() * out.element_size())
-        num_rows = max(1, _PART_BYTES // row_bytes) if out.device.type == "cpu" else len(out)
+        steps = [_operation(name, setting) for name, setting in self.operations]
+        num_rows = max(1, _PART_BYTES // max(1, out[:1].nbytes))
         with torch.no_grad():
             for part, given in zip(torch.split(out, num_rows), torch.split(source, num_rows), strict=True):
                 part.copy_(given)
@@ -134,21 +133,14 @@ def _numbers(values: Any) -> Any:
     return tuple(map(float, listed)) if isinstance(listed, list | tuple) else float(listed)
 
 
-def _operation(name: str, setting: Any, like: torch.Tensor) -> Callable[[torch.Tensor], object]:
+def _operation(name: str, setting: Any) -> Callable[[torch.Tensor], object]:
     if name == "multiply":
         return lambda part: part.mul_(setting)
     if name == "divide":
-        # By a tensor that lies there: a GPU multiplies with the inverse of a plain number, which is rounded
-        # (aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu).
-        divisor = torch.full((), setting, dtype=like.dtype, device=like.device)
-        return lambda part: part.div_(divisor)
-    means, deviations = (_per_channel(values, like) for values in setting)
+        return lambda part: part.div_(setting)
+    means, deviations = (torch.tensor(values) for values in setting)
+    means, deviations = (one.view(-1, 1, 1) if one.ndim else one for one in (means, deviations))
     return lambda part: part.sub_(means).div_(deviations)
-
-
-def _per_channel(values: Any, like: torch.Tensor) -> torch.Tensor:
-    made = torch.as_tensor(values, dtype=like.dtype, device=like.device)
-    return made.view(-1, 1, 1) if made.ndim == 1 else made
 
 
 def _of_tensor(value: Any) -> tuple[torch.Tensor, bool] | None:

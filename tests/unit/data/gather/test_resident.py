@@ -9,21 +9,25 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from hotlap import accelerator, at_work
 from hotlap.data import batched, cached, resident
-from hotlap.data.gather.resident import MOST_LOOKS, NUM_MOVES_FIRST, CudaMemory, DeviceStore, LazyTensor
+from hotlap.data.gather.resident import MOST_LOOKS, NUM_MOVES_FIRST, DeviceStore, LazyTensor
 from hotlap.errors import UserError
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed
 
 
-class Here(CudaMemory):
-    """This very device, whose numbers can be looked at here."""
+class Here(DeviceStore):
+    """On this very device, whose numbers can be looked at here."""
 
     free = 1 << 30
 
     def __init__(self) -> None:
+        super().__init__()
         self.brought: list[int] = []
 
-    def is_at(self, device: torch.device) -> bool:
-        return device.type == "cpu"
+    def may_be_used(self) -> bool:
+        return True
+
+    def resolved(self, device: torch.device) -> torch.device | None:
+        return device if device.type == "cpu" else None
 
     def free_bytes(self) -> int:
         return self.free
@@ -33,11 +37,11 @@ class Here(CudaMemory):
         return tensor.clone()
 
 
-def there(dataset: Any, room: CudaMemory | None = None) -> tuple[Any, CudaMemory]:
+def there(dataset: Any, room: Here | None = None) -> tuple[Any, Here]:
     """(the data set, on this device; where it lies)."""
     room = room or Here()
     kept: Any = resident(dataset)
-    kept.__dict__["_hotlap_devices"] = DeviceStore(lambda device: room if room.is_at(device) else None)
+    kept.__dict__["_hotlap_devices"] = room
     return kept, room
 
 
@@ -67,14 +71,13 @@ def test_batches_come_from_the_device_and_are_the_same(settings: dict[str, Any])
     loop = {"batch_size": 4, "num_epochs": 8, **settings}
     assert_same_epochs(moved(kept, **loop), moved(Pictures(40), **loop))
     assert device_store(kept).num_given > 40 and kept.note is None
-    assert isinstance(room, Here) and room.brought[:2] == [40 * 16 * 4, 40 * 8]
+    assert room.brought[:2] == [40 * 16 * 4, 40 * 8]
 
 
 def test_an_epoch_needs_one_copy_of_its_order() -> None:
     kept, room = there(Pictures(40))
     for _ in moved(kept, batch_size=4, num_epochs=12, shuffle=True):
         pass
-    assert isinstance(room, Here)
     # Two columns, then an order for each epoch, the one that was under way included.
     num_epochs_there = 12 - 1 - NUM_MOVES_FIRST // 2 // 10
     assert len(room.brought) == 2 + num_epochs_there and set(room.brought[2:]) == {40 * 8}
@@ -155,7 +158,7 @@ def test_what_is_written_into_a_batch_reaches_nothing() -> None:
 def test_a_script_that_works_on_its_batches_here_gets_them_at_once() -> None:
     kept, room = there(Pictures(40))
     used = [picture * 2 for _ in range(4) for picture, _ in DataLoader(kept, 4)]
-    assert len(used) == 40 and isinstance(room, Here) and not room.brought
+    assert len(used) == 40 and not room.brought
     assert "uses its batches on the CPU" in kept.note
     assert not device_store(kept).open and device_store(kept)._num_looks == MOST_LOOKS
     assert all(type(picture) is torch.Tensor for picture, _ in DataLoader(kept, 4))
@@ -193,7 +196,7 @@ def test_a_changed_data_set_is_put_there_anew() -> None:
     assert_same_epochs(moved(kept, **loop), moved(Pictures(40), **loop))
     kept.scale = other.scale = 3.0
     assert_same_epochs(moved(kept, **loop), moved(other, **loop))
-    assert isinstance(room, Here) and room.brought.count(40 * 16 * 4) == 2
+    assert room.brought.count(40 * 16 * 4) == 2
 
 
 def test_it_stands_where_cached_does() -> None:
@@ -209,7 +212,7 @@ def test_a_trial_waits_until_all_is_there() -> None:
     loader = DataLoader(kept, 4)
     settled = [[picture.to("cpu") for picture, _ in loader] and at_work.settled() for _ in range(5)]
     assert settled[0] is False and settled[-1] is True and not at_work.notes()
-    assert isinstance(far, Here) and far.brought
+    assert far.brought
     for picture, _ in loader:
         picture.sum()
     assert at_work.settled() and any("uses its batches on the CPU" in note for note in at_work.notes())
@@ -232,4 +235,4 @@ def test_on_a_gpu(pin_memory: bool) -> None:
             there_, named = picture.cuda(non_blocking=True), label.to("cuda")
             assert there_.is_cuda and torch.equal(there_.cpu(), other) and torch.equal(named.cpu(), name)
     assert device_store(kept).num_given > 100
-    assert CudaMemory(torch.device("cuda")).free_bytes() > 0
+    assert device_store(kept).free_bytes() > 0

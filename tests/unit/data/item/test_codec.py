@@ -1,7 +1,9 @@
 """Items: compared byte by byte, looked through for shared memory, and as bytes, of which the same comes out anew."""
 
+import sys
 from collections.abc import Callable
 from enum import Enum
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -103,6 +105,14 @@ class Boxes(torch.Tensor):
     """As torchvision's, which is not installed here."""
 
     __module__ = "torchvision.tv_tensors._bounding_boxes"
+
+
+@pytest.fixture(autouse=True)
+def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torchvision", Boxes.__module__):
+        module: Any = ModuleType(name)
+        module.Boxes = Boxes
+        monkeypatch.setitem(sys.modules, name, module)
 
 
 def boxes(numbers: list[float], size: tuple[int, int]) -> Any:

@@ -258,7 +258,7 @@ def test_what_memory_cannot_hold_is_kept_on_disk_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_lies_in_memory_saves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.item_cache.store.lies_in_memory", lambda folder: True)
+    monkeypatch.setattr("hotlap.data.item_cache.fill.lies_in_memory", lambda folder: True)
     kept = cached(Pictures(), memory_bytes=1000, disk=tmp_path)
     assert_same_epochs(epochs(kept), epochs(Pictures()))
     assert kept.num_cached == 0 and files(tmp_path) == []
@@ -267,7 +267,7 @@ def test_a_folder_that_lies_in_memory_saves_none(tmp_path: Path, monkeypatch: py
 
 def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTLAP_MEMORY", "10MB")
-    monkeypatch.setattr("hotlap.data.item_cache.store.lies_in_memory", lambda folder: True)
+    monkeypatch.setattr("hotlap.data.item_cache.fill.lies_in_memory", lambda folder: True)
     kept = cached(Pictures(), disk=tmp_path)
     epochs(kept)
     assert kept.full and limit_bytes() < 10_000_000

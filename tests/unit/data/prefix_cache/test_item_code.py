@@ -178,8 +178,6 @@ def closed_over(scale: float) -> Any:
 
 SETS: dict[str, Callable[[], Any]] = {
     "statements": Rows,
-    "nested": Nested,
-    "by name": ByName,
     "loop": Looped,
     "another index": Numbered,
     "super": Derived,
@@ -330,6 +328,8 @@ COUNT = itertools.count()
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "draws nothing": (Plain, "draws no random numbers"),
+    "nested": (Nested, "draws random numbers first of all"),
+    "by name": (ByName, "draws random numbers first of all"),
     "may return": (Returns, "may return"),
     "locals": (ByLocals, "more than a function"),
     "decorated": (Decorated, "not found"),

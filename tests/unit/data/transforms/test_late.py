@@ -98,7 +98,7 @@ def test_workers_send_bytes(persistent: bool, monkeypatch: pytest.MonkeyPatch) -
 
     settings: dict[str, Any] = {"num_workers": 2, "num_epochs": 2, "persistent_workers": persistent}
     expected = epochs(usual(), **settings)
-    monkeypatch.setattr("hotlap.data.transforms.late.finish", noted)
+    monkeypatch.setattr("hotlap.data.loader.patch.finish", noted)
     assert_same_epochs(epochs(late(usual()), **settings), expected)
     assert set(sent) == {torch.uint8}
 
