@@ -48,7 +48,8 @@ def told(path: Path) -> dict[str, Any]:
         if ".tar" in path.suffixes:  # of the ranks of one job
             shutil.unpack_archive(path, folder, filter="data")
         names = [folder if ".tar" in path.suffixes else str(path)]
-        readings = study.ranked([reading(table.read(one)) for one in files.find(names)])
+        with files.found(names) as paths:
+            readings = study.ranked([reading(table.read(one)) for one in paths])
     found = study.made(names, readings)
     (run,) = found.baseline
     shown = next(one for one in readings if one.run.rank == run.rank)

@@ -139,7 +139,7 @@ def _read(parser: argparse.ArgumentParser) -> None:
     hotlap read trace.json.gz
     hotlap read --html report.html rank0.json rank1.json
     """
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace.json[.gz], or a folder of them")
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace.json[.gz], a folder or a tar archive")
     add_outputs(parser)
     add_display(parser, progress=False)
 

@@ -8,7 +8,7 @@ __all__ = ["read_trace"]
 
 
 def read_trace(*paths: str | os.PathLike[str]) -> Study:
-    """Traces as torch.profiler writes them (JSON, also in gzip; folders) -> where a step's time goes.
+    """Traces as torch.profiler writes them (JSON, also in gzip; folders; tar archives) -> where a step's time goes.
 
     Several traces are ranks of one job. Times in seconds; `study.baseline[0]` is the run, of the rank that the others
     wait for; its phases are those of the device.

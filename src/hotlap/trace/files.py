@@ -1,10 +1,14 @@
-"""Where traces lie: files and folders of them; plain or gzip, read in pieces and never believed."""
+"""Where traces lie: files, folders and tar archives of them; plain or gzip, read in pieces and never believed."""
 
 import gzip
 import io
+import shutil
+import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hotlap.errors import UserError
 
@@ -22,10 +26,15 @@ def pieces(path: Path) -> Iterator[bytes]:
     Raises:
         UserError: it cannot be read, is damaged, or grows like no trace does.
     """
+    with _reading(path), path.open("rb") as stream:
+        yield from _unpacked(stream, path.name)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as stream:
-            yield from _unpacked(stream, path.name)
-    except (OSError, EOFError, zlib.error) as error:
+        yield
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{path.name} cannot be read: {reason}. Is the file complete?") from None
 
@@ -41,27 +50,53 @@ def _unpacked(stream: io.BufferedReader, title: str) -> Iterator[bytes]:
         yield piece
 
 
-def find(names: Sequence[str]) -> list[Path]:
-    """What the user names -> traces, in the order of their names.
+@contextmanager
+def found(names: Sequence[str]) -> Iterator[list[Path]]:
+    """What the user names -> traces, in the order of their names; those of archives are unpacked for as long.
 
     Raises:
-        UserError: there is no such file, or no trace in a folder.
+        UserError: there is no such file, or no trace in a folder or archive.
     """
-    return [one for name in names for one in _of(Path(name))]
+    with TemporaryDirectory() as room:
+        yield [one for number, name in enumerate(names) for one in _of(Path(name), Path(room, str(number)))]
 
 
-def _of(path: Path) -> list[Path]:
+def _of(path: Path, room: Path) -> list[Path]:
+    if _is_archive(path):
+        return _in_archive(path, room) or _none_in(path)
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise UserError(f"{path}: there is no such file. Give a trace that torch.profiler wrote.")
     # Or of a folder for each rank.
-    found = _in_folder(path) or [file for folder in sorted(path.iterdir()) for file in _in_folder(folder)]
-    if not found:
-        raise UserError(f"{path} holds no trace: no file in it ends in {' or '.join(_ENDINGS)}.")
-    return found
+    return _in_folder(path) or [one for each in sorted(path.iterdir()) for one in _in_folder(each)] or _none_in(path)
 
 
 def _in_folder(path: Path) -> list[Path]:
     listed = sorted(path.iterdir()) if path.is_dir() else []
     return [one for one in listed if one.name.endswith(_ENDINGS) and one.is_file()]
+
+
+def _is_archive(path: Path) -> bool:
+    with suppress(OSError, EOFError, zlib.error):  # told when it is read
+        return path.is_file() and tarfile.is_tarfile(path)
+    return False
+
+
+def _in_archive(path: Path, room: Path) -> list[Path]:
+    """Traces of an archive, side by side in `room`."""
+    with _reading(path), tarfile.open(path) as archive:
+        members = [one for one in archive if one.isfile() and one.name.endswith(_ENDINGS)]
+        if sum(one.size for one in members) > max(_UNSUSPECTED, _MOST_GROWTH * path.stat().st_size):
+            raise UserError(f"{path.name} unpacks to more than {_MOST_GROWTH} times its size, as no trace does.")
+        room.mkdir()
+        for member in members:
+            held = archive.extractfile(member)
+            assert held is not None, "it is a file"
+            with held, (room / member.name.replace("/", "-")).open("wb") as out:
+                shutil.copyfileobj(held, out)
+    return _in_folder(room)
+
+
+def _none_in(path: Path) -> list[Path]:
+    raise UserError(f"{path} holds no trace: no file in it ends in {' or '.join(_ENDINGS)}.")

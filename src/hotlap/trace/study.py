@@ -23,12 +23,13 @@ _WARNING = (
 
 
 def read(names: Sequence[str]) -> Study:
-    """Traces by name (files, folders): several are ranks of one job.
+    """Traces by name (files, folders, tar archives): several are ranks of one job.
 
     Raises:
         UserError: one cannot be read, is no trace, or holds no work of a device.
     """
-    return made(names, ranked([reading(table.read(path)) for path in files.find(names)]))
+    with files.found(names) as paths:
+        return made(names, ranked([reading(table.read(path)) for path in paths]))
 
 
 def ranked(found: list[Reading]) -> list[Reading]:

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import random
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -112,26 +114,61 @@ def test_a_damaged_gzip_is_told(tmp_path: Path) -> None:
         list(files.pieces(path))
 
 
-def test_folders_are_looked_through(tmp_path: Path) -> None:
+def test_folders_and_archives_are_looked_through(tmp_path: Path) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
     for rank in (1, 0):
-        Written().save(tmp_path / f"rank{rank}.json.gz")
-    (tmp_path / "notes.txt").write_text("none of it")
-    found = files.find([str(tmp_path)])
-    assert [one.name for one in found] == ["rank0.json.gz", "rank1.json.gz"]
-    assert b"".join(files.pieces(found[0])).startswith(b"{")
+        Written().save(folder / f"rank{rank}.json.gz")
+    (folder / "notes.txt").write_text("none of it")
+    with tarfile.open(tmp_path / "ranks.tar.gz", "w:gz") as archive:
+        archive.add(folder, "ranks")
+    with files.found([str(folder), str(tmp_path / "ranks.tar.gz")]) as found:
+        names = [one.name for one in found]
+        assert names == ["rank0.json.gz", "rank1.json.gz", "ranks-rank0.json.gz", "ranks-rank1.json.gz"]
+        assert all(b"".join(files.pieces(one)).startswith(b"{") for one in found)
+    assert not found[2].exists()
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+def test_an_archive_that_was_cut_off_is_told(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_bytes(random.Random(0).randbytes(1 << 16))
+    whole = tmp_path / "ranks.tar"
+    with tarfile.open(whole, mode) as archive:  # type: ignore[call-overload]
+        archive.add(tmp_path / "rank0.json", "rank0.json")
+        archive.add(tmp_path / "rank0.json", "rank1.json")
+    for num_bytes in (4096, 1 << 16, (1 << 16) + 700):
+        cut = tmp_path / "cut.tar"
+        cut.write_bytes(whole.read_bytes()[:num_bytes])
+        with pytest.raises(UserError, match=r"cut\.tar.* cannot be read: .*Is the file complete\?"):
+            read_bytes(str(cut))
+
+
+def read_bytes(name: str) -> bytes:
+    with files.found([name]) as found:
+        return b"".join(piece for one in found for piece in files.pieces(one))
+
+
+def test_an_archive_that_was_made_to_fill_a_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_UNSUSPECTED", 1 << 16)
+    (tmp_path / "rank0.json").write_bytes(bytes(1 << 22))
+    with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "rank0.json", "rank0.json")
+    with pytest.raises(UserError, match=r"bomb\.tar\.gz unpacks to more than"):
+        read_bytes(str(tmp_path / "bomb.tar.gz"))
 
 
 def test_ranks_may_have_a_folder_each(tmp_path: Path) -> None:
     for rank in (1, 0):
         (tmp_path / f"rank{rank}").mkdir()
         Written().save(tmp_path / f"rank{rank}" / "host.pt.trace.json.gz")
-    assert [one.parent.name for one in files.find([str(tmp_path)])] == ["rank0", "rank1"]
+    with files.found([str(tmp_path)]) as found:
+        assert [one.parent.name for one in found] == ["rank0", "rank1"]
 
 
 @pytest.mark.parametrize("name", ["missing.json", "."])
 def test_nothing_to_read_is_told(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no such file|holds no trace"):
-        files.find([str(tmp_path / name)])
+        read_bytes(str(tmp_path / name))
 
 
 def test_a_file_that_is_damaged_in_its_midst_is_refused_at_the_first_piece(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,6 +178,8 @@ def closed_over(scale: float) -> Any:
 
 SETS: dict[str, Callable[[], Any]] = {
     "statements": Rows,
+    "nested": Nested,
+    "by name": ByName,
     "loop": Looped,
     "another index": Numbered,
     "super": Derived,
@@ -328,8 +330,6 @@ COUNT = itertools.count()
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "draws nothing": (Plain, "draws no random numbers"),
-    "nested": (Nested, "draws random numbers first of all"),
-    "by name": (ByName, "draws random numbers first of all"),
     "may return": (Returns, "may return"),
     "locals": (ByLocals, "more than a function"),
     "decorated": (Decorated, "not found"),
