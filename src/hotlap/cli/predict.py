@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
             precision=args.precision,
             measured_on=known.device,
             measured_step_s=known.step_s,
+            interconnect=args.interconnect if count > 1 else None,
         )
         for name, count in product(_gpus(args), counts)
     )

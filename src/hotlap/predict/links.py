@@ -20,6 +20,7 @@ REACHED: Mapping[Link, tuple[Mapping[int, float], float]] = {
     Link.NVSWITCH: ({8: 0.77}, 0.12),
     # DGX-1: rings use all six links of a V100 only when all eight take part (NVIDIA DGX-1 white paper).
     Link.NVLINK_MESH: ({2: 0.30, 4: 0.50, 8: 0.82}, 0.20),
+    Link.NVLINK_BRIDGE: ({2: 0.80}, 0.15),
     Link.XGMI: ({8: 0.60}, 0.30),
     # GTX 1080 Ti on PCIe 3: 12.2, 11.0 and 8.7 GB/s of 15.8 for 2, 4 and 8 (DeepBench, NCCL 2.0).
     Link.PCIE: ({2: 0.77, 4: 0.70, 8: 0.55}, 0.25),
@@ -60,13 +61,18 @@ class Fabric:
     """What is taken for granted, where nobody said how they are connected."""
 
 
-def fabric(device: Device, count: int) -> Fabric:
-    """How `count` of `device` are connected in machines that usually have them.
+def fabric(device: Device, count: int, interconnect: str | None = None) -> Fabric:
+    """How `count` of `device` are connected: by "nvlink", "pcie" or "pcie-no-p2p"; None: as such machines usually are.
 
     Raises:
-        UserError: the rate of their link is not known.
+        UserError: the device has no such link, or its rate is not known.
     """
     link, assumption = _usual(device)
+    if interconnect is not None:
+        named = {"nvlink": device.link, "pcie": Link.PCIE, "pcie-no-p2p": Link.PCIE_NO_P2P}.get(interconnect)
+        if named is None:
+            raise UserError(f'{device.name} has no "{interconnect}". Known are nvlink, pcie and pcie-no-p2p.')
+        link, assumption = named, None
     if link is Link.PCIE_NO_P2P:
         return Fabric(link=link, bus_bytes_s=STAGED_BYTES_S, sigma=STAGED_SIGMA, assumption=assumption)
     nominal = device.pcie_bytes_s if link is Link.PCIE else device.link_bytes_s / 2
@@ -81,7 +87,7 @@ def _usual(device: Device) -> tuple[Link, str | None]:
     staged = Link.PCIE if device.peer_access else Link.PCIE_NO_P2P
     if device.link is Link.NVLINK_BRIDGE:
         # Bridges join pairs and are sold apart; most machines with such cards have none.
-        return staged, "no NVLink bridge"
+        return staged, "no NVLink bridge; --interconnect nvlink for cards that have one"
     if device.link is not None:
         return device.link, None
     if device.peer_access:

@@ -57,6 +57,7 @@ def forecast(
     precision: str | Precision | None = None,
     measured_on: str | Device | None = None,
     measured_step_s: float | None = None,
+    interconnect: str | None = None,
     batch_factor: float = 1.0,
 ) -> Prediction:
     """What one step of `workload` takes on `count` GPUs called `target`.
@@ -68,6 +69,7 @@ def forecast(
         precision: to compute in there; None: the workload's own (what its autocast asks of a GPU).
         measured_on: device on which the same step was measured, in the workload's own precision.
         measured_step_s: the step there, in seconds, on one device.
+        interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
         batch_factor: times the workload's batch, where memory there asks for another; the step is of that batch.
 
     Returns:
@@ -91,7 +93,7 @@ def forecast(
         precision=wanted,
         here=here.device if here else None,
         measured_step_s=measured_step_s or 0.0,
-        over=links.fabric(there.device, count) if count > 1 else None,
+        over=links.fabric(there.device, count, interconnect) if count > 1 else None,
     )
     parts, one_s, all_s = _step(question, Off())
     spread = _spread(question, question.measured_step_s * batch_factor / one_s)

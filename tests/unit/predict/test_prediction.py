@@ -28,13 +28,14 @@ def work(*, precision: str = "fp32", scale: float = 1.0) -> Workload:
     )
 
 
-def on(target: str, *, count: int = 1, precision: str = "fp32") -> Prediction:
+def on(target: str, *, count: int = 1, precision: str = "fp32", interconnect: str | None = None) -> Prediction:
     return forecast(
         work(precision=precision),
         target=target,
         count=count,
         measured_on="V100 SXM2 16GB",
         measured_step_s=0.25,
+        interconnect=interconnect,
     )
 
 
@@ -294,6 +295,13 @@ def test_efficiency_falls_with_the_number_of_gpus(target: str) -> None:
     assert found[-1] > 0.5
 
 
+def test_a_faster_link_is_more_efficient() -> None:
+    efficiency = {
+        link: on("RTX 3090", count=2, interconnect=link).efficiency or 0.0 for link in ("nvlink", "pcie", "pcie-no-p2p")
+    }
+    assert efficiency["nvlink"] > efficiency["pcie"] > efficiency["pcie-no-p2p"]
+
+
 def test_cards_without_peer_access_come_with_a_warning() -> None:
     assert any("host's memory" in note for note in on("RTX 4090", count=2).assumptions)
 
@@ -343,6 +351,8 @@ def test_large_gradients_on_slow_links_are_bound_by_communication() -> None:
         ({"measured_on": "V100", "measured_step_s": -1.0}, "not a step time"),
         ({"count": 0}, "not a number of GPUs"),
         ({"count": 1.5}, "not a number of GPUs"),
+        ({"count": 2, "interconnect": "nvlink"}, 'no "nvlink"'),
+        ({"count": 2, "interconnect": "wifi"}, 'no "wifi"'),
         ({"count": 2, "target": I5}, "no known pcie rate"),
         ({"precision": "fp7"}, "No precision"),
     ],
