@@ -220,11 +220,11 @@ class NativeSteps(Served):
     def _update(self, optimizer: optim.Optimizer, update: NativeUpdate) -> bool:
         """Do the update; False where torch has to."""
         self.at_work = True
-        if update.step(optimizer):
+        if update.step():
             return True
         self._optimizers.pop(id(optimizer), None)  # something is not as it was: look again, once
         again = self._update_of(optimizer)
-        return again is not None and again.step(optimizer)
+        return again is not None and again.step()
 
     def _update_of(self, optimizer: optim.Optimizer) -> NativeUpdate | None:
         known = self._optimizers.get(id(optimizer))
