@@ -174,9 +174,9 @@ void bind_ode(nb::module_& m) {
     using P = Ode<T>;
     nb::class_<P>(m, "Ode", nb::dynamic_attr())
         .def("__init__",
-             [](P* self, const ProgramTuple& program, int order, const std::vector<double>& a, const std::vector<double>& c,
-                const std::vector<double>& e, const std::vector<double>& dense) {
-                 new (self) P(make_program(program), {int(c.size()), a, c, e, dense, order});
+             [](P* self, const ProgramTuple& program, int order, const std::vector<double>& c, const std::vector<T>& a,
+                const std::vector<T>& e, const std::vector<T>& dense) {
+                 new (self) P(make_program(program), {int(c.size()), order, c, a, e, dense});
              })
         // rtol, atol, first, min and max step, safety, largest and least factor; step limit.
         .def("set_control",

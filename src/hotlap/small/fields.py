@@ -1,6 +1,5 @@
 """Fields that were traced, kept from call to call, and the native solvers made from them."""
 
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -9,7 +8,7 @@ import torch
 from torch import optim
 
 from hotlap.small import guards
-from hotlap.small.node import Lease
+from hotlap.small.node import ByIdentity, Lease
 from hotlap.small.optimizers import NativeOptimizer
 from hotlap.small.program import Unsupported, native
 from hotlap.small.solve_settings import Settings, fixed_times, times_of
@@ -61,8 +60,8 @@ class Compiled:
         solver = self._native.Ode(
             self.program.description(),
             tableau.order,
-            a,
             list(tableau.c),
+            a,
             list(tableau.e or [0.0] * s),
             [w for row in tableau.dense for w in row],
         )
@@ -70,16 +69,16 @@ class Compiled:
         return solver
 
 
-_compiled: dict[int, tuple[Any, dict[Any, Compiled]]] = {}
-"""id of a field -> (weak reference to it, form of its state -> the traced field)."""
+_compiled: ByIdentity[Field, dict[Any, Compiled]] = ByIdentity()
+"""Field -> form of its state -> the traced field."""
 
 
 def known_for(func: Field, form: tuple[Any, ...]) -> Compiled | None:
     """The field as it was traced before, if nothing that was read then has changed."""
-    entry = _compiled.get(id(func))
-    if entry is None or entry[0]() is not func or torch.is_autocast_enabled("cpu"):
+    forms = _compiled.get(func)
+    if forms is None or torch.is_autocast_enabled("cpu"):
         return None
-    found = entry[1].get(form)
+    found = forms.get(form)
     return found if found is not None and found.holds() else None
 
 
@@ -89,13 +88,12 @@ def compiled_for(func: Field, y: torch.Tensor, method: str) -> Compiled:
     found = known_for(func, form)
     if found is None:
         found = Compiled(func, y, method)
-        entry = _compiled.get(id(func))
-        if entry is not None and entry[0]() is func:
-            entry[1][form] = found
+        forms = _compiled.get(func)
+        if forms is not None:
+            forms[form] = found
         else:
-            number, table = id(func), _compiled  # for the callback: at Python's end globals are None
             with suppress(TypeError):  # not weakly referable: traced every time
-                table[number] = weakref.ref(func, lambda _: table.pop(number, None)), {form: found}
+                _compiled.put(func, {form: found})
     return found
 
 
