@@ -180,12 +180,7 @@ class Exec {
             n[0].a != program_.input || n[1].a != n[0].out || n[1].op != Op::tanh || n[2].a != n[1].out ||
             n[2].out != program_.output || !needed(program_.input) || cols(n[0].a) != cols(n[2].out))
             return;
-        switch (cols(n[0].a)) {
-            case 1: return choose.template operator()<1>();
-            case 2: return choose.template operator()<2>();
-            case 3: return choose.template operator()<3>();
-            case 4: return choose.template operator()<4>();
-        }
+        if (cols(n[0].a) <= 4) with_constant<4>(int(cols(n[0].a)), choose);
     }
     const T* start_of(const Node& n, const Linear& l) const { return n.bias >= 0 ? l.bias.data() : zeros_.data(); }
 
