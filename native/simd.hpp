@@ -233,6 +233,14 @@ HOTLAP_INLINE T largest_of(Vec<T> v) {
     return s;
 }
 
+// f<n>() for a number from 1 to `most`.
+template <int most, class F>
+HOTLAP_INLINE void with_constant(int n, F f) {
+    if constexpr (most > 1)
+        if (n < most) return with_constant<most - 1>(n, f);
+    f.template operator()<most>();
+}
+
 template <class T>
 constexpr int64_t round_up(int64_t n) {
     return (n + Simd<T>::W - 1) / Simd<T>::W * Simd<T>::W;

@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "guard.hpp"
-#include "net.hpp"
 #include "ode_fit.hpp"
 #include "step.hpp"
 #include "update.hpp"
@@ -20,7 +19,7 @@ namespace hotlap {
 namespace nb = nanobind;
 
 using ValueTuple = std::tuple<int64_t, bool>;
-using NodeTuple = std::tuple<int, int, int, int, int, int, int64_t, double, double>;
+using NodeTuple = std::tuple<int, int, int, int, int, int, int64_t, int64_t, double, double>;
 using ParameterTuple = std::tuple<int64_t, uintptr_t, bool>;
 // `Program.description` of small/program.py.
 using ProgramTuple =
@@ -30,8 +29,8 @@ inline Program make_program(const ProgramTuple& description) {
     const auto& [values, nodes, parameters, ends] = description;
     Program p;
     for (const auto& [cols, single] : values) p.values.push_back({cols, single});
-    for (const auto& [op, a, b, out, weight, bias, i0, f0, f1] : nodes)
-        p.nodes.push_back({Op(op), a, b, out, weight, bias, i0, f0, f1});
+    for (const auto& [op, a, b, out, weight, bias, from, to, f0, f1] : nodes)
+        p.nodes.push_back({Op(op), a, b, out, weight, bias, from, to, f0, f1});
     for (const auto& [numel, data, trained] : parameters)
         p.parameters.push_back({numel, reinterpret_cast<void*>(data), trained});
     std::tie(p.input, p.time, p.output) = ends;
@@ -47,27 +46,6 @@ template <class T>
 std::vector<T*> pointers(const std::vector<uintptr_t>& addresses) {
     std::vector<T*> made;
     for (uintptr_t address : addresses) made.push_back(pointer<T>(address));
-    return made;
-}
-
-using GroupList = std::vector<std::vector<double>>;
-using SlotTuple = std::tuple<int, int, int64_t, uintptr_t, uintptr_t, uintptr_t, bool>;
-// `description` of small/optimizers.py.
-using OptimizerTuple = std::tuple<int, GroupList, std::vector<SlotTuple>>;
-
-inline std::vector<Group> make_groups(const GroupList& groups) {
-    std::vector<Group> made;
-    for (const auto& g : groups)
-        made.push_back({g.at(0), g.at(1), g.at(2), g.at(3), g.at(4), g.at(5), g.at(6), g.at(7) != 0, g.at(8) != 0, g.at(9) != 0});
-    return made;
-}
-
-template <class T>
-Optimizer<T> make_optimizer(const OptimizerTuple& description) {
-    const auto& [method, groups, slots] = description;
-    Optimizer<T> made{Method(method), make_groups(groups), {}};
-    for (const auto& [parameter, group, numel, s0, s1, count, fresh] : slots)
-        made.slots.push_back({parameter, group, numel, {pointer<T>(s0), pointer<T>(s1)}, pointer<float>(count), fresh});
     return made;
 }
 
@@ -99,10 +77,19 @@ inline int64_t numbers_of(const Program& program) {
     return n;
 }
 
+inline bool wants_gradient(PyObject* tensor) {
+    static const nb::object name = nb::steal(PyUnicode_InternFromString("requires_grad"));
+    PyObject* found = PyObject_GetAttr(tensor, name.ptr());
+    if (!found) PyErr_Clear();
+    Py_XDECREF(found);
+    return found != Py_False;
+}
+
 // False where the two tensors are no batch of the step's.
 template <class T>
 bool read_batch(Step<T>& step, PyObject* x, PyObject* y, Batch<T>& batch) {
     TensorView a{}, b{};
+    if (wants_gradient(x) || wants_gradient(y)) return false;
     if (!look_into(x, a) || !a.is(2, sizeof(T) * 8) || a.ndim != 2 || a.shape[1] != step.inputs() || !a.dense()) return false;
     if (!look_into(y, b) || !b.dense()) return false;
     batch = {static_cast<const T*>(a.start()), b.start(), a.shape[0]};
@@ -111,21 +98,38 @@ bool read_batch(Step<T>& step, PyObject* x, PyObject* y, Batch<T>& batch) {
 }
 
 template <class T>
+void bind_optimizer(nb::module_& m) {
+    using P = Update<T>;
+    nb::class_<P>(m, "Optimizer")
+        .def(nb::init<int, nb::list, nb::list>())
+        .def("reads", &P::reads)
+        // True if done; False, with nothing changed, where the guard does not hold or a gradient is not as expected.
+        .def("step", [](P& self, const Guard& guard) {
+            if (!self.find(guard)) return false;
+            {
+                std::optional<nb::gil_scoped_release> release;
+                if (self.numel() * WORK >= LONG) release.emplace();
+                self.run();
+            }
+            self.drop();
+            return true;
+        });
+}
+
+template <class T>
 void bind_step(nb::module_& m) {
     using P = Step<T>;
     nb::class_<P>(m, "Step")
         .def("__init__",
-             [](P* self, const ProgramTuple& program, const CriterionTuple& loss, const OptimizerTuple& optimizer) {
-                 new (self) P(make_program(program), make_criterion(loss), make_optimizer<T>(optimizer));
-             })
-        .def("set_groups", [](P& self, const GroupList& groups) { self.optimizer.groups = make_groups(groups); })
+             [](P* self, const ProgramTuple& program, const CriterionTuple& loss, Update<T>& optimizer, const Guard& guard) {
+                 new (self) P(make_program(program), make_criterion(loss), optimizer, guard);
+             },
+             nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>())
         // The whole of a step on two tensors; None where anything is not as it was made for.
         .def("call",
-             [](P& self, const Guard& guard, const Guard& settings, nb::handle x, nb::handle y) -> std::optional<double> {
+             [](P& self, nb::handle x, nb::handle y) -> std::optional<double> {
                  Batch<T> batch;
-                 if (!guard.holds() || !settings.holds() || !settings.read_rates(self.optimizer.groups) ||
-                     !read_batch(self, x.ptr(), y.ptr(), batch))
-                     return std::nullopt;
+                 if (!self.guard.holds() || !self.update.reads() || !read_batch(self, x.ptr(), y.ptr(), batch)) return std::nullopt;
                  Busy busy(self.exec());
                  std::optional<nb::gil_scoped_release> release;
                  if (batch.rows * numbers_of(self.exec().program()) >= LONG) release.emplace();
@@ -140,48 +144,29 @@ void bind_step(nb::module_& m) {
 
 template <class T>
 void bind_net(nb::module_& m) {
-    using P = Net<T>;
+    using P = Exec<T>;
     nb::class_<P>(m, "Net")
         .def("__init__",
              [](P* self, const ProgramTuple& program, bool input_gradient) { new (self) P(make_program(program), input_gradient); })
+        // x (rows, inputs) has to stay as it is until backward(); out (rows, outputs).
         .def("forward",
              [](P& self, uintptr_t x, int64_t rows, uintptr_t out) {
-                 Busy busy(self.exec());
+                 Busy busy(self);
                  nb::gil_scoped_release release;
-                 self.forward(pointer<T>(x), rows, pointer<T>(out));
+                 const int from = self.program().output;
+                 self.forward_batch(pointer<T>(x), rows);
+                 self.copy_rows(self.value(from), self.ld(from), pointer<T>(out), self.outputs(), self.outputs());
              })
-        // `to`: where the gradients of the trained parameters go.
+        // From the gradient of `out` to that of x (0: not wanted), and those of the trained parameters, at the addresses in `to`.
         .def("backward", [](P& self, uintptr_t gradient, uintptr_t to_x, const std::vector<uintptr_t>& to) {
-            Busy busy(self.exec());
+            Busy busy(self);
             nb::gil_scoped_release release;
-            self.exec().redirect_gradients(pointers<T>(to));
-            self.backward(pointer<T>(gradient), pointer<T>(to_x));
+            const int in = self.program().input, out = self.program().output;
+            self.redirect_gradients(pointers<T>(to));
+            self.copy_rows(pointer<T>(gradient), self.outputs(), self.gradient(out), self.ld(out), self.outputs());
+            self.backward_batch();
+            if (to_x) self.copy_rows(self.gradient(in), self.ld(in), pointer<T>(to_x), self.inputs(), self.inputs());
         });
-}
-
-template <class T>
-void bind_update(nb::module_& m) {
-    using P = Update<T>;
-    nb::class_<P>(m, "Update")
-        .def("__init__",
-             [](P* self, const OptimizerTuple& optimizer, nb::list parameters) {
-                 std::vector<PyObject*> objects;
-                 for (nb::handle p : parameters) objects.push_back(p.ptr());
-                 new (self) P(make_optimizer<T>(optimizer), objects);
-             })
-        // True if done; False, with nothing changed, where the guard does not hold or a gradient is not as expected.
-        .def("step",
-             [](P& self, const Guard& guard, const Guard& settings) {
-                 if (!self.find(guard, settings)) return false;
-                 {
-                     std::optional<nb::gil_scoped_release> release;
-                     if (self.numel() * WORK >= LONG) release.emplace();
-                     self.run();
-                 }
-                 self.drop();
-                 return true;
-             })
-        .def("set_groups", [](P& self, const GroupList& groups) { self.optimizer.groups = make_groups(groups); });
 }
 
 template <class T>
@@ -189,9 +174,9 @@ void bind_ode(nb::module_& m) {
     using P = Ode<T>;
     nb::class_<P>(m, "Ode", nb::dynamic_attr())
         .def("__init__",
-             [](P* self, const ProgramTuple& program, int order, const std::vector<double>& a, const std::vector<double>& c,
-                const std::vector<double>& e, const std::vector<double>& dense) {
-                 new (self) P(make_program(program), {int(c.size()), a, c, e, dense, order});
+             [](P* self, const ProgramTuple& program, int order, const std::vector<double>& c, const std::vector<T>& a,
+                const std::vector<T>& e, const std::vector<T>& dense) {
+                 new (self) P(make_program(program), {int(c.size()), order, c, a, e, dense});
              })
         // rtol, atol, first, min and max step, safety, largest and least factor; step limit.
         .def("set_control",
@@ -217,11 +202,11 @@ void bind_ode(nb::module_& m) {
                  self.backward(pointer<T>(gradient), pointer<T>(to_y0));
              })
         .def("fit",
-             [](P& self, const OptimizerTuple& optimizer, uintptr_t y0, uintptr_t target, bool mean, int64_t iterations,
+             [](P& self, Update<T>& optimizer, uintptr_t y0, uintptr_t target, bool mean, int64_t iterations,
                 uintptr_t losses) {
                  Busy busy(self.exec());
                  nb::gil_scoped_release release;
-                 fit(self, make_optimizer<T>(optimizer), pointer<T>(y0), pointer<T>(target), mean, iterations, pointer<double>(losses));
+                 fit(self, optimizer.optimizer, pointer<T>(y0), pointer<T>(target), mean, iterations, pointer<double>(losses));
              })
         .def_prop_ro("num_steps", &P::num_steps)
         .def_prop_ro("num_evaluations", &P::num_evaluations);
@@ -242,24 +227,23 @@ void loss_of(const CriterionTuple& criterion, uintptr_t prediction, uintptr_t ta
 template <class T>
 void bind_numbers(nb::module_ m) {
     m.def("loss", &loss_of<T>);
+    bind_optimizer<T>(m);
     bind_step<T>(m);
     bind_net<T>(m);
-    bind_update<T>(m);
     bind_ode<T>(m);
 }
 
 inline void bind_small(nb::module_& m) {
     // Gives the module torch's way to look into a tensor; False where this torch has none that we know.
     m.def("set_exchange", [](nb::handle capsule) { return set_exchange(capsule.ptr()); });
+    const auto value = nb::arg().none();
     nb::class_<Guard>(m, "Guard")
         .def(nb::init<>())
-        .def("tensor", [](Guard& g, nb::handle t) { g.tensor(t.ptr()); })
-        .def("entry", [](Guard& g, nb::dict d, nb::handle k, nb::handle v) { g.entry(d.ptr(), k.ptr(), v.ptr()); },
-             nb::arg(), nb::arg(), nb::arg().none())
-        .def("size", [](Guard& g, nb::handle d, int64_t n) { g.size(d.ptr(), n); })
-        .def("attribute", [](Guard& g, nb::handle o, nb::str n, nb::handle v) { g.attribute(o.ptr(), n.ptr(), v.ptr()); },
-             nb::arg(), nb::arg(), nb::arg().none())
-        .def("rate", [](Guard& g, nb::dict group, nb::str key) { g.rate(group.ptr(), key.ptr()); })
+        .def("tensor", &Guard::tensor)
+        .def("entry", &Guard::entry, nb::arg(), nb::arg(), value)
+        .def("attribute", &Guard::attribute, nb::arg(), nb::arg(), value)
+        .def("size", &Guard::size)
+        .def("contents", &Guard::contents)
         .def("holds", &Guard::holds);
     bind_numbers<float>(m.def_submodule("float32"));
     bind_numbers<double>(m.def_submodule("float64"));

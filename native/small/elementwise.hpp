@@ -29,32 +29,6 @@ HOTLAP_INLINE Vec<T> raise(Vec<T> x, double exponent) {
     return lane_by_lane<T>(x, [=](T v) { return std::pow(v, T(exponent)); });
 }
 
-// y = op(x) over n elements, a multiple of W; x and y may be the same.
-template <class T>
-void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
-    using V = Vec<T>;
-    const V f0 = splat<T>(T(node.f0)), f1 = splat<T>(T(node.f1)), zero{};
-    switch (node.op) {
-        case Op::tanh: return map(x, y, n, [f = Tanh<T>()](V v) { return f(v); });
-        // The comparison is written so that NaN stays NaN.
-        case Op::relu: return map(x, y, n, [=](V v) { return select<T>(v <= zero, zero, v); });
-        case Op::leaky_relu: return map(x, y, n, [=](V v) { return select<T>(v > zero, v, v * f0); });
-        case Op::sigmoid: return map(x, y, n, [](V v) { return logistic<T>(v); });
-        case Op::silu: return map(x, y, n, [](V v) { return v * logistic<T>(v); });
-        case Op::softplus:  // beta f0, threshold f1
-            return map(x, y, n, [=](V v) { return select<T>(v * f0 > f1, v, softplus<T>(v * f0) / f0); });
-        case Op::sin: return map(x, y, n, [](V v) { return lane_by_lane<T>(v, [](T s) { return std::sin(s); }); });
-        case Op::cos: return map(x, y, n, [](V v) { return lane_by_lane<T>(v, [](T s) { return std::cos(s); }); });
-        case Op::exp: return map(x, y, n, [](V v) { return exponential<T>(v); });
-        case Op::log: return map(x, y, n, [](V v) { return logarithm<T>(v); });
-        case Op::sqrt: return map(x, y, n, [](V v) { return square_root<T>(v); });
-        case Op::abs: return map(x, y, n, [](V v) { return absolute<T>(v); });
-        case Op::affine: return map(x, y, n, [=](V v) { return v * f0 + f1; });
-        case Op::power: return map(x, y, n, [&](V v) { return raise<T>(v, node.f0); });
-        default: __builtin_unreachable();
-    }
-}
-
 template <class T, class F>
 HOTLAP_INLINE void map_gradient(const T* x, const T* y, const T* g, T* gx, int64_t n, bool accumulate, F f) {
     for (int64_t i = 0; i < n; i += Simd<T>::W) {
@@ -63,48 +37,56 @@ HOTLAP_INLINE void map_gradient(const T* x, const T* y, const T* g, T* gx, int64
     }
 }
 
-// gx (+)= g * dop/dx, given x and y = op(x).
-template <class T>
-void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx, int64_t n, bool acc) {
+// use(value, slope) of a function of one value: value(x), and slope(x, value(x), d) = d * dvalue/dx.
+template <class T, class Use>
+HOTLAP_INLINE void with_unary(const Node& node, Use use) {
     using V = Vec<T>;
     const V f0 = splat<T>(T(node.f0)), f1 = splat<T>(T(node.f1)), zero{}, one = splat<T>(1);
+    const auto sine = [](V v) { return lane_by_lane<T>(v, [](T s) { return std::sin(s); }); };
+    const auto cosine = [](V v) { return lane_by_lane<T>(v, [](T s) { return std::cos(s); }); };
     switch (node.op) {
-        case Op::tanh: return map_gradient(x, y, g, gx, n, acc, [=](V, V t, V d) { return d * (one - t * t); });
-        case Op::relu:
-            return map_gradient(x, y, g, gx, n, acc, [=](V, V r, V d) { return select<T>(r <= zero, zero, d); });
+        case Op::tanh: return use([f = Tanh<T>()](V v) { return f(v); }, [=](V, V t, V d) { return d * (one - t * t); });
+        case Op::relu:  // the comparisons are written so that NaN stays NaN
+            return use([=](V v) { return select<T>(v <= zero, zero, v); }, [=](V, V r, V d) { return select<T>(r <= zero, zero, d); });
         case Op::leaky_relu:
-            return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) { return select<T>(v > zero, d, d * f0); });
-        case Op::sigmoid: return map_gradient(x, y, g, gx, n, acc, [=](V, V s, V d) { return d * (one - s) * s; });
+            return use([=](V v) { return select<T>(v > zero, v, v * f0); },
+                       [=](V v, V, V d) { return select<T>(v > zero, d, d * f0); });
+        case Op::sigmoid: return use([](V v) { return logistic<T>(v); }, [=](V, V s, V d) { return d * (one - s) * s; });
         case Op::silu:
-            return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) {
-                const V s = logistic<T>(v);
-                return d * s * (one + v * (one - s));
-            });
-        case Op::softplus:
-            return map_gradient(x, y, g, gx, n, acc,
-                                [=](V v, V, V d) { return select<T>(v * f0 > f1, d, d * logistic<T>(v * f0)); });
-        case Op::sin:
-            return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) {
-                return d * lane_by_lane<T>(v, [](T s) { return std::cos(s); });
-            });
-        case Op::cos:
-            return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) {
-                return -d * lane_by_lane<T>(v, [](T s) { return std::sin(s); });
-            });
-        case Op::exp: return map_gradient(x, y, g, gx, n, acc, [](V, V e, V d) { return d * e; });
-        case Op::log: return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) { return d / v; });
-        case Op::sqrt: return map_gradient(x, y, g, gx, n, acc, [](V, V r, V d) { return d / (r + r); });
+            return use([](V v) { return v * logistic<T>(v); },
+                       [=](V v, V, V d) {
+                           const V s = logistic<T>(v);
+                           return d * s * (one + v * (one - s));
+                       });
+        case Op::softplus:  // beta f0, threshold f1
+            return use([=](V v) { return select<T>(v * f0 > f1, v, softplus<T>(v * f0) / f0); },
+                       [=](V v, V, V d) { return select<T>(v * f0 > f1, d, d * logistic<T>(v * f0)); });
+        case Op::sin: return use(sine, [=](V v, V, V d) { return d * cosine(v); });
+        case Op::cos: return use(cosine, [=](V v, V, V d) { return -d * sine(v); });
+        case Op::exp: return use([](V v) { return exponential<T>(v); }, [](V, V e, V d) { return d * e; });
+        case Op::log: return use([](V v) { return logarithm<T>(v); }, [](V v, V, V d) { return d / v; });
+        case Op::sqrt: return use([](V v) { return square_root<T>(v); }, [](V, V r, V d) { return d / (r + r); });
         case Op::abs:  // torch: the sign of x, 0 at 0
-            return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) {
-                return select<T>(v == zero, zero, select<T>(v > zero, d, -d));
-            });
-        case Op::affine: return map_gradient(x, y, g, gx, n, acc, [=](V, V, V d) { return d * f0; });
+            return use([](V v) { return absolute<T>(v); },
+                       [=](V v, V, V d) { return select<T>(v == zero, zero, select<T>(v > zero, d, -d)); });
+        case Op::affine: return use([=](V v) { return v * f0 + f1; }, [=](V, V, V d) { return d * f0; });
         case Op::power:
-            return map_gradient(x, y, g, gx, n, acc, [&](V v, V, V d) {
-                return node.f0 == 0 ? zero : d * f0 * raise<T>(v, node.f0 - 1);
-            });
+            return use([&](V v) { return raise<T>(v, node.f0); },
+                       [&](V v, V, V d) { return node.f0 == 0 ? zero : d * f0 * raise<T>(v, node.f0 - 1); });
         default: __builtin_unreachable();
     }
+}
+
+// y = op(x) over n elements, a multiple of W; x and y may be the same.
+template <class T>
+void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
+    with_unary<T>(node, [=](auto value, auto) { map(x, y, n, value); });
+}
+
+// gx (+)= g * dop/dx, given x and y = op(x).
+template <class T>
+void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx, int64_t n, bool add) {
+    with_unary<T>(node, [=](auto, auto slope) { map_gradient(x, y, g, gx, n, add, slope); });
 }
 
 // An operand as seen from (rows, cols): its row and its column may stand for all.
@@ -126,16 +108,26 @@ HOTLAP_INLINE void zip(const Operand<T>& a, const Operand<T>& b, T* y, int64_t r
         for (int64_t c = 0; c < ld; c += Simd<T>::W) store<T>(y + r * ld + c, f(a.at(r, c), b.at(r, c)));
 }
 
-template <class T>
-void binary_forward(Op op, const Operand<T>& a, const Operand<T>& b, T* y, int64_t rows, int64_t ld) {
+// use(value, slope of u, slope of v) of arithmetic with u and v.
+template <class T, class Use>
+HOTLAP_INLINE void with_binary(Op op, Use use) {
     using V = Vec<T>;
+    const auto same = [](V, V, V d) { return d; };
     switch (op) {
-        case Op::add: return zip(a, b, y, rows, ld, [](V u, V v) { return u + v; });
-        case Op::sub: return zip(a, b, y, rows, ld, [](V u, V v) { return u - v; });
-        case Op::mul: return zip(a, b, y, rows, ld, [](V u, V v) { return u * v; });
-        case Op::div: return zip(a, b, y, rows, ld, [](V u, V v) { return u / v; });
+        case Op::add: return use([](V u, V v) { return u + v; }, same, same);
+        case Op::sub: return use([](V u, V v) { return u - v; }, same, [](V, V, V d) { return -d; });
+        case Op::mul:
+            return use([](V u, V v) { return u * v; }, [](V, V v, V d) { return d * v; }, [](V u, V, V d) { return d * u; });
+        case Op::div:
+            return use([](V u, V v) { return u / v; }, [](V, V v, V d) { return d / v; },
+                       [](V u, V v, V d) { return -d * (u / v) / v; });
         default: __builtin_unreachable();
     }
+}
+
+template <class T>
+void binary_forward(Op op, const Operand<T>& a, const Operand<T>& b, T* y, int64_t rows, int64_t ld) {
+    with_binary<T>(op, [&](auto value, auto, auto) { zip(a, b, y, rows, ld, value); });
 }
 
 // Where the gradient of an operand goes; sums over what was broadcast.
@@ -167,24 +159,14 @@ void zip_gradient(const Operand<T>& a, const Operand<T>& b, const T* g, const Gr
     }
 }
 
-// The gradient of operand `first ? a : b` of an operation on (rows, cols).
+// The gradients of both operands of an operation on (rows, cols), where there is room for them.
 template <class T>
-void binary_backward(Op op, bool first, const Operand<T>& a, const Operand<T>& b, const T* g, const Gradient<T>& out,
+void binary_backward(Op op, const Operand<T>& a, const Operand<T>& b, const T* g, const Gradient<T>& to_a, const Gradient<T>& to_b,
                      int64_t rows, int64_t cols, int64_t ld) {
-    using V = Vec<T>;
-    switch (op) {
-        case Op::add: return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V, V d) { return d; });
-        case Op::sub:
-            if (first) return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V, V d) { return d; });
-            return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V, V d) { return -d; });
-        case Op::mul:
-            if (first) return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V v, V d) { return d * v; });
-            return zip_gradient(a, b, g, out, rows, cols, ld, [](V u, V, V d) { return d * u; });
-        case Op::div:
-            if (first) return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V v, V d) { return d / v; });
-            return zip_gradient(a, b, g, out, rows, cols, ld, [](V u, V v, V d) { return -d * (u / v) / v; });
-        default: __builtin_unreachable();
-    }
+    with_binary<T>(op, [&](auto, auto slope_a, auto slope_b) {
+        if (to_a.data) zip_gradient(a, b, g, to_a, rows, cols, ld, slope_a);
+        if (to_b.data) zip_gradient(a, b, g, to_b, rows, cols, ld, slope_b);
+    });
 }
 
 }  // namespace hotlap

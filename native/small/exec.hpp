@@ -37,7 +37,6 @@ class Exec {
     T* gradient(int v, int64_t e = 0) { return values_[v].gradient + e * values_[v].gradient_step; }
     T* parameter(int p) { return static_cast<T*>(program_.parameters[p].data); }
     T* parameter_gradient(int p) { return elsewhere_[p] ? elsewhere_[p] : gradients_[p].data(); }
-    std::pair<T*, T*> with_gradient(int p) { return {parameter(p), parameter_gradient(p)}; }
     bool trained(int p) const { return p >= 0 && program_.parameters[p].trained; }
     bool needed(int v) const { return v >= 0 && values_[v].needed; }
 
@@ -45,15 +44,6 @@ class Exec {
     void redirect_gradients(const std::vector<T*>& to) {
         size_t next = 0;
         for (size_t p = 0; p < elsewhere_.size(); p++) elsewhere_[p] = trained(int(p)) && !to.empty() ? to.at(next++) : nullptr;
-    }
-
-    // The rows of evaluation 0, one after the other; read where they lie if they are whole vectors, else copied.
-    void take_input(const T* x) {
-        State& input = values_[program_.input];
-        const int64_t n = cols(program_.input), step = ld(program_.input);
-        input.value = n == step ? const_cast<T*>(x) : input.forward.data();
-        if (n == step) return;
-        for (int64_t r = 0; r < rows_; r++) std::memcpy(input.value + r * step, x + r * n, sizeof(T) * n);
     }
 
     // Room for evaluations 0 ... n - 1 of this many rows. Pointers from value() and gradient() are void after growth.
@@ -103,6 +93,35 @@ class Exec {
             if (program_.nodes[i].op == Op::linear) linear_gradient(i, count);
     }
 
+    // One batch x (rows, inputs), which has to stay as it is until its way back: the result is in evaluation 0.
+    void forward_batch(const T* x, int64_t rows) {
+        reserve(1, rows);
+        // It is read where it lies if its rows are whole vectors, else copied.
+        State& input = values_[program_.input];
+        const int64_t n = cols(program_.input), step = ld(program_.input);
+        input.value = n == step ? const_cast<T*>(x) : input.forward.data();
+        if (n != step) copy_rows(x, n, input.value, step, n);
+        refresh();
+        forward(0);
+    }
+
+    // From the gradient of its result, which is in its place.
+    void backward_batch() {
+        begin_backward();
+        backward(0);
+        finish_backward();
+        linear_gradients(1);
+    }
+
+    // All rows of a batch, `cols` numbers of each.
+    void copy_rows(const T* from, int64_t ld_from, T* to, int64_t ld_to, int64_t cols) const {
+        if (ld_from == ld_to) return void(std::memcpy(to, from, sizeof(T) * rows_ * ld_to));
+        for (int64_t r = 0; r < rows_; r++) std::memcpy(to + r * ld_to, from + r * ld_from, sizeof(T) * cols);
+    }
+
+    int64_t inputs() const { return cols(program_.input); }
+    int64_t outputs() const { return cols(program_.output); }
+
   private:
     struct State {
         bool needed = false;  // has a gradient
@@ -142,7 +161,7 @@ class Exec {
         return {value(v, e), program_.values[v].single ? 0 : ld(v), program_.values[v].cols == 1};
     }
     Gradient<T> gradient_of(int v, int64_t e, bool add) {
-        return {gradient(v, e), program_.values[v].single ? 0 : ld(v), program_.values[v].cols == 1, add};
+        return {needed(v) ? gradient(v, e) : nullptr, program_.values[v].single ? 0 : ld(v), program_.values[v].cols == 1, add};
     }
 
     // A field as most have it, one row through (layer, tanh, layer), without the detours that other programs need: with up
@@ -161,12 +180,7 @@ class Exec {
             n[0].a != program_.input || n[1].a != n[0].out || n[1].op != Op::tanh || n[2].a != n[1].out ||
             n[2].out != program_.output || !needed(program_.input) || cols(n[0].a) != cols(n[2].out))
             return;
-        switch (cols(n[0].a)) {
-            case 1: return choose.template operator()<1>();
-            case 2: return choose.template operator()<2>();
-            case 3: return choose.template operator()<3>();
-            case 4: return choose.template operator()<4>();
-        }
+        if (cols(n[0].a) <= 4) with_constant<4>(int(cols(n[0].a)), choose);
     }
     const T* start_of(const Node& n, const Linear& l) const { return n.bias >= 0 ? l.bias.data() : zeros_.data(); }
 

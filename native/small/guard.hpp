@@ -4,13 +4,16 @@
 // tiny network takes a microsecond.
 #pragma once
 
-#include <Python.h>
+#include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <vector>
 
 namespace hotlap {
+
+namespace nb = nanobind;
 
 // DLPack's description of a tensor and torch's C functions that fill it in (dlpack.h 1.2, Apache-2.0: a stable ABI).
 struct TensorView {
@@ -33,11 +36,12 @@ struct TensorView {
     // Elements one after the other, in rows.
     bool dense() const {
         int64_t expected = 1;
-        for (int i = ndim - 1; i >= 0 && numel() > 0; i--) {
-            if (shape[i] != 1 && strides && strides[i] != expected) return false;
+        bool rows = true;
+        for (int i = ndim - 1; i >= 0; i--) {
+            rows &= shape[i] == 1 || !strides || strides[i] == expected;
             expected *= shape[i];
         }
-        return true;
+        return rows || expected == 0;
     }
     int64_t numel() const {
         int64_t n = 1;
@@ -73,92 +77,116 @@ inline bool look_into(PyObject* tensor, TensorView& out) {
     return false;
 }
 
+inline TensorView view_of(nb::handle tensor) {
+    TensorView v{};
+    if (!look_into(tensor.ptr(), v)) throw std::invalid_argument("not a tensor with a view");
+    return v;
+}
+
 class Guard {
   public:
-    Guard() = default;
-    Guard(const Guard&) = delete;
-    ~Guard() {
-        for (PyObject* o : owned_) Py_DECREF(o);
+    void tensor(nb::handle t) {
+        const TensorView v = view_of(t);
+        tensors_.push_back({nb::borrow(t), v.start(), std::vector<int64_t>(v.shape, v.shape + v.ndim), v.dtype.bits});
     }
+    // An attribute that its class computes in C, as a tensor's do, is asked for there: to find it takes as long.
+    void attribute(nb::handle o, nb::handle name, nb::handle expected) {
+        const nb::object found = nb::getattr(o.type(), name, nb::none());
+        const bool in_c = Py_IS_TYPE(found.ptr(), &PyGetSetDescr_Type);
+        attributes_.push_back({nb::borrow(o), nb::borrow(name), nb::borrow(expected),
+                               in_c ? reinterpret_cast<PyGetSetDescrObject*>(found.ptr())->d_getset : nullptr});
+    }
+    void entry(nb::handle dict, nb::handle key, nb::handle expected) {
+        entries_.push_back({nb::borrow(dict), nb::borrow(key), nb::borrow(expected), nullptr});
+    }
+    // How much a dict holds now.
+    void size(nb::dict dict) { sizes_.push_back({dict, PyDict_GET_SIZE(dict.ptr())}); }
 
-    void tensor(PyObject* t) {
-        TensorView v{};
-        if (!look_into(t, v)) throw std::invalid_argument("not a tensor with a view");
-        tensors_.push_back({keep(t), v.start(), std::vector<int64_t>(v.shape, v.shape + v.ndim), v.dtype.bits});
+    // All that a dict or a list holds now, in its order.
+    void contents(nb::handle container) {
+        Contents made{nb::borrow(container), {}};
+        each(container.ptr(), [&](PyObject* o) {
+            made.items.push_back(nb::borrow(o));
+            return true;
+        });
+        contents_.push_back(std::move(made));
     }
-    void entry(PyObject* dict, PyObject* key, PyObject* expected) { entries_.push_back({keep(dict), keep(key), keep(expected)}); }
-    void size(PyObject* dict, int64_t expected) { sizes_.push_back({keep(dict), expected}); }
-    void attribute(PyObject* o, PyObject* name, PyObject* expected) { attributes_.push_back({keep(o), keep(name), keep(expected)}); }
-    void rate(PyObject* group, PyObject* key) { rates_.push_back({keep(group), keep(key), nullptr}); }
 
     bool holds() const {
         for (const auto& s : sizes_)
-            if (PyObject_Size(s.dict) != s.expected) return false;
+            if (PyDict_GET_SIZE(s.dict.ptr()) != s.expected) return false;
+        for (const auto& c : contents_)
+            if (!same(c)) return false;
         for (const auto& e : entries_)
-            if (PyDict_GetItem(e.object, e.key) != e.expected) return false;
-        for (const auto& a : attributes_) {
-            PyObject* now = PyObject_GetAttr(a.object, a.key);
-            const bool is_same = now && same_value(now, a.expected);
-            Py_XDECREF(now);
-            if (!now) PyErr_Clear();
-            if (!is_same) return false;
-        }
+            if (PyDict_GetItem(e.object.ptr(), e.key.ptr()) != e.expected.ptr()) return false;
+        for (const auto& a : attributes_)
+            if (!same(a)) return false;
         for (const auto& t : tensors_)
             if (!same(t)) return false;
         return true;
     }
 
-    // The learning rates as they are now; false where one is no number.
-    template <class Groups>
-    bool read_rates(Groups& groups) const {
-        for (size_t i = 0; i < rates_.size(); i++) {
-            PyObject* lr = PyDict_GetItem(rates_[i].object, rates_[i].key);
-            if (!lr || !(PyFloat_Check(lr) || PyLong_Check(lr))) return false;
-            groups[i].lr = PyFloat_AsDouble(lr);
-        }
-        return true;
-    }
-
   private:
     struct Tensor {
-        PyObject* object;
+        nb::object object;
         void* data;
         std::vector<int64_t> shape;
         int bits;
     };
     struct Entry {
-        PyObject *object, *key, *expected;
+        nb::object object, key, expected;
+        PyGetSetDef* in_c;
     };
     struct Size {
-        PyObject* dict;
+        nb::dict dict;
         int64_t expected;
     };
+    struct Contents {
+        nb::object container;
+        std::vector<nb::object> items;
+    };
 
-    PyObject* keep(PyObject* o) {
-        Py_INCREF(o);
-        owned_.push_back(o);
-        return o;
+    // Whether f is true of each key and value of a dict, or of each item of a list.
+    template <class F>
+    static bool each(PyObject* container, F f) {
+        if (PyDict_Check(container)) {
+            PyObject *key, *value;
+            for (Py_ssize_t at = 0; PyDict_Next(container, &at, &key, &value);)
+                if (!f(key) || !f(value)) return false;
+        } else {
+            for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); i++)
+                if (!f(PyList_GET_ITEM(container, i))) return false;
+        }
+        return true;
+    }
+
+    static bool same(const Contents& c) {
+        size_t n = 0;
+        return each(c.container.ptr(), [&](PyObject* o) { return n < c.items.size() && c.items[n++].ptr() == o; }) && n == c.items.size();
     }
 
     // Whole numbers by what they say, all else by identity.
-    static bool same_value(PyObject* now, PyObject* expected) {
-        if (now == expected || !PyLong_CheckExact(now) || !PyLong_CheckExact(expected)) return now == expected;
-        return PyObject_RichCompareBool(now, expected, Py_EQ) == 1;
+    static bool same(const Entry& a) {
+        PyObject* o = a.object.ptr();
+        PyObject *now = a.in_c ? a.in_c->get(o, a.in_c->closure) : PyObject_GetAttr(o, a.key.ptr()), *expected = a.expected.ptr();
+        if (!now) PyErr_Clear();
+        bool is_same = now == expected;
+        if (now && !is_same && PyLong_CheckExact(now) && PyLong_CheckExact(expected))
+            is_same = PyObject_RichCompareBool(now, expected, Py_EQ) == 1;
+        Py_XDECREF(now);
+        return is_same;
     }
 
-    bool same(const Tensor& t) const {
+    static bool same(const Tensor& t) {
         TensorView v{};
-        if (!look_into(t.object, v)) return false;
-        if (v.start() != t.data || v.ndim != int(t.shape.size()) || v.dtype.bits != t.bits || v.device.type != 1) return false;
-        for (int i = 0; i < v.ndim; i++)
-            if (v.shape[i] != t.shape[i]) return false;
-        return v.dense();
+        if (!look_into(t.object.ptr(), v) || v.start() != t.data || v.ndim != int(t.shape.size()) || !v.is(v.dtype.code, t.bits)) return false;
+        return std::equal(t.shape.begin(), t.shape.end(), v.shape) && v.dense();
     }
 
-    std::vector<PyObject*> owned_;
     std::vector<Tensor> tensors_;
-    std::vector<Entry> entries_, attributes_, rates_;
+    std::vector<Entry> entries_, attributes_;
     std::vector<Size> sizes_;
+    std::vector<Contents> contents_;
 };
 
 }  // namespace hotlap

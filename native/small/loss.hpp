@@ -114,8 +114,8 @@ double loss_and_gradient(const Criterion& c, const Prediction<T>& p, const void*
         case Loss::cross_entropy:
             total = cross_entropy<T>(c, p, static_cast<const int64_t*>(target), scale);
             break;
-        case Loss::bce_with_logits:  // log(1 + e^x) - x t
-            total = elementwise_loss<T>(p, t, scale, [](V a, V b) { return softplus<T>(a) - a * b; },
+        case Loss::bce_with_logits:  // (1 - t) x + log(1 + e^-x): where both are small, the loss is told as such
+            total = elementwise_loss<T>(p, t, scale, [=](V a, V b) { return (one - b) * a + softplus<T>(-a); },
                                         [](V a, V b) { return logistic<T>(a) - b; });
             break;
     }

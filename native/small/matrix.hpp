@@ -72,22 +72,13 @@ void broadcast_tile(const BroadcastArgs<T>& g, int64_t r0, int64_t n0, int last)
     }
 }
 
-template <class T, int R>
-HOTLAP_INLINE void broadcast_row_block(const BroadcastArgs<T>& g, int64_t r0, int64_t n0, int vectors, int last) {
-    if (vectors == 1) return broadcast_tile<T, R, 1>(g, r0, n0, last);
-    if (vectors == 2) return broadcast_tile<T, R, 2>(g, r0, n0, last);
-    if constexpr (tile_vectors >= 3) return broadcast_tile<T, R, 3>(g, r0, n0, last);
-}
-
 template <class T>
 HOTLAP_INLINE void broadcast_block(const BroadcastArgs<T>& g, int rows, int64_t r0, int64_t n0, int vectors, int last) {
-    switch (rows) {
-        case 1: return broadcast_row_block<T, 1>(g, r0, n0, vectors, last);
-        case 2: return broadcast_row_block<T, 2>(g, r0, n0, vectors, last);
-        case 3: return broadcast_row_block<T, 3>(g, r0, n0, vectors, last);
-        case 4: return broadcast_row_block<T, 4>(g, r0, n0, vectors, last);
-        default: return broadcast_row_block<T, tile_rows>(g, r0, n0, vectors, last);
-    }
+    const auto block = [&]<int R>() {
+        with_constant<tile_vectors>(vectors, [&]<int N>() { broadcast_tile<T, R, N>(g, r0, n0, last); });
+    };
+    if (rows <= 4) return with_constant<4>(rows, block);
+    block.template operator()<tile_rows>();
 }
 
 // The size of the next block of what is left: full ones, the last two alike. No division, which takes as long as a

@@ -35,7 +35,6 @@ void Exec<T>::forward_node(size_t i, int64_t e) {
     switch (n.op) {
         case Op::linear: return linear_forward(n, linear_[i], e);
         case Op::parameter: return;
-        case Op::select:
         case Op::place: return place_forward(n, e);
         case Op::add:
         case Op::sub:
@@ -54,20 +53,13 @@ void Exec<T>::backward_node(size_t i, int64_t e) {
     switch (n.op) {
         case Op::parameter: return;
         case Op::linear: return linear_backward(n, linear_[i], e, add.a);
-        case Op::select:
         case Op::place: return needed(n.a) ? place_backward(n, e, add.a) : void();
         case Op::add:
         case Op::sub:
         case Op::mul:
-        case Op::div: {
-            const Operand<T> a = operand(n.a, e), b = operand(n.b, e);
-            const T* g = gradient(n.out, e);
-            if (needed(n.a))
-                binary_backward<T>(n.op, true, a, b, g, gradient_of(n.a, e, add.a), rows_of(n.out), cols(n.out), ld(n.out));
-            if (needed(n.b))
-                binary_backward<T>(n.op, false, a, b, g, gradient_of(n.b, e, add.b), rows_of(n.out), cols(n.out), ld(n.out));
-            return;
-        }
+        case Op::div:
+            return binary_backward<T>(n.op, operand(n.a, e), operand(n.b, e), gradient(n.out, e), gradient_of(n.a, e, add.a),
+                                      gradient_of(n.b, e, add.b), rows_of(n.out), cols(n.out), ld(n.out));
         default:
             if (needed(n.a))
                 unary_backward<T>(n, value(n.a, e), value(n.out, e), gradient(n.out, e), gradient(n.a, e),
@@ -111,26 +103,21 @@ void Exec<T>::linear_backward(const Node& n, const Linear& l, int64_t e, bool ad
         multiply_broadcast<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, true}, rows, in);
 }
 
-// select reads columns i0 ... of a; place writes columns i0 ... of out.
+// Columns from ... of a become columns to ... of out: as many as both have.
 template <class T>
 void Exec<T>::place_forward(const Node& n, int64_t e) {
-    const int64_t width = std::min(cols(n.a), cols(n.out)), from = n.op == Op::select ? n.i0 : 0, to = n.op == Op::place ? n.i0 : 0;
-    const int64_t row_step = program_.values[n.a].single ? 0 : ld(n.a);
-    for (int64_t r = 0; r < rows_of(n.out); r++) {
-        const T* x = value(n.a, e) + r * row_step + from;
-        T* y = value(n.out, e) + r * ld(n.out) + to;
-        for (int64_t c = 0; c < width; c++) y[c] = x[c];
-    }
+    const int64_t width = std::min(cols(n.a) - n.from, cols(n.out) - n.to), row_step = program_.values[n.a].single ? 0 : ld(n.a);
+    for (int64_t r = 0; r < rows_of(n.out); r++)
+        std::copy_n(value(n.a, e) + r * row_step + n.from, width, value(n.out, e) + r * ld(n.out) + n.to);
 }
 
 template <class T>
 void Exec<T>::place_backward(const Node& n, int64_t e, bool add) {
-    const int64_t width = std::min(cols(n.a), cols(n.out)), from = n.op == Op::select ? n.i0 : 0, to = n.op == Op::place ? n.i0 : 0;
-    const bool single = program_.values[n.a].single;
+    const int64_t width = std::min(cols(n.a) - n.from, cols(n.out) - n.to), row_step = program_.values[n.a].single ? 0 : ld(n.a);
     if (!add) std::memset(gradient(n.a, e), 0, sizeof(T) * rows_of(n.a) * ld(n.a));
     for (int64_t r = 0; r < rows_of(n.out); r++) {
-        const T* g = gradient(n.out, e) + r * ld(n.out) + to;
-        T* gx = gradient(n.a, e) + (single ? 0 : r * ld(n.a)) + from;
+        const T* g = gradient(n.out, e) + r * ld(n.out) + n.to;
+        T* gx = gradient(n.a, e) + r * row_step + n.from;
         for (int64_t c = 0; c < width; c++) gx[c] += g[c];
     }
 }

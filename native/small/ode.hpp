@@ -18,12 +18,13 @@ constexpr int powers = 4;
 
 // The last stage is the first of the next step: y1 = y0 + h sum a[last] k. error = h sum e k,
 // y(theta) = y0 + h sum_p theta^p sum_i dense[i][p - 1] k_i.
+template <class T>
 struct Tableau {
-    int stages;
-    std::vector<double> a;  // (stages, stages), below the diagonal
-    std::vector<double> c, e;
-    std::vector<double> dense;  // (stages, powers)
-    int order;
+    int stages, order;
+    std::vector<double> c;
+    std::vector<T> a;  // (stages, stages), below the diagonal
+    std::vector<T> e;
+    std::vector<T> dense;  // (stages, powers)
 };
 
 struct Control {
@@ -42,17 +43,8 @@ template <class T>
 class Ode {
   public:
     static constexpr int W = Simd<T>::W;
-    static constexpr int max_stages = 8;
 
-    Ode(Program program, Tableau tableau) : exec_(std::move(program), true), tableau_(std::move(tableau)) {
-        const int s = tableau_.stages;
-        if (s < 2 || s > max_stages || int(tableau_.a.size()) != s * s || int(tableau_.c.size()) != s ||
-            int(tableau_.e.size()) != s || int(tableau_.dense.size()) != s * powers)
-            throw std::invalid_argument("the tableau's parts do not fit together");
-        std::copy(tableau_.a.begin(), tableau_.a.end(), numbers_.a);
-        std::copy(tableau_.e.begin(), tableau_.e.end(), numbers_.e);
-        std::copy(tableau_.dense.begin(), tableau_.dense.end(), numbers_.dense);
-    }
+    Ode(Program program, Tableau<T> tableau) : exec_(std::move(program), true), tableau_(std::move(tableau)) {}
 
     Control control{};
     Times times;
@@ -105,17 +97,12 @@ class Ode {
         T* first;
         int64_t step;
     };
-    // A tableau's numbers in the type of the state.
-    struct Numbers {
-        T a[max_stages * max_stages], e[max_stages], dense[max_stages * powers];
-    };
 
     Exec<T> exec_;
-    Tableau tableau_;
+    Tableau<T> tableau_;
     int64_t rows_ = 0, size_ = 0, used_ = 0, asked_ = 0;
     std::vector<Taken> steps_;
     Series stages_{}, arguments_{}, slope_gradients_{}, argument_gradients_{};
-    Numbers numbers_;
     Buffer<T> thetas_;
     Buffer<T> now_, next_, carried_, power_gradients_;
 
@@ -168,7 +155,7 @@ class Ode {
         const int last = tableau_.stages - 1;
         if (exec_.in_one_pass()) return attempt_in_registers(s);
         for (int i = 1; i <= last; i++) {
-            combine(s, numbers_.a + i * tableau_.stages, i, argument(s.first + i));
+            combine(s, tableau_.a.data() + i * tableau_.stages, i, argument(s.first + i));
             // The end of the step exactly, as torchdiffeq has it.
             evaluate(tableau_.c[i] == 1 ? s.t + s.h : s.t + tableau_.c[i] * s.h, s.first + i);
         }
@@ -183,7 +170,7 @@ class Ode {
         const Vec<T> now = load<T>(now_.data()), h = size_of(s);
         Vec<T> slope = load<T>(k), y = now;
         for (int i = 1; i <= last; i++) {
-            const T* weight = numbers_.a + i * tableau_.stages;
+            const T* weight = tableau_.a.data() + i * tableau_.stages;
             y = fma(h, fma(splat<T>(weight[i - 1]), slope, sum_stages(Vec<T>{}, weight, 1, k, stride, i - 1)), now);
             store<T>(argument(s.first + i), y);
             slope = exec_.one_forward(s.first + i, y);
@@ -217,7 +204,7 @@ class Ode {
         const int64_t stride = stages_.step;
         const Vec<T> h = size_of(s);
         return scaled_norm(now_.data(), next_.data(), [&](int64_t i) {
-            return h * sum_stages(Vec<T>{}, numbers_.e, 1, k + i, stride, tableau_.stages);
+            return h * sum_stages(Vec<T>{}, tableau_.e.data(), 1, k + i, stride, tableau_.stages);
         });
     }
 
@@ -328,7 +315,7 @@ class Ode {
                 Vec<T> q[powers + 1];
                 q[0] = load<T>(now_.data() + i);
 #pragma GCC unroll 4
-                for (int p = 0; p < powers; p++) q[p + 1] = h * sum_stages(Vec<T>{}, numbers_.dense + p, powers, k + i, stride, tableau_.stages);
+                for (int p = 0; p < powers; p++) q[p + 1] = h * sum_stages(Vec<T>{}, tableau_.dense.data() + p, powers, k + i, stride, tableau_.stages);
                 const int width = int(std::min<int64_t>(W, cols() - c));
                 for_outputs(s, r, c, [&](int64_t o, int64_t place) {
                     const Vec<T> x = splat<T>(thetas[o]);

@@ -52,7 +52,7 @@ inline void Ode<T>::backward_step(const Taken& s, const T* gradient) {
 template <class T>
 inline void Ode<T>::backward_step_in_registers(const Taken& s, bool outputs) {
     const int stages = tableau_.stages, last = stages - 1, top = last - 1;
-    const T *q = power_gradients_.data(), *a = numbers_.a;
+    const T *q = power_gradients_.data(), *a = tableau_.a.data();
     const Vec<T> h = size_of(s);
     Vec<T> y = load<T>(now_.data()), newest{};
     const auto pulled = [&](int i, Vec<T> g) {
@@ -80,8 +80,8 @@ inline void Ode<T>::backward_step_in_registers(const Taken& s, bool outputs) {
 template <class T>
 inline Vec<T> Ode<T>::gathered(const Taken& s, int i, bool outputs, Vec<T> start, int64_t at, int from, int top) {
     const int stages = tableau_.stages;
-    if (outputs) start = sum_stages(start, numbers_.dense + i * powers, 1, power_gradients_.data() + size_ + at, size_, powers);
-    return sum_stages(start, numbers_.a + top * stages + i, -stages, argument_gradient(s.first + top) + at, -argument_gradients_.step,
+    if (outputs) start = sum_stages(start, tableau_.dense.data() + i * powers, 1, power_gradients_.data() + size_ + at, size_, powers);
+    return sum_stages(start, tableau_.a.data() + top * stages + i, -stages, argument_gradient(s.first + top) + at, -argument_gradients_.step,
                       top - from);
 }
 
@@ -90,7 +90,7 @@ template <class T>
 inline void Ode<T>::gather(const Taken& s, int i, bool outputs, T* to) {
     const int stages = tableau_.stages, last = stages - 1, top = i == last ? last : last - 1;
     const bool carries = i == last;
-    const Vec<T> h = size_of(s), weight = splat<T>(carries ? T(0) : numbers_.a[last * stages + i]);
+    const Vec<T> h = size_of(s), weight = splat<T>(carries ? T(0) : tableau_.a[last * stages + i]);
     for (int64_t k = 0; k < size_; k += W) {
         const Vec<T> before = carries ? load<T>(carried_.data() + k) : Vec<T>{};
         store<T>(to + k, fma(h, gathered(s, i, outputs, weight * load<T>(now_.data() + k), k, i, top), before));

@@ -9,7 +9,7 @@ namespace hotlap {
 
 // Sum (or mean) of squares against target (num_times, rows, cols), so many times; the loss before each update into `losses`.
 template <class T>
-void fit(Ode<T>& ode, Optimizer<T> optimizer, const T* y0, const T* target, bool mean, int64_t iterations, double* losses) {
+void fit(Ode<T>& ode, Optimizer<T>& optimizer, const T* y0, const T* target, bool mean, int64_t iterations, double* losses) {
     const int64_t n = int64_t(ode.times.t.size()) * ode.times.rows * ode.cols();
     const Criterion criterion{Loss::mse, mean, 0};
     Buffer<T> out;
@@ -19,7 +19,7 @@ void fit(Ode<T>& ode, Optimizer<T> optimizer, const T* y0, const T* target, bool
         ode.solve(y0, out.data());
         losses[k] = loss_and_gradient<T>(criterion, {out.data(), out.data(), 1, n, n}, target);
         ode.backward(out.data(), nullptr);
-        optimizer.step([&](int p) { return ode.exec().with_gradient(p); });
+        optimizer.step([&](size_t i) { return ode.exec().parameter_gradient(optimizer.slots[i].parameter); });
     }
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "vector_math.hpp"
@@ -16,10 +15,10 @@ enum class Method : int { sgd = 0, adam = 1 };  // AdamW is an Adam whose weight
 // The settings of one parameter group.
 struct Group {
     double lr, weight_decay;
-    double momentum, dampening;    // sgd
-    double beta1, beta2, eps;      // adam
+    double momentum;           // sgd
+    double beta1, beta2, eps;  // adam
     bool nesterov, maximize;
-    bool decoupled;                // adam
+    bool decoupled;            // adam
 };
 
 // eps from here on hides what is denormal, and what estimates of 14 bits make of a root.
@@ -51,14 +50,14 @@ class NoDenormals {
     unsigned was_ = 0;
 };
 
-// One parameter's memory; the states are the user's own tensors.
+// One parameter's memory: all of it are the user's own tensors.
 template <class T>
 struct Slot {
     int parameter, group;
     int64_t numel;
-    T* states[2];    // sgd: momentum_buffer. adam: exp_avg, exp_avg_sq
-    float* step;     // torch counts in a float32 tensor; null for sgd
-    bool fresh;      // sgd: no momentum yet, the first gradient becomes it
+    T* data;
+    T* states[2];  // sgd: momentum_buffer. adam: exp_avg, exp_avg_sq
+    float* step;   // torch counts in a float32 tensor; null for sgd
 };
 
 // What is the same for all elements of a parameter in one update.
@@ -67,15 +66,13 @@ struct Rate {
     Method method;
     Group group;
     double step_size, root_correction;
-    bool fresh;
 };
 
 // Counts the update. `last` is the rate of the slot before: parameters of one group mostly share their count, and the
 // two powers take as long as the update of a small layer.
 template <class T>
-Rate<T> rate_of(Method method, const Group& group, Slot<T>& slot, const Slot<T>* previous, const Rate<T>* last) {
-    Rate<T> r{method, group, group.lr, 1, slot.fresh};
-    slot.fresh = false;
+Rate<T> rate_of(Method method, const Group& group, const Slot<T>& slot, const Slot<T>* previous, const Rate<T>* last) {
+    Rate<T> r{method, group, group.lr, 1};
     if (!slot.step) return r;
     *slot.step += 1;
     if (previous && previous->group == slot.group && *previous->step == *slot.step) {
@@ -126,9 +123,9 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, int
     const Group o = rate.group;
     const auto all = [](double x) { return splat<T>(T(x)); };
     const bool decays = o.weight_decay != 0 && !o.decoupled;
-    const bool nesterov = o.nesterov, fresh = rate.fresh;
+    const bool nesterov = o.nesterov;
     const V sign = all(o.maximize ? -1 : 1), decay = all(o.weight_decay), lr = all(-o.lr);
-    const V shrink = all(o.decoupled ? 1 - o.lr * o.weight_decay : 1), momentum = all(o.momentum), undamped = all(1 - o.dampening);
+    const V shrink = all(o.decoupled ? 1 - o.lr * o.weight_decay : 1), momentum = all(o.momentum);
     const V one_less_beta1 = all(1 - o.beta1), beta2 = all(o.beta2), one_less_beta2 = all(1 - o.beta2);
     const V eps = all(o.eps), step = all(-rate.step_size), correction = all(1 / rate.root_correction);
     const auto block = [=](int64_t i, auto get, auto put) {
@@ -136,7 +133,7 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, int
         if (decays) g = fma(decay, w, g);
         if constexpr (method == Method::sgd) {
             if (s0) {
-                const V m = fresh ? g : fma(get(s0 + i), momentum, undamped * g);
+                const V m = fma(get(s0 + i), momentum, g);
                 put(s0 + i, m);
                 g = nesterov ? fma(momentum, m, g) : m;
             }
@@ -160,8 +157,8 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, int
 
 // One parameter, given its gradient.
 template <class T>
-void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g) {
-    const auto run = [&](auto span) { span(rate, p, g, slot.states[0], slot.states[1], slot.numel); };
+void update(const Rate<T>& rate, const Slot<T>& slot, const T* g) {
+    const auto run = [&](auto span) { span(rate, slot.data, g, slot.states[0], slot.states[1], slot.numel); };
     if (rate.method == Method::sgd) return run(update_span<T, Method::sgd, false>);
     if constexpr (can_estimate<T>)
         if (rate.group.eps >= HIDING_EPS) return run(update_span<T, Method::adam, true>);
@@ -171,19 +168,18 @@ void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g) {
 // An optimizer of torch's, with its settings as they are now and its own states.
 template <class T>
 struct Optimizer {
-    Method method = Method::sgd;
+    Method method;
     std::vector<Group> groups;
     std::vector<Slot<T>> slots;
 
-    // Updates all parameters: parameter p lies at(p).first, its gradient at(p).second.
+    // Updates all parameters; the gradient of slot i lies at gradient(i).
     template <class At>
-    void step(At at) {
+    void step(At gradient) {
         const NoDenormals here(method, groups);
         Rate<T> rate{};
         for (size_t i = 0; i < slots.size(); i++) {
             rate = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, &rate);
-            const auto [p, g] = at(slots[i].parameter);
-            update<T>(rate, slots[i], p, g);
+            update<T>(rate, slots[i], gradient(i));
         }
     }
 };

@@ -28,8 +28,7 @@ enum class Op : int {
     sub = 41,
     mul = 42,
     div = 43,
-    select = 50,  // columns i0 ... of a
-    place = 51,   // a becomes columns i0 ... of out; several of them fill one value
+    place = 50,  // columns from ... of a become columns to ... of out; several of them may fill one value
 };
 
 struct Value {
@@ -41,7 +40,7 @@ struct Node {
     Op op;
     int a, b, out;     // values; b is -1 where there is none
     int weight, bias;  // parameters, or -1
-    int64_t i0;
+    int64_t from, to;
     double f0, f1;
 };
 

@@ -6,7 +6,7 @@
 
 #include "exec.hpp"
 #include "loss.hpp"
-#include "optimizer.hpp"
+#include "update.hpp"
 
 namespace hotlap {
 
@@ -21,20 +21,24 @@ struct Batch {
 template <class T>
 class Step {
   public:
-    Step(Program program, Criterion criterion, Optimizer<T> optimizer)
-        : optimizer(std::move(optimizer)), exec_(std::move(program), false), criterion_(criterion) {}
+    Step(Program program, Criterion criterion, Update<T>& update, const Guard& guard)
+        : update(update), guard(guard), exec_(std::move(program), false), criterion_(criterion) {}
 
-    Optimizer<T> optimizer;
+    Update<T>& update;
+    const Guard& guard;
 
     Exec<T>& exec() { return exec_; }
 
     double step(const Batch<T>& batch) {
-        const double loss = forward(batch);
-        exec_.begin_backward();
-        exec_.backward(0);
-        exec_.finish_backward();
-        exec_.linear_gradients(1);
-        optimizer.step([this](int p) { return exec_.with_gradient(p); });
+        exec_.forward_batch(batch.x, batch.rows);
+        if (labelled() && !labels_fit(criterion_, static_cast<const int64_t*>(batch.target), batch.rows, outputs()))
+            throw std::out_of_range("a label names no column of the prediction");
+        const int out = exec_.program().output;
+        const Prediction<T> p{exec_.value(out), exec_.gradient(out), batch.rows, outputs(), exec_.ld(out)};
+        const double loss = loss_and_gradient(criterion_, p, batch.target);
+        exec_.backward_batch();
+        Optimizer<T>& optimizer = update.optimizer;
+        optimizer.step([&](size_t i) { return exec_.parameter_gradient(optimizer.slots[i].parameter); });
         return loss;
     }
 
@@ -52,8 +56,8 @@ class Step {
         return total / double(seen);
     }
 
-    int64_t inputs() const { return exec_.cols(exec_.program().input); }
-    int64_t outputs() const { return exec_.cols(exec_.program().output); }
+    int64_t inputs() const { return exec_.inputs(); }
+    int64_t outputs() const { return exec_.outputs(); }
     bool labelled() const { return criterion_.loss == Loss::cross_entropy; }
 
   private:
@@ -61,19 +65,6 @@ class Step {
     Criterion criterion_;
     Buffer<T> gathered_;
     Buffer<char> targets_;
-
-    double forward(const Batch<T>& batch) {
-        const Program& program = exec_.program();
-        exec_.reserve(1, batch.rows);
-        exec_.take_input(batch.x);
-        exec_.refresh();
-        exec_.forward(0);
-        const int out = program.output;
-        if (labelled() && !labels_fit(criterion_, static_cast<const int64_t*>(batch.target), batch.rows, outputs()))
-            throw std::out_of_range("a label names no column of the prediction");
-        const Prediction<T> p{exec_.value(out), exec_.gradient(out), batch.rows, outputs(), exec_.ld(out)};
-        return loss_and_gradient(criterion_, p, batch.target);
-    }
 
     // Of the target of one row.
     int64_t target_bytes() const { return labelled() ? int64_t(sizeof(int64_t)) : outputs() * int64_t(sizeof(T)); }

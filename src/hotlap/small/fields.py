@@ -1,6 +1,5 @@
 """Fields that were traced, kept from call to call, and the native solvers made from them."""
 
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -8,37 +7,15 @@ from typing import Any
 import torch
 from torch import optim
 
-from hotlap.small import guards, optimizers
-from hotlap.small.node import Lease
+from hotlap.small import guards
+from hotlap.small.node import ByIdentity, Lease
+from hotlap.small.optimizers import NativeOptimizer
 from hotlap.small.program import Unsupported, native
 from hotlap.small.solve_settings import Settings, fixed_times, times_of
 from hotlap.small.tableau import METHODS
 from hotlap.small.trace import trace_field
 
 Field = Callable[..., Any]
-
-
-class _Told:
-    """An optimizer's description. To make it anew takes longer than the rest of a call of one iteration."""
-
-    def __init__(self, optimizer: optim.Optimizer, parameters: list[torch.Tensor]) -> None:
-        optimizers.check_known(optimizer)
-        self.described = optimizers.description(optimizer, parameters)
-        self._optimizer = optimizer
-        _, _, slots = self.described
-        self._is_lasting = not any(is_fresh for *_, is_fresh in slots)
-        self._guard = guards.new()
-        guards.watch_optimizer(self._guard, optimizer)
-        for group in optimizer.param_groups:
-            for key, value in group.items():
-                self._guard.entry(group, key, value)
-        for state in (optimizer.state.get(p, {}) for p in parameters):
-            for value in filter(torch.is_tensor, state.values()):
-                self._guard.tensor(value)
-
-    def holds(self, optimizer: optim.Optimizer) -> bool:
-        """Whether it is of this optimizer, all of that is as it was, and nothing is done once."""
-        return self._optimizer is optimizer and self._is_lasting and bool(self._guard.holds())
 
 
 class Compiled:
@@ -57,17 +34,17 @@ class Compiled:
         self.trained = self.program.trained
         self._tableau = METHODS[method]
         self._free: list[Any] = []
-        self._told: _Told | None = None
+        self._followed: tuple[optim.Optimizer, NativeOptimizer] | None = None
 
-    def described(self, optimizer: optim.Optimizer) -> tuple[Any, ...]:
-        """What the native core is told of an optimizer, from the last call where nothing of it has changed.
+    def following(self, optimizer: optim.Optimizer) -> Any:
+        """The native optimizer, from the last call where it is of this one: to make it takes longer than an iteration.
 
         Raises:
-            Unsupported: it does not know this one.
+            Unsupported: the native core does not know this one.
         """
-        if self._told is None or not self._told.holds(optimizer):
-            self._told = _Told(optimizer, self.program.parameters)
-        return self._told.described
+        if self._followed is None or self._followed[0] is not optimizer or not self._followed[1].holds():
+            self._followed = optimizer, NativeOptimizer(optimizer, self.program.parameters, guards.new())
+        return self._followed[1].native
 
     def versions(self) -> list[int]:
         """Of the tensors that must not change between a solve and its way back."""
@@ -83,8 +60,8 @@ class Compiled:
         solver = self._native.Ode(
             self.program.description(),
             tableau.order,
-            a,
             list(tableau.c),
+            a,
             list(tableau.e or [0.0] * s),
             [w for row in tableau.dense for w in row],
         )
@@ -92,16 +69,16 @@ class Compiled:
         return solver
 
 
-_compiled: dict[int, tuple[Any, dict[Any, Compiled]]] = {}
-"""id of a field -> (weak reference to it, form of its state -> the traced field)."""
+_compiled: ByIdentity[Field, dict[Any, Compiled]] = ByIdentity()
+"""Field -> form of its state -> the traced field."""
 
 
 def known_for(func: Field, form: tuple[Any, ...]) -> Compiled | None:
     """The field as it was traced before, if nothing that was read then has changed."""
-    entry = _compiled.get(id(func))
-    if entry is None or entry[0]() is not func:
+    forms = _compiled.get(func)
+    if forms is None or torch.is_autocast_enabled("cpu"):
         return None
-    found = entry[1].get(form)
+    found = forms.get(form)
     return found if found is not None and found.holds() else None
 
 
@@ -111,13 +88,12 @@ def compiled_for(func: Field, y: torch.Tensor, method: str) -> Compiled:
     found = known_for(func, form)
     if found is None:
         found = Compiled(func, y, method)
-        entry = _compiled.get(id(func))
-        if entry is not None and entry[0]() is func:
-            entry[1][form] = found
+        forms = _compiled.get(func)
+        if forms is not None:
+            forms[form] = found
         else:
-            number, table = id(func), _compiled  # for the callback: at Python's end globals are None
             with suppress(TypeError):  # not weakly referable: traced every time
-                table[number] = weakref.ref(func, lambda _: table.pop(number, None)), {form: found}
+                _compiled.put(func, {form: found})
     return found
 
 

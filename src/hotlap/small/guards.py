@@ -13,10 +13,9 @@ from types import CellType, CodeType, EllipsisType, MethodType, ModuleType, None
 from typing import Any
 
 import torch
-from torch import nn, optim
+from torch import nn
 
 from hotlap.native import core
-from hotlap.small import optimizers
 from hotlap.small.lowering import name_of
 from hotlap.small.program import Program, Unsupported, native
 from hotlap.small.trace import HOOKS
@@ -51,6 +50,10 @@ TABLES = ("_parameters", "_modules", "_buffers")
 
 MODULE = vars(nn.Module()).keys() - {"training"}
 """Attributes that every module has, and that are watched apart from the others."""
+
+
+NOT_CALLED = {"__init__", "reset_parameters", "extra_repr"}
+"""Methods of torch's layers that no forward calls."""
 
 
 def new() -> Any:
@@ -102,32 +105,6 @@ def _watch_version(guard: Any, tensor: torch.Tensor) -> None:
     """How often it was changed in place, as autograd counts it: not where it was made in inference mode."""
     if not tensor.is_inference():
         guard.attribute(tensor, "_version", tensor._version)
-
-
-def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
-    """Its hooks, groups and state; the settings have a guard of their own."""
-    for name in ("state", "param_groups"):
-        guard.entry(vars(optimizer), name, getattr(optimizer, name))
-    for hooks in optimizers.HOOKS:
-        guard.size(getattr(optimizer, hooks), len(getattr(optimizer, hooks)))
-    guard.size(optimizer.param_groups, len(optimizer.param_groups))
-    for group in optimizer.param_groups:
-        guard.size(group["params"], len(group["params"]))
-    guard.size(optimizer.state, len(optimizer.state))
-    for state in optimizer.state.values():
-        for name, value in state.items():
-            guard.entry(state, name, value)
-
-
-def watching_settings(optimizer: optim.Optimizer) -> Any:
-    """A guard of the settings in its groups; the rates are read at every step."""
-    guard = new()
-    for group in optimizer.param_groups:
-        guard.rate(group, "lr")
-        for key in optimizers.READ:
-            if key in group:
-                guard.entry(group, key, group[key])
-    return guard
 
 
 class _Reads:
@@ -194,17 +171,20 @@ class _Reads:
 
     def _table(self, table: dict[str, Any], read: Iterable[str], what: str) -> None:
         """Of one object: what is not read of it may change, but nothing may be added."""
-        self.guard.size(table, len(table))
+        self.guard.size(table)
         self._entries(table, read, what)
 
     def _module(self, module: nn.Module, what: str) -> None:
         own, kind = vars(module), type(module)
         for hooks in HOOKS:
-            self.guard.size(own[hooks], len(own[hooks]))
+            self.guard.size(own[hooks])
         for table in TABLES:
-            self._table(own[table], own[table], what)
+            self.guard.contents(own[table])
+            for name, part in own[table].items():
+                self.value(part, f"{what}.{name}")
         layers = [parent for parent in kind.__mro__[:-1] if parent is not nn.Module and _is_of_library(parent)]
-        methods = [method for layer in layers for method in vars(layer).values() if inspect.isfunction(method)]
+        methods = [method for layer in layers for name, method in vars(layer).items() if name not in NOT_CALLED]
+        methods = [method for method in methods if inspect.isfunction(method)]
         # What torch's own layers read are numbers.
         for name in own.keys() & {name for method in methods for name in method.__code__.co_names} - MODULE:
             self.guard.entry(own, name, own[name])

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, NamedTuple, cast
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import fx
 
 from hotlap.small.program import Node, Op, Program, Unsupported
@@ -19,6 +20,15 @@ _BY_ROWS = "the forward calculates with the number of rows in the batch."
 
 # Operations that may be handed the number of rows.
 _TAKE_ROWS = ("view", "reshape", torch.reshape)
+
+# What gives the tensor itself, or a view of it: to change that in place changes another tensor.
+_VIEWS = (operator.getitem, torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze, torch.unbind, F.dropout)
+
+INPLACE = {
+    f"__{name}__": getattr(operator, name)
+    for name in ("iadd", "isub", "imul", "itruediv", "ipow", "imatmul", "ifloordiv", "imod")
+}
+"""`x += y` and the like, which torch.fx takes for `x = x + y`."""
 
 
 class Rows(int):
@@ -68,7 +78,12 @@ class Lowering:
             if node.op == "output":
                 self._finish(self._resolve(node.args[0]))
             elif node in used and node not in self.known:
-                self.known[node] = self._node(node)
+                try:
+                    self.known[node] = self._node(node)
+                except Unsupported:
+                    raise
+                except Exception as error:  # arguments or shapes that the real operation might know
+                    raise Unsupported(f"{node.format_node()} is not known like this: {error}") from error
         return self.program
 
     def _used(self) -> set[fx.Node]:
@@ -85,7 +100,17 @@ class Lowering:
     def _is_inplace(self, node: fx.Node) -> bool:
         name = str(node.target) if node.op == "call_method" else name_of(node.target)
         flagged = node.kwargs.get("inplace") or any(argument is True for argument in node.args[1:])
-        return bool(flagged) or (name.endswith("_") and not name.endswith("__"))
+        named = (name.endswith("_") and not name.endswith("__")) or node.target in INPLACE.values()
+        return bool(flagged or named)
+
+    def _check_inplace(self, node: fx.Node) -> None:
+        """What is changed is a result of its own that nobody else reads."""
+        changed = node.args[0] if node.args and self._is_inplace(node) else None
+        if not isinstance(changed, fx.Node):
+            return
+        is_new = changed.op == "call_function" and changed.target not in _VIEWS
+        if not is_new or len(changed.users) > 1:
+            raise Unsupported(f"{node.format_node()} changes a tensor in place that is used again, or a view of one.")
 
     def _finish(self, result: Any) -> None:
         if not isinstance(result, Sym):
@@ -94,6 +119,8 @@ class Lowering:
             raise Unsupported("the forward returns the same for every sample.")
         self.program.output = result.value
         self.program.output_squeezed = len(result.shape) == len(self.lead)
+        if result.shape not in (self.lead, (*self.lead, self.cols(result))):
+            raise Unsupported(f"the forward returns the shape {result.shape}.")
         if result.value == self.program.input:  # the loss and the solver need a value of its own
             cols = self.program.values[result.value][0]
             self.program.output = self.program.emit(Op.AFFINE, cols=cols, a=result.value, f0=1.0)
@@ -106,8 +133,7 @@ class Lowering:
 
         args, kwargs = self._resolve(node.args), self._resolve(node.kwargs)
         self._check_arguments(node, flattened(args, kwargs))
-        if self._is_inplace(node) and isinstance(node.args[0], fx.Node) and len(node.args[0].users) > 1:
-            raise Unsupported(f"{node.format_node()} changes a tensor in place that is used again.")
+        self._check_inplace(node)
         if node.op == "get_attr":
             return self._constant(self.found[str(node.target)], str(node.target))
         if node.op == "call_module":
@@ -121,12 +147,7 @@ class Lowering:
             raise Unsupported(
                 f"the operation {name_of(node.target) if callable(node.target) else node.target} is not known."
             )
-        try:
-            return handler(self, *args, **kwargs)
-        except TypeError as error:
-            raise Unsupported(
-                f"the operation {node.format_node()} has arguments that are not known: {error}"
-            ) from error
+        return handler(self, *args, **kwargs)
 
     def _check_arguments(self, node: fx.Node, flat: list[Any]) -> None:
         if any(self._is_folded(a) for a in flat) and not self._unfolds(node):
@@ -171,6 +192,8 @@ class Lowering:
         if tensor.dim() > 1 and tensor.numel() != tensor.shape[-1]:
             raise Unsupported(f"a constant of shape {tuple(tensor.shape)} takes part in elementwise arithmetic.")
         if tensor.dtype != self.program.dtype and not tensor.requires_grad:
+            if tensor.is_complex() or (tensor.is_floating_point() and tensor.dim()):
+                raise Unsupported(f"a constant is {tensor.dtype}, which torch would calculate in.")
             tensor = tensor.detach().to(self.program.dtype)
         number = self.program.parameter(tensor, "a constant of the forward")
         value = self.program.emit(Op.PARAMETER, cols=max(1, tensor.numel()), single=True, weight=number)
@@ -235,8 +258,10 @@ class Lowering:
     def linear(self, s: Sym, weight: Any, bias: Any = None) -> Sym:
         """x W^T + b with torch's W (out, in)."""
         weight, bias = (w.constant if isinstance(w, Sym) else w for w in (weight, bias))
-        if weight is None or s.constant is not None or s.single:
-            raise Unsupported("a linear layer whose weight is computed, or whose input is constant, is not known.")
+        if weight is None or weight.dim() != 2 or s.constant is not None or s.single:
+            raise Unsupported("a linear layer takes a weight of two dimensions that is not computed, and no constant.")
+        if bias is not None and bias.shape != weight.shape[:1]:
+            raise Unsupported(f"a bias of shape {tuple(bias.shape)} is not one number for each output.")
         if not s.shape or s.shape[-1] != weight.shape[1] or (len(s.shape) == len(self.lead) and self.lead):
             raise Unsupported(f"a linear layer takes {weight.shape[1]} features, but the shape {s.shape} comes in.")
         w = self.program.parameter(weight, "a weight")
@@ -250,7 +275,7 @@ class Lowering:
             raise Unsupported("a product of tensors is known as state @ constant matrix only.")
         if b.constant.requires_grad:
             raise Unsupported("y @ A with a trained A is not known; write it as nn.Linear.")
-        return self.linear(a, b.constant.detach().T.contiguous().to(self.program.dtype))
+        return self.linear(a, b.constant.detach().T.contiguous())
 
     def dropout(self, s: Sym, p: float = 0.5, training: bool = True, inplace: bool = False) -> Sym:
         """Nothing at all outside of training."""
@@ -283,7 +308,7 @@ class Lowering:
         return Sym(s.value, shape) if count == self.cols(s) else self._columns(s, first, count, shape)
 
     def _columns(self, s: Sym, first: int, count: int, shape: tuple[int, ...]) -> Sym:
-        return Sym(self.program.emit(Op.SELECT, cols=count, a=s.value, i0=first), shape)
+        return Sym(self.program.emit(Op.PLACE, cols=count, a=s.value, begin=first), shape)
 
     def reshape(self, s: Sym, shape: tuple[int, ...]) -> Sym:
         """Only changes that leave rows and columns as they are."""
@@ -304,7 +329,7 @@ class Lowering:
         out = self.program.value(total, single=single)
         at = 0
         for part in parts:
-            self.program.nodes.append(Node(op=Op.PLACE, a=part.value, out=out, i0=at))
+            self.program.nodes.append(Node(op=Op.PLACE, a=part.value, out=out, to=at))
             at += self.cols(part)
         return Sym(out, (total,) if single else (*self.lead, total), single)
 

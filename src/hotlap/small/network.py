@@ -1,7 +1,7 @@
 """A model's forward and backward natively, inside torch's autograd: `model(x)` for whatever loss comes after it."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ class Network:
             for name, value in TAKES_GRADIENTS.items():
                 self._parameters.attribute(p, name, value)
         self.read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
-        """Is there a gradient of the batch? -> the parameters that must not change before the backward pass."""
+        """Does the batch want a gradient? -> numbers of parameters that must not change before the backward pass."""
         self._free: dict[bool, list[Any]] = {False: [], True: []}
 
     @property
@@ -86,7 +86,7 @@ class Network:
         return Lease(self._free[input_gradient], lambda: self._native.Net(self.program.description(), input_gradient))
 
 
-def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.Tensor]:
+def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[int]:
     """torch saves a weight only if something before it wants a gradient; the same here, biases never."""
     wanted = {program.input} if input_gradient else set()
     read = []
@@ -94,7 +94,7 @@ def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.
         through = node.a in wanted or node.b in wanted
         numbers = [n for n in (node.weight, node.bias) if n >= 0]
         if numbers and through:
-            read.append(program.parameters[node.weight])
+            read.append(node.weight)
         if through or any(program.parameters[n].requires_grad for n in numbers):
             wanted.add(node.out)
     return read
@@ -114,8 +114,7 @@ class Pass(torch.autograd.Function):
         lease.native.forward(dense.data_ptr(), rows, out.data_ptr())
         ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense
         ctx.model = network.model  # for a second derivative, which may be asked for when nobody else has it any more
-        ctx.read = network.read[wanted]
-        ctx.versions = [dense._version, *[p._version for p in ctx.read]]
+        ctx.versions = [dense._version, *[p._version for p in network.program.parameters]]
         return out.view(rows) if network.program.output_squeezed else out
 
     @staticmethod
@@ -131,11 +130,7 @@ _apply_directly = direct(Pass)
 def gradients(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:
     """Of the batch, None where nobody wants it, and of each parameter that is trained."""
     network, dense = ctx.network, ctx.dense
-    if ctx.versions != [dense._version, *[p._version for p in ctx.read]]:
-        raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation "
-            "(the batch, or a parameter of the model)."
-        )
+    _check_unchanged(ctx, network.read[ctx.needs_input_grad[1]])
     gradient = gradient.contiguous()
     to_x = torch.empty_like(dense) if ctx.needs_input_grad[1] else None
     found = [torch.empty_like(p) for p in network.trained]
@@ -144,8 +139,20 @@ def gradients(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:
     return [to_x, *found]
 
 
+def _check_unchanged(ctx: Any, read: Iterable[int]) -> None:
+    """Of the batch, and of the parameters with these numbers."""
+    of_batch, *versions = ctx.versions
+    parameters = ctx.network.program.parameters
+    if of_batch != ctx.dense._version or any(versions[n] != parameters[n]._version for n in read):
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation "
+            "(the batch, or a parameter of the model)."
+        )
+
+
 def _in_torch(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:
     """The same by torch's own operators, so that they can be differentiated again."""
+    _check_unchanged(ctx, range(len(ctx.network.program.parameters)))  # for they are read again
     inputs = [ctx.x, *ctx.network.trained]
     wanted = [tensor for tensor, needed in zip(inputs, ctx.needs_input_grad[1:], strict=True) if needed]
     out = ctx.network.eager(ctx.model, ctx.x)

@@ -108,14 +108,14 @@ class NeuralODE:
         if y0.requires_grad or t.requires_grad:
             raise Unsupported("fit trains the parameters of the field; y0 and t are to be constants.")
         compiled = compiled_for(self._field, y0, self.settings.method)
-        described = compiled.described(optimizer)
+        following = compiled.following(optimizer)
         y0, target = y0.detach().contiguous(), target.detach().contiguous()
         lease = compiled.lease()
         solver = lease.native
         try:
             prepare(solver, t, compiled.rows, self.settings)
             losses = torch.zeros(iterations, dtype=torch.float64, device=y0.device)
-            solver.fit(described, y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
+            solver.fit(following, y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None
         finally:

@@ -1,7 +1,8 @@
-"""What the native nodes of autograd share: a short way to apply one, and the native object that it holds."""
+"""What native nodes of autograd share: a short way to apply one, the native object that it holds, and what is known."""
 
+import weakref
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 
@@ -22,6 +23,35 @@ def direct(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 def is_plain(x: torch.Tensor) -> bool:
     """Whether no transform of functorch is at work, and `x` has not outlived one."""
     return not transforms_are_active() and not is_wrapped(x)
+
+
+Subject = TypeVar("Subject")
+Known = TypeVar("Known")
+
+
+class ByIdentity(Generic[Subject, Known]):
+    """What is known of objects, until they are gone: by identity, for they may compare as they like."""
+
+    def __init__(self) -> None:
+        self._table: dict[int, tuple[weakref.ref[Any], Known]] = {}
+
+    def get(self, subject: Subject) -> Known | None:
+        """None of one that is not known."""
+        entry = self._table.get(id(subject))
+        return entry[1] if entry is not None and entry[0]() is subject else None
+
+    def put(self, subject: Subject, known: Known) -> Known:
+        """Returned; TypeError where no weak reference to the subject can be had."""
+        number, table = id(subject), self._table  # for the callback: at Python's end globals are None
+        table[number] = weakref.ref(subject, lambda _: table.pop(number, None)), known
+        return known
+
+    def forget(self, subject: Subject) -> None:
+        """As if it had never been known."""
+        self._table.pop(id(subject), None)
+
+    def __len__(self) -> int:
+        return len(self._table)
 
 
 class Lease:

@@ -103,6 +103,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{getattr(torch, name): handler for name, handler in _SHARED.items() if hasattr(torch, name)},
     **{getattr(operator, name): handler for name, handler in _ARITHMETIC.items() if hasattr(operator, name)},
+    **{getattr(operator, f"i{name}"): _ARITHMETIC[name] for name in ("add", "sub", "mul", "truediv", "pow")},
     getattr: _attribute_of,
     torch.cat: _cat,
     torch.concat: _cat,

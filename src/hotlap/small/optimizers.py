@@ -1,112 +1,99 @@
-"""A torch optimizer -> its settings and its own state tensors, as the native core reads and writes them."""
+"""A torch optimizer as the native core reads and writes it: its settings and states are torch's own objects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import optim
+from torch.optim import optimizer as of_all
 
-from hotlap.small.program import Unsupported
+from hotlap.native import core
+from hotlap.small.program import Unsupported, native
 
 METHODS: dict[type[optim.Optimizer], int] = {optim.SGD: 0, optim.Adam: 1, optim.AdamW: 1}
 """The numbers are shared with native/small/optimizer.hpp."""
 
-FLAGS = ("nesterov", "maximize", "decoupled_weight_decay")
-UNKNOWN_FLAGS = ("amsgrad", "differentiable", "capturable")
-NUMBERS = ("lr", "weight_decay", "momentum", "eps")
-READ = (*NUMBERS[1:], "dampening", "betas", *FLAGS, "amsgrad")
-"""The settings of a group that the native core is given, or that it refuses; the rate is read at every step."""
-
-HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+UNKNOWN = ("dampening", "amsgrad", "differentiable", "capturable")
+"""Settings that have to be off, as in native/small/update.hpp."""
 
 
-def check_known(optimizer: optim.Optimizer, *, hooks: bool = False) -> None:
-    """Unsupported for what the native core does not do.
+class NativeOptimizer:
+    """One optimizer over (some of) the parameters of a program, and what notices that it is another one.
+
+    Its settings are read at each step. State that is missing is made as torch would make it; `optimizer.state` keeps it
+    alive. The optimizer itself is not kept alive.
 
     Args:
-        optimizer: any.
+        optimizer: any; Unsupported names what the native core does not do.
+        parameters: of one type of numbers.
+        guard: what has to stay as it is, to which all that is the optimizer's is added.
         hooks: whether step hooks are welcome, because the caller runs them.
     """
+
+    def __init__(
+        self, optimizer: optim.Optimizer, parameters: Sequence[torch.Tensor], guard: Any, *, hooks: bool = False
+    ) -> None:
+        _check_known(optimizer, hooks=hooks)
+        self._guard = guard
+        method = METHODS[type(optimizer)]
+        number_of = {id(p): number for number, p in enumerate(parameters)}
+        slots = [
+            (number_of[id(p)], index, p, *_states(optimizer.state[p], method, p, group))
+            for index, group in enumerate(optimizer.param_groups)
+            for p in group["params"]
+            if id(p) in number_of and p.requires_grad
+        ]
+        self.native = native(parameters[0].dtype).Optimizer(method, optimizer.param_groups, slots)
+        for name in ("state", "param_groups"):
+            guard.entry(vars(optimizer), name, getattr(optimizer, name))
+        for group in optimizer.param_groups:
+            guard.entry(group, "params", group["params"])
+        lists = (group["params"] for group in optimizer.param_groups)
+        for what in (optimizer.param_groups, *lists, optimizer.state, *optimizer.state.values(), *_hooks(optimizer)):
+            guard.contents(what)
+        states = [state for slot in slots for state in slot[3:] if state is not None]
+        self._memory = [state.untyped_storage() for state in states]  # which another tensor may take the place of
+        self._states = core().module.Guard()
+        for state in states:
+            self._states.tensor(state)
+
+    def holds(self) -> bool:
+        """Whether all of that is as it was, and the settings are such as are known.
+
+        That its states lie where they lay is looked at here alone: at each step it would take a tenth of the smallest.
+        """
+        return bool(self._guard.holds() and self._states.holds() and self.native.reads())
+
+
+def _hooks(optimizer: Any) -> tuple[dict[int, Any], ...]:
+    """Those of its steps, and of all optimizers' steps."""
+    own = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    return *own, of_all._global_optimizer_pre_hooks, of_all._global_optimizer_post_hooks
+
+
+def _check_known(optimizer: optim.Optimizer, *, hooks: bool) -> None:
     name = type(optimizer).__name__
     if type(optimizer) not in METHODS:
         raise Unsupported(f"the optimizer {name} is not known; SGD, Adam and AdamW are.")
-    for name_of_hooks in () if hooks else HOOKS:
-        if getattr(optimizer, name_of_hooks, None):
-            raise Unsupported(f"the optimizer has step hooks ({name_of_hooks}).")
+    if not hooks and any(_hooks(optimizer)):
+        raise Unsupported("the optimizer has step hooks.")
     for group in optimizer.param_groups:
-        _check_group(name, group)
-
-
-def _check_group(name: str, group: Mapping[str, Any]) -> None:
-    for flag in UNKNOWN_FLAGS:
-        if group.get(flag):
-            raise Unsupported(f"{name} with {flag}=True is not known.")
-    for key in NUMBERS:
-        if not isinstance(group.get(key, 0.0), int | float):
-            raise Unsupported(f"{name} with a {type(group[key]).__name__} as {key} is not known; a number is.")
-
-
-def description(optimizer: optim.Optimizer, parameters: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    """What the native classes are told of an optimizer that updates (some of) these parameters of theirs."""
-    method = METHODS[type(optimizer)]
-    return method, settings(optimizer), _slots(optimizer, method, parameters)
-
-
-def settings(optimizer: optim.Optimizer) -> list[list[float]]:
-    """Its parameter groups, each in the order of native/small/optimizer.hpp's Group."""
-    return [_settings(group) for group in optimizer.param_groups]
-
-
-def _settings(group: Mapping[str, Any]) -> list[float]:
-    beta1, beta2 = group.get("betas", (0.0, 0.0))
-    return [
-        float(group["lr"]),
-        float(group.get("weight_decay", 0.0)),
-        float(group.get("momentum", 0.0)),
-        float(group.get("dampening", 0.0)),
-        float(beta1),
-        float(beta2),
-        float(group.get("eps", 0.0)),
-        *(float(bool(group.get(flag))) for flag in FLAGS),
-    ]
-
-
-def form(optimizer: optim.Optimizer) -> list[tuple[Any, ...]]:
-    """What decides which state there is: another form means compiling again, other numbers do not."""
-    return [
-        (
-            bool(group.get("momentum")),
-            *(bool(group.get(flag)) for flag in UNKNOWN_FLAGS),
-            *(isinstance(group.get(key, 0.0), int | float) for key in NUMBERS),
-        )
-        for group in optimizer.param_groups
-    ]
-
-
-def _slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Tensor]) -> list[tuple[Any, ...]]:
-    """What native/small/optimizer.hpp reads of each parameter of the program that `optimizer` updates: its numbers in
-    the program and of its group, its size, addresses of two states and of the count (0: none), and whether the first
-    gradient becomes SGD's momentum.
-
-    Missing state is made as torch would make it; `optimizer.state` keeps it alive.
-    """
-    number_of = {id(p): number for number, p in enumerate(parameters)}
-    return [
-        (number_of[id(p)], index, p.numel(), *_states(optimizer.state[p], method, p, group))
-        for index, group in enumerate(optimizer.param_groups)
-        for p in group["params"]
-        if id(p) in number_of and p.requires_grad
-    ]
+        for setting in UNKNOWN:
+            if group.get(setting):
+                raise Unsupported(f"{name} with {setting}={group[setting]} is not known.")
+        numbers = {key: group.get(key, 0.0) for key in ("lr", "weight_decay", "momentum", "eps")}
+        for key, value in (*numbers.items(), *(("betas", beta) for beta in group.get("betas", ()))):
+            if not isinstance(value, int | float):
+                raise Unsupported(f"{name} with a {type(value).__name__} as {key} is not known; a number is.")
 
 
 def _states(
     state: dict[str, Any], method: int, p: torch.Tensor, group: Mapping[str, Any]
-) -> tuple[int, int, int, bool]:
-    momentum = "momentum_buffer" if group.get("momentum") else None
-    fresh = method == 0 and momentum is not None and state.get(momentum) is None
-    names = (momentum, None) if method == 0 else ("exp_avg", "exp_avg_sq")
-    first, second = (0 if name is None else _state(state, name, p).data_ptr() for name in names)
-    return first, second, 0 if method == 0 else _count(state).data_ptr(), fresh
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """Both states of a parameter, and the count of its updates; None for what its method does not have."""
+    if method == 0:
+        return _state(state, "momentum_buffer", p) if group["momentum"] else None, None, None
+    return _state(state, "exp_avg", p), _state(state, "exp_avg_sq", p), _count(state)
 
 
 def _count(state: dict[str, Any]) -> torch.Tensor:

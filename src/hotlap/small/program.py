@@ -50,8 +50,7 @@ class Op(IntEnum):
     SUB = 41
     MUL = 42
     DIV = 43
-    SELECT = 50
-    PLACE = 51
+    PLACE = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,8 @@ class Node:
     out: int = -1
     weight: int = -1
     bias: int = -1
-    i0: int = 0
+    begin: int = 0
+    to: int = 0
     f0: float = 0.0
     f1: float = 0.0
 
@@ -119,6 +119,6 @@ class Program:
 
     def description(self) -> tuple[Any, ...]:
         """What the native classes are made from."""
-        nodes = [(int(n.op), n.a, n.b, n.out, n.weight, n.bias, n.i0, n.f0, n.f1) for n in self.nodes]
+        nodes = [(int(n.op), n.a, n.b, n.out, n.weight, n.bias, n.begin, n.to, n.f0, n.f1) for n in self.nodes]
         parameters = [(p.numel(), p.data_ptr(), p.requires_grad) for p in self.parameters]
         return self.values, nodes, parameters, (self.input, self.time, self.output)

@@ -23,7 +23,7 @@ from hotlap.errors import UserError
 from hotlap.native import core
 from hotlap.small.losses import KINDS, NativeLoss
 from hotlap.small.network import Network
-from hotlap.small.node import transforms_are_active
+from hotlap.small.node import ByIdentity, transforms_are_active
 from hotlap.small.optimizers import METHODS
 from hotlap.small.program import Unsupported
 from hotlap.small.script_backward import straight, straightest
@@ -35,8 +35,6 @@ Set = Callable[[Any, str, Any], object]
 Parts = Literal["all", "model", "optimizer"]
 """Of a step: forward and backward, the update, or both."""
 
-Subject = TypeVar("Subject")
-Made = TypeVar("Made")
 Holding = TypeVar("Holding", Network, NativeLoss)
 
 MAX_TRACED = 16
@@ -92,9 +90,9 @@ class NativeSteps(Served):
     def __init__(self) -> None:
         super().__init__()
         self.installed = False
-        self._models: dict[int, _Known[nn.Module, Network]] = {}
-        self._losses: dict[int, _Known[nn.Module, NativeLoss]] = {}
-        self._optimizers: dict[int, _Known[optim.Optimizer, NativeUpdate]] = {}
+        self._models: ByIdentity[nn.Module, _Known[Network]] = ByIdentity()
+        self._losses: ByIdentity[nn.Module, _Known[NativeLoss]] = ByIdentity()
+        self._updates: ByIdentity[optim.Optimizer, NativeUpdate] = ByIdentity()
         self._inside = False
         self._thread = main_thread().ident
 
@@ -168,14 +166,14 @@ class NativeSteps(Served):
     def _made(
         self,
         kind: type[Holding],
-        table: "dict[int, _Known[nn.Module, Holding]]",
+        table: "ByIdentity[nn.Module, _Known[Holding]]",
         module: nn.Module,
         call: Callable[..., Any],
     ) -> Holding | None:
         """What was made of a module, anew where it is not as it was; None where torch has to."""
-        known = table.get(id(module))
-        if known is None or known.subject() is not module:
-            known = table[id(module)] = _Known(module, table)
+        known = table.get(module)
+        if known is None:
+            known = table.put(module, _Known())
         if known.refused or not _is_plain_torch():
             return None
         if known.made is None or not known.made.holds():
@@ -220,22 +218,20 @@ class NativeSteps(Served):
     def _update(self, optimizer: optim.Optimizer, update: NativeUpdate) -> bool:
         """Do the update; False where torch has to."""
         self.at_work = True
-        if update.step(optimizer):
+        if update.step():
             return True
-        self._optimizers.pop(id(optimizer), None)  # something is not as it was: look again, once
+        self._updates.forget(optimizer)  # something is not as it was: look again, once
         again = self._update_of(optimizer)
-        return again is not None and again.step(optimizer)
+        return again is not None and again.step()
 
     def _update_of(self, optimizer: optim.Optimizer) -> NativeUpdate | None:
-        known = self._optimizers.get(id(optimizer))
-        if known is None or known.subject() is not optimizer:
-            known = self._optimizers[id(optimizer)] = _Known(optimizer, self._optimizers)
-        if known.made is None:
+        update = self._updates.get(optimizer)
+        if update is None:
             try:
-                known.made = NativeUpdate(optimizer)
+                update = self._updates.put(optimizer, NativeUpdate(optimizer))
             except Unsupported as reason:
                 self._note(f"{type(optimizer).__name__}.step is left to torch: {reason}")
-        return known.made
+        return update
 
     def _zero_grad_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -250,13 +246,11 @@ class NativeSteps(Served):
         return zero_grad
 
 
-class _Known(Generic[Subject, Made]):
-    """What is known about one model or optimizer."""
+class _Known(Generic[Holding]):
+    """What is known about one module."""
 
-    def __init__(self, subject: Subject, table: dict[int, Any]) -> None:
-        number = id(subject)
-        self.subject = weakref.ref(subject, lambda _: table.pop(number, None))
-        self.made: Made | None = None
+    def __init__(self) -> None:
+        self.made: Holding | None = None
         self.refused = False
         self.times = 0
 

@@ -6,7 +6,8 @@ import torch
 from torch import nn, optim
 
 from hotlap.errors import UserError
-from hotlap.small import guards, losses, optimizers
+from hotlap.small import guards, losses
+from hotlap.small.optimizers import NativeOptimizer
 from hotlap.small.program import Unsupported, native
 from hotlap.small.trace import Samples, trace_model
 
@@ -31,12 +32,11 @@ class CompiledStep:
 
     def step(self, x: torch.Tensor, y: torch.Tensor) -> float:
         """One forward, backward and update; returns the loss before the update."""
-        wants_gradient = x.requires_grad or y.requires_grad  # which _check refuses
-        loss = None if wants_gradient else self._native.call(self._guard, self._settings, x, y)
+        loss: float | None = self._native.call(x, y)
         if loss is None:
             self._revalidate()
-            loss = self._native.call(self._guard, self._settings, *self._check(x, y))
-        return float(loss)
+            loss = float(self._native.call(*self._check(x, y)))
+        return loss
 
     def fit(
         self,
@@ -57,14 +57,13 @@ class CompiledStep:
         """
         if batch_size < 1:
             raise UserError(f"batch_size is {batch_size}; it has to be at least 1.")
-        self._revalidate()
-        X, y = self._check(X, y)  # noqa: N806 - the same name as the argument
         history = []
         for epoch in range(epochs):
-            order = torch.randperm(X.shape[0], generator=generator, device="cpu") if shuffle else None
             self._revalidate()
+            given, target = self._check(X, y)
+            order = torch.randperm(len(given), generator=generator, device="cpu") if shuffle else None
             address = 0 if order is None else order.data_ptr()
-            mean = self._native.epoch(X.data_ptr(), y.data_ptr(), X.shape[0], address, batch_size, drop_last)
+            mean = self._native.epoch(given.data_ptr(), target.data_ptr(), len(given), address, batch_size, drop_last)
             history.append(float(mean))
             if after_epoch is not None and after_epoch(epoch, history[-1]) is True:
                 break
@@ -76,26 +75,20 @@ class CompiledStep:
         """Compile for the model, loss and optimizer as they are now."""
         self._criterion = losses.recognise(self.loss)
         # Everything that is read, to be compared at every call.
-        self._program, self._guard = guards.traced(self.model, lambda: trace_model(self.model))
+        self._program, guard = guards.traced(self.model, lambda: trace_model(self.model))
         self._samples = Samples(self._program)
-        optimizers.check_known(self.optimizer)
+        for p in self._program.trained:
+            guard.attribute(p, "_post_accumulate_grad_hooks", None)
+        self._optimizer = NativeOptimizer(self.optimizer, self._program.parameters, guard)
         classes = native(self._program.dtype)
-        optimizer = optimizers.description(self.optimizer, self._program.parameters)
-        self._native = classes.Step(self._program.description(), self._criterion, optimizer)
-        guards.watch_optimizer(self._guard, self.optimizer)
-        self._settings = guards.watching_settings(self.optimizer)
-        self._form = optimizers.form(self.optimizer)
+        self._native = classes.Step(self._program.description(), self._criterion, self._optimizer.native, guard)
         # A scheduler warns where it believes that the optimizer has not stepped.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
 
     def _revalidate(self) -> None:
-        """Compile again if anything is not as it was; other settings of the same optimizer are only read again."""
-        if not self._guard.holds() or optimizers.form(self.optimizer) != self._form:
+        """Compile again if anything is not as it was."""
+        if not self._optimizer.holds():
             self._bind()
-            return
-        self._native.set_groups(optimizers.settings(self.optimizer))
-        if not self._settings.holds():
-            self._settings = guards.watching_settings(self.optimizer)
 
     def _check(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch as the native core reads it."""

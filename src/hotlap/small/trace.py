@@ -17,7 +17,7 @@ from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 
 from hotlap.errors import UserError
-from hotlap.small.lowering import Lowering, Recorded, Rows, Sym, flattened, name_of
+from hotlap.small.lowering import INPLACE, Lowering, Recorded, Rows, Sym, flattened, name_of
 from hotlap.small.program import Program, Unsupported
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -27,6 +27,22 @@ _LAYERS = (
     *(nn.Linear, nn.Tanh, nn.ReLU, nn.LeakyReLU, nn.Sigmoid, nn.SiLU, nn.Softplus, nn.Dropout, nn.Identity, nn.Flatten),
 )
 """Layers of torch's that are known: each is one function of torch's, or nothing."""
+
+
+ROWS = Rows(1009)
+"""The rows of any batch: a number that no script has of its own."""
+
+
+class _Proxy(fx.Proxy):
+    """One that tells `x += y` from `x = x + y`."""
+
+
+def _recorded(what: Callable[..., Any]) -> Callable[[fx.Proxy, Any], fx.Proxy]:
+    return lambda self, other: self.tracer.create_proxy("call_function", what, (self, other), {})
+
+
+for _name, _operator in INPLACE.items():
+    setattr(_Proxy, _name, _recorded(_operator))
 
 
 class _Tracer(fx.Tracer):
@@ -53,6 +69,10 @@ class _Tracer(fx.Tracer):
             name = f"outside_{len(list(self.root.children()))}"
             self.root.add_module(name, mod)
             return name
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """What stands for a result."""
+        return _Proxy(node, self)
 
     def create_arg(self, a: Any) -> Any:
         """A tensor is read where it lies."""
@@ -88,6 +108,8 @@ class _Alone(TorchFunctionMode):
 
 def record(root: nn.Module | Callable[..., Any]) -> Recorded:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
+    if torch.is_autocast_enabled("cpu"):
+        raise Unsupported("it is calculated under autocast.")
     of_torch, others = torch.get_rng_state(), _random_states()
     try:
         with _Alone(), torch.enable_grad():
@@ -135,13 +157,13 @@ def trace_model(model: nn.Module, sample: tuple[int, ...] | None = None) -> Prog
     sample = (features,) if sample is None else sample
     if prod(sample) != features:
         raise Unsupported(f"the model takes {features} features, but samples of the shape {sample} come in.")
-    lowering = Lowering(recorded, Program(dtype), lead=(Rows(2),))
+    lowering = Lowering(recorded, Program(dtype), lead=(ROWS,))
     inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
     required = [node for node in inputs if not node.args]
     if len(required) != 1:
         raise Unsupported(f"the forward of {name_of(model)} takes {len(required)} inputs; one batch is expected.")
     lowering.program.input = lowering.program.value(features)
-    lowering.known[required[0]] = Sym(lowering.program.input, (Rows(2), *sample))
+    lowering.known[required[0]] = Sym(lowering.program.input, (ROWS, *sample))
     for node in inputs:
         if node.args:
             lowering.known[node] = node.args[0]
@@ -194,7 +216,8 @@ def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Progra
     for node in inputs[2:]:
         lowering.known[node] = node.args[0]
     lowering.run()
-    if program.values[program.output][0] != program.values[program.input][0]:
+    same_width = program.values[program.output][0] == program.values[program.input][0]
+    if not same_width or program.output_squeezed != (y.dim() == 0):
         raise Unsupported(f"{name_of(func)} returns another shape than its state's {tuple(y.shape)}.")
     return program
 

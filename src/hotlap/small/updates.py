@@ -3,47 +3,35 @@
 import torch
 from torch import optim
 
-from hotlap.small import guards, optimizers
-from hotlap.small.program import Unsupported, native
+from hotlap.small import guards
+from hotlap.small.optimizers import NativeOptimizer
+from hotlap.small.program import Unsupported
 
 
 class NativeUpdate:
     """The native update of one optimizer; its state stays in `optimizer.state`, as torch would make it."""
 
     def __init__(self, optimizer: optim.Optimizer) -> None:
-        optimizers.check_known(optimizer, hooks=True)
-        trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        trained = [p for p in parameters if p.grad is not None]
         if not trained:
             raise Unsupported("no parameter has a gradient.")
         _check_parameters(trained)
         self._parameters = trained
-        self._form = optimizers.form(optimizer)
-        self._native = native(trained[0].dtype).Update(optimizers.description(optimizer, trained), trained)
         self._guard = guards.new()
-        guards.watch_optimizer(self._guard, optimizer)
-        for p in trained:
-            self._guard.tensor(p)
-            self._guard.attribute(p, "requires_grad", True)
-        for group in optimizer.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    self._guard.attribute(p, "grad", None)
-        self._settings = guards.watching_settings(optimizer)
+        self._native = NativeOptimizer(optimizer, trained, self._guard, hooks=True).native
+        for p in parameters:
+            if p.grad is None:
+                self._guard.attribute(p, "grad", None)
+            else:
+                self._guard.tensor(p)
 
-    def step(self, optimizer: optim.Optimizer) -> bool:
+    def step(self) -> bool:
         """Update all parameters; False, with nothing done, where something is not as it was."""
-        if not self._native.step(self._guard, self._settings) and not self._step_again(optimizer):
-            return False
-        torch._C._increment_version(self._parameters)  # autograd is to notice the change
-        return True
-
-    def _step_again(self, optimizer: optim.Optimizer) -> bool:
-        """The same after a scheduler that changes more than the rates (momentum, betas)."""
-        if optimizers.form(optimizer) != self._form:
-            return False
-        self._native.set_groups(optimizers.settings(optimizer))
-        self._settings = guards.watching_settings(optimizer)
-        return bool(self._native.step(self._guard, self._settings))
+        done: bool = self._native.step(self._guard)
+        if done:
+            torch._C._increment_version(self._parameters)  # autograd is to notice the change
+        return done
 
 
 def _check_parameters(parameters: list[torch.Tensor]) -> None:

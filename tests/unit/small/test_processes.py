@@ -156,7 +156,7 @@ def test_other_threads_go_on_during_a_long_update() -> None:
     weight.grad = torch.zeros_like(weight)
     optimizer = torch.optim.Adam([weight])
     update = NativeUpdate(optimizer)
-    assert counts_during(lambda: update.step(optimizer))
+    assert counts_during(update.step)
 
 
 WIDE = """

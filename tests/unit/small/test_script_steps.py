@@ -331,7 +331,7 @@ def test_an_optimizer_that_a_scheduler_wrapped_before_is_taken_over_and_given_ba
     steps.take_over(optimizer, patch.set)
     plain_step(net, optimizer)
     scheduler.step()
-    assert steps._optimizers
+    assert len(steps._updates)
     patch.undo()
     assert vars(optimizer)["step"] is was
     plain_step(net, optimizer)
@@ -459,6 +459,88 @@ def test_compile_step_takes_them_as_well() -> None:
         refuses.step(PICTURES, Y[:32])
     with pytest.raises(Unsupported, match=r"takes 24 features, but samples of the shape \(2, 3, 5\) come in"):
         refuses.step(torch.randn(32, 2, 3, 5), Y[:32])
+
+
+class Odd(nn.Module):
+    """Does something that looks like what the native core knows."""
+
+    def __init__(self, forward: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.last, self.does = nn.Linear(4, 8), nn.Linear(8, 3), forward
+        self.one, self.weight = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(3))
+        self.register_buffer("doubles", torch.full((3,), 1.1, dtype=torch.float64))
+        self.register_buffer("deeper", torch.full((1, 1, 3), 1.1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.does(self, x)
+
+
+def added_to(net: Any, x: torch.Tensor) -> torch.Tensor:
+    hidden = net.first(x)
+    before = hidden
+    hidden += 1
+    out: torch.Tensor = net.last(before + hidden)
+    return out
+
+
+def changed_through_a_view(net: Any, x: torch.Tensor) -> torch.Tensor:
+    hidden = net.first(x)
+    out: torch.Tensor = net.last(hidden + torch.relu_(hidden.view(-1, 8)))
+    return out
+
+
+ODD: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "some rows": lambda net, x: net.last(torch.tanh(net.first(x)))[:2],
+    "rows put together": lambda net, x: net.last(torch.tanh(net.first(x)).view(-1, 16)[:, 8:]),
+    "a result changed under another name": added_to,
+    "a result changed through a view": changed_through_a_view,
+    "the batch changed": lambda net, x: net.last(net.first(nn.functional.relu(x, inplace=True))),
+    "one number as bias": lambda net, x: nn.functional.linear(net.first(x), net.last.weight, net.one),
+    "a weight of one dimension": lambda net, x: nn.functional.linear(net.last(net.first(x)), net.weight),
+    "doubles": lambda net, x: net.last(torch.tanh(net.first(x))) * net.doubles,
+    "a dimension more": lambda net, x: net.last(torch.tanh(net.first(x))) * net.deeper,
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_forward_that_only_looks_like_a_known_one_does_what_it_does_in_torch(odd: str) -> None:
+    found: list[Any] = []
+    for native in (False, True):
+        net, x = Odd(ODD[odd]), torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+        with installed() if native else contextmanager(lambda: iter([None]))():
+            out = net(x)
+        out.square().sum().backward()
+        found.append((out.detach(), x, [p.grad for p in net.parameters() if p.grad is not None]))
+    assert found[0][0].dtype == found[1][0].dtype
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_parameters_that_a_script_puts_in_place_of_others_are_updated() -> None:
+    def trained(net: nn.Sequential) -> nn.Sequential:
+        optimizer = optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            plain_step(net, optimizer)
+            net[0].weight = nn.Parameter(net.get_parameter("0.weight").detach() * 2)
+            optimizer.param_groups[0]["params"][0] = net[0].weight
+        plain_step(net, optimizer)
+        return net
+
+    expected = trained(model())
+    with installed():
+        found = trained(model())
+    for p, q in zip(found.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+def test_a_second_derivative_after_a_weight_was_changed_is_an_error() -> None:
+    net, x = model(), X[:4].clone().requires_grad_()
+    with installed():
+        out = net(x).sum()
+        with torch.no_grad():
+            net.get_parameter("0.weight").mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(out, x, create_graph=True)
 
 
 @pytest.mark.parametrize("parts", ["model", "optimizer"])

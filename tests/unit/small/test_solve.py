@@ -310,6 +310,20 @@ def test_a_constant_of_inference_mode_is_left_to_torchdiffeq_and_one_that_is_not
 
 
 @needs_core
+def test_under_autocast_and_with_a_dimension_more_it_is_left_to_torchdiffeq() -> None:
+    torchdiffeq = pytest.importorskip("torchdiffeq", reason="torchdiffeq is not installed")
+    field, y0, t = Field(), torch.ones(3), torch.linspace(0, 1, 3)
+    odeint(field, y0, t)  # known from here on
+    with torch.autocast("cpu"), pytest.warns(NativeSolveSkipped, match="autocast"):
+        found = odeint(field, y0, t, rtol=1e-4)
+    with torch.autocast("cpu"):
+        assert torch.equal(found, torchdiffeq.odeint(field, y0, t, rtol=1e-4))
+    row = torch.tensor([[1.0, 2.0, 3.0]])
+    with pytest.warns(NativeSolveSkipped, match="shape"):
+        odeint(lambda t, y: -y * row, y0, t)
+
+
+@needs_core
 def test_several_solutions_keep_what_their_gradients_need() -> None:
     field = Field().double()
     t = torch.linspace(0, 1, 5, dtype=torch.float64)

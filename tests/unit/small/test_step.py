@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import nn, optim
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from hotlap.native import Core, core
 from hotlap.small import Unsupported, compile_step
@@ -18,7 +19,7 @@ needs_core = pytest.mark.skipif(core().module is None, reason=f"no native core: 
 OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
     "sgd": lambda p: optim.SGD(p, lr=0.05),
     "sgd-decay": lambda p: optim.SGD(p, lr=0.05, weight_decay=0.1),
-    "momentum": lambda p: optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01),
+    "momentum": lambda p: optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),
     "nesterov": lambda p: optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
     "maximize": lambda p: optim.SGD(p, lr=0.001, maximize=True),
     "adam": lambda p: optim.Adam(p, lr=0.01),
@@ -250,6 +251,10 @@ REFUSED: dict[str, tuple[Callable[[], tuple[nn.Module, Any, Callable[[Any], opti
     ),
     "gelu": (lambda: (nn.Sequential(nn.Linear(5, 3), nn.GELU()), nn.MSELoss(), OPTIMIZERS["sgd"]), "GELU"),
     "amsgrad": (lambda: (network(), nn.MSELoss(), lambda p: optim.Adam(p, amsgrad=True)), "amsgrad"),
+    "dampening": (
+        lambda: (network(), nn.MSELoss(), lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.3)),
+        "dampening=0.3",
+    ),
     "dtype": (lambda: (network().half(), nn.MSELoss(), OPTIMIZERS["sgd"]), "float16"),
 }
 
@@ -336,6 +341,83 @@ def test_a_hook_between_calls_is_refused() -> None:
     model[0].weight.register_hook(lambda g: g)
     with pytest.raises(Unsupported, match="hook"):
         step.step(x, y)
+
+
+@needs_core
+def test_a_hook_behind_a_gradient_or_on_all_optimizers_is_refused() -> None:
+    model = network()
+    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+    x, y = torch.randn(4, 5), torch.randn(4, 3)
+    step.step(x, y)
+    handle: Any = register_optimizer_step_post_hook(lambda *_: None)
+    with pytest.raises(Unsupported, match="step hooks"):
+        step.step(x, y)
+    handle.remove()
+    step.step(x, y)
+    model[0].weight.register_post_accumulate_grad_hook(lambda _: None)
+    with pytest.raises(Unsupported, match="gradient hook"):
+        step.step(x, y)
+
+
+def state_replaced(optimizer: optim.Optimizer) -> None:
+    for p, state in optimizer.state.items():
+        optimizer.state[p] = {name: value.clone() + 1 for name, value in state.items()}
+
+
+def state_moved(optimizer: optim.Optimizer) -> None:
+    for state in optimizer.state.values():
+        state["exp_avg"].data = state["exp_avg"].data + 1
+
+
+def another_parameter(optimizer: optim.Optimizer) -> None:
+    optimizer.param_groups[0]["params"][0] = nn.Parameter(torch.ones(2).double())
+
+
+def another_list(optimizer: optim.Optimizer) -> None:
+    optimizer.param_groups[0]["params"] = optimizer.param_groups[0]["params"][1:]
+
+
+def betas_of_a_file(optimizer: optim.Optimizer) -> None:
+    optimizer.param_groups[0]["betas"] = [0.5, 0.6]
+
+
+@needs_core
+@pytest.mark.parametrize("change", [state_replaced, state_moved, another_parameter, another_list, betas_of_a_file])
+def test_what_is_changed_inside_of_an_optimizer_counts_from_the_next_fit_on(
+    change: Callable[[optim.Optimizer], None],
+) -> None:
+    ours, theirs = network().double(), network().double()
+    mine, other = optim.Adam(ours.parameters(), lr=0.01), optim.Adam(theirs.parameters(), lr=0.01)
+    x, y = torch.randn(9, 5).double(), torch.randn(9, 3).double()
+    step = compile_step(ours, nn.MSELoss(), mine)
+    for _ in range(2):
+        step.fit(x, y, batch_size=9, shuffle=False)
+        torch_step(theirs, nn.MSELoss(), other, x, y)
+        change(mine)
+        change(other)
+    assert_same(ours, theirs, tolerance=1e-10)
+
+
+@needs_core
+def test_a_small_loss_of_logits_is_told_to_rounding() -> None:
+    model = nn.Sequential(nn.Linear(1, 1))
+    nn.init.constant_(model[0].weight, 1.0)  # type: ignore[arg-type]
+    nn.init.zeros_(model[0].bias)  # type: ignore[arg-type]
+    x, y = torch.full((4, 1), 10.0), torch.ones(4, 1)
+    step = compile_step(model, nn.BCEWithLogitsLoss(), optim.SGD(model.parameters(), lr=0.0))
+    assert step.step(x, y) == pytest.approx(F.binary_cross_entropy_with_logits(x.double(), y.double()).item(), rel=1e-5)
+
+
+@needs_core
+def test_samples_of_another_width_after_an_epoch_are_refused_and_not_read() -> None:
+    model = network()
+    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+
+    def widen(*_: object) -> None:
+        model[0] = nn.Linear(500, 37)
+
+    with pytest.raises(Unsupported, match=r"\(rows, 500\) is expected"):
+        step.fit(torch.randn(8, 5), torch.randn(8, 3), epochs=2, after_epoch=widen)
 
 
 @needs_core

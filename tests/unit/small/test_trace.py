@@ -46,7 +46,7 @@ class Lorenz(nn.Module):
 @pytest.mark.parametrize("shape", [(3,), (5, 3), (2, 5, 3)])
 def test_hand_written_equations_are_followed(shape: tuple[int, ...]) -> None:
     program = trace_field(Lorenz(), torch.zeros(shape))
-    assert ops(program).count("PLACE") == 3
+    assert ops(program).count("PLACE") == 6  # three columns read, three written
     assert program.values[program.output][0] == 3
 
 
@@ -133,6 +133,19 @@ def test_a_value_calculated_of_a_trained_tensor_alone_is_refused(of: Any) -> Non
         assert ops(trace_field(field(rate, lambda same: same), torch.zeros(3))) == ["PARAMETER", "MUL"]
         with pytest.raises(Unsupported, match="of a trained tensor alone"):
             trace_field(field(rate, of), torch.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "slope",
+    [
+        lambda y: torch.ones(3),  # the same for all rows
+        lambda y: y[:, 0],
+        lambda y: y @ torch.eye(3, dtype=torch.float64),
+    ],
+)
+def test_a_slope_of_another_shape_or_type_than_the_state_is_refused(slope: Any) -> None:
+    with pytest.raises(Unsupported, match=r"returns|float64"):
+        trace_field(lambda t, y: slope(y), torch.zeros(2, 3))
 
 
 def test_hooks_are_refused() -> None:
