@@ -46,7 +46,7 @@ class Unchanged:
         """To what changes, or is not looked at: it may write to them."""
 
     def saw(self, name: str, func: Any, phase: Phase, spot: Spot, *, graph: bool, told: Any, seconds: float) -> None:
-        """An operator; `told`: what it was given, and made. `seconds`: 0 where it is a call and no arithmetic. (To hash
+        """An operator; `told`: what it was given, and made. `seconds`: the call included, which goes with it. (To hash
         3 MB takes 0.3 ms; what differed once is not hashed again.)"""
         *given, made = told
         sources, targets = frozenset(storages(given)), frozenset(storages(made))
@@ -86,7 +86,7 @@ class Unchanged:
         for step in range(num_steps if num_steps > 1 else 0):
             for (phase, spot, _, _), seen in self._seen.items():
                 same = seen.counts and seen.digest is not None and len(seen.seconds) == num_steps
-                if same and seen.seconds[step]:
+                if same:
                     detail: Mapping[str, Scalar] = {"phase": phase, "steps": num_steps}
                     found.add(SightingKind.UNCHANGED, seen.name, spot, cost_s=seen.seconds[step], detail=detail)
             found.end_step()

@@ -140,8 +140,8 @@ def test_an_average_of_what_stands_still_has_not_moved_though_its_last_places_ha
     assert not torch.equal(next(average.parameters()), frozen.weight)
     last = zip(updates.untrained, updates.seen[-1].buffers or (), strict=True)
     assert {name for name, way in last if isinstance(way, float) and way > 0} == {
-        "Sequential.1.weight",
-        "Sequential.1.bias",
+        "Sequential (2 of 2).1.weight",
+        "Sequential (2 of 2).1.bias",
     }
 
 

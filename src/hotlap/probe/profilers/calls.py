@@ -155,8 +155,8 @@ class _Prices(ObserverMode):
         if spot is None:
             self._unchanged.passed((args, kwargs))
         else:
-            takes_s, told = self._arithmetic_s(seconds), (args, kwargs, result)
-            self._unchanged.saw(name_of(func), func, phase, spot, graph=graph, told=told, seconds=takes_s)
+            told = args, kwargs, result
+            self._unchanged.saw(name_of(func), func, phase, spot, graph=graph, told=told, seconds=seconds)
 
     def end_step(self, *, counts: bool) -> None:
         """The step is over; one that does not count is forgotten."""

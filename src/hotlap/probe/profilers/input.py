@@ -70,7 +70,10 @@ class Input(Profiler):
         least_s = _MIN_SHARE * sum(phase_s) if sum(phase_s) > _LONG_STEP_S else 0.0
         if phases.INPUT not in self.session.clock.entered or phase_s[phases.INPUT] < least_s:
             return
-        self.hook(self.patch, dataloader._SingleProcessDataLoaderIter, "_next_data", self._drawing)
+        iterator = dataloader._SingleProcessDataLoaderIter
+        for kind in (iterator, *iterator.__subclasses__()):  # those of hotlap.data as well
+            if "_next_data" in vars(kind):
+                self.hook(self.patch, kind, "_next_data", self._drawing)
         for _ in self.paced():
             yield
             if self.validated() is None:

@@ -175,7 +175,7 @@ def test_what_is_filled_for_what_is_the_same_counts_with_it_and_what_may_be_writ
     found = of_kind(SightingKind.UNCHANGED, step)
     names = {(one.what, one.text.partition("# ")[2]) for one in found if one.cost_s}
     assert {what for what, where in names if where == "same"} == {
-        *("aten::zeros", "aten::index_put_", "aten::clone", "aten::add")
+        *("aten::zeros", "aten::lift_fresh", "aten::index_put_", "aten::clone", "aten::add")
     }
     assert {one for one in names if one[1] != "same"} == {("aten::add", "the sum alone")}
 

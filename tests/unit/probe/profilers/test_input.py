@@ -23,12 +23,13 @@ from tests.unit.probe.profilers.stage import Stage, play
 def test_a_data_set_behind_ours_gets_its_transform_back(wrap: Callable[[Any], Any]) -> None:
     data = usual()
     transform = data.transform
+    loader = DataLoader(wrap(data), 4)
     profiler, stage = Input(), Stage()
     vars(stage.clock)["entered"] = {INPUT}
     profiler.session = cast(Session, stage)
     assert profiler.goes_on()
     try:
-        next(iter(DataLoader(wrap(data), 4)))
+        next(iter(loader))
         assert data.transform is not transform, "it is timed"
     finally:
         profiler.close()
