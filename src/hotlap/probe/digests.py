@@ -174,7 +174,8 @@ class Given:
         being that of another tensor later in the step.)"""
         self._made.update(storages(result))
         for one in tensors(result):
-            self._made_rows.update(filter(None, _told_rows(one)))
+            if type(one) is torch.Tensor and not one.is_meta:
+                self._made_rows.update(filter(None, _told_rows(one)))
 
     def is_made(self, tensor: torch.Tensor) -> bool:
         """A model of this step has made it, or it lies in what one has made, or follows from parameters."""

@@ -81,7 +81,7 @@ def _params(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
 def _versions(optimizer: torch.optim.Optimizer) -> list[tuple[int, int]]:
     """Others once anything was written to its gradients."""
     gradients = (param.grad for param in _params(optimizer))
-    return [(id(gradient), gradient._version) for gradient in gradients if gradient is not None]
+    return [(id(one), one._version) for one in gradients if one is not None and not one.is_inference()]
 
 
 def _keeps(state: Mapping[str, Any] | None) -> bool:

@@ -219,6 +219,7 @@ def test_samples_of_a_model_beside_real_ones_are_no_data(shape: tuple[int, ...],
     assert given.not_made([torch.zeros(shape)]), "what is empty is made by nobody"
     given.take()
     assert len(given.not_made([both])[0]) == 8
+    given.made(torch.rand(shape, device="meta"))
 
 
 def test_tensors_that_came_before_are_known_one_by_one() -> None:

@@ -139,10 +139,8 @@ def test_an_average_of_what_stands_still_has_not_moved_though_its_last_places_ha
         updates.after(step)
     assert not torch.equal(next(average.parameters()), frozen.weight)
     last = zip(updates.untrained, updates.seen[-1].buffers or (), strict=True)
-    assert {name for name, way in last if isinstance(way, float) and way > 0} == {
-        "Sequential.1.weight",
-        "Sequential.1.bias",
-    }
+    moved = {name.partition(".")[2] for name, way in last if isinstance(way, float) and way > 0}
+    assert moved == {"1.weight", "1.bias"}
 
 
 @pytest.mark.parametrize("period", [2, 3, 5, 7, 10, 16, 20, 50])
