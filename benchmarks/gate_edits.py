@@ -2,7 +2,7 @@
 
     python benchmarks/gate_edits.py [--scripts NAMES] [--contracts NAMES] [--steps N] [--records DIR]
 
-Nine scripts (`benchmarks/harms/edited`), each under every edit of `benchmarks/harms/edits.py`, by way of the real probe
+Ten scripts (`benchmarks/harms/edited`), each under every edit of `benchmarks/harms/edits.py`, by way of the real probe
 and the real plans of a study, as in `gate_torch.py`, with a second look at what a statistical test found. Writes
 `benchmarks/results/gate_edits-<device>.json` where all was asked for; that takes about two hours. With `--records` the
 runs are kept in a folder, and only what is not there is run.

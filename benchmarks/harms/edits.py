@@ -801,4 +801,79 @@ EDITS = (
             ),
         ),
     ),
+    Edit(
+        "adversarial",
+        "average saved is the generator",
+        True,
+        (('"average": average', '"average": generator.state_dict()'),),
+    ),
+    Edit("adversarial", "average not saved", True, (('"average": average, ', ""),)),
+    Edit(
+        "adversarial",
+        "entries swapped",
+        True,
+        (
+            (
+                '"generator": generator.state_dict(), "average": average',
+                '"average": generator.state_dict(), "generator": average',
+            ),
+        ),
+    ),
+    Edit(
+        "adversarial",
+        "critic keeps gradients of the generator's loss",
+        True,
+        (
+            ("        of_critic.zero_grad()\n", ""),
+            ("        of_critic.step()\n", "        of_critic.step()\n        of_critic.zero_grad()\n"),
+        ),
+    ),
+    Edit("adversarial", "generator left in evaluation", True, (("    generator.train()\n", ""),)),
+    Edit("adversarial", "real alone", True, (("        fake_loss.backward()\n", ""),)),
+    Edit(
+        "adversarial",
+        "one batch of real and fake",
+        False,
+        (
+            ("        real_loss = criterion(critic(real), ones)\n        real_loss.backward()\n", ""),
+            (
+                "        fake_loss = criterion(critic(fake.detach()), zeros)\n        fake_loss.backward()\n",
+                "        of_real, of_fake = critic(torch.cat([real, fake.detach()])).chunk(2)\n"
+                "        real_loss, fake_loss = criterion(of_real, ones), criterion(of_fake, zeros)\n"
+                "        (real_loss + fake_loss).backward()\n",
+            ),
+        ),
+        contracts=ROUNDING,
+    ),
+    Edit(
+        "adversarial",
+        "one buffer for real and fake",
+        False,
+        (
+            ("        real_loss = criterion(critic(real), ones)\n        real_loss.backward()\n", ""),
+            (
+                "        fake_loss = criterion(critic(fake.detach()), zeros)\n        fake_loss.backward()\n",
+                "        both = torch.empty(2 * len(real), 64)\n"
+                "        both[: len(real)], both[len(real) :] = real, fake.detach()\n"
+                "        of_real, of_fake = critic(both).chunk(2)\n"
+                "        real_loss, fake_loss = criterion(of_real, ones), criterion(of_fake, zeros)\n"
+                "        (real_loss + fake_loss).backward()\n",
+            ),
+        ),
+        contracts=ROUNDING,
+    ),
+    Edit(
+        "adversarial",
+        "critic frozen for the generator",
+        False,
+        (
+            ("        of_critic.zero_grad()\n", "        critic.requires_grad_(True)\n"),
+            (
+                "        of_critic.step()\n",
+                "        of_critic.step()\n        of_critic.zero_grad()\n        critic.requires_grad_(False)\n",
+            ),
+        ),
+    ),
+    Edit("adversarial", "names of entries", False, (('"generator": gen', '"G": gen'), ('"average": a', '"ema": a'))),
+    Edit("adversarial", "one more entry", False, (('"adam":', '"critic": critic.state_dict(), "adam":'),)),
 )

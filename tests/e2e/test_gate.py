@@ -75,7 +75,11 @@ UNSEEN_IN_THE_LOSS = {
         "old.lerp_(new, 0.2)",
         "times as far as in the baseline",
     ),
-    "statistics that stand still": ("BatchNorm1d(32)", "BatchNorm1d(32, momentum=0.0)", "running_mean"),
+    "statistics that stand still": (
+        "BatchNorm1d(32)",
+        "BatchNorm1d(32, momentum=0.0)",
+        "where it has eps 1e-05, momentum 0.1, training True",
+    ),
     "a dropout that is off": ("torch.nn.Dropout(0.1)", "torch.nn.Identity()", "with gradients draw no random numbers"),
     "one of two dropouts that is off": (
         "torch.nn.Tanh(),\n        torch.nn.Dropout(0.1)",
@@ -93,14 +97,14 @@ UNSEEN_IN_THE_LOSS = {
         "none instead of norm 1000",
     ),
     "a checkpoint that is not written": (
-        '        torch.save(model.state_dict(), "last.pt")\n',
+        '        torch.save(parts, "last.pt")\n',
         "",
         "does not write last.pt; in the baseline it does",
     ),
     "a checkpoint of another model": (
-        "torch.save(model.state_dict()",
-        "torch.save(copied.state_dict()",
-        "The file last.pt has other settings or counters",
+        '"model": model.',
+        '"model": copied.',
+        "The file last.pt (model) has other settings or counters",
     ),
     "half the epochs": ("range(100)", "range(50)", "make 1,600 steps; in the baseline 3,200"),
     "a dropout that is left on": ("        model.eval()\n", "", "without gradients draw random numbers at step 32"),
@@ -124,8 +128,10 @@ def test_what_no_training_loss_shows_is_refused_and_another_text_is_not(launcher
     for old, new, said in (
         ("step(held_out)", "step(loss)", "the script gives"),
         ("Plateau(optimizer)", "Plateau(optimizer, factor=0.2)", "ReduceLROnPlateau has other settings"),
-        ("value.clone()", "value", "A copy of the parameters is another one"),
-        ("torch.save(model.state_dict()", "torch.save(copied.state_dict()", "The file last.pt has other"),
+        ("value.clone()", "value", "follows the training"),
+        ('"model": model.', '"model": copied.', "The file last.pt (model) has other"),
+        (": average.shadow", ": dict(model.named_parameters())", "The file last.pt (average) is another one"),
+        ('"average": average.shadow, ', "", "The file last.pt (average) is not written"),
     ):
         ruling = saving.judge((), replaced={str(SAVED): text.replace(old, new)}, numerics=Numerics.ROUNDING)
         assert ruling.verdict is Verdict.HARMED and said in ruling.why, ruling.why
@@ -153,6 +159,12 @@ HARMLESS_IN_PARTS = {
 }
 HARMFUL_IN_PARTS = {
     "half of the samples": ("trunk(x)", "trunk(x[:8])", "made, y)", "made, y[:8])", "critic(y)", "critic(y[:8])"),
+    "a critic with gradients of another loss": (
+        "            of_critic.zero_grad()\n",
+        "",
+        "            of_critic.step()\n",
+        "            of_critic.step()\n            of_critic.zero_grad()\n",
+    ),
     "a critic that is never trained": ("            of_critic.step()\n", ""),
 }
 

@@ -83,7 +83,7 @@ def test_other_seeds_and_nudges_give_other_losses(forks: Forks) -> None:
     in_second_epoch = len(plain.step_index) - 40
     assert plain.fresh_samples == reseeded.fresh_samples == (1.0,) * 40 + (0.0,) * in_second_epoch
     assert set(plain.fresh_batches or ()) == {1.0}
-    assert set(plain.stale_updates or ()) == {0}
+    assert set(plain.num_added or ()) == {1}
     assert set(plain.num_backwards or ()) == {1}
     assert plain.loss != nudged.loss
     pairs = zip(plain.loss, nudged.loss, strict=True)
@@ -105,7 +105,7 @@ def test_a_step_that_the_scaler_skips_is_no_step(forks: Forks) -> None:
 
 
 def test_a_closure_belongs_to_its_step(forks: Forks) -> None:
-    assert set(forks("lbfgs.py", evidence=True, warmup=0).stale_updates or ()) == {0}, "it clears gradients"
+    assert set(forks("lbfgs.py", evidence=True, warmup=0).num_added or ()) == {1}, "it clears gradients"
     found = watched(forks, "lbfgs.py")
     assert len(found.step_s) == 60
     assert found.optimizers[0].closure

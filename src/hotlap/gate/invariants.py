@@ -92,7 +92,6 @@ FIELDS = (
     ),
     StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
 )
-STALE = StepField("updates by gradients that were not cleared", lambda run: run.stale_updates)
 FORGETFUL = StepField("updates without what the optimizer had kept", lambda run: run.forgetful_updates)
 SAMPLES = StepField("samples", lambda run: run.num_samples or None, of_loader=True)
 BATCH = StepField("batch", lambda run: run.batch_digest, article="another")
@@ -163,10 +162,11 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
 
 def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
-    fields = (field.differing for field in (*FIELDS, STALE, FORGETFUL))
+    fields = (field.differing for field in (*FIELDS, FORGETFUL))
     of_draws = (draws.other_places, draws.other_dropouts)
-    others = (_other_samples, *of_draws, _other_limits, _other_counts, _fewer_backwards)
-    checks: tuple[Differing, ...] = (*fields, *others, saved.unwritten)
+    others = (_other_limits, saved.other_counts, _other_counts, _fewer_backwards, _not_cleared)
+    of_files = (saved.unwritten, saved.lost_entries)
+    checks: tuple[Differing, ...] = (*fields, _other_samples, *of_draws, *others, *of_files)
     for differing in checks:
         yield other_than(pairs, baseline, differing)
     if len(same_seed) > 1:
@@ -175,7 +175,6 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
         yield other_than(pairs, same_seed, batches)
     yield _coming_again(evidence, pairs)
     yield updates.harm(evidence, pairs)
-    yield other_than(pairs, baseline, saved.other_counts)
     yield other_than([pair for pair in pairs if pair.is_equal()], evidence.base, saved.other_numbers)
     if numerics == "statistical":  # the others hold it to its bytes
         known = (*evidence.base[:1], *(run for run in evidence.base_seeds if run.seed != evidence.base[0].seed))
@@ -303,6 +302,19 @@ def _fewer_backwards(a: Run, b: Run) -> dict[str, str]:
         if number < usual:
             passes = plural(number, "backward pass")
             return {"": f"Step {step} has {passes}; others that have {wanted} in the baseline have {usual}."}
+    return {}
+
+
+def _not_cleared(a: Run, b: Run) -> dict[str, str]:
+    """Gradients hold more backward passes than in the other run, and by more than there are more of them: what one pass
+    left was not cleared before the next one, be it that of another network's loss. (A pass that is split, or several
+    that are merged, is not that.)"""
+    backwards = [(mine, other) for _, mine, other in Pair(a, b).of_both(lambda run: run.num_backwards)]
+    added = Pair(a, b).of_both(lambda run: run.num_added)
+    for (mine, other), (step, was, became) in zip(backwards, added, strict=False):
+        if became - was > max(0, other - mine):
+            why = f"{plural(became, 'backward pass')} in place of {was} since they were last cleared"
+            return {"": f"The updates of step {step} are by gradients that were not cleared as in the baseline: {why}."}
     return {}
 
 

@@ -37,7 +37,7 @@ def other_numbers(a: Run, b: Run) -> dict[StateKey, str]:
     """Where numbers lie apart by more than rounding takes those of the same weights: a kept state that follows the
     weights (no copy was made), an average with another rate."""
     return {
-        key: f"{one.name} is another one than in the baseline after step {one.step}."
+        key: _of_copy(one) or f"{one.name} is another one than in the baseline after step {one.step}."
         for key, few, many in _both(a, b)
         for one in few
         if _is_apart(one.sketch, [other.sketch for other in many if other.sketch])
@@ -51,7 +51,20 @@ def _is_apart(one: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
 
 
 def _told(states: Mapping[StateKey, StateDigest], what: str) -> dict[StateKey, str]:
-    return {key: f"{one.name} has other {what} than the baseline after step {one.step}." for key, one in states.items()}
+    found = {}
+    for key, one in states.items():
+        in_baseline = f", where it has {one.counts}" if " " in one.counts else ""
+        told = f"{one.name} has other {what} than the baseline after step {one.step}{in_baseline}."
+        found[key] = _of_copy(one) or told
+    return found
+
+
+def _of_copy(one: StateDigest) -> str:
+    """The sentence; "" for what is none."""
+    if one.name != COPY:
+        return ""
+    kept = f"{COPY} that the script keeps, as a best or an averaged state, is another one"
+    return f"{kept} than in the baseline after step {one.step}; what is kept without a copy follows the training."
 
 
 def other_states(a: Run, b: Run, value: Callable[[StateDigest], str]) -> dict[StateKey, StateDigest]:
@@ -69,18 +82,26 @@ def _both(a: Run, b: Run) -> Iterator[tuple[StateKey, list[StateDigest], list[St
     """(key, states of the run that has fewer, those of the other one). Objects of one class are compared as a set, and
     only where there are as many: a lever may add some of its own. Copies of the parameters always: a list that is left
     over from a step comes and goes."""
-    mine, other = _by_key(a), _by_key(b)
+    mine, other = _by_key(a, b), _by_key(b, a)
     for key in (key for key in mine if key in other):
         few, many = sorted((mine[key], other[key]), key=len)
         if len(few) == len(many) or key[1] == COPY:
             yield key, few, many
 
 
-def _by_key(run: Run) -> dict[StateKey, list[StateDigest]]:
+def _by_key(run: Run, other: Run) -> dict[StateKey, list[StateDigest]]:
+    """An entry of a file that `other` does not know by this name is one of those of the file."""
+    known = {without_variable(state.name) for state in other.states or ()}
     found: dict[StateKey, list[StateDigest]] = defaultdict(list)
     for state in run.states or ():
-        found[state.step, without_variable(state.name)].append(state)
+        name = without_variable(state.name)
+        found[state.step, name if name in known else _without_entry(name)].append(state)
     return found
+
+
+def _without_entry(name: str) -> str:
+    """ "The file last.pt (ema)" -> "The file last.pt"."""
+    return name.partition(" (")[0] if name.startswith(FILE) else name
 
 
 def not_compared(pairs: Sequence[Pair]) -> str:
@@ -107,8 +128,20 @@ def _steps_of_files(run: Run) -> dict[str, set[int]]:
     found: dict[str, set[int]] = defaultdict(set)
     for state in run.states or ():
         if state.name.startswith(FILE):
-            found[state.name.removeprefix(FILE)].add(state.step)
+            found[_without_entry(state.name).removeprefix(FILE)].add(state.step)
     return found
+
+
+def lost_entries(a: Run, b: Run) -> dict[StateKey, str]:
+    """Files of which `b` has written fewer entries than `a`."""
+    saved = {(state.step, _without_entry(state.name)) for state in b.states or ()}
+    mine, other = _by_key(a, b), _by_key(b, a)
+    lost = {key: some[len(other.get(key, ())) :] for key, some in mine.items() if key[1].startswith(FILE)}
+    return {
+        key: f"{some[0].name} is not written after step {key[0]}; in the baseline it is."
+        for key, some in lost.items()
+        if some and (key[0], _without_entry(key[1])) in saved
+    }
 
 
 def unwritten(a: Run, b: Run) -> dict[str, str]:

@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator
+from hotlap.probe.sampling import sampled_columns
+
+# Rows of fewer numbers may be equal by chance: times and angles.
+_MIN_NUMBERS = 8
+# As many tell two samples apart.
+_MOST_NUMBERS = 64
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -57,22 +63,31 @@ class Digest:
         """Which of their tensors, each as a whole, had not come before."""
         self.rows = Rows()
         self._added: list[bytes] = []
+        self._of_made: list[bytes] = []
 
-    def add(self, batch: Any, *, once: bool = False) -> None:
-        """Take in every tensor, array and plain value of a batch. `once`: one that is there already is left out."""
-        found = [(digest_of(leaf), isinstance(leaf, torch.Tensor)) for leaf in leaves(batch)]
+    def add(self, batch: Any, *, is_made: Callable[[torch.Tensor], bool] | None = None) -> None:
+        """Take in every tensor, array and plain value of a batch. `is_made`: it is what a module was called with; what
+        that says of a tensor is true of a model's results, which are no part of a batch, and one that is there already
+        is left out."""
+        parts = list(leaves(batch))
+        if is_made is not None:
+            parts = [leaf for leaf in parts if not (isinstance(leaf, torch.Tensor) and is_made(leaf))]
+        found = [(digest_of(leaf), isinstance(leaf, torch.Tensor)) for leaf in parts]
         whole = b"".join(told for told, _ in found)
-        if once and whole in self._added:
+        if not any(is_tensor for _, is_tensor in found) and tensors(batch):
+            self._of_made += map(digest_of, leaves(batch))
+        elif is_made is None or whole not in self._added:
+            self._added.append(whole)
+        else:
             return
-        self._added.append(whole)
         self.rows.add(batch)
         for told, is_tensor in found:
             if is_tensor:
                 self.fresh.add([told])
 
     def take(self) -> str | None:
-        """The digest of what was added since the last call; None if nothing was."""
-        added, self._added = self._added, []
+        """The digest of what was added since the last call, or of what models made of it; None if nothing was."""
+        added, self._added, self._of_made = self._added or self._of_made, [], []
         return xxhash.xxh3_128_hexdigest(b"".join(added)) if added else None
 
 
@@ -151,34 +166,55 @@ class Given:
     def __init__(self) -> None:
         self._sizes: dict[bytes, tuple[int, int]] = {}
         self._made: set[StorageWeakRef] = set()
+        self._made_rows: set[bytes] = set()
         self._made_before: set[StorageWeakRef] = set()
 
     def made(self, result: Any) -> None:
         """`result` of a model, which another one may be given: that is no data. (A reference keeps the address from
         being that of another tensor later in the step.)"""
         self._made.update(storages(result))
+        for one in tensors(result):
+            if type(one) is torch.Tensor and not one.is_meta:
+                self._made_rows.update(filter(None, _told_rows(one)))
 
-    def is_made(self, inputs: Any) -> bool:
-        """The first tensor of these is what a model of this step has made, or lies in it."""
-        return any(ref in self._made for ref in storages(tensors(inputs)[:1]))
+    def is_made(self, tensor: torch.Tensor) -> bool:
+        """A model of this step has made it, or it lies in what one has made, or follows from parameters."""
+        return tensor.grad_fn is not None or any(ref in self._made for ref in storages(tensor))
+
+    def not_made(self, data: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The rows of these that are not, as they are, a model's of this step: real ones may lie beside its samples."""
+        kept = [row not in self._made_rows for row in _told_rows(data[0])] if data and self._made_rows else []
+        if all(kept):
+            return list(data)
+        return [one[torch.tensor(kept, device=one.device)] for one in data] if any(kept) else []
 
     def is_state(self, tensor: torch.Tensor) -> bool:
         """A model has made it in this step or the one before: a state that is carried."""
         return any(ref in self._made or ref in self._made_before for ref in storages(tensor))
 
-    def add(self, inputs: Any, rows: Sequence[bytes]) -> None:
-        """`rows`: digests of those of the first tensor in `inputs`. Who is given the same again has no more of it."""
-        if rows:
-            self._sizes[b"".join(rows)] = len(rows), tensors(inputs)[0].numel()
+    def add(self, data: torch.Tensor, rows: Sequence[bytes]) -> None:
+        """`rows`: digests of those of `data`. Who is given the same again has no more of it."""
+        self._sizes[b"".join(rows)] = len(rows), data.numel()
 
     def take(self) -> tuple[int, int, int] | None:
         """(rows, numbers in them, most rows at once) since the last call; None if nothing was given."""
         sizes = self._sizes.values()
         self._sizes, self._made, self._made_before = {}, set(), self._made
+        self._made_rows.clear()
         if not sizes:
             return None
         rows, numbers = zip(*sizes, strict=True)
         return sum(rows), sum(numbers), max(rows)
+
+
+def _told_rows(tensor: torch.Tensor) -> Iterator[bytes]:
+    """Digests of some numbers of each row, the same in whatever type they are kept; empty ones where they are all the
+    same, or few."""
+    plain = tensor.layout == torch.strided and not tensor.is_nested and tensor.is_floating_point()
+    if not plain or not tensor.dim() or tensor.numel() < _MIN_NUMBERS * len(tensor) or not len(tensor):
+        return iter([b""] * (tensor.size(0) if tensor.dim() else 0))
+    rows = sampled_columns(_peeked(tensor).detach().reshape(len(tensor), -1), _MOST_NUMBERS).float().cpu().numpy()
+    return (xxhash.xxh3_64_digest(row.tobytes()) if (row != row[0]).any() else b"" for row in rows)
 
 
 def storages(value: Any) -> Iterator[StorageWeakRef]:

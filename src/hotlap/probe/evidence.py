@@ -2,7 +2,7 @@
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -33,40 +33,55 @@ _UNIT_ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.bfloat
 
 
 class Lapses:
-    """Counts updates by gradients that were never cleared since the update before, as a backward pass finds them, and
+    """Counts backward passes that have added to the gradients of updates since one found these cleared, and
     updates of parameters of which the optimizer has lost what it kept, or another one before it: averages, momentum."""
 
     def __init__(self) -> None:
-        self._cleared: set[int] = set()
+        self._found: dict[int, list[tuple[int, int]]] = {}
+        self._num_passes: dict[int, int] = {}
         self._kept: dict[int, weakref.ref[torch.Tensor]] = {}
-        self._num_stale = self._num_lost = 0
+        self._num_added = self._num_lost = 0
 
     def backward_begins(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
         """What it finds of their gradients."""
         for optimizer in optimizers:
-            if id(optimizer) not in self._cleared:
-                params = (param for group in optimizer.param_groups for param in group["params"])
-                if not any(_holds(param.grad) for param in params):
-                    self._cleared.add(id(optimizer))
+            if not any(_holds(param.grad) for param in _params(optimizer)):
+                self._num_passes[id(optimizer)] = 0
+            self._found[id(optimizer)] = _versions(optimizer)
+
+    def backward_ended(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        """What it has made of them: none of networks that it does not reach."""
+        for optimizer in optimizers:
+            if self._found.get(id(optimizer)) not in (None, _versions(optimizer)):
+                self._num_passes[id(optimizer)] = self._num_passes.get(id(optimizer), 0) + 1
 
     def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
-        params = [param for group in optimizer.param_groups for param in group["params"]]
-        lost = (param for param in params if id(param) in self._kept and not _keeps(optimizer.state.get(param)))
+        known = (param for param in _params(optimizer) if id(param) in self._kept)
+        lost = (param for param in known if not _keeps(optimizer.state.get(param)))
         # Another tensor may lie where one was that is gone.
         self._num_lost += any(self._kept[id(param)]() is param for param in lost)
 
     def updated(self, optimizer: torch.optim.Optimizer) -> None:
         """It has stepped: in a closure backward passes come within its step."""
-        self._num_stale += id(optimizer) not in self._cleared
-        self._cleared.discard(id(optimizer))
+        self._num_added += self._num_passes.get(id(optimizer), 0)
         self._kept |= {id(param): weakref.ref(param) for param, state in optimizer.state.items() if _keeps(state)}
 
     def take(self) -> tuple[int, int]:
-        """Such updates since the last call, of either kind."""
-        found = self._num_stale, self._num_lost
-        self._num_stale = self._num_lost = 0
+        """Such passes and updates since the last call."""
+        found = self._num_added, self._num_lost
+        self._num_added = self._num_lost = 0
         return found
+
+
+def _params(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    return (param for group in optimizer.param_groups for param in group["params"])
+
+
+def _versions(optimizer: torch.optim.Optimizer) -> list[tuple[int, int]]:
+    """Others once anything was written to its gradients."""
+    gradients = (param.grad for param in _params(optimizer))
+    return [(id(one), one._version) for one in gradients if one is not None and not one.is_inference()]
 
 
 def _keeps(state: Mapping[str, Any] | None) -> bool:
@@ -178,8 +193,7 @@ class Updates:
     def begin(self, optimizer: torch.optim.Optimizer) -> None:
         """It is about to step. What it trains may require no gradient again before the step of the training is over: a
         discriminator, while its generator is trained."""
-        params = (param for group in optimizer.param_groups for param in group["params"])
-        self._trained_now.update(id(param) for param in params if param.requires_grad)
+        self._trained_now.update(id(param) for param in _params(optimizer) if param.requires_grad)
 
     def in_order(self, optimizers: Iterable[torch.optim.Optimizer]) -> list[Trained]:
         """(P,) by shape, and then as models hold them, once an update was seen; what came later is last."""
@@ -201,13 +215,12 @@ class Updates:
             return
         # Fused kernels leave gradients scaled until they read them.
         scale = float(getattr(optimizer, "grad_scale", None) or 1.0)
-        for group in optimizer.param_groups:
-            for param in group["params"]:
-                if param.grad is not None and param.grad.layout == torch.strided:
-                    gradient = sampled(param.grad) / scale
-                    self._gradients[id(param)] = _norm(gradient), *_filled(gradient), direction(param.grad)
-                    if not self.seen:
-                        self._projections[id(param)] = projections(param.grad / scale)
+        for param in _params(optimizer):
+            if param.grad is not None and param.grad.layout == torch.strided:
+                gradient = sampled(param.grad) / scale
+                self._gradients[id(param)] = _norm(gradient), *_filled(gradient), direction(param.grad)
+                if not self.seen:
+                    self._projections[id(param)] = projections(param.grad / scale)
         self._formula = Formula(optimizer)
 
     def stepped(self) -> None:

@@ -104,6 +104,7 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
     books, what = session.collectives, "the communication within backward passes"
     listen, heard = session.guard(books.listen, what), session.guard(books.heard, what)
     begins = session.script.backward_begins if session.plan.evidence else None
+    ended = session.script.backward_ended if session.plan.evidence else None
 
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -132,6 +133,8 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
                 note((BACKWARD, begin, now()))
                 clock.where = before
                 session.in_backward = False
+            if ended is not None:
+                ended()
             session.backward_made(roots if losses else None)
             return result
 

@@ -66,8 +66,12 @@ def sampled_rows(tensor: torch.Tensor) -> torch.Tensor:
     rows = tensor.detach()
     if len(rows) > _MAX_ROWS:
         rows = rows[_places(len(rows), _MAX_ROWS).to(rows.device)]
-    rows = rows.reshape(len(rows), -1)
-    return rows if rows.shape[1] <= _MAX_COLUMNS else rows[:, _places(rows.shape[1], _MAX_COLUMNS).to(rows.device)]
+    return sampled_columns(rows.reshape(len(rows), -1), _MAX_COLUMNS)
+
+
+def sampled_columns(rows: torch.Tensor, num: int) -> torch.Tensor:
+    """(rows, min(columns, num),) at fixed places."""
+    return rows if rows.shape[1] <= num else rows[:, _places(rows.shape[1], num).to(rows.device)]
 
 
 def direction(tensor: torch.Tensor) -> str | None:

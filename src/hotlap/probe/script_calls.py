@@ -19,6 +19,7 @@ from hotlap.probe.digests import (
     data_of,
     rng_digest,
     samples,
+    tensors,
 )
 from hotlap.probe.dropouts import Dropouts
 from hotlap.probe.evidence import Lapses, Updates, learning_rates, settings_digest
@@ -43,6 +44,7 @@ _REPORTS = {
     "optimizer_constructed": "the optimizers",
     "update_begins": "the updates of optimizers",
     "backward_begins": "the gradients that backward passes find",
+    "backward_ended": "the gradients that backward passes leave",
     "clipped": "the limits of gradients",
     "loader_started": "the starts of epochs",
     "batch_drawn": "the batches",
@@ -128,6 +130,11 @@ class ScriptCalls:
         if not self._hidden():
             self._session.own(lambda: self._lapses.backward_begins(self._facts.optimizers()))
 
+    def backward_ended(self) -> None:
+        """Only called where evidence is wanted."""
+        if not self._hidden():
+            self._session.own(lambda: self._lapses.backward_ended(self._facts.optimizers()))
+
     def clipped(self, what: str, limit: Any, norm: torch.Tensor | None) -> None:
         """As `Clips.add`. Only called where evidence is wanted."""
         if not self._hidden():
@@ -184,18 +191,17 @@ class ScriptCalls:
             self._evaluates = not module.training
         if trains:
             # A teacher is given them too, with gradients or without.
-            self._inputs[self._evaluates].add(inputs, once=True)
+            self._inputs[self._evaluates].add(inputs, is_made=self._trained_on.is_made)
         # What a part of a model hands on to the next part is no sample.
-        if trains and module.training and not self._trained_on.is_made(inputs):
-            data = data_of(inputs)
+        if trains and module.training and not any(map(self._trained_on.is_made, tensors(inputs)[:1])):
+            data = self._trained_on.not_made(data_of(inputs))
             data = [*data[:1], *(one for one in data[1:] if not self._trained_on.is_state(one))]
             rows = list(samples(data))
             self._samples.add(rows)
             # A loss is given labels, a transform what a model is given next.
-            if is_model:
-                self._trained_on.add(inputs, rows if len(data) < 2 else list(samples(data[:1])))
-                if rows:
-                    self._content.add(data)
+            if is_model and rows:
+                self._trained_on.add(data[0], rows if len(data) < 2 else list(samples(data[:1])))
+                self._content.add(data)
         if is_model:
             self._trained_on.made(result)
 
@@ -216,7 +222,7 @@ class ScriptCalls:
         digest, fresh, rows = next((one for one in found if one[0]), found[0])
         trained = self.updates.in_order(self._facts.optimizers())
         num_backwards, self._num_backwards = self._num_backwards, 0
-        stale, forgetful = self._lapses.take()
+        num_added, forgetful = self._lapses.take()
         draws = self.draws.take()
         self._drew = draws[WITH_GRADIENTS]
         self._generators = generators()
@@ -229,7 +235,7 @@ class ScriptCalls:
             "content": self._content.take(),
             "fresh_samples": self._samples.take(),
             "fresh_batches": fresh,
-            "stale_updates": stale,
+            "num_added": num_added,
             "forgetful_updates": forgetful,
             "draws": draws,
             "clips": self._clips.take(),

@@ -19,7 +19,7 @@ import xxhash
 from torch import nn
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.digests import bytes_of, is_plain, leaves, tensors
+from hotlap.probe.digests import bytes_of, is_plain, storages, tensors
 from hotlap.probe.guard import Guard, call_before
 from hotlap.probe.sampling import projections, sampled
 from hotlap.record import COPY, FILE, StateDigest
@@ -32,6 +32,9 @@ _SWITCHED = {"p", "momentum", "dropout"}
 
 # Of a ReduceLROnPlateau; it is known by what it was given (`Run.printed`).
 _FROM_LOSSES = {"best", "num_bad_epochs", "cooldown_counter"}
+
+# A saved mapping of more entries holds items, not parts of a training.
+_MAX_ENTRIES = 32
 
 # A helper that holds more tensors than the largest models have parameters holds data.
 _MAX_LEAVES = 10_000
@@ -168,15 +171,17 @@ def states(step: int, trained: Iterable[torch.Tensor] = ()) -> Iterator[StateDig
     for title, module in _titled(modules, {id(p): k for k, p in enumerate(trained)}):
         parameters = _digest(step, title, list(module.parameters()))
         yield replace(parameters, parameters=parameters.digest)
+        yield from _settings(step, title, module)
         # One by one: a version that holds one more has the others still.
         for name, buffer in module.named_buffers():
             yield _digest(step, f"{title}.{name}", buffer)
-        yield from _settings(step, title, module)
     for other in others:
         yield _digest(step, type(other).__name__, _content(other))
+    theirs = set(storages(trained))
     for copy in _copies(trained):
-        # In whatever form it holds them.
-        yield _digest(step, COPY, _in_order(leaf for _, leaf in _paths(copy)))
+        # In whatever form it holds them, and whether it is none.
+        follows = any(ref in theirs for ref in storages(copy))
+        yield _digest(step, COPY, [f"{follows}", _in_order(leaf for _, leaf in _paths(copy))])
 
 
 def _settings(step: int, title: str, root: nn.Module) -> Iterator[StateDigest]:
@@ -188,7 +193,8 @@ def _settings(step: int, title: str, root: nn.Module) -> Iterator[StateDigest]:
                 numbers["training"] = part.training
             if numbers:
                 label = ".".join(filter(None, (title, name)))
-                yield _digest(step, f"{label} ({type(part).__name__})", repr(sorted(numbers.items())))
+                told = ", ".join(f"{key} {value}" for key, value in sorted(numbers.items()))
+                yield replace(_digest(step, f"{label} ({type(part).__name__})", told), counts=told)
 
 
 class States:
@@ -206,7 +212,7 @@ class States:
         def saved(content: Any, file: Any, *args: Any, **kwargs: Any) -> None:
             path = getattr(file, "name", file)
             name = f"{FILE}{Path(path).name}" if isinstance(path, str | PathLike) else "What is saved in memory"
-            self.seen.append(_digest(max(0, steps() - 1), name, list(_tensors_in(content))))
+            self.seen += _of_file(max(0, steps() - 1), name, content)
 
         call_before(patch, torch, "save", guard(saved, "what the script saves"))
 
@@ -310,6 +316,7 @@ def _digest(step: int, name: str, content: Any) -> StateDigest:
         if isinstance(leaf, torch.Tensor):
             if _is_lazy(leaf):
                 continue
+            leaf = _counted(keys, leaf)  # noqa: PLW2901 - of those
             told = f"{keys}{tuple(leaf.shape)}".encode()
             if leaf.layout == torch.strided and not leaf.is_nested:
                 told += bytes(bytes_of(sampled(leaf)))
@@ -325,9 +332,27 @@ def _digest(step: int, name: str, content: Any) -> StateDigest:
     return StateDigest(step=step, name=name, digest=whole.hexdigest(), counts=counts.hexdigest(), sketch=sketch)
 
 
+def _counted(keys: tuple[Any, ...], leaf: torch.Tensor) -> torch.Tensor:
+    """The number of updates, which optimizers keep as a fraction, as an integer."""
+    return leaf.long() if keys[-1:] == ("step",) and leaf.numel() == 1 else leaf
+
+
+def _of_file(step: int, name: str, content: Any) -> list[StateDigest]:
+    """Of the tensors of each entry by itself (a model, its average), and of those of a single model as one."""
+    entries = dict(enumerate(content)) if isinstance(content, list | tuple) else content
+    found = {key: list(_tensors_in(part)) for key, part in entries.items()} if isinstance(entries, dict) else {}
+    told = {f"{name} ({key})": part for key, part in found.items() if part}
+    if len(told) > _MAX_ENTRIES or all(isinstance(entries[key], torch.Tensor) for key, part in found.items() if part):
+        told = {name: list(_tensors_in(content))}
+    return [_digest(step, title, part) for title, part in told.items()]
+
+
 def _tensors_in(content: Any) -> Iterator[torch.Tensor]:
-    for leaf in leaves(content):
-        yield from tensors(leaf.state_dict() if isinstance(leaf, nn.Module) else leaf)
+    for keys, leaf in _paths(content):
+        if isinstance(leaf, nn.Module):
+            yield from tensors(leaf.state_dict())
+        elif isinstance(leaf, torch.Tensor):
+            yield _counted(keys, leaf)
 
 
 def _is_comparable(leaf: Any) -> bool:

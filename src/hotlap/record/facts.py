@@ -144,7 +144,8 @@ class StateDigest:
     digest: str
     """Of all that it held (of tensors with more than 65,000 elements, of so many)."""
     counts: str
-    """Of its integers, truth values and texts alone: no rounding changes them."""
+    """Of its integers, truth values and texts alone: no rounding changes them. Of a part of torch's, these themselves:
+    "momentum 0.1, training True"."""
     parameters: str = ""
     """Of its parameters alone, which ranks of data-parallel training share; empty for what has none."""
     sketch: tuple[float, ...] = ()

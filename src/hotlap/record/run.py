@@ -149,8 +149,9 @@ class Run:
     with the same label. None also where labels may have come another way than through modules."""
     num_backwards: tuple[int, ...] | None = None
     """(S,) backward passes from losses."""
-    stale_updates: tuple[int, ...] | None = None
-    """(S,) of `num_updates`, those by gradients that were never cleared since the update before."""
+    num_added: tuple[int, ...] | None = None
+    """(S,) backward passes that had added to the gradients of an update since one found these cleared, of all updates
+    together."""
     forgetful_updates: tuple[int, ...] | None = None
     """(S,) of `num_updates`, those by an optimizer that had lost what it kept (averages, momentum)."""
     given: tuple[tuple[int, int, int] | None, ...] | None = None

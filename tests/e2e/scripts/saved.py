@@ -56,7 +56,8 @@ def main():
         plateau.step(held_out)
         state = model.state_dict().items()
         best = {name: value.clone() for name, value in state if value.is_floating_point()}
-        torch.save(model.state_dict(), "last.pt")
+        parts = {"model": model.state_dict(), "average": average.shadow, "optimizer": optimizer.state_dict()}
+        torch.save(parts, "last.pt")
         print(f"epoch {epoch}: validation loss {held_out:.4f} ({len(best)} tensors)")
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hotlap.gate import Evidence, Ruling, judge
-from hotlap.record import COPY, NonFinite, Number, Run, StateDigest, Status, Update, Verdict, as_float
+from hotlap.record import COPY, FILE, NonFinite, Number, Run, StateDigest, Status, Update, Verdict, as_float
 from tests.sample_runs import optimizer
 from tests.unit.gate.trainer import NUM_STEPS, Training, evidence, train
 
@@ -239,8 +239,8 @@ RATES = train(PLAIN).learning_rates or ()
             "Step 9 has other updates without what the optimizer had kept",
         ),
         (
-            {"stale_updates": (0,) * 9 + (1,) * (NUM_STEPS - 9)},
-            "Step 9 has other updates by gradients that were not clear",
+            {"num_added": (1,) * 9 + (2,) * (NUM_STEPS - 9)},
+            "step 9 are by gradients that were not cleared as in the baseline: 2 backward passes in place of 1",
         ),
         (
             {"loss": (*train(PLAIN).loss[:30], None, *train(PLAIN).loss[31:])},
@@ -251,10 +251,22 @@ RATES = train(PLAIN).learning_rates or ()
 def test_other_bookkeeping_is_harm_under_every_contract(contract: str, change: dict[str, object], said: str) -> None:
     ruling = judge(
         contract,
-        with_lever_run(change, everywhere(dict.fromkeys(("stale_updates", "forgetful_updates"), (0,) * NUM_STEPS))),
+        with_lever_run(change, everywhere(ONE_PASS | {"forgetful_updates": (0,) * NUM_STEPS})),
     )
     assert ruling.verdict is Verdict.HARMED
     assert said in ruling.why
+
+
+ONE_PASS: dict[str, object] = dict.fromkeys(("num_backwards", "num_added"), (1,) * NUM_STEPS)
+SPLIT = {"num_backwards": (1, 4) * (NUM_STEPS // 2), "num_added": (1, 4) * (NUM_STEPS // 2)}
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_backward_pass_that_is_split_or_parts_that_are_merged_are_no_gradients_that_were_not_cleared(
+    contract: str,
+) -> None:
+    for base, lever in ((ONE_PASS, SPLIT), (SPLIT, ONE_PASS)):
+        assert judge(contract, with_lever_run(dict(lever), everywhere(dict(base)))).verdict is Verdict.UNHARMED
 
 
 DROPOUT = ((True, False, False),) * NUM_STEPS
@@ -976,6 +988,38 @@ def test_numbers_of_what_is_saved_that_lie_far_apart_beside_equal_losses_are_har
         assert judge(contract, with_states(kept(1.0, 2.001), kept(1.0, 2.0))).verdict is Verdict.UNHARMED
     differing = with_states(kept(1.0, 2.1), kept(1.0, 2.0), kept(1.0, 3.0))
     assert judge(contract, differing).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_each_entry_of_a_file_is_held_to_the_one_of_its_name_or_place(contract: str) -> None:
+    def file(**sizes: float) -> tuple[StateDigest, ...]:
+        entries = [(f"{FILE}last.pt" + (f" ({name})" if name else ""), size) for name, size in sizes.items()]
+        return tuple(replace(saved(str(size), name=name)[0], sketch=(size, 1.0)) for name, size in entries)
+
+    start = file(model=3.0, ema=2.0)
+    for other, said in (
+        (file(model=3.0, ema=3.0), "last.pt (ema) "),
+        (file(model=2.0, ema=3.0), "last.pt (model) "),
+        (file(model=3.0), "last.pt (ema) is not written after step"),
+        (file(a=3.0, b=3.0), "last.pt (ema) "),
+    ):
+        ruling = judge(contract, with_states(other, start))
+        assert ruling.verdict is Verdict.HARMED and said in ruling.why
+    for other in (file(model=3.0, ema=2.0, more=5.0), file(net=3.0, average=2.0), file(ema=2.0, net=3.0)):
+        ruling = judge(contract, with_states(other, start))
+        assert ruling.verdict is Verdict.UNHARMED and "Not compared" not in ruling.why
+    whole = tuple(replace(one, name=f"{FILE}last.pt") for one in file(model=3.0))
+    assert judge(contract, with_states(file(model=3.0), whole)).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_numbers_of_a_part_are_told(contract: str) -> None:
+    def part(training: bool) -> tuple[StateDigest, ...]:
+        told = f"momentum 0.1, training {training}"
+        return saved(told, told, "Net.norm (BatchNorm1d)")
+
+    ruling = judge(contract, with_states(part(False), part(True)))
+    assert f"than the baseline after step {NUM_STEPS - 1}, where it has momentum 0.1, training True." in ruling.why
 
 
 @pytest.mark.parametrize("contract", ["exact", "rounding"])

@@ -1,7 +1,9 @@
 """Digests of batches: equal where batches are. What of them is new, and which gradients are not."""
 
+import operator
 from collections import UserDict
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -91,7 +93,7 @@ def test_what_is_given_again_may_count_once() -> None:
     def given(*batches: torch.Tensor, once: bool) -> str | None:
         made = Digest()
         for batch in batches:
-            made.add(batch, once=once)
+            made.add(batch, is_made=(lambda _: False) if once else None)
         return made.take()
 
     first, second = torch.rand(3), torch.rand(3)
@@ -165,12 +167,28 @@ def test_samples_that_came_before_are_known_however_they_come() -> None:
     assert fresh.take() is None
 
 
+def test_what_models_made_is_part_of_a_batch_only_where_nothing_else_is() -> None:
+    def given(*made: torch.Tensor, labels: tuple[torch.Tensor, ...] = ()) -> str | None:
+        digest = Digest()
+        for one in made:
+            digest.add((one, *labels), is_made=partial(operator.is_, one))
+        return digest.take()
+
+    results, labels = torch.rand(2, 3), (torch.arange(3),)
+    assert given(results[0]) != given(results[1])
+    assert given(results[0], labels=labels) == given(results[1], labels=labels)
+    weight = torch.rand(3, requires_grad=True)
+    assert Given().is_made(weight * 2)
+    assert not Given().is_made(weight), "an input of which the gradient is asked for"
+
+
 def test_what_a_model_is_given_twice_in_a_step_counts_once() -> None:
     given, real, fake = Given(), torch.rand(4, 3), torch.rand(4, 3)
     for inputs in (real, fake, real, torch.rand(4, 3, requires_grad=True)):
-        given.add((inputs,), list(samples(data_of((inputs,)))))
+        if rows := list(samples(data_of((inputs,)))):
+            given.add(inputs, rows)
     parts = given.take()
-    given.add((torch.cat([real, fake]),), list(samples(data_of(torch.cat([real, fake])))))
+    given.add(torch.cat([real, fake]), list(samples(data_of(torch.cat([real, fake])))))
     assert (parts, given.take()) == ((8, 24, 4), (8, 24, 8))
     assert given.take() is None
 
@@ -178,10 +196,30 @@ def test_what_a_model_is_given_twice_in_a_step_counts_once() -> None:
 def test_what_a_model_has_made_is_no_sample_of_the_next_model_until_the_step_is_over() -> None:
     given, made = Given(), torch.rand(4, 2, 3)
     given.made({"features": made, "others": [torch.rand(4, 3)]})
-    assert given.is_made((made,)) and given.is_made(((made.flatten(1),), {}))
-    assert not given.is_made((torch.rand(4, 3), made)) and not given.is_made((made.relu(),))
+    assert given.is_made(made) and given.is_made(made.flatten(1))
+    assert not given.is_made(torch.rand(4, 3)) and not given.is_made(made.relu())
     given.take()
-    assert not given.is_made((made,))
+    assert not given.is_made(made)
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_known"),
+    [pytest.param((4, 2, 3, 50), True, id="images"), pytest.param((4, 3), False, id="few numbers")],
+)
+def test_samples_of_a_model_beside_real_ones_are_no_data(shape: tuple[int, ...], is_known: bool) -> None:
+    given, made, real = Given(), torch.rand(shape).half(), torch.rand(shape)
+    both, marks = torch.cat([real, made.float()]).flatten(1), torch.arange(8.0)
+    assert len(given.not_made([both, marks])[0]) == 8
+    given.made(made)
+    kept = given.not_made([both, marks])
+    assert [len(one) for one in kept] == ([4, 4] if is_known else [8, 8])
+    assert torch.equal(kept[0][:4], real.flatten(1)) and torch.equal(kept[1][:4], marks[:4])
+    assert bool(given.not_made([made.clone()])) is not is_known
+    given.made(torch.zeros(shape))
+    assert given.not_made([torch.zeros(shape)]), "what is empty is made by nobody"
+    given.take()
+    assert len(given.not_made([both])[0]) == 8
+    given.made(torch.rand(shape, device="meta"))
 
 
 def test_tensors_that_came_before_are_known_one_by_one() -> None:
@@ -244,7 +282,7 @@ def test_a_generator_of_the_scripts_own_draws_too() -> None:
     assert draws.take() == (True, None, False)
 
 
-def test_updates_by_gradients_that_were_not_cleared_are_counted() -> None:
+def test_backward_passes_since_gradients_were_cleared_are_counted() -> None:
     params = [torch.zeros(2, requires_grad=True) for _ in range(2)]
     both = [torch.optim.SGD([param]) for param in params]
     lapses = Lapses()
@@ -256,9 +294,10 @@ def test_updates_by_gradients_that_were_not_cleared_are_counted() -> None:
             for _ in range(2):  # accumulated: the second pass finds what the first one left
                 lapses.backward_begins(both)
                 (param.sum()).backward()  # type: ignore[no-untyped-call]
+                lapses.backward_ended(both)
             lapses.updated(optimizer)
         found.append(lapses.take()[0])
-    assert found == [0, 0, 1, 0]
+    assert found == [4, 4, 6, 4]
 
 
 def test_fractions_beside_the_first_tensor_are_part_of_a_sample_and_labels_and_states_are_not() -> None:

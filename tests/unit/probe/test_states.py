@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from hotlap.probe.states import Place, States, held, states
+from hotlap.probe.states import Place, States, _of_file, held, states
 from hotlap.record import COPY
 
 
@@ -327,3 +327,42 @@ def test_what_is_trained_stands_in_the_order_of_the_models_however_it_is_grouped
     labels, _ = held(params)
     assert list(labels) == [id(p) for p in (*model.parameters(), loose)]
     assert list(labels.values()) == [*WEIGHTS, "parameter 0"]
+
+
+def saved_as(content: Any) -> dict[str, tuple[str, tuple[float, ...]]]:
+    """Name -> (counts, sketch) of what torch.save writes of it."""
+    return {state.name: (state.counts, state.sketch) for state in _of_file(0, "last.pt", content)}
+
+
+def test_each_entry_of_what_is_saved_is_told_by_itself_and_counters_apart_from_weights() -> None:
+    model = nn.Linear(17, 13)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def parts() -> dict[str, Any]:
+        return {"model": model, "ema": {"shadow": model.state_dict()}, "opt": optimizer.state_dict(), "epoch": 3}
+
+    model(torch.ones(2, 17)).sum().backward()
+    optimizer.step()
+    before = saved_as(parts())
+    assert list(before) == ["last.pt (model)", "last.pt (ema)", "last.pt (opt)"]
+    assert list(saved_as(list(parts().values()))) == ["last.pt (0)", "last.pt (1)", "last.pt (2)"]
+    for state in optimizer.state.values():
+        state["step"] += 100
+    after = saved_as(parts())
+    assert [name for name in before if before[name] != after[name]] == ["last.pt (opt)"]
+    assert before["last.pt (opt)"][1] == after["last.pt (opt)"][1], "numbers without the counters"
+    for whole in (model, model.state_dict(), [*model.parameters()], {k: {"w": torch.ones(2)} for k in range(99)}):
+        assert list(saved_as(whole)) == ["last.pt"]
+
+
+def test_a_copy_that_follows_the_parameters_has_other_settings_than_one_that_does_not() -> None:
+    model = nn.Linear(17, 13)
+
+    def counts() -> list[str]:
+        return [state.counts for state in states(0, model.parameters()) if state.name == COPY]
+
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    copied = counts()
+    kept = dict(model.state_dict())
+    assert len(copied) == len(counts()) == 1 and copied != counts()
+    assert kept["weight"].data_ptr() == model.weight.data_ptr()
