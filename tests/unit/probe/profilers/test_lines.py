@@ -54,10 +54,8 @@ def test_a_line_that_calls_a_library_is_told_with_it(tmp_path: Path, monkeypatch
         time.sleep(0.002)
 
     found = play(Lines(), step, num_steps=40)["hot_lines"]
-    assert [(one.text, one.library) for one in found[:2]] == [
-        ("lingering.wait(0.003)", "lingering"),
-        ("time.sleep(0.002)", ""),
-    ]
+    told = {one.text: one.library for one in found[:2]}
+    assert told == {"lingering.wait(0.003)": "lingering", "time.sleep(0.002)": ""}
 
 
 def test_samples_of_a_validation_are_in_no_step() -> None:
