@@ -126,7 +126,7 @@ def _held_in_copies(trained: Iterable[torch.Tensor]) -> Iterator[tuple[Place, An
 
 def _attributes_that_are(things: Sequence[Any]) -> dict[int, tuple[Callable[[], Any], tuple[str]]]:
     """Address -> (attributes of an object, class or file, its first key there): another may be put there each step."""
-    near = gc.get_referrers(*things)
+    near = gc.get_referrers(*things) if things else []  # that looks at all there is
     near += gc.get_referrers(*(one for one in near if type(one) is dict))
     near.append(sys.modules.get("__main__"))  # older than what the collector looks at (`gc.freeze`)
     theirs = (one for one in near if not _is_ours(type(one)))

@@ -4,7 +4,7 @@ import re
 import shlex
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil
+from math import ceil, isfinite
 
 from hotlap.record import (
     LEAST_GAIN,
@@ -260,7 +260,10 @@ def again_commands(study: Study) -> tuple[tuple[str, str], ...]:
     if not open_ or study.patch or study.state is not State.COMPLETE:
         return ()
     needs_s = study.result.needs_s if study.result is not None else None
-    minutes = ceil((needs_s or 2 * study.budget_s) / 60)
+    wanted_s = needs_s or 2 * study.budget_s
+    if not isfinite(wanted_s):
+        return ()
+    minutes = ceil(wanted_s / 60)
     words = shlex.join(("hotlap", "tune", "--budget", f"{minutes}m", *study.asked))
     return ((f"{words} {script(study)}", "asks again, in more time"),)
 
