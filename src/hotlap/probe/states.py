@@ -152,13 +152,16 @@ def _while_held(thing: Any) -> Callable[[], Any]:
 def _copies(trained: Iterable[torch.Tensor]) -> list[Any]:
     """Dictionaries and lists with a tensor of their own for each parameter that is trained: averages of the weights."""
     shapes = Counter(tuple(p.shape) for p in trained)
+    number = max(1, shapes.total())
 
     def is_copy(thing: Any) -> bool:
-        leaves = list(thing.values() if isinstance(thing, dict) else thing)
-        if not shapes or len(leaves) < shapes.total() or type(leaves[0]) is not torch.Tensor:
+        if len(thing) < number:
+            return False
+        leaves = thing.values() if isinstance(thing, dict) else thing
+        if type(next(iter(leaves))) is not torch.Tensor:
             return False
         tensors = [leaf for leaf in leaves if type(leaf) is torch.Tensor and not leaf.requires_grad]
-        return Counter(tuple(tensor.shape) for tensor in tensors) >= shapes
+        return bool(shapes) and Counter(tuple(tensor.shape) for tensor in tensors) >= shapes
 
     found = [thing for thing in gc.get_objects() if type(thing) in (dict, list, OrderedDict) and is_copy(thing)]
     return sorted(found, key=lambda copy: str(next(iter(copy))) if isinstance(copy, dict) else "")

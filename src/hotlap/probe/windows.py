@@ -56,7 +56,10 @@ class Windows:
         self.close()
         if self._first_opened is None:
             self._first_opened = time.perf_counter()
-        elif time.perf_counter() - self._first_opened > self._patience_s:
+        elif self._waiting and time.perf_counter() - self._first_opened > self._patience_s:
+            self.notes.append(
+                "The time of a first look was over before all was looked at; `hotlap measure` takes longer."
+            )
             self._waiting = []
         while self._waiting:
             profiler = self._waiting.pop(0)

@@ -204,6 +204,7 @@ def _python_within(run: Run, phase: Phase) -> float:
     # operators took to fill them; 2.9 ms beside 3.7 ms were seen for temporaries of 8 MB.
     rest_s = max(0.0, divided.python_s - at_pace(run, phase, run.calls_in(phase).streaming_s))
     if not run.hot_lines:
-        return rest_s
+        # Where others take the cores, what is in no operator may be a wait for one of them.
+        return 0.0 if run.cpu is not None and run.cpu.disturbed else rest_s
     met_s = sum(python_s(run, line) for line in run.hot_lines if line.phase is phase and line.inside)
     return min(rest_s, met_s)

@@ -5,6 +5,7 @@ import gc
 import sys
 import weakref
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,14 @@ from torch import nn
 
 from hotlap.probe.states import Place, States, _of_file, held, states
 from hotlap.record import COPY
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """What the process of the tests holds is not looked through, as what is there before a script begins is not."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Net(nn.Module):
@@ -129,15 +138,11 @@ def test_an_average_that_is_replaced_in_an_attribute_is_followed_and_the_old_one
 
 def test_an_average_that_is_replaced_in_a_variable_of_the_script_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     main: Any = sys.modules["__main__"]
-    gc.freeze()  # as the probe does before the script begins
-    try:
-        model = nn.Linear(17, 13)
-        monkeypatch.setattr(main, "average", averages(model, list), raising=False)
-        place = place_of_a_copy(model)
-        main.average = [p.detach() + 1.0 for p in model.parameters()]
-        assert follows(place, main.average[0])
-    finally:
-        gc.unfreeze()
+    model = nn.Linear(17, 13)
+    monkeypatch.setattr(main, "average", averages(model, list), raising=False)
+    place = place_of_a_copy(model)
+    main.average = [p.detach() + 1.0 for p in model.parameters()]
+    assert follows(place, main.average[0])
 
 
 @pytest.mark.parametrize("kind", [dict, list])

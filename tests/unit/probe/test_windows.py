@@ -68,3 +68,6 @@ def test_where_it_is_to_be_quick_no_other_window_opens_after_a_while(installed: 
     assert "calls" in windows.fields(last=False), "what was begun is done"
     assert "hot_lines" not in windows.fields()
     assert windows.idle
+    assert windows.notes == [
+        "The time of a first look was over before all was looked at; `hotlap measure` takes longer."
+    ]

@@ -319,6 +319,13 @@ def test_host_bound_needs_code_of_the_scripts_within_the_model() -> None:
     assert "line 7 of digits.py" in finding.evidence
 
 
+def test_host_bound_tells_no_python_within_the_model_where_others_took_the_cores_and_no_line_was_seen() -> None:
+    run = replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.3))
+    busy = CpuUse(usable_cores=2.0, main=0.25, others=0.0, runnable=1.0, throttled=0.0)
+    assert host_bound.check(run) is not None
+    assert host_bound.check(replace(run, cpu=busy)) is None
+
+
 def test_a_machine_that_was_busy_while_steps_were_recorded_makes_no_python() -> None:
     """Operators were seen when a step took a third of the time."""
     run, step_s = healthy(), 0.01
