@@ -327,36 +327,38 @@ def test_a_change_of_the_model_between_calls_is_noticed(change: Callable[[Any], 
         assert torch.equal(before[0].weight, model[0].weight)
 
 
-@needs_core
-def test_a_hook_between_calls_is_refused() -> None:
-    model = network()
-    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
-    x, y = torch.randn(4, 5), torch.randn(4, 3)
-    step.step(x, y)
-    handle = model[1].register_forward_hook(lambda *_: None)
-    with pytest.raises(Unsupported, match="hooks"):
-        step.step(x, y)
-    handle.remove()
-    step.step(x, y)
-    model[0].weight.register_hook(lambda g: g)
-    with pytest.raises(Unsupported, match="hook"):
-        step.step(x, y)
+HOOKS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "of a module": (lambda model: model[1].register_forward_hook(lambda *_: None), "hooks"),
+    "of a gradient": (lambda model: model[0].weight.register_hook(lambda g: g), "hook"),
+    "behind a gradient": (
+        lambda model: model[0].weight.register_post_accumulate_grad_hook(lambda _: None),
+        "gradient hook",
+    ),
+    "of all optimizers": (lambda _: register_optimizer_step_post_hook(lambda *_: None), "step hooks"),
+}
 
 
 @needs_core
-def test_a_hook_behind_a_gradient_or_on_all_optimizers_is_refused() -> None:
-    model = network()
+@pytest.mark.parametrize(
+    "hook",
+    [
+        # The fault: what is watched is `None`, and a hook of a tensor leaves an empty dictionary when it is removed.
+        pytest.param(hook, marks=pytest.mark.xfail(raises=TypeError, strict=True)) if "gradient" in hook else hook
+        for hook in HOOKS
+    ],
+)
+def test_a_hook_between_calls_is_refused_until_it_is_removed(hook: str) -> None:
+    model, (put, said) = network(), HOOKS[hook]
     step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
     x, y = torch.randn(4, 5), torch.randn(4, 3)
     step.step(x, y)
-    handle: Any = register_optimizer_step_post_hook(lambda *_: None)
-    with pytest.raises(Unsupported, match="step hooks"):
-        step.step(x, y)
-    handle.remove()
+    handle = put(model)
+    try:
+        with pytest.raises(Unsupported, match=said):
+            step.step(x, y)
+    finally:
+        handle.remove()
     step.step(x, y)
-    model[0].weight.register_post_accumulate_grad_hook(lambda _: None)
-    with pytest.raises(Unsupported, match="gradient hook"):
-        step.step(x, y)
 
 
 def state_replaced(optimizer: optim.Optimizer) -> None:
