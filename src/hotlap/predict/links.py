@@ -77,7 +77,7 @@ def fabric(device: Device, count: int, interconnect: str | None = None) -> Fabri
         return Fabric(link=link, bus_bytes_s=STAGED_BYTES_S, sigma=STAGED_SIGMA, assumption=assumption)
     nominal = device.pcie_bytes_s if link is Link.PCIE else device.link_bytes_s / 2
     if nominal <= 0:
-        raise UserError(f"{device.name} has no known {link} rate.")
+        raise UserError(f"{device.name} has no known {link} rate. Say how they are connected, with --interconnect.")
     shares, sigma = REACHED[link]
     share = shares[min((known for known in shares if known >= count), default=max(shares))]
     return Fabric(link=link, bus_bytes_s=nominal * share, sigma=sigma, assumption=assumption)
