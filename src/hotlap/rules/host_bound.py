@@ -32,7 +32,6 @@ from itertools import accumulate
 
 from hotlap.record import Finding, HotLine, IdleReason, Machine, Phase, Run, growth
 from hotlap.rules.step import (
-    CALL_PRICE,
     at_line,
     at_pace,
     device_s,
@@ -43,7 +42,6 @@ from hotlap.rules.step import (
     on_cpu,
     parts,
     python_s,
-    served,
     share_of,
     spent,
 )
@@ -185,12 +183,9 @@ def _inside(run: Run) -> float:
 
 
 def _without_operators_s(run: Run, line: HotLine) -> float:
-    """Python at a line of a model that calls so few operators that no price of a call makes it look like that."""
-    seen, of_python_s = run.calls_in(line.phase), python_s(run, line)
-    if not line.inside or not seen.line_calls or run.calls is None:
-        return 0.0
-    calls_s = CALL_PRICE * seen.line_calls.get(f"{line.path}:{line.line}", 0.0) * run.calls.call_s / served(run)
-    return of_python_s if calls_s < _LEAST_PART * of_python_s and of_python_s > line.step_s / 2 else 0.0
+    """At a line of a model that calls no operator: no price of a call looks like that, and no wait of threads."""
+    called = run.calls_in(line.phase).line_calls
+    return line.step_s if line.inside and called and f"{line.path}:{line.line}" not in called else 0.0
 
 
 def _python_within(run: Run, phase: Phase) -> float:

@@ -385,7 +385,8 @@ def test_host_bound_takes_operators_that_others_hold_up_for_no_python() -> None:
 
 
 def test_host_bound_tells_of_a_models_line_without_operators() -> None:
-    """A library's sparse matrices in a forward pass: less of a step than may be the price of calls, at one line."""
+    """A library's sparse matrices in a forward pass: less of a step than may be the price of calls, at one line. (Three
+    layers on a busy machine took ten times as long as alone, by the threads that they waited for.)"""
     run = run_of_shares({Phase.FORWARD: 0.6, Phase.BACKWARD: 0.4})
     seen = calls(step_s=0.01)
     forward = replace(seen.phases[Phase.FORWARD], line_calls={"/t.py:9": 20.0}, lines={"/t.py:9": 0.002})
