@@ -8,7 +8,7 @@ from statistics import fmean
 from hotlap import levers
 from hotlap.experiment import Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, fewest_for_a_gain
-from hotlap.experiment.total import EndsS, total_s, total_speedup, whole_speedup
+from hotlap.experiment.total import EndsS, in_any_hour, total_s, total_speedup, whole_speedup
 from hotlap.gate import Ruling
 from hotlap.levers import Scope
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Status, Verdict
@@ -111,6 +111,7 @@ class Confirmation:
     def _conclude(self, copy: Effect, speedup: Interval, ruling: Ruling, whole_s: WholeS) -> None:
         """It is faster, and unharmed: that is the result, unless a whole training gains nothing by it."""
         total = whole_speedup(whole_s, copy.pairs, self._told_by_steps(copy), self._length)
+        total = None if total is None else in_any_hour(total)
         if total is not None and total.low <= 1.0:
             comes_to = "cannot be told from none" if total.high >= 1.0 else "is no gain"
             why = (

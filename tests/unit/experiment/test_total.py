@@ -8,6 +8,7 @@ import pytest
 from hotlap.experiment.total import (
     Length,
     epoch_end_s,
+    in_any_hour,
     long_step_s,
     never_shorter,
     total_s,
@@ -205,3 +206,16 @@ def test_one_or_two_whole_trainings_that_contradict_the_steps_leave_both_in_the_
     assert told([(40.0, 10.0)] * 3, steady, BY_STEPS).low > 3.5, "three that agree were not disturbed"
     near = told([(20.5, 10.0)], steady, BY_STEPS)
     assert near.low < BY_STEPS.mid and near.high > 2.05 and near.high / near.low < 1.15
+
+
+def test_in_any_hour_a_total_is_as_uncertain_as_what_it_saves() -> None:
+    sure = Interval(low=1.99, mid=2.0, high=2.01)
+    found = in_any_hour(sure)
+    assert found.mid == 2.0 and found.low == pytest.approx(2.0 / math.exp(0.196), rel=0.01)
+    assert found.high == pytest.approx(2.0 * math.exp(0.196), rel=0.01)
+    small = in_any_hour(Interval(low=1.01, mid=1.03, high=1.05))
+    assert 1.0 < small.low < 1.01 and 1.05 < small.high < 1.055, "little is saved, and little can vary"
+    slower = in_any_hour(Interval(low=0.88, mid=0.9, high=0.92))
+    assert slower.low < 0.88 and 0.92 < slower.high < 1.0
+    nothing = Interval(low=0.95, mid=1.0, high=1.05)
+    assert in_any_hour(nothing).low == pytest.approx(0.95) and in_any_hour(nothing).high == pytest.approx(1.05)

@@ -325,7 +325,7 @@ def test_where_a_cache_of_validation_items_may_be_filled_at_first_the_interval_h
         budget_s=600.0,
     )
     assert other.result is not None and other.result.total_speedup is not None
-    assert other.result.total_speedup.high < 1.7, "it caches nothing"
+    assert other.result.total_speedup.high < 2.0, "it caches nothing"
 
 
 def test_one_whole_training_of_each_will_do_where_there_is_time_for_no_more(script: Path) -> None:
