@@ -51,6 +51,7 @@ class GateRuns:
         self._pace = Pace()
         self.found: list[Run] = []
         """Runs of the last comparison, under what was judged."""
+        self._passed: tuple[Stack, Ruling, list[Run]] | None = None
         self._timed = log.study.baseline[:1]
         self.known = [run for run in log.study.baseline if run.batch_digest is not None]
         """Runs of the baseline, with evidence."""
@@ -81,18 +82,28 @@ class GateRuns:
         numerics: levers.Numerics | None = None,
         again: bool = True,
     ) -> Ruling:
-        """The script under `stack` against the baseline.
+        """The script under `stack` against the baseline; of a stack that has passed, which is to be handed over as it
+        is, what it passed with.
 
         `replaced`: texts to run in place of those that the levers come to. `numerics`: what they are held to; None: to
         what the levers promise. `again`: harm that a statistical test found is looked for a second time, and what few
         seeds do not settle is held to twice as many.
         """
+        if self._passed is not None and self._passed[0] == stack:
+            _, ruling, self.found = self._passed
+            return ruling
         numerics = numerics or numerics_of(stack)
         self.look()
         try:
-            replaced = dict(self._log.script.patched(stack).texts if replaced is None else replaced)
+            texts = dict(self._log.script.patched(stack).texts if replaced is None else replaced)
         except UserError as error:
             return Ruling(verdict=Verdict.UNDECIDED, why=str(error))
+        ruling = self._judge(stack, texts, numerics, again=again)
+        if replaced is None and ruling.verdict is Verdict.UNHARMED:
+            self._passed = stack, ruling, self.found
+        return ruling
+
+    def _judge(self, stack: Stack, replaced: dict[str, str], numerics: levers.Numerics, *, again: bool) -> Ruling:
         first = self._compare(stack, replaced, numerics, _seeds(numerics))
         unsettled = first.verdict is Verdict.UNDECIDED
         looks_again = levers.Numerics.STATISTICAL if unsettled else levers.Numerics.ROUNDING
@@ -199,6 +210,8 @@ class GateRuns:
         self, stack: Stack, numerics: levers.Numerics | None = None, seeds: Sequence[int] | None = None
     ) -> float:
         """About what one look of `judge` will take. `seeds`: as `_compare` has them; None: of the first look."""
+        if self._passed is not None and self._passed[0] == stack:
+            return 0.0
         numerics = numerics or numerics_of(stack)
         seeds = seeds or _seeds(numerics)
         missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)

@@ -759,7 +759,7 @@ def test_where_the_gate_does_not_fit_any_more_it_says_what_more_time_would_bring
 
 def test_what_gained_behind_the_confirmation_needs_time_for_another_one(script: Path) -> None:
     costs = {"cached-dataset": 0.6, "threads": 0.6, "native-step": 0.8}
-    study = tune(world_of(script, costs=costs, length=260, step_s=0.04), budget_s=192.0)
+    study = tune(world_of(script, costs=costs, length=260, step_s=0.04), budget_s=180.0)
     assert accepted(study) == ["cached-dataset", "threads"]
     (told,) = [one for one in study.warnings if one.startswith("native-step")]
     needs = re.search(r"--budget (\d+)m or more", told)
