@@ -44,9 +44,9 @@ class Progress(StrEnum):
     """Where a trial stands after some processes."""
 
     GAIN = "gain"
-    """Faster than the line, clearly enough to stop. The only answer that may be accepted."""
+    """Faster than the line, clearly enough to stop, and by what counts. The only answer that may be accepted."""
     NO_GAIN = "no-gain"
-    """Clearly not above the line."""
+    """Clearly less than what counts."""
     GO_ON = "go-on"
     """Not clear yet, and more processes are planned."""
     UNSHOWN = "unshown"
@@ -109,7 +109,7 @@ def smallest_gain(log_ratios: Sequence[float], *, num_processes: int = 4) -> flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When a comparison ends: is it clear whether the speed-up is above `line`?
+    """When a comparison ends: is it clear whether the speed-up is above `line`, and counts?
 
     Each look, one after each process, spends a part of `false_gain`; look k gets twice as much as look k - 1 (less than
     that where more than eight are planned), so a large gain stops early and most is left for the last look. The parts
@@ -120,7 +120,9 @@ class Rule:
 
     planned: int = PLANNED
     """Processes at most. Said before the first, as looks are counted."""
-    line: float = LEAST_GAIN
+    line: float = 1.0
+    least: float = LEAST_GAIN
+    """Speed-up from which on a gain counts: what was seen of it must reach that."""
     false_gain: float = FALSE_GAIN
     patient: bool = False
     """An interval is wanted, not only whether it is a GAIN: no fewer processes than that takes are timed."""
@@ -131,12 +133,12 @@ class Rule:
         if self.patient and n < FEWEST_SHOWN:
             return Progress.GO_ON
         looks = max(self.planned, n, 1)
-        goal = math.log(self.line)
+        goal, least = math.log(self.line), math.log(self.least)
         strict = _bounds(log_ratios, pooled, tail=_spend(n, looks, self.false_gain))
-        if strict is not None and strict[0] > goal and n >= fewest_for_a_gain(pooled):
+        if strict is not None and strict[0] > goal and strict[1] >= least and n >= fewest_for_a_gain(pooled):
             return Progress.GAIN
         loose = _bounds(log_ratios, pooled, tail=FALSE_DROP)
-        if loose is not None and loose[2] < goal:
+        if loose is not None and loose[2] < least:
             return Progress.NO_GAIN
         hopeless = (
             not self.patient

@@ -181,7 +181,7 @@ def whole_speedup(
 
 
 def in_any_hour(total: Interval) -> Interval:
-    """What was told in the hour of the study, as wide as it takes to hold what whole trainings of other hours come to."""
+    """What was told in the hour of the study, as wide as it takes to hold whole trainings of other hours."""
     saved = abs(1 - 1 / total.mid)
     low, high = (
         math.hypot(math.log(one / other), _REACH_95 * _HOURS_SD * saved)

@@ -123,8 +123,8 @@ class Failure(StrEnum):
     """The levers could not be put to work in the process."""
 
 
-# A lever is taken where the lower end of its interval is above this; a smaller gain is not worth a line in the user's
-# source (docs, "A gain that is real").
+# A lever is taken where it is certain that it is faster, and what was seen of it comes to this: less is not worth a
+# line in the user's source (docs/measuring.md).
 LEAST_GAIN = 1.02
 
 

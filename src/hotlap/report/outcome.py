@@ -7,7 +7,6 @@ from enum import StrEnum
 from math import ceil, isfinite
 
 from hotlap.record import (
-    LEAST_GAIN,
     Interval,
     LeverSpec,
     Purpose,
@@ -119,7 +118,7 @@ def _concluded(study: Study) -> Conclusion:
         sentence = f"The step is {gain} as fast, but the gate is inconclusive: training may be harmed. "
         sentence += "Read the patch before you apply it."
         return Conclusion(outcome=Outcome.UNPROVEN, title="Gate inconclusive", sentence=sentence)
-    if not speedup.low > LEAST_GAIN:
+    if not speedup.low > 1.0:
         sentence = f"The step came out at {gain}: that is not told from no gain, so leave the script as it is."
         return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=sentence)
     if total is None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotlap import levers
-from hotlap.experiment import Stack
+from hotlap.experiment import Rule, Stack
+from hotlap.experiment.statistics import Progress
 from hotlap.levers import Lever, Numerics, Scope
 from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial
 from hotlap.search.alternatives import alternative, excluding
@@ -190,7 +191,9 @@ class Candidates:
     def doubtful(self) -> list[Candidate]:
         """Accepted levers that were not left out yet, and of which it is in doubt whether they earn their place: they
         were not shown to gain alone; or others were accepted after them; or their stack brought less than the product
-        of what its levers brought alone."""
+        of what its levers brought alone. Of one lever the confirmation says it."""
+        if len(self.stack) == 1:
+            return []
         done = {key(trial.levers) for trial in self._log.study.trials if trial.kind == "leave-one-out"}
         left = [self.alone(spec) for spec in self.stack if key((spec,)) not in done]
         accepted = [trial for trial in self._trials() if trial.accepted]
@@ -210,16 +213,17 @@ class Candidates:
     def is_last(self, one: Candidate) -> bool:
         """Of what was accepted with this lever nothing else is left."""
         together = next(trial.levers for trial in self._trials() if trial.accepted and one.specs[0] in trial.levers)
-        return not any(spec in self.stack for spec in together if spec not in one.specs)
+        return len(together) > 1 and not any(spec in self.stack for spec in together if spec not in one.specs)
 
     def alone(self, spec: LeverSpec) -> Candidate:
         """One lever, with what its own trials showed at most: nothing, where another one of the loaders was accepted on
-        top of it, which may save all that it did."""
+        top of it, which may save all that it did. Of many levers that bring nothing one may gain little by chance, and
+        a stack hides that: little is not shown yet."""
         own = [] if spec in self._of_loaders()[:-1] else self._trials_of(spec)
         return self._alone(
             levers.from_spec(spec),
             log_gain=max(map(_log_seen, own), default=0.0),
-            shown=any(trial.kind == "screening" or trial.accepted for trial in own),
+            shown=any(self._is_much(trial) for trial in own if trial.kind == "screening" or trial.accepted),
         )
 
     def shown(self) -> list[Candidate]:
@@ -287,6 +291,11 @@ class Candidates:
 
     def _alone(self, lever: Lever, **known: Any) -> Candidate:
         return Candidate(levers=(lever,), afresh=self._log.several, **known)
+
+    def _is_much(self, trial: Trial) -> bool:
+        """It gained certainly more than what counts."""
+        pooled = self._log.pooled(trial.scope, without=trial)
+        return Rule(line=LEAST_GAIN).progress(trial.log_ratios, pooled) is Progress.GAIN
 
     def _was_accepted(self, spec: LeverSpec) -> bool:
         """Also where it is left out since."""

@@ -34,7 +34,7 @@ _MUCH = math.log(MUCH_SHORTER)
 
 # Of each lever that is left out, trial groups until it is clear whether the step is faster without it; by chance it
 # seems so as rarely as the truth lies below a 95% interval.
-_LEFT_OUT = Rule(line=1.0, planned=FEWEST_SHOWN, false_gain=0.025)
+_LEFT_OUT = Rule(least=1.0, planned=FEWEST_SHOWN, false_gain=0.025)
 
 
 class Search:

@@ -182,6 +182,7 @@ class Check:
         rule = Rule(
             planned=max(_FEWEST_PAIRS, min(_MOST_PAIRS, int(log.budget.left_s / executor.estimate_s(afresh=True)))),
             line=1 / (1 + self._limit),
+            least=1 / (1 + self._limit),
             false_gain=_FALSE_VERDICT,
             patient=True,
         )

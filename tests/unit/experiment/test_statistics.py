@@ -199,7 +199,11 @@ def test_no_gain_is_seen_early_and_a_small_one_is_not_guessed() -> None:
     quiet = (1e-4, 6)
     assert Rule(planned=5).progress([0.0, 0.001], quiet) is Progress.NO_GAIN
     assert Rule(planned=5).progress([0.03, 0.02], quiet) is Progress.GO_ON
-    assert Rule(planned=5).progress([0.03, 0.02, 0.025, 0.02, 0.03], quiet) is Progress.UNSHOWN
+    assert Rule(planned=5).progress([0.03, 0.02, 0.025, 0.02, 0.03], quiet) is Progress.GAIN
+    assert Rule(planned=5).progress([0.05, 0.0, 0.025, 0.02, 0.03], (1e-3, 6)) is Progress.UNSHOWN
+    assert Rule(planned=5).progress([0.014] * 5, (1e-5, 6)) is not Progress.GAIN, (
+        "it is sure, and less than what counts"
+    )
 
 
 def test_what_could_hardly_become_a_gain_ends_early_and_what_could_does_not() -> None:

@@ -331,9 +331,24 @@ def test_what_costs_something_once_is_ranked_by_the_whole_training(known: list[t
 def test_a_lever_of_loaders_below_another_one_must_show_again_what_it_brings(known: list[type[Lever]]) -> None:
     known += [lever("one", saves=0.5, scope_=Scope.LOADER), lever("two", saves=0.5, scope_=Scope.LOADER)]
     known.append(lever("third", saves=0.2))
-    alone = [trial(name, accepted=True, speedup=1.5) for name in ("one", "third", "two")]
+    much = (math.log(1.5),) * 5
+    alone = [trial(name, accepted=True, speedup=1.5, log_ratios=much) for name in ("one", "third", "two")]
     assert [(one.names, one.shown) for one in candidates(*alone).doubtful()] == [(["one"], False), (["third"], True)]
     assert candidates(*alone[:2]).alone(spec("one")).shown
+
+
+def test_what_gained_little_beside_others_must_show_it_again(known: list[type[Lever]]) -> None:
+    """By chance one of many seems to, and in the confirmation others hide that it brings nothing."""
+    known += [lever("much", saves=0.5), lever("little", saves=0.5)]
+    much = trial("much", accepted=True, speedup=1.5, log_ratios=(0.40, 0.42, 0.40, 0.39, 0.41))
+    little = trial(
+        "little", on_top_of=("much",), accepted=True, speedup=1.03, log_ratios=(0.03, 0.02, 0.03, 0.04, 0.03)
+    )
+    assert names(candidates(much).doubtful()) == names(candidates(little).doubtful()) == [], "the confirmation says it"
+    assert [(one.names, one.shown) for one in candidates(much, little).doubtful()] == [
+        (["much"], True),
+        (["little"], False),
+    ]
 
 
 def test_of_what_free_batches_bring_levers_of_loaders_have_brought_a_part(known: list[type[Lever]]) -> None:
