@@ -208,7 +208,6 @@ class Sweep:
 
     times: tuple[ThreadTime, ...]
     """(C,) by rising number of threads."""
-    cores: Cores
     why: str = ""
     """What further threads bring, and which number of them is best; ranges are from the ends of `times`' intervals."""
     fewer: str = ""
