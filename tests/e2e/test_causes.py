@@ -78,6 +78,7 @@ def test_workers_are_waited_for_and_known(forks: Forks) -> None:
     loader = next(loader for loader in found.loaders if loader.num_workers)
     assert loader.start_method in ("fork", "spawn", "forkserver")
     assert set(found.input_s) == {InputPart.START, InputPart.WORKERS}
+    assert found.probe_s
 
 
 def test_these_profilers_together_leave_the_training_as_it_was(forks: Forks) -> None:
