@@ -112,7 +112,7 @@ class Gpu:
 
     name: str
     slowdowns: tuple[str, ...] = ()
-    """Reasons for lower clocks that are active: "sw_power_cap", "hw_thermal_slowdown", ..."""
+    """Reasons for lower clocks that are active: "hw_slowdown", "hw_thermal_slowdown", ..."""
     sm_mhz: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
