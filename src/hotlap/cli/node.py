@@ -8,7 +8,7 @@ from hotlap import machine
 from hotlap.cli.workbench import environment
 from hotlap.errors import HotlapError
 from hotlap.experiment.runs import run_trial_groups
-from hotlap.launch import Launcher, StandardInput
+from hotlap.launch import Launcher
 from hotlap.launch.placed import BEGUN, BROUGHT, ORDER, Brought, Order
 from hotlap.record import load, save
 
@@ -25,7 +25,6 @@ def main() -> int:
         environment=lambda plan: environment(plan, order.memory_bytes),
         folders=[Path(name) for name in order.folders],
         timeout_s=order.timeout_s,
-        stdin=StandardInput(),
     ) as launcher:
         try:
             (runs,) = run_trial_groups(launcher, [order.plans], limits_s=[order.limit_s])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hotlap.launch import trial_group
+from hotlap.launch.reaper import end_all
 from hotlap.record import Plan, Run, Status
 
 
@@ -52,7 +53,7 @@ def test_what_is_not_covered_is_told(tmp_path: Path) -> None:
 
 def test_a_process_that_has_ended_is_not_signalled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its number may be another one's by then: the others of its trial group go on for minutes."""
-    end_all, signalled = trial_group.end_all, []
+    signalled = []
 
     def counted(pid: int, marker: str) -> None:
         signalled.append(pid)
