@@ -45,7 +45,6 @@ def run_of_shares(shares: Mapping[Phase, float], *, step_s: float = 0.01, device
 def calls(*, step_s: float, arithmetic: float = 0.8, number: float = 60, streaming: float = 0.0) -> CallFacts:
     """Operators whose arithmetic is that part of healthy forward and backward passes."""
     return CallFacts(
-        num_steps=5,
         call_s=0.0004 * step_s,
         phases={
             phase: PhaseCalls(

@@ -1,40 +1,30 @@
 """Folders as the system has them: on what kind of file system, with how much room, and which one caches go to."""
 
 import os
-import re
 from pathlib import Path
 
 from hotlap import cgroups
-
-_MOUNTS = Path("/proc/self/mountinfo")
 
 # File systems whose files are memory: what is written there cannot be written out.
 _MEMORY_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs")
 
 
-def file_system(folder: Path, *, mounts: Path = _MOUNTS) -> str:
+def file_system(folder: Path) -> str:
     """Kind of the file system that holds this folder, which need not be there yet: "ext4"; "" if nobody can tell."""
+    import psutil
+
     try:
-        lines, place = mounts.read_bytes().splitlines(), folder.resolve()
+        mounted, place = psutil.disk_partitions(all=True), folder.resolve()
     except OSError:
         return ""
-    # "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw": https://docs.kernel.org/filesystems/proc.html
-    halves = [line.split(b" - ", 1) for line in lines if b" - " in line]
-    mounted = [(Path(os.fsdecode(_plain(head.split()[4]))), tail.split()[0]) for head, tail in halves]
     # The deepest one holds it; of two at one place the later one is seen.
-    depths = [(len(point.parts), kind) for point, kind in mounted if place.is_relative_to(point)]
-    deepest = max((depth for depth, _ in depths), default=0)
-    return next((kind.decode() for depth, kind in reversed(depths) if depth == deepest), "")
+    holding = [(len(one.mountpoint), one.fstype) for one in mounted[::-1] if place.is_relative_to(one.mountpoint)]
+    return max(holding, key=lambda one: one[0], default=(0, ""))[1]
 
 
-def _plain(path: bytes) -> bytes:
-    """Blanks, tabs, newlines and backslashes are octal numbers in the kernel's list of mounts."""
-    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), path)
-
-
-def lies_in_memory(folder: Path, *, mounts: Path = _MOUNTS) -> bool:
+def lies_in_memory(folder: Path) -> bool:
     """True if files of this folder, which need not be there yet, are kept in memory."""
-    return file_system(folder, mounts=mounts) in _MEMORY_SYSTEMS
+    return file_system(folder) in _MEMORY_SYSTEMS
 
 
 def room_bytes(folder: Path) -> int:

@@ -77,8 +77,8 @@ def test_workers_are_waited_for_and_known(forks: Forks) -> None:
     found = forks("workers.py", warmup=15, profilers=("input", "cpu"))
     loader = next(loader for loader in found.loaders if loader.num_workers)
     assert loader.start_method in ("fork", "spawn", "forkserver")
-    assert loader.prefetch_factor == 2
     assert set(found.input_s) == {InputPart.START, InputPart.WORKERS}
+    assert found.probe_s
 
 
 def test_these_profilers_together_leave_the_training_as_it_was(forks: Forks) -> None:

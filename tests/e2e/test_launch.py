@@ -407,8 +407,9 @@ def test_an_edit_reaches_what_a_shell_starts_or_is_said_not_to(
     folders = [covered] if covers else []
     with Launcher(environment=lambda plan: {}, folders=folders, timeout_s=400.0) as launcher:
         (found,) = launcher([plan], limit_s=400.0)
-        if covers and launcher.not_enclosed:
-            pytest.skip(f"this system cannot cover a folder: {launcher.not_enclosed}")
+        said = launcher.not_enclosed or ""
+        if covers and said and "elsewhere" not in said:  # that what ran there is not covered, no system could help
+            pytest.skip(f"this system cannot cover a folder: {said}")
     assert found.status is Status.COMPLETE, found.output
     assert found.unreached == (() if reached else (str(edited),))
     failure = failed(found)

@@ -164,6 +164,7 @@ def test_processes_of_a_trial_group_take_turns_as_forks(forks: Forks) -> None:
     found = forks.together("workers.py", plain, {**plain, "arms": (({"name": "threads", "count": 1},),)})
     assert [run.status for run in found] == [Status.COMPLETE] * 2
     assert [run.forked for run in found] == [True, True]
+    assert [run.probe_s for run in found] == [None, None], "nobody asks what the probe cost a run that is compared"
     assert all(set(run.block) == {0, 1, 2, 3, 4, 5} for run in found)
     assert found[1].num_threads == 1
 

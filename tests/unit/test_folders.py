@@ -3,19 +3,29 @@
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hotlap.folders import cache_folder, file_system, lies_in_memory, room_bytes
 
 MOUNTS = """\
-22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-23 22 0:5 / /dev rw - devtmpfs udev rw
-25 22 0:26 / /tmp rw,nosuid shared:1 - tmpfs tmpfs rw
-26 25 254:1 / /tmp/disk rw - xfs /dev/vdb rw
-27 22 0:30 / /mnt/my\\040memory rw - tmpfs tmpfs rw
-28 22 0:31 / /mnt/über\\012\\134 rw - tmpfs tmpfs rw
-29 28 0:32 / /mnt/über\\012\\134 rw - btrfs tmpfs rw
+/dev/vda / ext4 rw,relatime 0 0
+udev /dev devtmpfs rw 0 0
+tmpfs /tmp tmpfs rw,nosuid 0 0
+/dev/vdb /tmp/disk xfs rw 0 0
+tmpfs /mnt/my\\040memory tmpfs rw 0 0
+tmpfs /mnt/über\\012\\134 tmpfs rw 0 0
+tmpfs /mnt/über\\012\\134 btrfs rw 0 0
 """
+
+
+@pytest.fixture
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As /proc shows them."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mounts").write_text(MOUNTS)
+    return tmp_path / "self/mounts"
 
 
 @pytest.mark.parametrize(
@@ -25,18 +35,19 @@ MOUNTS = """\
         ("/dev/shm/x", True), ("/mnt/my memory/x", True),
     ],
 )  # fmt: skip
-def test_a_folder_in_memory_is_told_from_one_on_disk(folder: str, in_memory: bool, tmp_path: Path) -> None:
-    (tmp_path / "mountinfo").write_text(MOUNTS)
-    assert lies_in_memory(Path(folder), mounts=tmp_path / "mountinfo") is in_memory
+@pytest.mark.usefixtures("mounts")
+def test_a_folder_in_memory_is_told_from_one_on_disk(folder: str, in_memory: bool) -> None:
+    assert lies_in_memory(Path(folder)) is in_memory
 
 
-def test_of_two_file_systems_at_one_place_the_later_one_holds_the_files(tmp_path: Path) -> None:
-    (tmp_path / "mountinfo").write_text(MOUNTS)
-    assert file_system(Path("/mnt/über\n\\/x"), mounts=tmp_path / "mountinfo") == "btrfs"
+@pytest.mark.usefixtures("mounts")
+def test_of_two_file_systems_at_one_place_the_later_one_holds_the_files() -> None:
+    assert file_system(Path("/mnt/über\n\\/x")) == "btrfs"
 
 
-def test_where_nobody_can_tell_a_folder_is_on_disk(tmp_path: Path) -> None:
-    assert not lies_in_memory(tmp_path, mounts=tmp_path / "none")
+def test_where_nobody_can_tell_a_folder_is_on_disk(mounts: Path, tmp_path: Path) -> None:
+    mounts.unlink()
+    assert not lies_in_memory(tmp_path)
 
 
 def test_a_folder_that_is_not_there_yet_has_the_room_of_the_one_above_it(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from hotlap import machine
 from hotlap.cli.workbench import environment
 from hotlap.errors import HotlapError
-from hotlap.launch import Launcher, StandardInput
+from hotlap.experiment.runs import run_trial_groups
+from hotlap.launch import Launcher
 from hotlap.launch.placed import BEGUN, BROUGHT, ORDER, Brought, Order
-from hotlap.record import Run, load, save
+from hotlap.record import load, save
 
 
 def main() -> int:
@@ -24,21 +25,14 @@ def main() -> int:
         environment=lambda plan: environment(plan, order.memory_bytes),
         folders=[Path(name) for name in order.folders],
         timeout_s=order.timeout_s,
-        stdin=StandardInput(),
     ) as launcher:
         try:
-            brought = Brought(machine=seen, runs=tuple(_runs(launcher, order)), not_enclosed=launcher.not_enclosed)
+            (runs,) = run_trial_groups(launcher, [order.plans], limits_s=[order.limit_s])
+            brought = Brought(machine=seen, runs=tuple(runs), not_enclosed=launcher.not_enclosed)
         except HotlapError as error:
             brought = Brought(machine=seen, refused=str(error))
     save(brought, folder / BROUGHT)
     return 0
-
-
-def _runs(launcher: Launcher, order: Order) -> list[Run]:
-    plans = order.plans
-    if any(plan.turn is not None for plan in plans):
-        return launcher(plans, limit_s=order.limit_s)
-    return [launcher([plan], limit_s=order.limit_s / len(plans))[0] for plan in plans]
 
 
 if __name__ == "__main__":

@@ -48,15 +48,20 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
         return replace(run, status=status, error=_sentence(status, place), exit_code=None)
     if not seen and place.progress.num_left:
         exit_code = 0  # it was ended by us, for it had nothing more to write
-    if exit_code < 0:
-        error = killed_by(-exit_code, _place_of_death(stderr) + reached(place.progress))
-        return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
-    if exit_code > 0 or run.status is Status.CRASHED:
-        error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
-        return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
+    if exit_code or run.status is Status.CRASHED:
+        return ended(run, exit_code, place.progress, stderr)
     if not (seen or place.plan.only_levers):
         return replace(run, error=silent(place.out), exit_code=exit_code)
     return replace(run, status=Status.ENDED, error="it came to its end", exit_code=exit_code)
+
+
+def ended(run: Run, exit_code: int, progress: Progress, stderr: str = "") -> Run:
+    """As it was killed, or left with an error."""
+    if exit_code < 0:
+        error = _killed_by(-exit_code, _place_of_death(stderr) + _reached(progress))
+        return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
+    error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
+    return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
 
 
 def left(out: Path) -> Run | None:
@@ -88,7 +93,7 @@ def _made(out: Path) -> Iterator[list[Step]]:
                 yield steps
 
 
-def reached(progress: Progress) -> str:
+def _reached(progress: Progress) -> str:
     """ " after 2 training steps, in or after a backward pass": what had been begun last is known of one that trains
     alone. Empty where no step was made."""
     phase = progress.reached if progress.processes == 1 else None
@@ -125,7 +130,7 @@ def _sentence(status: Status, place: Workplace) -> str:
     return f"it made {plural(steps, 'training step')} and then none for too long"
 
 
-def killed_by(number: int, where: str = "") -> str:
+def _killed_by(number: int, where: str) -> str:
     """What is said of a process that a signal ended; `where` with its comma or space."""
     try:
         name = signal.Signals(number).name

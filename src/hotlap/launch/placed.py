@@ -113,7 +113,8 @@ class Placed:
     ) -> None:
         self._backend = backend
         self._folder = folder
-        self._nodes = nodes
+        self.nodes = nodes
+        """Trial groups that may run at the same time."""
         self._order = order
         self._interrupted = interrupted
         self._now = now
@@ -131,11 +132,6 @@ class Placed:
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    @property
-    def nodes(self) -> int:
-        """Trial groups that may run at the same time."""
-        return self._nodes
 
     def now(self) -> float:
         """Seconds in which something ran, or nothing was wanted: what a queue takes is no part of a study's budget."""

@@ -29,7 +29,6 @@ _LOOK_S = 0.25
 # An overlay cannot have its upper layer there. https://docs.kernel.org/filesystems/overlayfs.html#upper-and-lower
 _NO_UPPER = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "vfat", "exfat")
 
-_ON_DISK = 1
 _SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -89,23 +88,16 @@ def _base(covered: tuple[str, ...]) -> Path:
     A folder that the user named in TMPDIR; else the first one on a disk, because checkpoints may be larger than
     memory; else one in memory; else one that layers cannot lie on; /dev/shm last, for the loaders need that.
     """
-    found: list[tuple[int, Path]] = []
     refused: list[str] = []
-    for folder, named in _candidates():
-        place = folder.resolve()
+    for folder in sorted(_candidates(), key=_rank):
         why_not = _why_not(folder, covered)
-        if why_not is not None:
-            refused.append(why_not)
-        elif (rank := 0 if named else _rank(place)) <= _ON_DISK:
-            return place
-        else:
-            found.append((rank, place))
-    if not found:
-        raise UserError(
-            f"There is no folder for what the script writes in its trials: {', '.join(dict.fromkeys(refused))}. Free "
-            "some room, or set TMPDIR to another folder."
-        )
-    return min(found, key=lambda pair: pair[0])[1]
+        if why_not is None:
+            return folder.resolve()
+        refused.append(why_not)
+    raise UserError(
+        f"There is no folder for what the script writes in its trials: {', '.join(dict.fromkeys(refused))}. Free "
+        "some room, or set TMPDIR to another folder."
+    )
 
 
 def _why_not(folder: Path, covered: tuple[str, ...]) -> str | None:
@@ -117,15 +109,10 @@ def _why_not(folder: Path, covered: tuple[str, ...]) -> str | None:
     return f"{folder} has only {size(room)} left" if room < _least_bytes(folder) else None
 
 
-def _candidates() -> Iterator[tuple[Path, bool]]:
-    """Folders, each with whether the user named it."""
+def _candidates() -> Iterator[Path]:
     with contextlib.suppress(FileNotFoundError):  # there is none that can be written
-        folder = tempfile.gettempdir()
-        yield Path(folder), folder == os.environ.get("TMPDIR")
-    for name in ("/tmp", "/var/tmp"):
-        yield Path(name), False
-    yield cache_folder(), False
-    yield _SHARED_MEMORY, False
+        yield Path(tempfile.gettempdir())
+    yield from (Path("/tmp"), Path("/var/tmp"), cache_folder(), _SHARED_MEMORY)
 
 
 def _can_be_written(folder: Path) -> bool:
@@ -139,12 +126,14 @@ def _can_be_written(folder: Path) -> bool:
 
 def _rank(folder: Path) -> int:
     """The lower, the better."""
-    kind = file_system(folder)
+    if folder == Path(os.environ.get("TMPDIR", "")):
+        return 0
     if folder == _SHARED_MEMORY:
         return 4
+    kind = file_system(folder)
     if kind in _NO_UPPER or kind.startswith("fuse"):
         return 3
-    return 2 if lies_in_memory(folder) else _ON_DISK
+    return 2 if lies_in_memory(folder) else 1
 
 
 def _least_bytes(folder: Path) -> int:
@@ -174,7 +163,7 @@ def _locked(folder: Path) -> "IO[bytes] | None":
 
 def remove_abandoned() -> None:
     """Folders of ours whose processes were killed. (What these had started ended with them.)"""
-    for base, _ in _candidates():
+    for base in _candidates():
         for folder in base.glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):
                 _remove_if_abandoned(folder)

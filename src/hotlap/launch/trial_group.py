@@ -234,12 +234,14 @@ class _Child:
 
     def end(self) -> None:
         """No process of it is left, and nothing of what they wrote."""
-        self.whole_s = self.whole_s or time.monotonic() - self._begun_at
+        if self.whole_s is not None:
+            return  # its number may be another process's by now
+        whole_s = time.monotonic() - self._begun_at
         end_all(self.process.pid, self.place.marker)
         self.process.wait()
+        self.whole_s = whole_s
         if self.handle is not None:
             os.close(self.handle)
-        self.handle = None
         self.place.clear()
 
     def outcome(self) -> Run:

@@ -5,20 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import FrameType
 
 from hotlap.errors import RecordError, UserError
-from hotlap.launch.outcome import killed_by, left, reached, silent
+from hotlap.launch.outcome import ended, left, silent
 from hotlap.launch.scratch import OwnFolder, remove_abandoned
-from hotlap.launch.streams import end_of, readable
 from hotlap.launch.workplace import probe_environment
 from hotlap.record import Plan, Run, Status, load, save
 from hotlap.record.progress import Progress
 
-# How often the parent wakes up when nothing happens. It shares the machine with a training that is measured.
+# How often the parent looks at what was written. It shares the machine with a training that is measured.
 _LOOK_S = 1.0
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -64,19 +62,11 @@ class WholeRun:
         except OSError as error:
             raise UserError(f"{self.plan.command[0]} cannot be started: {error.strerror}.") from None
         with self._forwarding(process, shares=shares):
-            self._wait(process, looked=looked)
+            while process.returncode is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_S)
+                looked()
         return process.returncode
-
-    def _wait(self, process: "subprocess.Popen[bytes]", *, looked: Callable[[], None]) -> None:
-        ended = end_of(process.pid)
-        while process.poll() is None:
-            if ended is None:
-                time.sleep(_LOOK_S / 10)
-            else:
-                readable([ended], _LOOK_S)
-            looked()
-        if ended is not None:
-            os.close(ended)
 
     @contextlib.contextmanager
     def _forwarding(self, process: "subprocess.Popen[bytes]", *, shares: bool) -> Iterator[None]:
@@ -114,15 +104,9 @@ class WholeRun:
         run = left(self.out)
         if run is None:
             run = Run(status=Status.SILENT, error=silent(self.out), exit_code=exit_code)
-        if exit_code < 0:
-            error = killed_by(-exit_code, reached(self._progress))
-            return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
-        if exit_code > 0:
-            error = run.error or f"it left with exit code {exit_code}"
-            return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
-        if run.status is Status.SILENT:
-            return run
-        return replace(run, status=Status.COMPLETE, error=None, exit_code=0)
+        if exit_code:
+            return ended(run, exit_code, self._progress)
+        return run if run.status is Status.SILENT else replace(run, status=Status.COMPLETE, error=None, exit_code=0)
 
 
 def _shares_terminal() -> bool:

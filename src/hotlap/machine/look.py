@@ -38,7 +38,7 @@ def look(*, root: Path = Path("/"), driver: Driver | None = None) -> Machine:
         memory_bytes=int(psutil.virtual_memory().total),
         available_bytes=cgroups.available_bytes(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup"),
         shm_bytes=shm.free if (shm := shared_memory(root)) else None,
-        huge_pages=in_brackets(text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        huge_pages=_in_brackets(text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         libc=" ".join(platform.libc_ver()).strip(),
         cpu_flags=tuple(flag for flag in _FLAGS if flag in flags),
         gpus=tuple(gpu.name for gpu in driver.gpus) if driver else (),
@@ -46,7 +46,7 @@ def look(*, root: Path = Path("/"), driver: Driver | None = None) -> Machine:
     )
 
 
-def in_brackets(line: str | None) -> str | None:
+def _in_brackets(line: str | None) -> str | None:
     """The chosen word: "always [madvise] never" -> "madvise"."""
     found = re.search(r"\[([^\[\]]*)\]", line or "")
     return found[1] if found else None

@@ -7,10 +7,10 @@ from typing import Any
 
 from hotlap.record import Driver, Gpu
 
-# Reasons for lower clocks that hold a GPU back; idleness and clocks that somebody set are none.
+# Reasons for lower clocks that hold a GPU back, by heat or by its supply; idleness, clocks that somebody set and its
+# own power limit, at which it does all it may, are none.
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 SLOWDOWNS = {
-    "sw_power_cap": 0x04,
     "hw_slowdown": 0x08,
     "sw_thermal_slowdown": 0x20,
     "hw_thermal_slowdown": 0x40,

@@ -32,14 +32,14 @@ def explain(
     """
     known = tuple(sorted(times, key=lambda one: one.threads))
     if not known:
-        return Sweep(times=(), cores=cores)
+        return Sweep(times=())
     best, usual = best_of(known), _usual(known, cores, default_threads)
     gain = _ratio(usual, best)
     clear = best.threads < usual.threads and gain.low > LEAST_GAIN
     beside = f" {doubt}" if clear and doubt else ""
     few = plural(best.threads, "thread")
     fewer = f"With {few} instead of {usual.threads}, a step is {_told(gain)} as fast.{beside}" if clear else ""
-    return Sweep(times=known, cores=cores, why=f"{_why(known, cores, usual)}{beside}", fewer=fewer)
+    return Sweep(times=known, why=f"{_why(known, cores, usual)}{beside}", fewer=fewer)
 
 
 def crowded(run: Run, what: str) -> str | None:

@@ -251,7 +251,6 @@ def _loader_facts(number: int, loader: "DataLoader[Any]") -> LoaderFacts:
         pin_memory=bool(loader.pin_memory),
         iterable=isinstance(loader.dataset, IterableDataset),
         persistent_workers=bool(loader.persistent_workers),
-        prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
         start_method=_start_method(loader),
         num_batches=_num_batches(loader),
         trained_on=False,

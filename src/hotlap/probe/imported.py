@@ -32,8 +32,9 @@ class Imported:
         self._environ = dict(os.environ)
 
     def write(self, out: Path) -> None:
-        """`imports.json`, if this is the process that the command started, and it has made a step."""
-        if not self._modules or os.getsid(0) != os.getpid():
+        """`imports.json`, if this is the process that the command started, no fork of a template, and it has made a
+        step."""
+        if not self._modules or os.getsid(0) != os.getpid() or "hotlap.probe.template" in sys.modules:
             return
         modules: list[tuple[str, str | None]] = []
         users: list[str] = []

@@ -115,8 +115,9 @@ def partial_writer(session: "Session") -> Callable[[int], None]:
 
 
 def _cost_s(session: "Session") -> float | None:
-    """What the probe cost a recorded step: its own work between steps, and what it wrote in them at its price."""
-    if not session.num_recorded:
+    """What the probe cost a recorded step: its own work between steps, and what it wrote in them at its price. Of a run
+    that is only compared nobody asks, and to know the price takes longer than all else at its end."""
+    if not session.num_recorded or not session.plan.profilers:
         return None
     written = session.clock.num_intervals / session.steps
     return session.own_s / session.num_recorded + written * _interval_s(session.clock.now)

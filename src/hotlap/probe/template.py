@@ -87,6 +87,10 @@ def _preload(record: dict[str, Any]) -> Preloaded:
     changed = sorted(name for name in known if environ.get(name) != os.environ.get(name))
     if changed:
         raise UnsoundError(f"the script sets {changed[0]} in its environment")
+    if "torch" in sys.modules:
+        from hotlap.probe.sites import users_sources
+
+        users_sources(None)  # whose files these are is asked by each fork at its end: it need not find out by itself
     return preloaded
 
 

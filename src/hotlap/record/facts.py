@@ -49,7 +49,6 @@ class LoaderFacts:
     item_bytes: int | None
     iterable: bool = False
     persistent_workers: bool = False
-    prefetch_factor: int | None = None
     start_method: str | None = None
     """How its workers are started, "fork", "spawn" or "forkserver"; None without workers."""
     num_batches: int | None = None
@@ -264,7 +263,6 @@ class PhaseCalls:
 class CallFacts:
     """What the operators of a step do in each phase, seen one by one at a few steps of their own (on the CPU only)."""
 
-    num_steps: int
     call_s: float
     """What one call of a tiny operator costs in a plain loop here, gradients recorded."""
     phases: Mapping[Phase, PhaseCalls]

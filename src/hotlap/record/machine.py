@@ -112,7 +112,7 @@ class Gpu:
 
     name: str
     slowdowns: tuple[str, ...] = ()
-    """Reasons for lower clocks that are active: "sw_power_cap", "hw_thermal_slowdown", ..."""
+    """Reasons for lower clocks that are active: "hw_slowdown", "hw_thermal_slowdown", ..."""
     sm_mhz: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
@@ -208,7 +208,6 @@ class Sweep:
 
     times: tuple[ThreadTime, ...]
     """(C,) by rising number of threads."""
-    cores: Cores
     why: str = ""
     """What further threads bring, and which number of them is best; ranges are from the ends of `times`' intervals."""
     fewer: str = ""

@@ -242,7 +242,8 @@ class Run:
     validation_input_s: float = 0.0
     """Of these, in loaders: starting them, waiting for their batches, ending them."""
     probe_s: float | None = None
-    """What the probe itself cost a recorded step: its work between steps, and what it wrote in them at its price."""
+    """What the probe itself cost a recorded step: its work between steps, and what it wrote in them at its price. None
+    but where the plan has profilers."""
     not_installed: tuple[str, ...] = ()
     """Levers that could not be installed, each with the reason: this run says nothing about them."""
     unreached: tuple[str, ...] = ()

@@ -103,9 +103,9 @@ class SpanRing:
     def steps(self) -> list[Step]:
         """Those that are in it whole, the oldest first."""
         count = self._count[0]
-        values = array("d", self._map[_BYTES:]).tolist()
+        values = array("d", self._map[_BYTES : _BYTES * (1 + min(count, _CAPACITY))]).tolist()
         place = _FIELDS * (count % _CAPACITY)
-        values = values[:place] if count < _CAPACITY else values[place:] + values[:place]
+        values = values[place:] + values[:place]
         found: list[Step] = []
         pieces: list[Any] = []
         brought: tuple[float, ...] = (nan, 0.0, 0.0)

@@ -250,14 +250,8 @@ class Recipe:
     """Class of an optimizer -> what its learning rate is multiplied by."""
     curve: tuple[BatchPoint, ...] = ()
     """Sizes that ran, smallest first."""
-    loss: float | None = None
-    """Where the baseline was at the end of the steps that were compared; in the mean over seeds."""
-    before_s: float | None = None
-    """Seconds of training until that loss, in the baseline; in the mean over seeds."""
-    after_s: float | None = None
-    """The same with the larger batches."""
     speedup: Interval | None = None
-    """Of the time to that loss, over seeds."""
+    """Of the time to the loss at which the baseline was at the end of the steps that were compared; over seeds."""
     accepted: bool = False
     """The loss is reached sooner, clearly."""
     why: str = ""

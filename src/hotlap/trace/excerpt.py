@@ -53,9 +53,4 @@ def _spans(lanes: Lanes, begin: float, end: float) -> Iterator[Span]:
 
 def _joined(moments: Spans, least: float) -> Spans:
     """Without pauses that are shorter than `least`."""
-    if not len(moments):
-        return moments
-    apart = np.concatenate(([True], moments[1:, 0] - moments[:-1, 1] > least))
-    starts = moments[apart, 0]
-    ends = moments[np.append(np.flatnonzero(apart)[1:] - 1, len(moments) - 1), 1]
-    return np.column_stack((starts, ends))
+    return spans.union(moments[:, 0], moments[:, 1] + least) - (0.0, least)

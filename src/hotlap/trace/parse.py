@@ -50,18 +50,15 @@ class Event(msgspec.Struct, gc=False):
 
     ph: Scalar = None
     cat: Scalar = None
-    name: Scalar = None
+    name: str | None = None
     pid: Scalar = None
     tid: Scalar = None
-    ts: object = None
-    dur: object = None
+    ts: float | None = None
+    dur: float | None = None
     args: Args | None = None
 
 
-_EVENTS, _EVENT = msgspec.json.Decoder(list[Event]), msgspec.json.Decoder(Event)
-_EACH = msgspec.json.Decoder(list[msgspec.Raw])
-# Stands for what is no event as torch.profiler writes them: an operator without a name or times.
-_ODD = Event(ph="X", cat="cpu_op")
+_EVENTS = msgspec.json.Decoder(list[Event])
 _FIELDS = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -128,17 +125,20 @@ def _decoded(listed: bytes, title: str, *, only_cut: bool = False) -> list[Event
     """Events without the brackets around them; None where the bytes are cut in the middle of one.
 
     Raises:
-        UserError: with `only_cut`, where what is no JSON stands before the end, for then no other end will do.
+        UserError: one is no event as torch.profiler writes them; with `only_cut`, where what is no JSON stands before
+            the end, for then no other end will do.
     """
     reason = ""
     for read_as in (bytes, _repaired):
         text = read_as(listed)
         try:
-            return _each(b"[" + text + b"]")
+            return _EVENTS.decode(b"[" + text + b"]")
         except UnicodeDecodeError:
             continue
         except RecursionError:
             raise UserError(f"{title} is no trace: lists stand within lists without end in it.") from None
+        except msgspec.ValidationError as error:
+            raise UserError(f"{title} holds an event that torch.profiler does not write: {error}.") from None
         except msgspec.DecodeError as error:
             reason = str(error)
         at = _AT.search(reason)
@@ -147,21 +147,6 @@ def _decoded(listed: bytes, title: str, *, only_cut: bool = False) -> list[Event
     if only_cut:
         raise UserError(f"{title} is damaged: {reason.partition(' (')[0]} among its events. Record or copy it again.")
     return None
-
-
-def _each(listed: bytes) -> list[Event]:
-    """What is no event as torch.profiler writes them is not in the way of the others."""
-    try:
-        return _EVENTS.decode(listed)
-    except msgspec.ValidationError:
-        return [_one(event) for event in _EACH.decode(listed)]
-
-
-def _one(event: msgspec.Raw) -> Event:
-    try:
-        return _EVENT.decode(event)
-    except msgspec.ValidationError:
-        return _ODD
 
 
 def _repaired(text: bytes) -> bytes:

@@ -3,7 +3,6 @@
 Kineto calls the same things by other names from version to version ("Kernel" and "kernel"); here they have one.
 """
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -178,9 +177,10 @@ class _Columns:
     def add(self, some: list[Event]) -> None:
         """Keep those of a kind that is known that have a name, a begin and an end."""
         events = [one for one in some if one.ph == "X" and one.cat in _KINDS]
-        start, length = _numbers([one.ts for one in events]), _numbers([one.dur for one in events])
+        # What is not told becomes no number.
+        start, length = np.array([one.ts for one in events], float), np.array([one.dur for one in events], float)
         usable = (np.abs(start) <= _LATEST_US) & (length >= 0) & (length <= _LATEST_US)
-        usable &= np.array([isinstance(one.name, str) for one in events], bool)
+        usable &= np.array([one.name is not None for one in events], bool)
         if not usable.all():
             self.odd += int(np.sum(~usable))
             start, length = start[usable], length[usable]
@@ -215,22 +215,6 @@ class _Columns:
 
 _NO_ARGS = Args()
 _TYPES = msgspec.json.Decoder(list[str])
-
-
-def _numbers(values: list[object]) -> Floats:
-    """Times as they may stand there; NaN for what is none."""
-    try:
-        return np.fromiter(values, np.float64, len(values))
-    except (TypeError, ValueError, OverflowError):
-        return np.array([_number(one) for one in values])
-
-
-def _number(value: object) -> float:
-    """A time as it may stand there: a number, or a text of one."""
-    try:
-        return float(value)  # type: ignore[arg-type] # what is no number raises
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def _whole(value: object) -> int:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hotlap.lab import transformer
 from hotlap.lab.result import Result
-from hotlap.record import Cores, Interval, Sweep, ThreadTime
+from hotlap.record import Interval, Sweep, ThreadTime
 from tests.samples import study_full
 from tests.unit.lab import samples
 
@@ -16,7 +16,7 @@ def told(*, swept: bool = True) -> Result:
     times = tuple(
         ThreadTime(threads=count, step_s=Interval(low=0.9 / count, mid=1 / count, high=1.1 / count)) for count in (1, 2)
     )
-    sweep = Sweep(times=times, why=WHY, cores=Cores(logical=2, allowed=2)) if swept else None
+    sweep = Sweep(times=times, why=WHY) if swept else None
     study = replace(study_full(), sweep=sweep, predictions=())
     return transformer.tell(study, samples.traced(), transformer.SIZES, targets=("RTX 4090",))
 

@@ -19,7 +19,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found = [tmp_path / name for name in ("first", "second", "third")]
     for place in found:
         place.mkdir()
-    monkeypatch.setattr(scratch, "_candidates", lambda: iter([(place, False) for place in found]))
+    monkeypatch.setattr(scratch, "_candidates", lambda: iter(found))
     return found
 
 

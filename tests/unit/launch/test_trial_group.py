@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hotlap.launch import trial_group
-from hotlap.record import Run, Status
+from hotlap.launch.reaper import end_all
+from hotlap.record import Plan, Run, Status
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,18 @@ def test_what_is_not_covered_is_told(tmp_path: Path) -> None:
             Run(status=Status.ENDED, sources={"/elsewhere/train.py": "", str(tmp_path / "a.py"): ""})
         )
         assert told == "the command does not say that it is /elsewhere"
+
+
+def test_a_process_that_has_ended_is_not_signalled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its number may be another one's by then: the others of its trial group go on for minutes."""
+    signalled = []
+
+    def counted(pid: int, marker: str) -> None:
+        signalled.append(pid)
+        end_all(pid, marker)
+
+    monkeypatch.setattr(trial_group, "end_all", counted)
+    plans = [Plan(command=command, cwd=str(tmp_path), out="") for command in (("true",), ("sleep", "0.5"))]
+    with trial_group.Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=60.0) as launcher:
+        assert [run.status for run in launcher(plans, limit_s=60.0)] == [Status.SILENT] * 2
+    assert len(signalled) == len(set(signalled)) == 2

@@ -146,7 +146,6 @@ def test_a_quota_that_torch_keeps_to_is_only_worth_a_word() -> None:
     ("changes", "reason"),
     [
         ({"used_bytes": 20 * GIB, "utilisation": 0.0}, "memory that an ended kernel left is nobody's work"),
-        ({"slowdowns": ("sw_power_cap",)}, "a GPU at its power limit does all it may"),
     ],
 )
 def test_what_is_normal_is_not_complained_about(changes: dict[str, object], reason: str) -> None:

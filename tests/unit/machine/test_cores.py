@@ -6,7 +6,6 @@ import pytest
 
 from hotlap.machine import cores
 from hotlap.machine.cores import numbers
-from hotlap.machine.look import in_brackets
 
 
 def core(root: Path, cpu: int, siblings: str) -> None:
@@ -41,21 +40,9 @@ def test_a_quota_is_told_apart_from_the_affinity(tmp_path: Path) -> None:
     assert (seen.allowed, seen.quota) == (4, 1.5)
 
 
-def test_this_machine_is_seen() -> None:
-    seen = cores.look()
-    assert 1 <= seen.allowed <= seen.logical
-    assert seen.physical is None or 1 <= seen.physical <= seen.allowed
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("0-2,7", {0, 1, 2, 7}), ("3", {3}), ("", set()), (None, set()), ("a-b,1", {1}), ("0, 2\n", {0, 2})],
 )
 def test_the_lists_of_the_kernel(text: str | None, expected: set[int]) -> None:
     assert numbers(text) == expected
-
-
-def test_the_word_in_brackets() -> None:
-    assert in_brackets("always [madvise] never") == "madvise"
-    assert in_brackets("always madvise") is None
-    assert in_brackets(None) is None

@@ -56,5 +56,8 @@ def test_a_container_is_known_by_its_marks(tmp_path: Path) -> None:
 
 def test_this_machine_can_be_read() -> None:
     facts = gather()
-    assert facts.machine.memory_bytes > 0
-    assert facts.cores.allowed >= 1
+    machine, cores = facts.machine, facts.cores
+    assert machine.system and machine.processor
+    assert machine.memory_bytes >= machine.available_bytes > 0
+    assert 1 <= cores.allowed <= cores.logical
+    assert cores.physical is None or 1 <= cores.physical <= cores.allowed

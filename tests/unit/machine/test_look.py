@@ -65,15 +65,11 @@ def test_without_brackets_it_is_unknown(root: Path, text: str) -> None:
     assert machine.look(root=root).huge_pages is None
 
 
-def test_a_quota_of_half_a_core_is_seen_in_version_2(root: Path) -> None:
-    write(root, "sys/fs/cgroup/cpu.max", "50000 100000\n")
-    assert machine.look(root=root).usable_cores == 0.5
-
-
-def test_a_quota_is_seen_in_version_1(root: Path) -> None:
-    write(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "25000\n")
+@pytest.mark.parametrize(("name", "text"), [("cpu.max", "50000 100000\n"), ("cpu/cpu.cfs_quota_us", "50000\n")])
+def test_a_quota_of_half_a_core_is_seen_in_either_version(root: Path, name: str, text: str) -> None:
+    write(root, f"sys/fs/cgroup/{name}", text)
     write(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
-    assert machine.look(root=root).usable_cores == 0.25
+    assert machine.look(root=root).usable_cores == 0.5
 
 
 @pytest.mark.parametrize(
@@ -86,32 +82,16 @@ def test_no_quota_leaves_all_cores(root: Path, name: str, text: str) -> None:
     assert machine.look(root=root).usable_cores == unlimited
 
 
-@pytest.mark.parametrize(
-    ("limit", "used"),
-    [("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")],
-)
-def test_what_the_cgroup_leaves_is_what_is_available(root: Path, limit: str, used: str) -> None:
-    write(root, f"sys/fs/cgroup/{limit}", f"{64 << 20}\n")
-    write(root, f"sys/fs/cgroup/{used}", f"{16 << 20}\n")
+def test_what_the_cgroup_leaves_is_what_is_available(root: Path) -> None:
+    write(root, "sys/fs/cgroup/memory.max", f"{64 << 20}\n")
+    write(root, "sys/fs/cgroup/memory.current", f"{16 << 20}\n")
     assert machine.look(root=root).available_bytes == 48 << 20
-
-
-def test_a_cgroup_beyond_its_limit_leaves_nothing(root: Path) -> None:
-    write(root, "sys/fs/cgroup/memory.max", "100\n")
-    write(root, "sys/fs/cgroup/memory.current", "200\n")
-    assert machine.look(root=root).available_bytes == 0
 
 
 def test_a_limit_above_the_memory_does_not_add_any(root: Path) -> None:
     write(root, "sys/fs/cgroup/memory.max", str(1 << 60))
     write(root, "sys/fs/cgroup/memory.current", "0")
     assert machine.look(root=root).available_bytes <= psutil.virtual_memory().total
-
-
-def test_no_memory_limit_is_written_as_max(root: Path) -> None:
-    write(root, "sys/fs/cgroup/memory.max", "max\n")
-    write(root, "sys/fs/cgroup/memory.current", "200\n")
-    assert machine.look(root=root).available_bytes > 200
 
 
 def test_shared_memory_is_what_is_free_in_it(root: Path) -> None:
@@ -125,13 +105,6 @@ def test_a_file_that_is_not_text_is_as_good_as_none(root: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"\xff\xfe model name: x\n")
     assert machine.look(root=root).cpu_flags == ()
-
-
-def test_the_real_machine_is_seen() -> None:
-    seen = machine.look()
-    assert seen.system
-    assert seen.processor
-    assert seen.memory_bytes >= seen.available_bytes > 0
 
 
 def test_a_compiler_counts_only_with_pythons_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

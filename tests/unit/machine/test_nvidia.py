@@ -67,7 +67,7 @@ def test_all_that_a_check_needs_is_read_and_a_gpu_that_does_not_answer_is_left_o
     (gpu,) = driver.gpus
     assert gpu == Gpu(
         name="NVIDIA GeForce RTX 4090",
-        slowdowns=("sw_power_cap", "hw_thermal_slowdown"),
+        slowdowns=("hw_thermal_slowdown",),
         sm_mhz=2850,
         power_w=149.7,
         temperature_c=46,

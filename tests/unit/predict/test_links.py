@@ -51,14 +51,6 @@ def test_what_fits_is_told_from_what_does_not() -> None:
     assert resolve("RTX 3080 12GB").device.memory < need < resolve("RTX 4090").device.memory
 
 
-def test_the_largest_batch_just_fits() -> None:
-    device = resolve("RTX 4090").device
-    work = holding(activations=4 * 2**30)
-    factor = memory.largest_batch_factor(work, device)
-    assert factor is not None
-    assert memory.need(work.scaled(factor)) == pytest.approx(device.memory)
-
-
 def test_unknown_activations_are_not_guessed() -> None:
     work = Workload.from_totals(flop=1e12, memory_bytes=1e10, num_kernels=100, parameter_bytes=1e9)
     assert memory.need(work) is None

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from hotlap.record import Cores, Interval, OperatorWindow, SightingKind, Sweep, ThreadTime
+from hotlap.record import Interval, OperatorWindow, SightingKind, Sweep, ThreadTime
 from hotlap.report.details import details, place, sweep
 from tests.rule_runs import sighting
 from tests.sample_measured import run_on_gpu, study_long
@@ -74,7 +74,7 @@ def test_a_long_run_is_told_by_all_its_steps() -> None:
 
 def test_each_number_of_threads_is_told_with_its_interval() -> None:
     one = ThreadTime(threads=1, step_s=Interval(low=0.0102, mid=0.0107, high=0.0115))
-    (found,) = sweep(Sweep(times=(one,), cores=Cores(logical=2, allowed=2), why="1 thread is best."))
+    (found,) = sweep(Sweep(times=(one,), why="1 thread is best."))
     assert found.lead == "1 thread is best."
     assert [(row.head, row.text) for row in found.rows] == [
         ("1 thread", "10.7 ms a step (95% interval 10.2 to 11.5 ms)")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.record import CallSite, Cores, CpuUse, Finding, Phase, Sweep, Verdict
+from hotlap.record import CallSite, CpuUse, Finding, Phase, Sweep, Verdict
 from hotlap.report import document, findings, html, markdown, outcome, terminal
 from tests.sample_measured import study_measured
 from tests.sample_runs import run_with
@@ -112,7 +112,6 @@ def test_a_measurement_says_that_fewer_threads_are_faster_and_how_to_prove_it(ow
     run = replace(study.baseline[0], call_sites=(site,) if own else ())
     swept = Sweep(
         times=(),
-        cores=Cores(logical=2, allowed=2),
         fewer="With 1 thread instead of 2, a step is 31.76x (20.10-35.00x) as fast. Other programs used the cores.",
     )
     plain = document.answer(replace(study, baseline=(run,)))

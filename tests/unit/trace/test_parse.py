@@ -18,7 +18,7 @@ from tests.unit.trace.written import Written
 EVENTS: list[dict[str, Any]] = [
     {"ph": "X", "name": 'a "quoted" }, { name', "ts": 1.5, "dur": 2, "args": {"x": [{"y": 1}, {"z": 2}]}},
     {"ph": "i", "name": "[memory]", "ts": 2},
-    {"ph": "X", "name": "b\\", "ts": "3", "dur": 4.25, "args": {"Input Dims": [[2, 3], []], "correlation": 7}},
+    {"ph": "X", "name": "b\\", "ts": 3, "dur": 4.25, "args": {"Input Dims": [[2, 3], []], "correlation": 7}},
 ]
 HEADER = {"schemaVersion": 1, "note": 'holds "traceEvents": [ as a text'}
 
@@ -187,26 +187,24 @@ def test_a_file_that_is_damaged_in_its_midst_is_refused_at_the_first_piece(monke
 
 
 KERNEL: dict[str, Any] = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7}
-_NOT: dict[str, list[Any]] = {
-    **{field: [[], {}] for field in ("ph", "cat", "pid", "tid")},
-    "name": [None, 3, [], {}],
-    "args": [3, "x", [], {"device": []}, {"stream": {}}],
-    "ts": [None, "soon", "nan", [], [1], {}, 10**400],
-    "dur": [None, "soon", [1], -1],
-}
-ODD: list[Any] = [3, None, [], "event"]
-ODD += [KERNEL | {field: value} for field, values in _NOT.items() for value in values]
-"""None of them is an event as torch.profiler writes them, with a name, a begin and an end."""
+ODD: list[Any] = [KERNEL | odd for odd in ({"name": None}, {"ts": None}, {"dur": None}, {"dur": -1}, {"ts": 1e300})]
+"""None of them has a name, a begin and an end."""
 
 
 def test_odd_events_are_passed_over_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
-    texts: list[dict[str, Any]] = [{"ts": "3.5"}, {"tid": "stream 7"}, {"args": {"correlation": [], "bytes": {}}}]
-    path.write_text(json.dumps({"traceEvents": [KERNEL, *ODD, *(KERNEL | one for one in texts)]}))
+    others: list[dict[str, Any]] = [{"ts": 3.5}, {"tid": "stream 7"}, {"args": {"correlation": [], "bytes": {}}}]
+    path.write_text(json.dumps({"traceEvents": [KERNEL, *ODD, *(KERNEL | one for one in others)]}))
     trace = table.read(path)
     assert trace.start.tolist() == pytest.approx([0.0, 0.0, 0.0, 2.5e-6])
     assert trace.lanes == (("0", "7"),)
     assert trace.notes == (f"{len(ODD)} events without a name, a begin or an end were left out.",)
+
+
+@pytest.mark.parametrize("odd", [3, KERNEL | {"ts": "soon"}, KERNEL | {"args": {"stream": {}}}, KERNEL | {"cat": []}])
+def test_what_is_no_event_of_torchs_is_told(odd: object) -> None:
+    with pytest.raises(UserError, match=r"an event that torch\.profiler does not write: Expected "):
+        names(json.dumps({"traceEvents": [*EVENTS, odd, *EVENTS]}).encode())
 
 
 def test_devices_have_the_names_that_the_driver_gives(tmp_path: Path) -> None:

@@ -107,8 +107,6 @@ def test_a_loss_that_is_reached_sooner_is_worth_it() -> None:
     recipe = study_batches(Batches())
     assert recipe.accepted
     assert recipe.speedup is not None and recipe.speedup.low > 1.5
-    assert recipe.before_s is not None and recipe.after_s is not None
-    assert recipe.after_s < recipe.before_s
     assert recipe.rates == {"Adam": pytest.approx(math.sqrt(recipe.size / BATCH))}
 
 

@@ -37,9 +37,7 @@ def _used(gpu: Gpu) -> Iterator[Complaint]:
 
 
 def _held_back(gpu: Gpu) -> Iterator[Complaint]:
-    """By heat or by its supply; a GPU at its own power limit does all it may."""
-    reasons = [name for name in gpu.slowdowns if name != "sw_power_cap"]
-    if not reasons:
+    if not gpu.slowdowns:
         return
     state = ", ".join(
         f"{value:.0f} {unit}"
@@ -49,7 +47,7 @@ def _held_back(gpu: Gpu) -> Iterator[Complaint]:
     yield Complaint(
         code="slowed-down",
         weight=Weight.COSTLY,
-        what=f"{gpu.name} lowers its clocks now ({', '.join((*reasons, state)).removesuffix(', ')}).",
+        what=f"{gpu.name} lowers its clocks now ({', '.join((*gpu.slowdowns, state)).removesuffix(', ')}).",
         cost="Clocks under load are below what the GPU could do, and timings drift with its temperature.",
         fix="If it is thermal, see to its cooling (dust, fans, airflow); else look at power cables, supply and the "
         "power cap of the chassis.",

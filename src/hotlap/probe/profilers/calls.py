@@ -193,7 +193,7 @@ class _Prices(ObserverMode):
         for phase, total in totals.items():
             lines, numbers = self._lines_of(phase, num_steps)
             phases[phase] = PhaseCalls(**total, lines=lines, line_calls=numbers)
-        return CallFacts(num_steps=num_steps, call_s=dispatch_s(), phases=phases)
+        return CallFacts(call_s=dispatch_s(), phases=phases)
 
     def _lines_of(self, phase: Phase, num_steps: int) -> tuple[dict[str, float], dict[str, float]]:
         """Line -> seconds a step of its operators, and how many they are."""

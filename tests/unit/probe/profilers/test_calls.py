@@ -58,7 +58,6 @@ def test_every_other_step_is_a_plain_one_and_its_time_is_kept() -> None:
 
     found = seen(step, stage=stage)
     assert made == [0, 1] * 5
-    assert found.num_steps == 5
     assert found.phases[Phase.FORWARD].calls == 1
     assert found.plain_s[Phase.FORWARD] == 5.0, "the median of steps 1, 3, 5, 7, 9"
 
@@ -76,7 +75,7 @@ def test_steps_with_a_validation_are_left_out() -> None:
         stage.clock.last_spent = [9.0 if validates else 1.0] * 8
 
     found = seen(step, stage=stage)
-    assert (found.num_steps, found.phases[Phase.OTHER].calls) == (4, 1)
+    assert found.phases[Phase.OTHER].calls == 1
     assert found.plain_s[Phase.OTHER] == 1.0
 
 
