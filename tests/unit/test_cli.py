@@ -182,7 +182,7 @@ def test_a_percentage_that_is_none(text: str) -> None:
         words.share(text, "--max-regression")
 
 
-@pytest.mark.parametrize("text", ["0", "0s", "soon", "5 minutes", "1d", "", "1e3", "nan"])
+@pytest.mark.parametrize("text", ["0", "0s", "soon", "5 minutes", "1d", "", "1e3", "nan", "-5s", "-m"])
 @pytest.mark.parametrize("option", ["--budget", "--timeout"])
 def test_a_time_that_is_none(option: str, text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
@@ -194,7 +194,7 @@ def test_a_time_is_read_in_its_unit(text: str, seconds: float) -> None:
     assert words.seconds(text, "--budget") == seconds
 
 
-@pytest.mark.parametrize("seed", ["-1", "1.5", "x", "12345678901"])
+@pytest.mark.parametrize("seed", ["-1", "-x", "1.5", "x", "12345678901"])
 def test_a_seed_that_is_none(seed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     assert "is not a whole number" in refused(["tune", "--seed", seed, "train.py"], capsys, cwd=tmp_path)

@@ -15,7 +15,7 @@ import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
 from hotlap.cli.target import source
-from hotlap.cli.words import command, commands, split_command
+from hotlap.cli.words import command, commands, split_command, with_values
 from hotlap.errors import HotlapError, UserError, nearest
 
 _EPILOG = """\
@@ -118,8 +118,8 @@ def parsed(words: Sequence[str], parser: argparse.ArgumentParser | None = None) 
     parser = parser or build_parser()
     configuration.apply(parser, Path.cwd())
     head, tail = split_command(words, parser)
-    args, unknown = parser.parse_known_args(head)
-    own = commands(parser)[args.command]
+    own = commands(parser).get(head[0], parser)
+    args, unknown = parser.parse_known_args(with_values(head, own))
     if unknown:
         meant = nearest(unknown[0].partition("=")[0], own._option_string_actions)
         own.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
