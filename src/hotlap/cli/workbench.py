@@ -146,7 +146,8 @@ class Workbench:
         what = "Nothing was measured yet."
         if self.study.baseline:
             goes_on = self.study.purpose is Purpose.TUNE and self.study.state is not State.COMPLETE
-            what = "The same command goes on from here." if goes_on else "`hotlap show` has what was measured until then."
+            kept = "`hotlap show` has what was measured until then."
+            what = "The same command goes on from here." if goes_on else kept
         return f"{self.interrupt.told} {what}"
 
     # The observer of the study

@@ -16,7 +16,7 @@ from hotlap.report.document import Section
 
 # https://github.github.com/gfm/: punctuation that may be escaped by a backslash (6.1), and what links by itself (6.9).
 _PUNCTUATION = re.compile(r"([\\`*_\[\]|~$])")
-# Code in a sentence. In a table a bar would end its cell, within code too, and a backslash may join what stands behind it.
+# Code in a sentence. In a table a bar would end its cell, within code too; a backslash may join what stands behind it.
 _CODE = re.compile(r"(?<!`)`([^`|\\]+)`(?!`)")
 _LINKS = re.compile(r"(?i)(://|www\.|@|#)")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
