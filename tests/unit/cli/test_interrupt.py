@@ -70,7 +70,7 @@ def test_ctrl_c_again_still_says_what_was_kept_and_how_to_go_on(
         return ""
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(workbench.html, "render", pressed_again)
+    monkeypatch.setattr("hotlap.report.html.render", pressed_again)
     args = cli.parsed(["tune", "--", "true"])
     bench = workbench.Workbench(args, target.parse(args.tail), purpose=purpose, budget_s=60.0)
     with pytest.raises(KeyboardInterrupt) as raised, bench.making():
