@@ -21,8 +21,8 @@ SEEMS_MUCH = 1.25
 _NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
 _NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
 _TIME_OVER = (
-    "No lever was tried: with a start-up and steps as long as here, what was left of the budget was too short to compare "
-    "even one"
+    "No lever was tried: with a start-up and steps as long as here, what was left of the budget was too short to "
+    "compare even one"
 )
 _NOT_ALL = "Not all levers were compared for long enough to tell, and none showed a gain; raise --budget."
 

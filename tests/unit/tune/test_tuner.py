@@ -1251,8 +1251,8 @@ def test_what_gained_in_vain_is_told_in_one_sentence_with_its_budget_also_by_a_s
         assert study.result is not None and study.result.needs_s is not None and study.result.needs_s > 90.0
         assert re.fullmatch(
             r"cached-dataset gained [\d.]+x a step and huge-pages gained [\d.]+x a step, but "
-            r"what was left of the budget was too short to check that training stays the same under each, and to confirm "
-            r"the patched script\. "
+            r"what was left of the budget was too short to check that training stays the same under each, and to "
+            r"confirm the patched script\. "
             rf"That takes --budget {math.ceil(study.result.needs_s / 60)}m or more\.",
             study.result.why,
         )
