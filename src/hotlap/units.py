@@ -80,5 +80,5 @@ def _digits(value: float) -> str:
     """Three significant digits, without an exponent."""
     if value == 0:
         return "0"
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    decimals = max(0, 2 - math.floor(math.log10(float(f"{abs(value):.3g}"))))
     return f"{value:.{decimals}f}"
