@@ -136,7 +136,7 @@ def _check_command(words: Sequence[str], parser: argparse.ArgumentParser) -> Non
         behind = next((one for one in words if one in known), None)
         if behind is not None:
             raise UserError(f"Options stand behind the command: hotlap {behind} {word}.")
-        return
+        parser.error(f"unrecognized arguments: {word}{nearest(word, parser._option_string_actions)}")
     if word.endswith(".py") or Path(word).is_file():
         raise UserError(
             f"Which command? `hotlap tune {word}` makes it faster; `hotlap measure {word}` says where its time goes."
