@@ -289,7 +289,7 @@ def test_a_script_that_waits_for_what_no_lever_helps_is_not_told_to_stay_as_it_i
     finding = dataclasses.replace(plain.findings[0], code="input-bound", share=0.44)
     waits = outcome.conclusion(dataclasses.replace(plain, findings=(finding,)))
     assert waits.sentence.endswith(
-        "What is left is for you to change: input-bound, 44% of a step (hotlap explain input-bound)."
+        "What is left is for you to change: input-bound, 44% of a step (`hotlap explain input-bound`)."
     )
     untried = outcome.conclusion(dataclasses.replace(plain, findings=(finding,), trials=()))
     assert untried.sentence.startswith("No lever was worth a trial here. What is left is for you to change: input")
