@@ -30,8 +30,7 @@ exit codes:
   10   check: the gate fails the edit
   11   check: inconclusive
   12   check: the same training, and slower
-  130  interrupted; what was measured is saved (once that is something, the same `hotlap tune` goes on from there)
-       (143 by SIGTERM, 129 by SIGHUP)
+  130  interrupted (143: by SIGTERM, 129: by SIGHUP); what was measured is kept, and the same `hotlap tune` goes on
   141  nobody reads the output any more, as behind `| head`
 `hotlap measure --full` leaves with the training's own exit code.
 """
