@@ -48,7 +48,7 @@ def main() -> None:
             passed, total_harmless = passed + found[Verdict.UNHARMED], total_harmless + found.total()
         train.cache_clear()
         claims += [
-            {"claim": f"{contract}: planted harms caught (of {total})", "mid": 100 * caught / total, "unit": "%"},
+            {"claim": f"{contract}: injected faults caught (of {total})", "mid": 100 * caught / total, "unit": "%"},
             {
                 "claim": f"{contract}: harmless changes passed (of {total_harmless})",
                 "mid": 100 * passed / total_harmless,

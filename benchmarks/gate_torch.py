@@ -105,7 +105,7 @@ def claims(found: Mapping[Case, Ruling]) -> Iterator[dict[str, object]]:
     """How many of all, by contract."""
     for contract in ALL_CONTRACTS:
         for is_harm, wanted, what in (
-            (True, Verdict.HARMED, "planted harms caught"),
+            (True, Verdict.HARMED, "injected faults caught"),
             (False, Verdict.UNHARMED, "harmless changes passed"),
         ):
             verdicts = [r.verdict for c, r in found.items() if c.contract == contract and c.is_harm is is_harm]

@@ -101,7 +101,7 @@ def train(folder: Path, case: str, cache: Path) -> dict[str, Any]:
 
 
 CASES = {
-    "as written": "plain",
+    "baseline": "plain",
     "1 worker, persistent": "workers 1",
     "2 workers, persistent": "workers 2",
     "cached, cold": "cached",
@@ -123,7 +123,7 @@ def measure(folder: Path, num_rounds: int) -> list[dict[str, Any]]:
                 if "warm" in case and not cache.exists():
                     one(folder, "cached disk", cache)
                 seen[name].append(one(folder, case, cache))
-    plain = seen["as written"]
+    plain = seen["baseline"]
     plain_s = statistics.median(run["train_s"] for run in plain)
     rows = []
     for name, runs in seen.items():

@@ -380,7 +380,7 @@ def _trials() -> tuple[Trial, ...]:
 
 
 def study_not_finite() -> Study:
-    """A full study whose losses went to NaN and to infinity under the levers."""
+    """A full study whose losses went to NaN and to infinity once optimized."""
     full = study_full()
     losses = list(falling_loss(320))
     for i in range(150, 170):

@@ -9,6 +9,9 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?B)?|B)?", re.IGNORECASE)
 # Seconds of a unit, and of the one that its rest is told in.
 _LONG = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
+# Of three: what is rounded to 1,000 of a unit is 1 of the next.
+_HALF_A_DIGIT = 5e-4
+
 
 def duration(seconds: float) -> str:
     """`seconds` with three digits and the unit that fits: "2.31 ms", "41 us", "3 min 20 s", "13 h 7 min"."""
@@ -20,9 +23,9 @@ def duration(seconds: float) -> str:
         if number:
             text = f"{number} {unit} {rest} {rest_unit}" if rest else f"{number} {unit}"
             return f"-{text}" if seconds < 0 else text
-    if size >= 1:
+    if size >= 1 - _HALF_A_DIGIT:
         return f"{_digits(seconds)} s"
-    if size >= 1e-3:
+    if size >= (1 - _HALF_A_DIGIT) * 1e-3:
         return f"{_digits(seconds * 1e3)} ms"
     return f"{_digits(seconds * 1e6)} us"
 
@@ -77,5 +80,5 @@ def _digits(value: float) -> str:
     """Three significant digits, without an exponent."""
     if value == 0:
         return "0"
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    decimals = max(0, 2 - math.floor(math.log10(float(f"{abs(value):.3g}"))))
     return f"{value:.{decimals}f}"

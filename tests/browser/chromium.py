@@ -69,7 +69,7 @@ class Browser:
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression comes to. Runs beside the page's policy, not under it."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 

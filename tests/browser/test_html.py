@@ -1,6 +1,7 @@
 """The page in a real browser: drawn, silent, asking for nothing, and deaf to what a study may hold."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,17 @@ def test_an_interval_is_not_broken_at_its_hyphen(chromium: Browser, tmp_path: Pa
         )
         assert len(heights) > 5
         assert max(heights) < 2 * min(heights), (width, heights)
+
+
+def test_what_is_not_on_the_screen_is_laid_out_when_it_comes_there(chromium: Browser, tmp_path: Path) -> None:
+    chromium.look(width=1100, scheme="light")
+    study = samples.study_full()
+    show(chromium, replace(study, trials=study.trials * 50), tmp_path)
+    last = "document.querySelector('.trials > li:last-child')"
+    seen = f"{last}.checkVisibility({{contentVisibilityAuto: true}})"
+    assert not chromium.value(seen)
+    chromium.value(f"{last}.scrollIntoView()")
+    assert chromium.value(f"new Promise(done => requestAnimationFrame(() => setTimeout(() => done({seen}))))")
 
 
 def test_lanes_can_be_zoomed_without_a_script_and_scroll_in_their_own_room(chromium: Browser, tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_an_interruption_in_the_first_run_ends_with_what_was_measured(
     assert "Traceback" not in err
     assert "Time per step" in out
     by = "" if number == signal.SIGINT else f" by {number.name}"
-    assert out.endswith(f"Interrupted{by}. The report has what was measured until then.\n")
+    assert out.endswith(f"Interrupted{by}. `hotlap show` has what was measured until then.\n")
     study = study_in(tmp_path)
     assert study.state is State.INTERRUPTED
     assert len(study.baseline[0].step_s) > 30

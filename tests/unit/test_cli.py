@@ -50,7 +50,8 @@ def test_what_no_parser_knows_is_misuse(words: list[str], capsys: pytest.Capture
     with pytest.raises(SystemExit) as left:
         cli.main(words)
     assert left.value.code == 2
-    assert "usage: hotlap" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "usage: hotlap" in err and "error: unrecognized arguments: " in err
 
 
 def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
@@ -138,7 +139,9 @@ def test_every_option_that_takes_a_value_is_known_where_words_are_cut() -> None:
 
 def test_nothing_to_train(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "Give a script" in refused(["tune"], capsys, cwd=tmp_path)
+    assert "Give a script" in refused(["tune", ""], capsys, cwd=tmp_path)
     assert "name of a module" in refused(["tune", "-m"], capsys, cwd=tmp_path)
+    assert "`hotlap predict -m package.train`" in refused(["predict", "-m"], capsys, cwd=tmp_path)
     assert "needs a command" in refused(["tune", "--"], capsys, cwd=tmp_path)
 
 
@@ -157,6 +160,7 @@ def test_a_program_that_is_not_python(data: bytes, capsys: pytest.CaptureFixture
     sentence = refused(["tune", "train"], capsys, cwd=tmp_path)
     assert sentence.startswith("train is not a script for Python")
     assert "hotlap tune -- COMMAND" in sentence
+    assert "None" not in sentence
 
 
 def test_a_script_with_a_mistake_is_told_by_its_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -182,7 +186,7 @@ def test_a_percentage_that_is_none(text: str) -> None:
         words.share(text, "--max-regression")
 
 
-@pytest.mark.parametrize("text", ["0", "0s", "soon", "5 minutes", "1d", "", "1e3", "nan"])
+@pytest.mark.parametrize("text", ["0", "0s", "soon", "5 minutes", "1d", "", "1e3", "nan", "-5s", "-m"])
 @pytest.mark.parametrize("option", ["--budget", "--timeout"])
 def test_a_time_that_is_none(option: str, text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
@@ -194,7 +198,7 @@ def test_a_time_is_read_in_its_unit(text: str, seconds: float) -> None:
     assert words.seconds(text, "--budget") == seconds
 
 
-@pytest.mark.parametrize("seed", ["-1", "1.5", "x", "12345678901"])
+@pytest.mark.parametrize("seed", ["-1", "-x", "1.5", "x", "12345678901"])
 def test_a_seed_that_is_none(seed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     assert "is not a whole number" in refused(["tune", "--seed", seed, "train.py"], capsys, cwd=tmp_path)

@@ -12,7 +12,8 @@ from hotlap.units import between, count, duration, factor, num_bytes, percent, s
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0 us"), (4.1e-5, "41.0 us"), (2.31e-3, "2.31 ms"), (0.5, "500 ms"), (1, "1.00 s"), (12.345, "12.3 s"),
+        (0, "0 us"), (4.1e-5, "41.0 us"), (9.996e-4, "1.00 ms"), (2.31e-3, "2.31 ms"), (9.996e-3, "10.0 ms"),
+        (0.5, "500 ms"), (0.9994, "999 ms"), (0.9996, "1.00 s"), (1, "1.00 s"), (12.345, "12.3 s"),
         (60, "1 min"), (200, "3 min 20 s"), (119.6, "2 min"), (-0.0021, "-2.10 ms"), (-200, "-3 min 20 s"),
         (math.nan, "unknown"), (math.inf, "unknown"), (3600, "1 h"), (3599.7, "1 h"),
         (47_220, "13 h 7 min"), (2_835_038, "32 d 20 h"),

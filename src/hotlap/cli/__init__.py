@@ -15,7 +15,7 @@ import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
 from hotlap.cli.target import source
-from hotlap.cli.words import command, commands, split_command
+from hotlap.cli.words import command, commands, split_command, with_values
 from hotlap.errors import HotlapError, UserError, nearest
 
 _EPILOG = """\
@@ -30,8 +30,7 @@ exit codes:
   10   check: the gate fails the edit
   11   check: inconclusive
   12   check: the same training, and slower
-  130  interrupted; what was measured is saved (once that is something, the same `hotlap tune` goes on from there)
-       (143 by SIGTERM, 129 by SIGHUP)
+  130  interrupted (143: by SIGTERM, 129: by SIGHUP); what was measured is kept, and the same `hotlap tune` goes on
   141  nobody reads the output any more, as behind `| head`
 `hotlap measure --full` leaves with the training's own exit code.
 """
@@ -118,8 +117,8 @@ def parsed(words: Sequence[str], parser: argparse.ArgumentParser | None = None) 
     parser = parser or build_parser()
     configuration.apply(parser, Path.cwd())
     head, tail = split_command(words, parser)
-    args, unknown = parser.parse_known_args(head)
-    own = commands(parser)[args.command]
+    own = commands(parser).get(head[0], parser)
+    args, unknown = parser.parse_known_args(with_values(head, own))
     if unknown:
         meant = nearest(unknown[0].partition("=")[0], own._option_string_actions)
         own.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
@@ -136,7 +135,7 @@ def _check_command(words: Sequence[str], parser: argparse.ArgumentParser) -> Non
         behind = next((one for one in words if one in known), None)
         if behind is not None:
             raise UserError(f"Options stand behind the command: hotlap {behind} {word}.")
-        return
+        parser.error(f"unrecognized arguments: {word}{nearest(word, parser._option_string_actions)}")
     if word.endswith(".py") or Path(word).is_file():
         raise UserError(
             f"Which command? `hotlap tune {word}` makes it faster; `hotlap measure {word}` says where its time goes."

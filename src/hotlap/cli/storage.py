@@ -75,8 +75,10 @@ class StudyFolder:
             if not self._begun:
                 self.folder, self._lock = self._new()
                 self._begun = True
-                (self._root / ".gitignore").write_text("*\n")
             self.folder.mkdir(parents=True, exist_ok=True)
+            ignored = self._root / ".gitignore"
+            if not ignored.exists():
+                ignored.write_text("*\n")
             save(study, self.folder / _FILE)
         except OSError as error:
             raise UserError(f"The study cannot be saved in {self.folder}: {error.strerror}.") from None

@@ -69,7 +69,7 @@ def parse(words: Sequence[str], *, cwd: Path | None = None, command: str = "tune
         UserError: nothing is named, or the script is missing or not Python.
     """
     cwd = cwd or Path(os.getcwd())
-    if not words:
+    if not words or not words[0]:
         raise UserError(
             f"Which training? Give a script: `hotlap {command} train.py`, `-m package.train`, or `-- COMMAND ...`."
         )
@@ -123,7 +123,8 @@ def check_script(script: Path, name: str, *, command: str = "tune") -> None:
     except SyntaxError as error:
         version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
         hint = "" if name.endswith(".py") else f" For another program use `hotlap {command} -- COMMAND ...`."
-        raise UserError(f"{name} is not a script for {version}: line {error.lineno}: {error.msg}.{hint}") from None
+        where = f"line {error.lineno}: " if error.lineno else ""
+        raise UserError(f"{name} is not a script for {version}: {where}{error.msg}.{hint}") from None
     except (UnicodeDecodeError, ValueError) as error:
         raise UserError(
             f"{name} is not a script for Python: {error}. For another program use `hotlap {command} -- COMMAND ...`."

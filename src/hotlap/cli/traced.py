@@ -38,7 +38,7 @@ def trace(words: Sequence[str], *, timeout_s: float) -> Traced:
         ScriptFailed: it failed before a step was traced.
         NoSteps: it made too few steps.
     """
-    aim = target.parse(words)
+    aim = target.parse(words, command="predict")
     plan = Plan(
         command=aim.command,
         cwd=str(aim.cwd),
@@ -63,7 +63,7 @@ def _workload(run: Run, title: str) -> Workload:
     if run.workload is None or not run.step_s:
         if run.status in (Status.CRASHED, Status.KILLED):
             raise ScriptFailed(f"{title} failed before a step was traced: {run.error}.", output=run.output)
-        why = " ".join((f"{run.error}." if run.error else "", *run.notes)).strip()
+        why = " ".join((f"{run.error[:1].upper()}{run.error[1:]}." if run.error else "", *run.notes)).strip()
         raise NoSteps(
             f"{title} ended before a step was traced: {WARMUP_STEPS} steps to warm up, {TIMED_STEPS} to time and 1 to "
             f"trace are needed. {why}",

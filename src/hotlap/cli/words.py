@@ -124,6 +124,19 @@ def split_command(words: Sequence[str], parser: argparse.ArgumentParser) -> tupl
     return list(words[:index]), list(words[index:])
 
 
+def with_values(words: Sequence[str], command: argparse.ArgumentParser) -> list[str]:
+    """`--budget -5s` as `--budget=-5s`: argparse would take such a value for an option, and not say what is wrong."""
+    found: list[str] = []
+    taking = value_options(command)
+    for word in words:
+        is_value = word.startswith("-") and word.partition("=")[0] not in {"--", *command._option_string_actions}
+        if found and found[-1] in taking and is_value:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
+
+
 def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
     """Name -> parser."""
     (action,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))

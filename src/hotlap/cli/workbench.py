@@ -133,17 +133,21 @@ class Workbench:
                     yield
                 except KeyboardInterrupt:
                     self.study = replace(self.study, state=State.INTERRUPTED)
-            self.finish()
+            try:
+                self.finish()
+            except KeyboardInterrupt:  # whoever presses it again does not want to wait for the pages
+                self.tell(self._interrupted())
+                raise
             if self.study.state is State.INTERRUPTED:
                 self.tell(self._interrupted())
                 raise KeyboardInterrupt
 
     def _interrupted(self) -> str:
         what = "Nothing was measured yet."
-        if self.study.baseline and self.study.purpose is Purpose.TUNE:
-            what = "The same command goes on from here."
-        elif self.study.baseline:
-            what = "The report has what was measured until then."
+        if self.study.baseline:
+            goes_on = self.study.purpose is Purpose.TUNE and self.study.state is not State.COMPLETE
+            kept = "`hotlap show` has what was measured until then."
+            what = "The same command goes on from here." if goes_on else kept
         return f"{self.interrupt.told} {what}"
 
     # The observer of the study

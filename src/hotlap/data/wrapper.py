@@ -58,7 +58,7 @@ class DatasetWrapper(Dataset[Any]):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The wrapped data set's: a script that asks `isinstance(loader.dataset, MNIST)` must hear what it would."""
+        """The wrapped data set's: a script that asks `isinstance(loader.dataset, MNIST)` is answered as before."""
         wrapped = self.__dict__.get("_hotlap_dataset")
         return type(self) if wrapped is None else wrapped.__class__
 

@@ -1,7 +1,7 @@
 """What an experiment comes to: paragraphs, tables, and the study behind them; and how a terminal shows it. SI units."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich import box
@@ -135,8 +135,9 @@ def sections(result: Result) -> Iterator[RenderableType]:
     yield from (Text(clean(paragraph)) for paragraph in result.story)
     yield Text("\n".join(f"- {clean_line(note)}" for note in result.notes), style="dim")
     if result.study is not None:
-        # Not its answer: the study is not kept, so there is nothing to apply.
-        yield from map(draw, document.sections(result.study))
+        # Not its answer, nor that `hotlap levers` says more: the study is not kept, so there is nothing to apply.
+        for one in document.sections(result.study):
+            yield draw(replace(one, notes=()) if one.name == "trials" else one)
 
 
 def _table(table: Table) -> RenderableType:

@@ -115,7 +115,7 @@ class Collectives:
     # Those that are hidden in a backward pass
 
     def listen(self, roots: Any) -> Callable[[], None] | None:
-        """A backward pass from `roots` is about to begin: hear when its last gradient is there. Answers how to stop."""
+        """A backward pass from `roots` begins: be told when its last gradient is there. Answers how to stop."""
         if not self.hidden:
             return None
         self._last_gradient = None
@@ -127,7 +127,7 @@ class Collectives:
     def _backward_begins(self, gradient: Any) -> None:
         from torch.autograd import Variable
 
-        # torch's own FSDP hears the end of a backward pass in the same way.
+        # torch's own FSDP notices the end of a backward pass in the same way.
         Variable._execution_engine.queue_callback(self._gradients_are_there)
 
     def _gradients_are_there(self) -> None:

@@ -1,4 +1,4 @@
-"""One training process under a plan: hears the hooks, closes each step, and says when all is recorded."""
+"""One training process under a plan: hooks call it, it ends each step, and it says when all is recorded."""
 
 import contextlib
 import gc
@@ -60,7 +60,7 @@ _STEPS_NEED = ("update_made", "decide", "turn_page")
 
 
 class Session:
-    """The hooks call it; it keeps the books. Everything it does at the end of a step is outside of the measured time.
+    """The hooks call it. Everything it does at the end of a step is outside of the measured time.
 
     What it does for each step is counted in microseconds: a step of a small network takes a hundred of them.
     """

@@ -94,7 +94,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """What a comparison of two equal things (A/A) came out as, here and now."""
+    """What an A/A test came out as, here and now."""
 
     scope: str
     """Levers of this scope are compared like that: "step", or "process" (which serves loader levers too). "again": one
@@ -104,7 +104,7 @@ class Noise:
     smallest_gain: float | None
     """The smallest speed-up that could be told from none under this noise, e.g. 1.03; None as well."""
     log_ratios: tuple[float, ...] = ()
-    """One per process (or pair of processes): logarithm of the ratio of two equal things."""
+    """One per process (or pair of processes): logarithm of the ratio in the A/A test."""
 
 
 class Failure(StrEnum):

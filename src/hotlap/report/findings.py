@@ -54,9 +54,9 @@ _CEILINGS_OF = {
 
 def remedy(study: Study, finding: Finding) -> str:
     """What a change for it may cost, and the next command."""
-    following = f"What helps: hotlap explain {finding.code}"
+    following = f"What helps: `hotlap explain {finding.code}`"
     if finding.try_levers and _can_run_again(study):
-        following = f"Next: hotlap tune --levers {','.join(finding.try_levers)} {script(study)}"
+        following = f"Next: `hotlap tune --levers {','.join(finding.try_levers)} {script(study)}`"
     elif finding.try_levers:
         following = f"Levers to try in the training itself: {', '.join(finding.try_levers)}. {following}"
     return f"Risk: {finding.risk} {following}" if finding.risk else following

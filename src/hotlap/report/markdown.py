@@ -16,6 +16,8 @@ from hotlap.report.document import Section
 
 # https://github.github.com/gfm/: punctuation that may be escaped by a backslash (6.1), and what links by itself (6.9).
 _PUNCTUATION = re.compile(r"([\\`*_\[\]|~$])")
+# Code in a sentence. In a table a bar would end its cell, within code too; a backslash may join what stands behind it.
+_CODE = re.compile(r"(?<!`)`([^`|\\]+)`(?!`)")
 _LINKS = re.compile(r"(?i)(://|www\.|@|#)")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -113,8 +115,13 @@ def _code(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A text of the study, inert."""
-    escaped = _PUNCTUATION.sub(r"\\\1", clean_line(text))
+    """A text of the study, inert; what stands in backticks is code."""
+    parts = _CODE.split(clean_line(text))
+    return "".join(f"`{part}`" if number % 2 else _inert(part) for number, part in enumerate(parts))
+
+
+def _inert(text: str) -> str:
+    escaped = _PUNCTUATION.sub(r"\\\1", text)
     for char, entity in _HTML.items():
         escaped = escaped.replace(char, entity)
     return _LINKS.sub(lambda match: f"{match[1]}<!-- -->", escaped)

@@ -190,7 +190,7 @@ def _what_is_left(study: Study, smallest_gain: float | None) -> str:
     for finding in study.findings:
         if finding.code != "compute-bound" and finding.share > 1 - 1 / least:
             share = ("up to " if finding.advice else "") + cost_share(finding)
-            return f"What is left is for you to change: {finding.code}, {share} (hotlap explain {finding.code})."
+            return f"What is left is for you to change: {finding.code}, {share} (`hotlap explain {finding.code}`)."
     return "It can stay as it is."
 
 

@@ -75,7 +75,7 @@ def timed(study: Study) -> Run | None:
 
 
 def pictured(study: Study) -> Run | None:
-    """The run of the baseline that stands beside the one under the levers, where there is one."""
+    """The run of the baseline that stands beside the optimized one, where there is one."""
     return study.beside if study.after is not None and study.beside is not None else timed(study)
 
 
@@ -189,7 +189,7 @@ def noise_sentence(noise: Noise) -> str:
     compared = f"A/A test {_COMPARED.get(noise.scope, noise.scope)}"
     if noise.speedup is None or least is None:
         seen = " and ".join(percent(expm1(min(abs(ratio), 700.0))) for ratio in noise.log_ratios)
-        return f"{compared}: two equal things differed by {seen}; that is too little to say which gains are noise here"
+        return f"{compared}: equal runs differed by {seen}, too few to say which gains are noise here"
     hidden = f"gains below {small_gain(least)} cannot be told from noise here"
     return f"{compared}: {interval(noise.speedup)}; {hidden} by 4 processes that vary no more than these"
 

@@ -5,11 +5,11 @@ markup from being read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import StringIO
 
 from rich.bar import Bar
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -23,8 +23,8 @@ from hotlap.report.document import Row, Section
 WIDTH = 100
 """Columns of text that is not for a terminal."""
 
-# Characters of a command that has what it does beside it: in 80 columns that takes a line or some.
-_LONGEST_BESIDE = 48
+# Columns beside a command, of which what it does takes all but four.
+_BESIDE = 32
 
 PHASE_STYLES = {
     Phase.INPUT: "yellow",
@@ -126,20 +126,27 @@ def answer(study: Study) -> RenderableType:
     gain = found.outcome is outcome.Outcome.GAIN
     title = Text.assemble(_text(found.title, "bold reverse" if gain else "bold"), "  ", _text(story.script(study)))
     lines = [_text(line) for line in (found.sentence, *found.lines)]
-    return Group(title, Padding(Group(*lines, *_changes(found.code)), (0, 0, 0, 2)), *_commands(found.commands))
+    return Group(title, Padding(Group(*lines, *_changes(found.code)), (0, 0, 0, 2)), Commands(found.commands))
 
 
-def _commands(commands: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
-    """Beside each what it does; below it where one is too long for that: a command in pieces cannot be copied."""
-    if all(len(command) <= _LONGEST_BESIDE for command, _ in commands):
-        beside = Table.grid(padding=(0, 2, 0, 0))
-        for command, what in commands:
-            beside.add_row(_text(command, "bold"), _text(what, "dim"))
-        yield Padding(beside, (0, 0, 0, 2))
-        return
-    for command, what in commands:
-        yield Text.assemble("  ", _text(command, "bold"), no_wrap=True, overflow="ignore")  # padding would cut it
-        yield Padding(_text(what, "dim"), (0, 0, 0, 6))
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Each with what it does: beside it, or below where one is too long for that, for a command in pieces cannot be
+    copied."""
+
+    commands: Sequence[tuple[str, str]]
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        if all(len(command) + _BESIDE <= options.max_width for command, _ in self.commands):
+            beside = Table.grid(padding=(0, 2, 0, 0))
+            beside.add_column(no_wrap=True)
+            for command, what in self.commands:
+                beside.add_row(_text(command, "bold"), _text(what, "dim"))
+            yield Padding(beside, (0, 0, 0, 2))
+            return
+        for command, what in self.commands:
+            yield Text.assemble("  ", _text(command, "bold"), no_wrap=True, overflow="ignore")  # padding would cut it
+            yield Padding(_text(what, "dim"), (0, 0, 0, 6))
 
 
 def patch(text: str) -> RenderableType:

@@ -21,8 +21,8 @@ SEEMS_MUCH = 1.25
 _NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
 _NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
 _TIME_OVER = (
-    "No lever was tried, so nothing is known of a gain: with starts and steps as long as here, what is left of the "
-    "budget holds no comparison"
+    "No lever was tried: with a start-up and steps as long as here, what was left of the budget was too short to "
+    "compare even one"
 )
 _NOT_ALL = "Not all levers were compared for long enough to tell, and none showed a gain; raise --budget."
 
@@ -126,8 +126,8 @@ def not_gated(gains: Sequence[Candidate], num_steps: int | None) -> str:
     *first, last = [f"{one.title} gained {_gained(one, num_steps)}" for one in gains]
     gained, under = (f"{', '.join(first)} and {last}", "each") if first else (last, "it")
     return (
-        f"{gained}, and what was left of the budget does not hold a comparison of training under {under} and the last "
-        "one, of the patched script."
+        f"{gained}, but what was left of the budget was too short to check that training stays the same under {under}, "
+        "and to confirm the patched script."
     )
 
 
@@ -199,7 +199,7 @@ def seemed(best: Trial, baseline: Run, *, needs_s: float) -> str:
     busy = baseline.cpu is not None and baseline.cpu.disturbed
     told = f"{name} seemed to make a step {factor(best.seen or 0.0)} as fast in {processes}"
     if busy and len(best.log_ratios) < FEWEST_SHOWN:
-        told = f"{name} may make a step faster; from {processes} of a busy machine nothing is known of how much"
+        told = f"{name} may make a step faster, but {processes} on a busy machine do not tell by how much"
     elif busy:
         told = f"{told} while the machine was busy"
     return (

@@ -76,7 +76,7 @@ def _try_levers(log: StudyLog, executor: Executor) -> Search:
         # How long things take is known now; a proof may end late.
         proof_s = executor.pace.factor * _proof_s(executor.sizes)
         if log.budget.affords(proof_s, keep_s=-MOST_LATE * log.budget.total_s):
-            log.doing("recording what the script trains on, and with which numbers")
+            log.doing("recording losses, batches and random states of the baseline, for the gate")
             gate.look()
     search = Search(log, executor, gate)
     search.run()

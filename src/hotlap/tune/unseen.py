@@ -47,7 +47,7 @@ def with_marks(log: StudyLog, gate: GateRuns, *, before: Mapping[str, str], afte
 def without_unseen(log: StudyLog, gate: GateRuns, versions: Sequence[Version], ruling: Ruling) -> Ruling:
     """`ruling`; UNDECIDED where something that is edited had no part in what `gate` has compared."""
     if versions:
-        log.doing("looking whether all that is edited has a part in it")
+        log.doing("checking that all edited lines took part in it")
     for version, run in zip(versions, gate.made([one.plan for one in versions]), strict=True):
         unseen = [one for one in version.edited if one.marks.isdisjoint(run.marks)]
         if excused := [one for one in unseen if one.excused]:

@@ -2,10 +2,16 @@
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from hotlap import cli
+from hotlap.cli import target, workbench
 from hotlap.cli.workbench import Interrupt
+from hotlap.record import Purpose, State, Study
+from tests import samples
 
 
 @pytest.fixture
@@ -41,3 +47,36 @@ def test_what_nohup_ignores_stays_ignored() -> None:
     with Interrupt() as interrupt:
         signal.raise_signal(signal.SIGHUP)
     assert interrupt.asked is None
+
+
+@pytest.mark.parametrize(
+    ("purpose", "state", "says"),
+    [
+        (Purpose.TUNE, State.RUNNING, "Interrupted. The same command goes on from here.\n"),
+        (Purpose.MEASURE, State.RUNNING, "Interrupted. `hotlap show` has what was measured until then.\n"),
+        (Purpose.TUNE, State.COMPLETE, "Interrupted. `hotlap show` has what was measured until then.\n"),
+    ],
+)
+def test_ctrl_c_again_still_says_what_was_kept_and_how_to_go_on(
+    purpose: Purpose,
+    state: State,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def pressed_again(study: Study) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return ""
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("hotlap.report.html.render", pressed_again)
+    args = cli.parsed(["tune", "--", "true"])
+    bench = workbench.Workbench(args, target.parse(args.tail), purpose=purpose, budget_s=60.0)
+    with pytest.raises(KeyboardInterrupt) as raised, bench.making():
+        bench.changed(replace(samples.study_full(), purpose=purpose, state=state), "noise")
+        if state is State.RUNNING:
+            signal.raise_signal(signal.SIGINT)
+    assert raised.value.args == (signal.SIGINT,)
+    assert capsys.readouterr().out.endswith(says)
+    assert list(tmp_path.glob(".hotlap/*/study.json"))

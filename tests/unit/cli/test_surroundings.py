@@ -242,6 +242,16 @@ def test_a_folder_that_the_training_deleted_is_not_made_again(tmp_path: Path) ->
     assert not home.exists()
 
 
+def test_a_folder_of_studies_that_is_deleted_meanwhile_stays_out_of_git_when_it_comes_back(tmp_path: Path) -> None:
+    kept = storage.StudyFolder(tmp_path, "train.py", storage.now())
+    kept.save(samples.study_full())
+    shutil.rmtree(tmp_path / ".hotlap")
+    kept.save(samples.study_full())
+    kept.close()
+    assert len(storage.studies(tmp_path)) == 1
+    assert (tmp_path / ".hotlap" / ".gitignore").read_text() == "*\n"
+
+
 def test_half_a_record_on_a_full_disk_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(samples.study_full(), tmp_path / "study.json")
 

@@ -6,8 +6,9 @@ import pytest
 
 from hotlap.errors import UserError
 from hotlap.lab import Settings, gpus, lorenz
-from hotlap.lab.result import Quantity, Result
+from hotlap.lab.result import Quantity, Result, sections
 from hotlap.record import Study
+from hotlap.report import terminal
 from hotlap.units import factor
 from tests.samples import study_full
 from tests.unit.lab import samples
@@ -19,6 +20,14 @@ def told(study: Study, *, predicted: bool = True) -> Result:
     gpu = gpus.chosen(Settings(), () if predicted else ("RTX 4090",))
     there = replace(THERE, predicted=predicted)
     return lorenz.tell(study, samples.workload(num_operators=4000), gpu=gpu, there=there)
+
+
+def test_a_terminal_names_no_study_that_was_not_kept() -> None:
+    unfit = replace(study_full().trials[0], scope="none")
+    study = replace(study_full(), trials=(*study_full().trials, unfit))
+    shown = terminal.plain(sections(told(study)))
+    assert "Trials" in shown and "cached-dataset" in shown
+    assert "hotlap levers" not in shown and "hotlap apply" not in shown
 
 
 def test_ratios_are_those_of_the_study_with_their_intervals() -> None:

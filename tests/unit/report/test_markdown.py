@@ -45,6 +45,12 @@ def test_foreign_text_is_no_markup_no_link_and_no_mention() -> None:
     assert "<b>" not in text
 
 
+def test_what_a_sentence_has_in_backticks_is_code_as_it_is() -> None:
+    warning = "run `hotlap tune --levers a_b *x*`, not `` or ``a`b|c` <i>"
+    text = markdown.render(dataclasses.replace(study_measured(), warnings=(warning,)))
+    assert r"- run `hotlap tune --levers a_b *x*`, not \`\` or \`\`a\`b\|c\` &lt;i&gt;" in text.split("\n")
+
+
 def test_a_hostile_patch_stays_in_its_fence() -> None:
     hostile = dataclasses.replace(samples.study_full(), patch="--- a\n+++ b\n@@ -1 +1 @@\n-```\n+`````\n")
     text = markdown.render(hostile)

@@ -130,8 +130,7 @@ def test_noise_says_what_cannot_be_told() -> None:
 def test_of_noise_seen_too_rarely_it_says_what_was_seen_and_no_interval() -> None:
     few = Noise(scope="process", speedup=None, smallest_gain=None, log_ratios=(0.04, -1.8))
     assert story.noise_sentence(few) == (
-        "A/A test between processes: two equal things differed by 4% and 505%; that is too little to say which gains "
-        "are noise here"
+        "A/A test between processes: equal runs differed by 4% and 505%, too few to say which gains are noise here"
     )
     again = Noise(scope="again", speedup=None, smallest_gain=None, log_ratios=(0.04, -0.04))
     assert story.noise_sentence(again) == "from one run of this script to the next its step differs by about 4%"
@@ -290,7 +289,7 @@ def test_a_script_that_waits_for_what_no_lever_helps_is_not_told_to_stay_as_it_i
     finding = dataclasses.replace(plain.findings[0], code="input-bound", share=0.44)
     waits = outcome.conclusion(dataclasses.replace(plain, findings=(finding,)))
     assert waits.sentence.endswith(
-        "What is left is for you to change: input-bound, 44% of a step (hotlap explain input-bound)."
+        "What is left is for you to change: input-bound, 44% of a step (`hotlap explain input-bound`)."
     )
     untried = outcome.conclusion(dataclasses.replace(plain, findings=(finding,), trials=()))
     assert untried.sentence.startswith("No lever was worth a trial here. What is left is for you to change: input")

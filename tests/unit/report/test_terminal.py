@@ -4,11 +4,13 @@ import dataclasses
 from io import StringIO
 
 import pytest
-from rich.console import Console, Group
+from rich.console import Console
 
 from hotlap.record import Failure, Interval, Phase, Study, Trial
 from hotlap.report import terminal
 from tests import sample_measured, samples
+
+TUNE = "hotlap tune --levers workers src/train.py"
 
 
 def test_tells_everything_in_its_order() -> None:
@@ -181,9 +183,16 @@ def test_what_does_not_apply_is_told_on_the_way_to_those_who_ask() -> None:
     assert "There is no GPU." in terminal.plain(terminal.part(study, "trial", verbose=True))
 
 
-def test_a_command_is_one_piece_however_long_it_is() -> None:
-    long = "hotlap tune --budget 5m --levers cached-dataset,batched-fetch,late-transform,workers experiments/train.py"
-    beside = terminal.plain([Group(*terminal._commands((("hotlap apply", "applies it"), ("hotlap tune", "again"))))])
-    assert beside == "  hotlap apply  applies it\n  hotlap tune   again\n"
-    below = terminal.plain([Group(*terminal._commands((("hotlap apply", "applies it"), (long, "asks again"))))])
-    assert below == f"  hotlap apply\n      applies it\n  {long}\n      asks again\n"
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (80, ["  hotlap apply                               applies it", f"  {TUNE}  asks again"]),
+        (60, ["  hotlap apply", "      applies it", f"  {TUNE}", "      asks again"]),
+        (30, ["  hotlap apply", "      applies it", f"  {TUNE}", "      asks again"]),
+    ],
+)
+def test_a_command_is_one_piece_however_long_it_is(width: int, shown: list[str]) -> None:
+    out = StringIO()
+    commands = (("hotlap apply", "applies it"), (TUNE, "asks again"))
+    terminal.print_on(Console(file=out, width=width, _environ={}), [terminal.Commands(commands)])
+    assert [line.rstrip() for line in out.getvalue().rstrip().split("\n")] == shown

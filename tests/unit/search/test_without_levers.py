@@ -58,7 +58,7 @@ def test_what_a_busy_machine_showed_is_told_as_such() -> None:
     few, more = (trial(CACHED, saw=(22.3,) * num_processes) for num_processes in (2, 3))
     told = seen(few, cpu=busy)
     assert told is not None and "22" not in told
-    assert told.startswith("cached-dataset may make a step faster; from 2 processes of a busy machine nothing is")
+    assert told.startswith("cached-dataset may make a step faster, but 2 processes on a busy machine do not tell by")
     assert "22.30x as fast in 3 processes while the machine was busy:" in (seen(more, cpu=busy) or "")
     assert "busy" not in (seen(few, cpu=quiet) or "busy")
 
@@ -94,6 +94,6 @@ def test_a_gain_that_was_not_judged_is_told_of_a_step_and_of_the_whole_training(
     costly.study = replace(costly.study, total_steps=1000)
     assert not_gated(Candidates(costly).unjudged(), 1000) == (
         "cached-dataset gained 6.18x a step (2.48x for a whole training of 1,000 steps, one-time cost included), "
-        "and what was left of the budget does not hold a comparison of training under it and the last one, of the "
-        "patched script."
+        "but what was left of the budget was too short to check that training stays the same under it, and to confirm "
+        "the patched script."
     )
