@@ -3,10 +3,9 @@
 The examples say themselves, in comments, what is to be done to them:
 
     # edit: add CALL KEYWORD=VALUE
-    # edit: wrap CALL POSITION KEYWORD FUNCTION [ARGUMENT] | IMPORTS [| FULL NAMES OF FUNCTIONS THAT STAY AROUND IT]
+    # edit: wrap CALL POSITION KEYWORD FUNCTION [ARGUMENT] | IMPORTS
     # edit: statement CALL | HEADER | SUFFIX | IMPORTS
     # edit: before CALL | CODE | IMPORTS
-    # edit: behind CALL | CODE | IMPORTS
     # edit: after CODE | IMPORTS
     # refused: PART OF THE SENTENCE
 """
@@ -26,7 +25,6 @@ from hotlap.source import (
     Edit,
     InsertAfterImports,
     InsertBefore,
-    InsertBehind,
     WrapArgument,
     WrapStatement,
     patch,
@@ -61,7 +59,6 @@ def _edits_at_calls(kind: str, parts: list[str], text: str, path: str) -> list[E
         return [AddArgument(site=site, keyword=keyword, value=value) for site in found]
     if kind == "wrap":
         position, keyword, function, *given = words
-        inside = tuple(parts[2].split()) if len(parts) > 2 else ()
         return [
             WrapArgument(
                 site=site,
@@ -70,14 +67,11 @@ def _edits_at_calls(kind: str, parts: list[str], text: str, path: str) -> list[E
                 function=function,
                 arguments="".join(given),
                 imports=parts[1],
-                inside=inside,
             )
             for site in found
         ]
     if kind == "before":
         return [InsertBefore(site=site, code=parts[1], imports=parts[2]) for site in found]
-    if kind == "behind":
-        return [InsertBehind(site=site, code=parts[1], imports=parts[2]) for site in found]
     assert kind == "statement"
     return [WrapStatement(site=site, header=parts[1], suffix=parts[2], imports=parts[3]) for site in found]
 
@@ -102,8 +96,8 @@ def test_what_is_there_already_is_left_as_it_is(path: Path) -> None:
     assert edited(path) == path.read_text()
 
 
-# A star import may bind what we do, so ours is behind it; and what a module gives already has a statement of its own.
-UNSORTED = {"name_from_a_star", "wrapped_within"}
+# A star import may bind what we do, so ours is behind it.
+UNSORTED = {"name_from_a_star"}
 
 
 def test_imports_are_sorted_where_they_were(tmp_path: Path) -> None:

@@ -74,23 +74,6 @@ class InsertBefore(Edit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InsertBehind(Edit):
-    """A statement behind the one that makes a call, unless it stands somewhere behind it already."""
-
-    code: str
-    """One simple statement."""
-
-    def splices(self, page: Page) -> Iterator[Splice]:
-        """The line; below a comment's."""
-        script, code = page.script, page.renamed(self.code, self.imports)
-        statement = _on_own_line(script, _statement_of(script, page.call(self.site)))
-        block = script.block_of(statement)
-        if snippet.statements(code)[0] not in map(ast.dump, block[block.index(statement) + 1 :]):
-            end = script.line_end(script.span(statement)[1])
-            yield end, end, f"\n{_margin(script, statement)}{code}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WrapStatement(Edit):
     """The statement around a call moves into a `with`; `suffix` is put behind the call itself.
 

@@ -182,7 +182,7 @@ def test_what_does_not_apply_is_told_on_the_way_to_those_who_ask() -> None:
 
 
 def test_a_command_is_one_piece_however_long_it_is() -> None:
-    long = "hotlap tune --budget 5m --levers cached-dataset,batched-fetch,late-transform,workers experiments/train.py"
+    long = "hotlap tune --budget 5m --levers cached-dataset,batched-fetch,channels-last,workers experiments/train.py"
     beside = terminal.plain([Group(*terminal._commands((("hotlap apply", "applies it"), ("hotlap tune", "again"))))])
     assert beside == "  hotlap apply  applies it\n  hotlap tune   again\n"
     below = terminal.plain([Group(*terminal._commands((("hotlap apply", "applies it"), (long, "asks again"))))])

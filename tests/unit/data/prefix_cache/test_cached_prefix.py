@@ -14,14 +14,13 @@ from torch import nn
 from torch.utils.data import ConcatDataset, Subset
 
 from hotlap.data import cached_prefix
+from hotlap.data.item import pictures
 from hotlap.data.item_cache import again
 from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, Slow, SlowBoth
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
 
-pytestmark = [
-    pytest.mark.usefixtures("any_head"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 
 class Augmented(Pictures):
@@ -57,7 +56,8 @@ class Chained(Augmented):
         self.second = Compose([Slow(), Noise()])
 
     def __getitem__(self, index: Any) -> Any:
-        return self.second(self.transform(self.read(index))), index
+        value = self.read(index)
+        return self.second(self.transform(value)), index
 
 
 class Targets(Augmented):
@@ -298,3 +298,35 @@ def test_an_error_of_the_data_set_is_its_own() -> None:
     ours = cached_prefix(Fails(Compose([Slow(), Flip()])))
     with pytest.raises(ValueError, match="item 21 is broken"):
         epochs(ours, shuffle=False)
+
+
+class ResizedCrop:
+    """Draws, and returns a picture: a part of it, of another size, turned over or not."""
+
+    def __call__(self, value: Any) -> Any:
+        left, top, mirrored = (int(torch.randint(0, 2, (1,))) for _ in range(3))
+        part = value.crop((left, top, left + 3, top + 4)).resize((6, 4), Image.Resampling.BILINEAR)
+        return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else part
+
+
+def resized() -> Augmented:
+    return Augmented(Compose([ResizedCrop(), np.array]), picture)
+
+
+def test_kept_pictures_are_cropped_resized_and_turned_over_without_pil(monkeypatch: pytest.MonkeyPatch) -> None:
+    if pictures._columns_first() is None:
+        pytest.skip("the native core does not do as this Pillow")
+    ours = cached_prefix(resized())
+    seen = epochs(ours, num_epochs=2)
+    assert_same_epochs(seen, epochs(resized(), num_epochs=2))
+    monkeypatch.setattr(again, "RECHECK_EVERY", 10**6)
+    for name in ("crop", "resize", "transpose", "tobytes"):
+        monkeypatch.setattr(Image.Image, name, None)
+    assert_same_epochs(epochs(ours, num_epochs=2), seen)
+
+
+def test_without_the_native_core_kept_pictures_are_pils(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "_columns_first", lambda: None)
+    ours = cached_prefix(resized())
+    assert_same_epochs(epochs(ours, num_epochs=2), epochs(resized(), num_epochs=2))
+    assert ours.note is None and ours.num_cached == len(ours)

@@ -1,4 +1,0 @@
-from torch.nn.parallel import DistributedDataParallel
-# edit: behind DistributedDataParallel | model.train() |
-model = DistributedDataParallel(net)
-model.train()
