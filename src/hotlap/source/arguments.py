@@ -49,14 +49,17 @@ class WrapArgument(Edit):
     """What the function is given besides: `disk=True`."""
 
     def splices(self, page: Page) -> Iterator[Splice]:
-        """Around the argument."""
+        """Around the argument, unless the function is called somewhere in it."""
         call = page.call(self.site)
         value = argument(call, self.position, self.keyword) or _given(call, self.keyword)
         if value is None:
             raise Refusal(f"the call has no argument {self.keyword} to be seen; it may be in a * argument")
         function, own = page.renamed(self.function, self.imports), [one.target for one in needed(self.imports)]
-        if isinstance(value, ast.Call) and page.names.is_any(page.script.code(value.func), own):
-            return
+        inner: ast.expr | None = value
+        while isinstance(inner, ast.Call):  # it may stand within others
+            if page.names.is_any(page.script.code(inner.func), own):
+                return
+            inner = inner.args[0] if inner.args else None
         start, end = page.outer(value)
         yield start, start, f"{function}("
         yield end, end, f", {self.arguments})" if self.arguments else ")"
