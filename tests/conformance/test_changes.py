@@ -25,7 +25,6 @@ from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item_cache import again
-from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.gather.test_resident import Here
 from tests.unit.data.pipelines import Compose, Noise
 from tests.unit.data.sets import equal, seed
@@ -242,7 +241,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_items_are_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(prefix, "LEAST_SHARE", -np.inf)
     monkeypatch.setattr(again, "MAX_RESTARTS", 1_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers

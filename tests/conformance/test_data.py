@@ -84,8 +84,7 @@ def why_aside(lever: str, *properties: str) -> str | None:
 
 @pytest.fixture(autouse=True)
 def anywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Heads are kept however little time they save, and what other tests hold is not this test's affair."""
-    monkeypatch.setattr(prefix, "LEAST_SHARE", -np.inf)
+    """What other tests hold is not this test's affair."""
     monkeypatch.setattr(prefix, "NUM_LOOKED_AT", 1)
     monkeypatch.setattr(memory.ALLOWANCE, "_held", {})
     monkeypatch.setattr(memory.ALLOWANCE, "_whole_bytes", 0)

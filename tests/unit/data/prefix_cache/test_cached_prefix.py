@@ -16,7 +16,6 @@ from torch.utils.data import ConcatDataset, Subset
 from hotlap.data import cached_prefix
 from hotlap.data.item import pictures
 from hotlap.data.item_cache import again
-from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, Slow, SlowBoth
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
 
@@ -198,31 +197,18 @@ class Holder:
         self.value = value
 
 
-class Cheap(Augmented):
-    def __init__(self) -> None:
-        super().__init__(Compose([Flip(), *[Slow()] * 30]))
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.transform(torch.ones(2, 2)), index
-
-
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "draws outside": (lambda: Outside(Compose([Slow(), Flip()])), "outside of its transforms"),
     "works on it": (lambda: Worked(Compose([Slow(), Flip()])), "works on what its transforms return"),
     "asks": (lambda: Asks(Compose([Slow(), Flip()])), "comes out different"),
     "nothing to cut": (Pictures, "draws no random numbers"),
-    "cheap": (Cheap, "hardly made faster"),
     "no plain data": (lambda: Unseen(Compose([Strange(), lambda h: Flip()(h.value)])), "it holds a"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
-def test_what_cannot_be_cut_is_left_as_it_is_and_it_is_said(
-    name: str, num_workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if name == "cheap":
-        monkeypatch.setattr(prefix, "LEAST_SHARE", 2.0)
+def test_what_cannot_be_cut_is_left_as_it_is_and_it_is_said(name: str, num_workers: int) -> None:
     make, reason = REFUSED[name]
     ours = cached_prefix(make())
     settings: dict[str, Any] = {"num_workers": num_workers, "persistent_workers": num_workers > 0}
