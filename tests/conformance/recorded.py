@@ -28,6 +28,9 @@ OWN = {
     if path.name != "__init__.py"
 }
 
+# One script for all that is an argument of DistributedDataParallel.
+OWN |= dict.fromkeys(("buffer-broadcast", "gradient-compression", "unused-parameters"), OWN.pop("data-parallel"))
+
 # A step of a small network: there is something to win in the input, in the model, and in the optimizer.
 _PHASES = {
     Phase.INPUT: 0.0020,

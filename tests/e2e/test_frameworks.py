@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 
+from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.compile import Compile
+from hotlap.levers.data_parallel import UnusedParameters
 from hotlap.levers.lever import Lever
 from hotlap.levers.workers import Workers
-from hotlap.record import Phase, Run, Status
+from hotlap.machine import look
+from hotlap.record import Phase, Run, Status, Verdict
+from hotlap.search.candidates import rejects
 from tests.e2e.running import (
     SCRIPTS,
     Forks,
@@ -121,11 +125,24 @@ def test_accelerate_with_two_processes(forks: Forks) -> None:
 
 
 @needs("transformers", "accelerate")
-def test_hugging_faces_trainer_with_two_processes_is_seen_to_look_for_unused_parameters(forks: Forks) -> None:
-    run = forks.by_two("transformers_train.py", steps=24, warmup=0)
-    assert (run.status, run.world_size) == (Status.COMPLETE, 2), run.output
-    wrapped = [site.detail for site in run.call_sites if site.detail.get("data_parallel")]
-    assert {detail["finds_unused"] for detail in wrapped} == {True}
+def test_hugging_faces_trainer_with_two_processes_takes_a_lever_of_ddp_in_its_own_words(
+    forks: Forks, tmp_path: Path
+) -> None:
+    plan: dict[str, Any] = {"steps": 24, "warmup": 0, "evidence": True}
+    base = forks.by_two("transformers_train.py", **plan)
+    assert (base.status, base.world_size) == (Status.COMPLETE, 2), base.output
+    run = of_a_file(forks, base, "transformers_train.py", by_two=True, folder=tmp_path)
+    assert rejects(UnusedParameters(), run, look()) is None
+    (tmp_path / "edited.py").write_text(edited(run, (UnusedParameters(),)))
+    found = forks(tmp_path / "edited.py", always=(UnusedParameters().spec(),), **plan)
+    assert (found.status, found.not_installed) == (Status.COMPLETE, ()), found.output
+    searched = [
+        {site.detail["finds_unused"] for site in run.call_sites if site.detail.get("data_parallel")}
+        for run in (base, found)
+    ]
+    assert searched == [{True}, {False}]
+    ruling = judge("exact", Evidence(base=(base,), lever=(found,)))
+    assert ruling.verdict is Verdict.UNHARMED, ruling.why
 
 
 def to_its_end(forks: Forks, script: str | Path) -> tuple[Run, Any]:

@@ -6,6 +6,7 @@ The examples say themselves, in comments, what is to be done to them:
     # edit: wrap CALL POSITION KEYWORD FUNCTION [ARGUMENT] | IMPORTS
     # edit: statement CALL | HEADER | SUFFIX | IMPORTS
     # edit: before CALL | CODE | IMPORTS
+    # edit: behind CALL | CODE | IMPORTS
     # edit: after CODE | IMPORTS
     # refused: PART OF THE SENTENCE
 """
@@ -25,6 +26,7 @@ from hotlap.source import (
     Edit,
     InsertAfterImports,
     InsertBefore,
+    InsertBehind,
     WrapArgument,
     WrapStatement,
     patch,
@@ -72,6 +74,8 @@ def _edits_at_calls(kind: str, parts: list[str], text: str, path: str) -> list[E
         ]
     if kind == "before":
         return [InsertBefore(site=site, code=parts[1], imports=parts[2]) for site in found]
+    if kind == "behind":
+        return [InsertBehind(site=site, code=parts[1], imports=parts[2]) for site in found]
     assert kind == "statement"
     return [WrapStatement(site=site, header=parts[1], suffix=parts[2], imports=parts[3]) for site in found]
 

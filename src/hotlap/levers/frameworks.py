@@ -45,6 +45,7 @@ _FRAMEWORKS = (
         calls=re.compile(r"transformers\.(\w+\.)*\w*TrainingArguments"),
         words={
             "bf16-autocast": {"bf16": "True", "fp16": ""},
+            "buffer-broadcast": {"ddp_broadcast_buffers": "False"},
             "compile": {"torch_compile_mode": '"{mode}"'},  # each of the three has torch_compile=True follow
             "fused-optimizer": {"optim": '"adamw_torch_fused"'},
             "pin-and-overlap": {
@@ -52,9 +53,11 @@ _FRAMEWORKS = (
                 "accelerator_config": '{{"non_blocking": True}}',
             },
             "tf32": {"tf32": "True"},
+            "unused-parameters": {"ddp_find_unused_parameters": "False"},
             "workers": {
                 "dataloader_num_workers": "{num_workers}",
                 "dataloader_prefetch_factor": "{prefetch_factor}",
+                "dataloader_persistent_workers": "{persistent_workers}",
             },
         },
         positional=1,  # output_dir

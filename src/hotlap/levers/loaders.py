@@ -18,7 +18,7 @@ MIN_SHARE = 0.02
 _BY_POSITION = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
 
 # What levers write by name.
-_WRITTEN = ("num_workers", "prefetch_factor", "pin_memory")
+_WRITTEN = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
 _DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 

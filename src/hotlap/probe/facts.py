@@ -231,6 +231,7 @@ def wrapped_with(module: Any) -> dict[str, Scalar]:
     keyword = "forward_sync_buffers" if hasattr(module, "forward_sync_buffers") else "broadcast_buffers"
     return {
         "finds_unused": bool(module.find_unused_parameters),
+        "hooked": bool(getattr(module, "_comm_hooks", ())),
         # The argument that says so, where there are any.
         "sends_buffers": keyword if buffers and getattr(module, keyword) else "",
         "batch_statistics": any(

@@ -3,25 +3,15 @@
 What it says: this part of each step passes while gradients are on their way, waiting for the slowest process left out.
 Why it is bad: the network's time should be hidden behind the backward pass; what shows is lost on every process.
 Example: a large embedding table trained by several machines over a slow network.
-Risk: larger buckets keep the numbers; gradients that are compressed or late do not. Buffers that are no longer sent may
-drift apart; a parameter that a step leaves out after all ends the training with an error.
-With frameworks: `ddp_broadcast_buffers` and `ddp_find_unused_parameters` of Hugging Face's `TrainingArguments` (whose
-Trainer looks for unused parameters by default), `strategy=DDPStrategy(...)` of Lightning.
+Risk: larger buckets keep the numbers; gradients that are compressed or late do not.
 
 Before:
 
-    model = DistributedDataParallel(model, find_unused_parameters=True)
-    for number, batch in enumerate(loader):
-        model(batch).mean().backward()
+    model = DistributedDataParallel(model)
 
 After:
 
     model = DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)
-    # Over a slow link; other numbers: torch.distributed.algorithms.ddp_comm_hooks.default_hooks
-    model.register_comm_hook(model.process_group, fp16_compress_hook)
-    for number, batch in enumerate(loader):
-        with nullcontext() if (number + 1) % accumulate == 0 else model.no_sync():
-            model(batch).mean().backward()
 """
 
 from statistics import median
@@ -33,6 +23,14 @@ from hotlap.units import duration
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
 MIN_SHARE = 0.10
+
+# What was seen of a model that DistributedDataParallel wraps -> what can be tried for it.
+_LEVERS = (
+    ("sends_buffers", "buffer-broadcast"),
+    ("finds_unused", "unused-parameters"),
+    ("data_parallel", "no-sync"),
+    ("data_parallel", "gradient-compression"),
+)
 
 # What says in which passes gradients are exchanged.
 _CHOSEN = frozenset({"no_sync", "require_backward_grad_sync", "accumulate"})
@@ -47,12 +45,13 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s = run.mean_phase_s(Phase.COMMUNICATION)
     if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
         return None
+    wrapped = [site.detail for site in run.call_sites if site.detail.get("data_parallel")]
     among = f"among {run.world_size} processes" if run.world_size > 1 else "between processes"
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_waits(run)}."
-        f"{_several(run)}{_chosen(run)}",
+        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_waits(run)}.{_several(run)}",
+        levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in wrapped)),
     )
 
 
@@ -63,20 +62,6 @@ def _waits(run: Run) -> str:
         return f", beside {duration(wait_s)} of waiting for the slowest"
     alone = not run.ranks and run.from_trace
     return "; it holds waiting for the slowest of them, which the traces of all ranks would tell" if alone else ""
-
-
-def _chosen(run: Run) -> str:
-    """What is exchanged besides gradients, by arguments of DistributedDataParallel."""
-    models = [site.detail for site in run.call_sites if site.detail.get("data_parallel")]
-    said = ""
-    keyword = next((one["sends_buffers"] for one in models if one.get("sends_buffers")), None)
-    if keyword and not any(one.get("batch_statistics") for one in models):  # which would drift apart
-        said += (
-            f" Buffers are sent in front of each forward pass; where no step changes them, `{keyword}=False` does not."
-        )
-    if any(one.get("finds_unused") for one in models):
-        said += " Each step looks for unused parameters; where there are none, `find_unused_parameters=False` does not."
-    return said
 
 
 def _several(run: Run) -> str:

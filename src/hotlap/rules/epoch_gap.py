@@ -49,5 +49,5 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Each epoch begins with a wait of {duration(gap_s)}{who}: "
         f"{duration(min(cost_s, run.mean_step_s()))} a step, {percent(min(1.0, share))} of it.",
-        levers=("cached-dataset",) if loader is not None and loader.num_workers else ("cached-dataset", "workers"),
+        levers=("workers",) if loader is None or loader.num_workers else ("cached-dataset", "workers"),
     )

@@ -1,7 +1,7 @@
 """Call sites and edits -> a unified diff."""
 
 from hotlap.source.arguments import AddArgument, WrapArgument
-from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, WrapStatement, top_of
+from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, WrapStatement, top_of
 from hotlap.source.file import CannotEdit
 from hotlap.source.keywords import argument, why_unseen
 from hotlap.source.moves import device_of, moved_to
@@ -14,6 +14,7 @@ __all__ = [
     "Edit",
     "InsertAfterImports",
     "InsertBefore",
+    "InsertBehind",
     "Patched",
     "Script",
     "WrapArgument",

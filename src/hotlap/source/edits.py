@@ -76,6 +76,23 @@ class InsertBefore(Edit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertBehind(Edit):
+    """A statement behind the one that makes a call, unless it stands somewhere behind it already."""
+
+    code: str
+    """One simple statement."""
+
+    def splices(self, page: Page) -> Iterator[Splice]:
+        """The line; below a comment's."""
+        script, code = page.script, page.renamed(self.code, self.imports)
+        statement = _on_own_line(script, _statement_of(script, page.call(self.site)))
+        block = script.block_of(statement)
+        if snippet.statements(code)[0] not in map(ast.dump, block[block.index(statement) + 1 :]):
+            end = script.line_end(script.span(statement)[1])
+            yield end, end, f"\n{_margin(script, statement)}{code}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrapStatement(Edit):
     """The statement around a call moves into a `with`; `suffix` is put behind the call itself.
 
@@ -108,6 +125,13 @@ def _statement_of(script: Script, call: ast.Call | None) -> ast.stmt | None:
     outer = script.around(call) if call is not None else ()
     found = next((node for node in outer if isinstance(node, ast.Lambda | ast.stmt)), None)
     return found if found is not None and is_simple(found) else None
+
+
+def _on_own_line(script: Script, statement: ast.stmt | None) -> ast.stmt:
+    """The statement, where nothing else is on its lines."""
+    if statement is None or not _has_line(script, statement):
+        raise Refusal("the call is in a statement that has no line of its own; give it one")
+    return statement
 
 
 def _has_line(script: Script, statement: ast.stmt) -> bool:
@@ -181,9 +205,7 @@ def _items_around(script: Script, statement: ast.stmt) -> Iterator[str]:
 def _indented(page: Page, statement: ast.stmt, header: str) -> Iterator[Splice]:
     """The statement below the header. What is within strings stays where it is."""
     script = page.script
-    if not _has_line(script, statement):
-        raise Refusal("the call is in a statement that has no line of its own; give it one")
-    margin = _margin(script, statement)
+    margin = _margin(script, _on_own_line(script, statement))
     unit = _unit(script, margin)
     start, end = script.span(statement)
     yield start, start, f"{header}:\n{margin}{unit}"

@@ -149,6 +149,7 @@ class Parsed:
     fp16: bool = False
     bf16: bool = False
     dataloader_num_workers: int = 0
+    dataloader_persistent_workers: bool = False
     dataloader_pin_memory: bool = True
     optim: str = "adamw_torch"
     tf32: bool | None = None

@@ -9,7 +9,7 @@ import pytest
 
 from hotlap.levers import Numerics
 from hotlap.levers.workers import Workers
-from hotlap.record import LoaderFacts, Machine, Run
+from hotlap.record import LoaderFacts, Machine, Phase, Run
 from hotlap.source import patch
 from tests.conformance.recorded import run_of as recorded
 from tests.sample_runs import loader, machine, run_with
@@ -71,9 +71,12 @@ def test_never_more_than_the_cores(run_of: RunOf) -> None:
         ({"deterministic": True}, Numerics.EXACT),
         ({"deterministic": False}, Numerics.STATISTICAL),
         ({"deterministic": None}, Numerics.STATISTICAL),
+        ({"deterministic": True, "num_items": 1000}, Numerics.STATISTICAL),  # short epochs: workers that stay
     ],
 )
-def test_what_it_does_to_the_numbers_depends_on_items(facts: dict[str, Any], numerics: Numerics, run_of: RunOf) -> None:
+def test_what_it_does_to_the_numbers_depends_on_items_and_epochs(
+    facts: dict[str, Any], numerics: Numerics, run_of: RunOf
+) -> None:
     run = run_of(replace(long(), **facts))
     assert {each.numerics for each in Workers.candidates(run, machine())} == {numerics}
     assert Workers.numerics is Numerics.STATISTICAL
@@ -145,9 +148,9 @@ def test_the_number_of_workers_is_tried_however_they_are_started(method: str, ru
     [
         (Workers(3), LINE, "loader = DataLoader(data, 64, shuffle=True, num_workers=3)"),
         (
-            Workers(3, prefetch_factor=4),
+            Workers(3, prefetch_factor=4, persistent_workers=True),
             LINE,
-            "loader = DataLoader(data, 64, shuffle=True, num_workers=3, prefetch_factor=4)",
+            "loader = DataLoader(data, 64, shuffle=True, num_workers=3, prefetch_factor=4, persistent_workers=True)",
         ),
         (
             Workers(3),
@@ -158,6 +161,70 @@ def test_the_number_of_workers_is_tried_however_they_are_started(method: str, ru
 )
 def test_the_source_gets_torchs_own_arguments(lever: Workers, line: str, after: str, run_of: RunOf) -> None:
     assert written(lever, run_of(replace(loader(), num_items=1000), line=line)) == after
+
+
+# Workers that stay
+
+
+def with_gaps(run: Run, gap_s: float) -> Run:
+    waits = list(run.phase_s[Phase.INPUT] or ())
+    for start in (10, 60):
+        waits[start] += gap_s
+    return replace(run, epoch_starts=(10, 60), phase_s={**run.phase_s, Phase.INPUT: tuple(waits)})
+
+
+def test_the_scripts_own_workers_stay_where_their_start_is_waited_for(run_of: RunOf) -> None:
+    run = with_gaps(run_of(replace(loader(), num_workers=2)), 0.4)
+    first = Workers.candidates(run, large())[0]
+    assert first == Workers(num_workers=2, persistent_workers=True, draws=False)
+    assert first.rejects(run, large()) is None
+    assert first.saves_at_most_s(run, ()) == pytest.approx(0.8 / 100, rel=0.01)
+    assert written(first, run).endswith("num_workers=2, persistent_workers=True)")
+
+
+@pytest.mark.parametrize(
+    ("facts", "gap_s"),
+    [
+        ({"num_workers": 2, "persistent_workers": True}, 0.4),
+        ({"num_workers": 2, "loader_anew": True}, 0.4),
+        ({"num_workers": 2}, 0.001),
+        ({"num_workers": 0, "num_items": 10**7}, 0.4),
+    ],
+)
+def test_they_do_not_stay_where_that_gains_nothing(facts: dict[str, Any], gap_s: float, run_of: RunOf) -> None:
+    run = with_gaps(run_of(replace(loader(), **facts)), gap_s)
+    assert not any(each.persistent_workers for each in Workers.candidates(run, large()))
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "for epoch in range(9):\n    data.set_epoch(epoch)\n",
+        "data.labels[3] = 1\n",
+        "data.scale = 2\n",
+        "data.tensors[0].mul_(2)\n",
+        "loader.dataset.scale += 1\n",
+        "del data.cache\n",
+    ],
+)
+def test_they_do_not_stay_where_the_script_changes_the_data_set(tail: str, run_of: RunOf) -> None:
+    short = replace(loader(), num_items=1000)
+    assert Workers.candidates(run_of(short), machine())[0].persistent_workers
+    assert not Workers.candidates(run_of(short, tail=tail), machine())[0].persistent_workers
+
+
+def test_they_do_not_stay_where_it_cannot_be_seen_which_data_set_they_read(run_of: RunOf) -> None:
+    short, head = replace(loader(), num_items=1000), f"{HEAD}given = {{'dataset': data}}\n"
+    assert Workers.candidates(run_of(short, head=head, line="loader = DataLoader(data)"), machine())[
+        0
+    ].persistent_workers
+    run = run_of(short, head=head, line="loader = DataLoader(**given)")
+    assert not Workers.candidates(run, machine())[0].persistent_workers
+
+
+def test_reading_from_the_data_set_is_no_change(run_of: RunOf) -> None:
+    run = run_of(replace(loader(), num_items=1000), tail="print(len(data), data.classes[0], loader.dataset)\n")
+    assert Workers.candidates(run, machine())[0].persistent_workers
 
 
 def test_an_iterable_data_set_is_left_alone(run_of: RunOf) -> None:

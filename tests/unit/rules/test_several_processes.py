@@ -120,10 +120,9 @@ def test_what_was_seen_of_the_wrapped_model_says_what_to_try() -> None:
     }
     told = replace(run, call_sites=(replace(site, calls="forward", detail=wrapped),))
     (finding,) = [one for one in rules.check(told) if one.code == "communication-bound"]
-    assert "`broadcast_buffers=False`" in finding.evidence and "find_unused" not in finding.evidence
-    drifts = replace(site, calls="forward", detail={**wrapped, "finds_unused": True, "batch_statistics": True})
-    evidence = found(replace(run, call_sites=(drifts,)))["communication-bound"]
-    assert "`find_unused_parameters=False`" in evidence and "broadcast_buffers" not in evidence
+    assert finding.try_levers == ("buffer-broadcast", "no-sync", "gradient-compression")
+    (plain,) = [one for one in rules.check(run) if one.code == "communication-bound"]
+    assert plain.try_levers == ()
 
 
 @pytest.mark.parametrize(

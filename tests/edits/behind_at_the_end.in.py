@@ -1,0 +1,3 @@
+from torch.nn.parallel import DistributedDataParallel
+# edit: behind DistributedDataParallel | model.train() |
+model = DistributedDataParallel(net)

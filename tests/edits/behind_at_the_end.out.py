@@ -1,0 +1,4 @@
+from torch.nn.parallel import DistributedDataParallel
+# edit: behind DistributedDataParallel | model.train() |
+model = DistributedDataParallel(net)
+model.train()
