@@ -94,13 +94,11 @@ def loader_of(folder: Path, case: dict[str, Any], shards: Path) -> Any:
         tars = str(shards / f"pictures-{{000000..{NUM_SHARDS - 1:06d}}}.tar")
         stream = webdataset.WebDataset(tars, shardshuffle=NUM_SHARDS).shuffle(1000).decode("pil")
         return DataLoader(stream.to_tuple("jpg", "cls").map_tuple(steps, int), **settings)
-    from hotlap.data import cached_prefix, late
+    from hotlap.data import cached_prefix
 
     dataset: Any = import_module("torchvision.datasets").ImageFolder(str(folder), transform=steps)
     if case.get("prefix"):
         dataset = cached_prefix(dataset)
-    if case.get("late"):
-        dataset = late(dataset)
     return DataLoader(dataset, shuffle=True, **settings)
 
 
@@ -108,7 +106,7 @@ def run_case(folder: Path, case: dict[str, Any], shards: Path) -> dict[str, Any]
     """In a process of its own: samples a second of each epoch, and the digest of two epochs."""
     import torch
 
-    torch.set_num_threads(case.get("threads", 1))
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     loader = loader_of(folder, case, shards)
     rates, digest, costs_s = [], hashlib.sha256(), list[float]()
@@ -127,7 +125,7 @@ def run_case(folder: Path, case: dict[str, Any], shards: Path) -> dict[str, Any]
         "later": statistics.median(rates[1:]),
         "cpu_ms": 1e3 * statistics.median(costs_s[2:]),
         "digest": digest.hexdigest()[:16],
-        "note": note_of(loader.dataset),
+        "note": getattr(loader.dataset, "note", None),
     }
 
 
@@ -138,12 +136,6 @@ def cpu_s() -> float:
     return sum(os.times()[:4]) + sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
-def note_of(dataset: Any) -> str | None:
-    """Why one of hotlap's pieces is not at work, whichever stands inside of which."""
-    inside = vars(dataset).get("_hotlap_dataset")
-    return getattr(dataset, "note", None) or (None if inside is None else note_of(inside))
-
-
 def cases(num_cores: int) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {"baseline": {}}
     for workers in sorted({1, 2, num_cores, 2 * num_cores}):
@@ -152,15 +144,9 @@ def cases(num_cores: int) -> dict[str, dict[str, Any]]:
             found[name] = {"workers": workers, "prefetch": prefetch, "persistent": True}
     found[f"{num_cores} workers, new each epoch"] = {"workers": num_cores}
     found["WebDataset"] = {"workers": num_cores, "persistent": True, "webdataset": True}
-    ours: dict[str, dict[str, Any]] = {
-        "cached_prefix": {"prefix": True},
-        "late": {"late": True},
-        "late, cached_prefix": {"prefix": True, "late": True},
-    }
-    for name, pieces in ours.items():
-        found[name] = pieces
-        found[f"{name}, {num_cores} workers, persistent"] = {"workers": num_cores, "persistent": True, **pieces}
-    found[f"late, cached_prefix, {num_cores} threads"] = {"prefix": True, "late": True, "threads": num_cores}
+    found["cached_prefix"] = {"prefix": True}
+    name = f"cached_prefix, {num_cores} workers, persistent"
+    found[name] = {"workers": num_cores, "persistent": True, "prefix": True}
     return found
 
 
@@ -194,7 +180,7 @@ def measure(folder: Path, *, num_rounds: int, num_epochs: int) -> list[dict[str,
 
 def rows(wanted: dict[str, dict[str, Any]], seen: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     later = {name: statistics.median(run["later"] for run in runs) for name, runs in seen.items() if runs}
-    tried = [name for name in later if "workers" in name and not _is_ours(wanted[name])]
+    tried = [name for name in later if "workers" in name and not wanted[name].get("prefix")]
     best = max(tried, key=later.__getitem__)
     table = []
     for name, runs in seen.items():
@@ -218,15 +204,11 @@ def rows(wanted: dict[str, dict[str, Any]], seen: dict[str, list[dict[str, Any]]
     return table
 
 
-def _is_ours(case: dict[str, Any]) -> bool:
-    return any(case.get(piece) for piece in ("prefix", "late"))
-
-
 def _draws_as(ours: dict[str, Any], other: dict[str, Any]) -> bool:
     """True for a plain loader whose draws are those of this case of hotlap's."""
-    plain = not (_is_ours(other) or other.get("webdataset"))
+    plain = not (other.get("prefix") or other.get("webdataset"))
     same = all(ours.get(name, 0) == other.get(name, 0) for name in ("workers", "persistent"))
-    return _is_ours(ours) and plain and same
+    return bool(ours.get("prefix")) and plain and same
 
 
 def one(folder: Path, case: dict[str, Any], shards: Path) -> dict[str, Any] | None:

@@ -19,15 +19,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from hotlap.data import batched, cached, cached_prefix, late, resident
+from hotlap.data import batched, cached, cached_prefix, resident
 from hotlap.data.checks.inputs import Contents
 from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item_cache import again
-from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.gather.test_resident import Here
-from tests.unit.data.pictures import usual
 from tests.unit.data.pipelines import Compose, Noise
 from tests.unit.data.sets import equal, seed
 
@@ -243,7 +241,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_items_are_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(prefix, "LEAST_SHARE", -np.inf)
     monkeypatch.setattr(again, "MAX_RESTARTS", 1_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers
@@ -407,22 +404,3 @@ def test_batches_that_are_gathered_see_every_change_at_once(name: str) -> None:
         return [loop.epoch(), loop.epoch(change), told(loop, change, between=True)]
 
     assert equal(run(batched), run(None))
-
-
-def of_normalize(data: Any) -> None:
-    data.transform.transforms[-1].mean = [0.1, 0.2, 0.3]
-
-
-@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
-def test_late_transforms_see_every_change(num_workers: int) -> None:
-    def run(wrap: Wrap | None) -> Any:
-        loop = Loop(usual(), wrap, num_workers=num_workers)
-        seen = [loop.epoch()]
-        assert wrap is None or loop.loader.dataset.note is None
-        return [*seen, told(loop, of_normalize, between=True), told(loop, swap_pictures, between=True)]
-
-    assert equal(run(late), run(None))
-
-
-def swap_pictures(data: Any) -> None:
-    data.transform = Compose(data.transform.transforms[1:])

@@ -22,7 +22,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, get_worker_info,
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from hotlap import at_work, levers
-from hotlap.data import batched, cached, cached_prefix, late, resident
+from hotlap.data import batched, cached, cached_prefix, resident
 from hotlap.data.item_cache import memory
 from hotlap.data.prefix_cache import cached_prefix as prefix
 from hotlap.levers import Scope
@@ -46,11 +46,10 @@ LEVERS: dict[str, Callable[[Any], Any]] = {
     "cached-dataset": cached,
     "cached-prefix": cached_prefix,
     "device-resident": resident,
-    "late-transform": late,
 }
 """What each lever writes around the data set of a loader."""
 
-SERVED = {"batched-fetch": "rows", "cached-prefix": "photographs", "late-transform": "photographs"}
+SERVED = {"batched-fetch": "rows", "cached-prefix": "photographs"}
 """The data set that a lever is for; of those that are not here: items that are computed."""
 
 
@@ -63,7 +62,6 @@ AT_WORK: Mapping[str, Callable[[Seen, Seen], bool]] = {
     "cached-dataset": kept,
     "device-resident": kept,
     "cached-prefix": lambda seen, own: seen.count(b"h") < seen.count(b"n"),
-    "late-transform": lambda seen, own: seen.count(b"n") < seen.count(b"h"),
 }
 """What shows from outside that a lever did its work: (what was seen under it, what the script sees by itself)."""
 
@@ -73,7 +71,7 @@ _SPAWNED = "its workers are started by spawn"
 ASIDE: Mapping[tuple[str, str], str] = {
     **{
         (lever, workers): _SPAWNED
-        for lever in ("cached-dataset", "device-resident", "cached-prefix", "late-transform")
+        for lever in ("cached-dataset", "device-resident", "cached-prefix")
         for workers in ("1 spawned", "2 spawned, persistent")
     },
 }
@@ -86,8 +84,7 @@ def why_aside(lever: str, *properties: str) -> str | None:
 
 @pytest.fixture(autouse=True)
 def anywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Heads are kept however little time they save, and what other tests hold is not this test's affair."""
-    monkeypatch.setattr(prefix, "LEAST_SHARE", -np.inf)
+    """What other tests hold is not this test's affair."""
     monkeypatch.setattr(prefix, "NUM_LOOKED_AT", 1)
     monkeypatch.setattr(memory.ALLOWANCE, "_held", {})
     monkeypatch.setattr(memory.ALLOWANCE, "_whole_bytes", 0)
@@ -178,7 +175,7 @@ ARGUMENTS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     "worker_init_fn changes the data set": (
         {"worker_init_fn": changes_data, "num_workers": 2},
         dict.fromkeys(("cached-dataset", "device-resident"), "worker_init_fn changes")
-        | {"cached-prefix": "", "late-transform": "", "batched-fetch": ""},
+        | {"cached-prefix": "", "batched-fetch": ""},
     ),
     "multiprocessing_context": ({"multiprocessing_context": multiprocessing.get_context("fork")}, {}),
     "pin_memory_device": ({"pin_memory": True, "pin_memory_device": "cuda"}, {}),

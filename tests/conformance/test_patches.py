@@ -7,23 +7,21 @@ among the levers. Levers that `tune` never accepts together are left out by the 
 
 import math
 import random
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations, permutations
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from hotlap import levers
 from hotlap.levers import Lever, Numerics
-from hotlap.levers.data_wrappers import NESTING
 from hotlap.record import LeverSpec, Run, State, Study
 from hotlap.search.alternatives import alternative
 from hotlap.search.gate_runs import numerics_of
-from hotlap.source import Patched, WrapArgument, patch
+from hotlap.source import Patched, patch
 from hotlap.source.disk import PatchFiles
 from tests.conformance.patched_runs import Outcome, run_all
 from tests.conformance.recorded import OWN, SCRIPTS, machines, run_of
@@ -176,11 +174,8 @@ def test_levers_that_exclude_each_other_are_these() -> None:
         ("batched-fetch", "cached-dataset"),
         ("batched-fetch", "cached-prefix"),
         ("batched-fetch", "device-resident"),
-        ("batched-fetch", "late-transform"),
         ("cached-dataset", "cached-prefix"),
-        ("cached-dataset", "late-transform"),
         ("cached-prefix", "device-resident"),
-        ("device-resident", "late-transform"),
     }
 
 
@@ -225,44 +220,3 @@ def test_every_patch_can_be_applied_and_taken_back(tmp_path: Path) -> None:
         assert copy.read_text() == text_of(case), case.title
         files.revert()
         assert copy.read_bytes() == case.script.read_bytes(), case.title
-
-
-def wraps(lever: Lever, run: Run) -> bool:
-    return any(isinstance(edit, WrapArgument) for edit in lever.edits(run))
-
-
-def test_what_goes_around_a_data_set_finds_its_place_in_a_script_that_was_patched_before(tmp_path: Path) -> None:
-    nested: dict[tuple[str, str], tuple[str, ...]] = {}
-    for script in ALL_SCRIPTS:
-        around = {name: lever for name, lever in able(script).items() if wraps(lever, recorded(script))}
-        for one, other in permutations(around, 2):
-            if (one, other) in nested or not may_be_accepted((one, other)):
-                continue
-            path = tmp_path / f"{script.stem}_{one}_{other}.py"
-            path.write_text(text_of(Case(script, (one,))))
-            text = patch(around[other].edits(run_of(path)), root=tmp_path).texts.get(str(path), path.read_text())
-            at_once = text_of(Case(script, (one, other)))
-            assert _imported(text) == _imported(at_once), f"{script.stem}: {one}, then {other}"
-            assert _all_else(text) == _all_else(at_once), f"{script.stem}: {one}, then {other}"
-            nested[one, other] = _nesting(text)
-    assert {len(names) for names in nested.values()} == {2}
-    assert all(list(names) == sorted(names, key=NESTING.index, reverse=True) for names in nested.values())
-    both = ("late", "cached_prefix")
-    assert nested["late-transform", "cached-prefix"] == nested["cached-prefix", "late-transform"] == both
-
-
-def _imports(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith("from hotlap.data import ")]
-
-
-def _imported(text: str) -> set[str]:
-    return {name for line in _imports(text) for name in line.partition(" import ")[2].split(", ")}
-
-
-def _all_else(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line not in _imports(text)]
-
-
-def _nesting(text: str) -> tuple[str, ...]:
-    """Functions of ours that are called, in the order of the text: the outermost first."""
-    return tuple(name for name in re.findall(r"\b(\w+)\(", text) if name in NESTING)

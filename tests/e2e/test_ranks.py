@@ -10,7 +10,7 @@ import pytest
 from hotlap import rules
 from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
-from hotlap.levers.data_wrappers import CachedDataset, LateTransform
+from hotlap.levers.data_wrappers import CachedDataset, CachedPrefix
 from hotlap.levers.lever import Lever
 from hotlap.machine import look
 from hotlap.record import Phase, Plan, Run, Status, Turn, Verdict
@@ -115,7 +115,7 @@ def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_
     assert ("thread-oversubscription" in codes) == (count is None)
 
 
-@pytest.mark.parametrize(("lever", "words"), [(CachedDataset(), ()), (LateTransform(), ("--pictures",))])
+@pytest.mark.parametrize(("lever", "words"), [(CachedDataset(), ()), (CachedPrefix(), ("--pictures",))])
 def test_a_data_set_that_a_sampler_shares_out_may_be_served_to_each_rank(
     forks: Forks, lever: Lever, words: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """Names of one module are imported by one statement."""
 import os
-from hotlap.data import late  # for pictures
+from hotlap.data import batched  # for pictures
 from hotlap.data import cached, resident
 from hotlap.small import (
     native_odeint,
@@ -12,11 +12,11 @@ from torch.utils.data import DataLoader
 native_steps()
 
 if os.environ.get("MORE"):
-    from hotlap.data import batched
+    from hotlap.data import cached_prefix
 
-a = DataLoader(late(cached(train)), shuffle=True)
+a = DataLoader(cached(train), shuffle=True)
 b = Test(resident(test))
-# edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached | hotlap.data.late
+# edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached
 # edit: wrap Test 0 dataset resident | from hotlap.data import resident
 # edit: after native_steps() | from hotlap.small import native_steps
 # edit: add DataLoader shuffle=True

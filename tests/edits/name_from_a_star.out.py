@@ -1,4 +1,6 @@
 from tools import *
+
+# isort: split
 from hotlap.data import cached as hotlap_cached
 from torch.utils.data import DataLoader
 

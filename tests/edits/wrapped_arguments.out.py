@@ -13,5 +13,5 @@ c = DataLoader(
 d = DataLoader(cached((Subset(train, range(10)))), 64)
 e = lambda: DataLoader(cached(train))
 f = [DataLoader(cached(part), **options) for part in parts]
-g = next(iter(DataLoader(cached(DataLoader(cached(train))))))
+g = next(iter(DataLoader(DataLoader(cached(train)))))
 # edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached

@@ -1,12 +1,8 @@
 import hotlap.data as data
-from hotlap.data import lasting
 from torch.utils.data import DataLoader
 
 a = DataLoader(train)
-b = DataLoader(lasting(train))
-c = DataLoader(data.overlapped(lasting(train), memory_bytes=3))
-e = DataLoader(dataset=(lasting)((train)))
-# edit: wrap DataLoader 0 dataset overlapped | from hotlap.data import overlapped
-# edit: wrap DataLoader 0 dataset late | from hotlap.data import late | hotlap.data.lasting hotlap.data.overlapped
-# edit: wrap DataLoader 0 dataset lasting | from hotlap.data import lasting | hotlap.data.overlapped
-# edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached | hotlap.data.late hotlap.data.lasting hotlap.data.overlapped
+b = DataLoader(data.resident(train))
+c = DataLoader(data.resident(data.cached(train), memory_bytes=3))
+d = DataLoader(dataset=(data.cached)((train)))
+# edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached

@@ -10,7 +10,7 @@ from PIL import Image
 
 from hotlap import native
 from hotlap.data.item import pictures
-from hotlap.data.item.pictures import LazyPicture, lazy_picture, render
+from hotlap.data.item.pictures import LazyPicture, lazy_picture
 
 pytestmark = pytest.mark.skipif(pictures._columns_first() is None, reason="the native core does not do as this Pillow")
 
@@ -78,7 +78,7 @@ def test_every_variant_resizes_as_pil(
     made = crop(ours).resize(after, resample)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "extension", lambda: native.Core(module, variant, ""))
-        render([made, made.copy()], num_threads=2)
+        made._render()
     assert not made._resample and made == crop(image).resize(after, resample)
 
 

@@ -1,8 +1,8 @@
 """Loaders that hand out the same samples sooner. Public; the data levers write exactly these.
 
-`item_cache` (cached), `prefix_cache` (cached_prefix), `transforms` (late) and `gather` (batched, resident) hold these
-functions; `loader` is what a DataLoader does over their data sets, `item` takes items apart and compares them, `checks`
-finds out whether they may be kept, `wrapper` stands in a data set's place.
+`item_cache` (cached), `prefix_cache` (cached_prefix) and `gather` (batched, resident) hold these functions; `loader` is
+what a DataLoader does over their data sets, `item` takes items apart and compares them, `checks` finds out whether they
+may be kept, `wrapper` stands in a data set's place.
 
 They are imported on first use, so that importing hotlap does not import torch.
 """
@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     from hotlap.data.gather.resident import resident
     from hotlap.data.item_cache.cached import cached
     from hotlap.data.prefix_cache.cached_prefix import cached_prefix
-    from hotlap.data.transforms.late import late
 
-__all__ = ["batched", "cached", "cached_prefix", "late", "resident"]
+__all__ = ["batched", "cached", "cached_prefix", "resident"]
 
 _HOMES = {
     "batched": "gather.batched",
     "cached": "item_cache.cached",
     "cached_prefix": "prefix_cache.cached_prefix",
-    "late": "transforms.late",
     "resident": "gather.resident",
 }
 

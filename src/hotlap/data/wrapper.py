@@ -3,7 +3,7 @@
 import itertools
 import sys
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar, TypeVar, final
 
 from torch.utils.data import Dataset, IterableDataset
@@ -30,8 +30,6 @@ class DatasetWrapper(Dataset[Any]):
     """The wrapped one."""
     _hotlap_function: ClassVar[str] = ""
     """What makes it: "cached"."""
-    _hotlap_around: ClassVar[Collection[str]] = ()
-    """Functions whose stand-ins it may stand around."""
 
     _hotlap_note: str | None = None
 
@@ -122,15 +120,10 @@ def check(kind: type[DatasetWrapper], dataset: Any) -> None:
             )
         return
     other = type(dataset)._hotlap_function or type(dataset).__name__
-    if function in type(dataset)._hotlap_around:
-        raise UserError(
-            f"{function}() got what {other}() returned, which goes outside. Write {other}({function}(...))."
-        )
-    if other not in kind._hotlap_around:
-        raise UserError(
-            f"{function}() got what {other}() returned, but a data set is served by one of the two. Leave out "
-            f"{function}(), or {other}()."
-        )
+    raise UserError(
+        f"{function}() got what {other}() returned, but a data set is served by one of the two. Leave out "
+        f"{function}(), or {other}()."
+    )
 
 
 @final

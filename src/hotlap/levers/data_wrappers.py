@@ -7,13 +7,9 @@ from hotlap.data.item_cache.memory import default_folder, room_bytes
 from hotlap.errors import UserError
 from hotlap.levers import loaders
 from hotlap.levers.lever import Lever, Numerics, Scope
-from hotlap.record import Ceiling, InputPart, LoaderFacts, Machine, Phase, Run
+from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.source import Edit, WrapArgument
-from hotlap.units import percent, size
-
-# Functions of `hotlap.data` around a data set, the innermost first: what serves its items, and what is done to whole
-# batches. `hotlap.data.wrapper` refuses any other order.
-NESTING = ("batched", "cached", "resident", "cached_prefix", "late")
+from hotlap.units import size
 
 # Items that are made sooner than this altogether are made again by the next run: the key and the checks of a cache on
 # disk take some tenths of it (MNIST, 190 MB: 0.23 s).
@@ -21,9 +17,6 @@ _LEAST_ON_DISK_S = 1.0
 
 # What a slow disk reads, that of a machine in a cloud: items that are made faster than that are not read from one.
 _DISK_BYTES_PER_S = 200e6
-
-# Data sets without transforms.
-_ROWS = frozenset({"TensorDataset", "Tensor", "ndarray", "memmap", "list", "tuple"})
 
 
 class DataWrapper(Lever):
@@ -62,8 +55,7 @@ class DataWrapper(Lever):
         return ""
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """`function(...)` around each of them, at its place in `NESTING`."""
-        inside = tuple(f"hotlap.data.{name}" for name in NESTING[NESTING.index(self.function) + 1 :])
+        """`function(...)` around each of them."""
         served = [loader for loader in run.loaders if self._leaves(run, loader) is None]
         found: dict[tuple[str, int, int], Edit] = {}
         # One line may make several loaders: what one of them is to be given stands for all.
@@ -76,7 +68,6 @@ class DataWrapper(Lever):
                     function=self.function,
                     arguments=self.arguments(loader),
                     imports=f"from hotlap.data import {self.function}",
-                    inside=inside,
                 )
                 found.setdefault((site.path, site.line, site.col), edit)
         return tuple(found.values())
@@ -241,41 +232,6 @@ class CachedPrefix(DataWrapper):
         if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
             return f"Items of {loader.dataset} depend on hidden state ({loader.why_not})."
         return None
-
-
-class LateTransform(DataWrapper):
-    """Wraps data sets whose transforms end with `ToTensor` and `Normalize` in `hotlap.data.late`.
-
-    What: the last transforms, which make each number of a picture from one byte and constants, are done for the whole
-    batch in the training process. Those before them run as ever, item by item, with the same random draws.
-    Why: for small pictures the calls of `ToTensor` and `Normalize` cost more than their arithmetic (torchvision's
-    `Normalize` makes two tensors of its constants for each item), and a quarter of the bytes is sent by workers.
-    When it hurts: with workers the arithmetic moves into the training process, which may have no time to spare. Items
-    that can be kept whole need no transforms at all (cached-dataset). Where the pictures differ in size, are no bytes,
-    or are put together by a function of the script's own, everything stays as it is.
-    When data change: items are computed each time, by the processes that the script would have; the constants of the
-    last transforms are compared before each batch.
-    """
-
-    function = "late"
-
-    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
-        """It serves items that transforms make anew each time."""
-        if loader.dataset in _ROWS:
-            return f"A {loader.dataset} has no transforms."
-        if loader.deterministic is True:
-            return _always_the_same(loader)
-        if not loaders.collated_by_torch(loader):
-            return f"The script puts the items of {loader.dataset} together itself."
-        transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), run.mean_step_s()
-        if loader.num_workers == 0 and transforms_s is not None and transforms_s < loaders.MIN_SHARE * step_s:
-            return f"The transforms of {loader.dataset} take {percent(transforms_s / step_s)} of a step."
-        return None
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """What transforms take where that is known, else the wait for a batch."""
-        transforms_s, bound_s = run.input_s.get(InputPart.TRANSFORMS), loaders.saves_at_most_s(run, ceilings)
-        return bound_s if transforms_s is None else min(bound_s, transforms_s)
 
 
 def _always_the_same(loader: LoaderFacts) -> str:

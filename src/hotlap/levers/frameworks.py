@@ -117,7 +117,7 @@ def _calls(names: re.Pattern[str], known: Sequence[Script]) -> list[tuple[Script
 
 def _replaced(script: Script, call: ast.Call, said: Words) -> Iterator[Edit]:
     """`Trainer(model, training_args)` -> `training_args = dataclasses.replace(training_args, bf16=True)` before it, for
-    all command lines that do not choose the first keyword, or one that would contradict it."""
+    all command lines that do not choose the first keyword (be it `--bf16 False`), or one that would contradict it."""
     given = argument(call, 1, "args")
     if said and isinstance(given, ast.Name):
         name = given.id
@@ -127,8 +127,9 @@ def _replaced(script: Script, call: ast.Call, said: Words) -> Iterator[Edit]:
         new = [f"{keyword}={_KEPT.get(keyword, '{1}').format(name, value)}" for keyword, value in said.items() if value]
         yield InsertBefore(
             site=script.site(call, calls=script.full_name(call.func) or ""),
-            code=f"{name} = {name} if {if_chosen} else dataclasses.replace({name}, {', '.join(new)})",
-            imports="import dataclasses",
+            code=f'{name} = {name} if {if_chosen} or "--{first}" in " ".join(sys.argv) else '
+            f"dataclasses.replace({name}, {', '.join(new)})",
+            imports="import dataclasses\nimport sys",
         )
 
 

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from hotlap.errors import UserError
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.record import CallSite, Machine, OptimizerFacts, Phase, Run
-from hotlap.source import AddArgument, Edit, found_at, scripts, why_unseen
+from hotlap.source import AddArgument, Edit
 
 
 class FusedOptimizer(Lever):
@@ -41,8 +40,7 @@ class FusedOptimizer(Lever):
             )
         if not any(_can_be_fused(o) for o in run.optimizers):
             return "Each optimizer is fused already, has no fused kernel, or was told by the script which one to use."
-        # A trial switches all of them: where the patch left one alone, it would have timed something else.
-        return next((reason for site in _sites(run) if (reason := _hides_choice(run, site)) is not None), None)
+        return None
 
     def install(self, patch: Patch) -> None:
         """Switches the groups of each optimizer, those made later included."""
@@ -64,16 +62,6 @@ def _sites(run: Run) -> Sequence[CallSite]:
     """Where optimizers are made that can be fused. (A function that makes one may not take the argument.)"""
     ids = {optimizer.id for optimizer in run.optimizers if _can_be_fused(optimizer)}
     return [site for site in run.call_sites if site.detail.get("optimizer") in ids and not site.detail.get("through")]
-
-
-def _hides_choice(run: Run, site: CallSite) -> str | None:
-    """Why the argument cannot be written into this call, as a sentence; None where it can."""
-    try:
-        found = found_at(site, scripts(run))
-    except UserError:  # the source is not what it was: whoever edits it says so
-        return None
-    reason = None if found is None else why_unseen(found[1], "fused")
-    return None if reason is None else f"In line {site.line} {reason}."
 
 
 def _turn_on(optimizer: Any, patch: Patch) -> None:

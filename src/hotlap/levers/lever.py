@@ -5,12 +5,13 @@ from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from hotlap.errors import UserError
 from hotlap.levers.frameworks import in_their_words
 from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run, lever_title
-from hotlap.source import Edit, InsertAfterImports, scripts, top_of
+from hotlap.source import CannotEdit, Edit, InsertAfterImports, patch, scripts, top_of
 
 
 class Scope(StrEnum):
@@ -137,9 +138,18 @@ class Lever(ABC):
         write."""
         try:
             reason = self.refuses(run, machine)
-            return reason or (None if self.by_environment or self.edits(run) else self.no_line)
+            if reason is not None or self.by_environment:
+                return reason
+            edits = self.edits(run)
         except UserError as error:  # the source is not what it was, or a framework's argument is chosen
             return str(error)
+        try:
+            patch(edits, root=Path())
+        except CannotEdit as error:
+            return str(error)
+        except UserError:  # there is no such file any more: whoever edits it says so
+            pass
+        return None if edits else self.no_line
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Why it is not worth trying here, where it could be written. Present state and hazards come first.

@@ -102,6 +102,5 @@ def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ..
             "cached-prefix": part is not InputPart.COLLATE,
             "workers": True,
             "batched-fetch": loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE),
-            "late-transform": part is InputPart.TRANSFORMS,
         }
     )

@@ -44,5 +44,5 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Each step spends {spent(run, cost_s, ' of it')} on copies between "
         f"host and device{how}while nothing else runs.",
-        levers=("pin-and-overlap", "device-resident", "late-transform"),
+        levers=("pin-and-overlap", "device-resident"),
     )

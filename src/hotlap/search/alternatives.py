@@ -13,10 +13,6 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
     # The items of a data set are served by one of them: gathered where they lie, or kept whole, or kept in part.
     ("batched-fetch", "cached-dataset", "cached-prefix"),
     ("batched-fetch", "device-resident", "cached-prefix"),
-    # Items that are gathered or kept whole pass no transform that could be put off.
-    ("late-transform", "batched-fetch"),
-    ("late-transform", "cached-dataset"),
-    ("late-transform", "device-resident"),
     # Either does the whole update of the optimizer.
     ("fused-optimizer", "native-step parts=all"),
     ("fused-optimizer", "native-step parts=optimizer"),

@@ -47,24 +47,19 @@ class WrapArgument(Edit):
     """Name put around it, which `imports` bind."""
     arguments: str = ""
     """What the function is given besides: `disk=True`."""
-    inside: tuple[str, ...] = ()
-    """Full names of functions that stay around this one ("hotlap.data.late"): it goes within their calls."""
 
     def splices(self, page: Page) -> Iterator[Splice]:
-        """Around the argument, or what is left of it within those that stay around."""
+        """Around the argument, unless the function is called somewhere in it."""
         call = page.call(self.site)
         value = argument(call, self.position, self.keyword) or _given(call, self.keyword)
         if value is None:
             raise Refusal(f"the call has no argument {self.keyword} to be seen; it may be in a * argument")
         function, own = page.renamed(self.function, self.imports), [one.target for one in needed(self.imports)]
-        while isinstance(value, ast.Call):
-            there = page.script.code(value.func)
-            if page.names.is_any(there, own):
+        inner: ast.expr | None = value
+        while isinstance(inner, ast.Call):  # it may stand within others
+            if page.names.is_any(page.script.code(inner.func), own):
                 return
-            goes_within = value.args and page.names.is_any(there, self.inside)
-            if not goes_within or isinstance(value.args[0], ast.Starred):
-                break
-            value = value.args[0]
+            inner = inner.args[0] if inner.args else None
         start, end = page.outer(value)
         yield start, start, f"{function}("
         yield end, end, f", {self.arguments})" if self.arguments else ")"

@@ -63,14 +63,16 @@ class InsertBefore(Edit):
     """One simple statement."""
 
     def splices(self, page: Page) -> Iterator[Splice]:
-        """The line."""
+        """The line; among other statements on one line a part of that."""
         script, code = page.script, page.renamed(self.code, self.imports)
-        statement = _on_own_line(script, _statement_of(script, page.call(self.site)))
+        statement = _statement_of(script, page.call(self.site))
+        if statement is None:
+            raise Refusal("the call is in no statement of its own; give it one")
         (wanted,) = snippet.statements(code)
         recorded = _in_front(page.recorded, _statement_of(page.recorded, page.recorded.at(self.site)))
         if wanted not in map(ast.dump, recorded) and not _holds(script, statement, wanted):
             start = script.span(statement)[0]
-            yield start, start, f"{code}\n{_margin(script, statement)}"
+            yield start, start, f"{code}\n{_margin(script, statement)}" if _has_line(script, statement) else f"{code}; "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +129,17 @@ def _statement_of(script: Script, call: ast.Call | None) -> ast.stmt | None:
 
 def _on_own_line(script: Script, statement: ast.stmt | None) -> ast.stmt:
     """The statement, where nothing else is on its lines."""
-    if statement is not None:
-        block, margin = script.block_of(statement), _margin(script, statement)
-        line_before = script.text[: script.span(statement)[0] - len(margin)].rstrip("\r\n")
-        same_line = any(other.lineno == statement.end_lineno for other in block if other is not statement)
-        if not margin.strip() and not same_line and not line_before.endswith("\\"):
-            return statement
-    raise Refusal("the call is in a statement that has no line of its own; give it one")
+    if statement is None or not _has_line(script, statement):
+        raise Refusal("the call is in a statement that has no line of its own; give it one")
+    return statement
+
+
+def _has_line(script: Script, statement: ast.stmt) -> bool:
+    """Nothing else is on the lines of the statement."""
+    block, margin = script.block_of(statement), _margin(script, statement)
+    line_before = script.text[: script.span(statement)[0] - len(margin)].rstrip("\r\n")
+    same_line = any(other.lineno == statement.end_lineno for other in block if other is not statement)
+    return not margin.strip() and not same_line and not line_before.endswith("\\")
 
 
 def _in_front(script: Script, statement: ast.AST | None) -> Iterator[ast.stmt]:

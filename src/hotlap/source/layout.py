@@ -75,6 +75,9 @@ class Layout:
         in_order = [*keys] == sorted(keys)
         behind = [at for at, key in enumerate(keys, first) if (key <= new if in_order else key[0] <= _OTHERS)]
         at = max(behind, default=first - 1 if in_order else place)
+        star = self._lines[at][0] if self._head < at < first else None
+        if isinstance(star, ast.ImportFrom) and new < _import_key(star, path):
+            statement = f"\n# isort: split\n{statement}"  # in front of it, what it brings could take its place
         above, below = (keys[one - first][0] if first <= one <= place else None for one in (at, at + 1))
         if below == new[0] != above:
             return self._above_comments(self._lines[at + 1][0].lineno - 1), f"{statement}\n"

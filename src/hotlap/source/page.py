@@ -6,6 +6,7 @@ import re
 import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import itemgetter
 
 from hotlap.record import CallSite
@@ -175,6 +176,7 @@ class Page:
         return span
 
 
+@lru_cache(maxsize=64)
 def _parsed(source: SourceFile, text: str) -> Script:
     try:
         snippet.check(text, name=source.path)

@@ -49,5 +49,5 @@ def test_lines_of_levers_are_as_wide_as_those_of_a_report_in_a_pipe(capsys: pyte
     assert cli.main(["levers"]) == 0
     lines = capsys.readouterr().out.split("\n")
     assert max(map(len, lines)) <= WIDTH
-    first = next(number for number, line in enumerate(lines) if line.startswith("gradient-compression "))
-    assert lines[first + 1].startswith(f"{'':34}`model.register_comm_hook(")
+    first = next(number for number, line in enumerate(lines) if line.startswith("batched-fetch "))
+    assert lines[first + 1] == f"{'':34}`hotlap.data.batched`."

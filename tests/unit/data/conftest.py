@@ -1,14 +1,9 @@
 """What tests of data sets and loaders share."""
 
-import math
-import warnings
-from collections.abc import Iterator
-
 import pytest
 
 from hotlap.data.checks import inputs
 from hotlap.data.item_cache import memory
-from hotlap.data.prefix_cache import cached_prefix as prefix
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +17,3 @@ def a_process_that_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def looking_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A data set is not refused because this process holds much, or a busy machine looks into it slowly."""
     monkeypatch.setattr(inputs, "LEAST_S", 60.0)
-
-
-@pytest.fixture
-def any_head(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Heads are kept however little time they save: those of test items take none."""
-    monkeypatch.setattr(prefix, "LEAST_SHARE", -math.inf)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers
-        yield

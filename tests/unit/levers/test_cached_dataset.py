@@ -134,7 +134,7 @@ def test_saves_at_most_the_waiting_or_what_the_ceiling_promises_if_that_is_more(
 def test_reads_as_cached_around_the_data_set() -> None:
     (edit,) = CachedDataset().edits(run_of(loader()))
     assert isinstance(edit, WrapArgument)
-    assert replace(edit, inside=()) == WrapArgument(
+    assert edit == WrapArgument(
         site=run_of(loader()).call_sites[0],
         position=0,
         keyword="dataset",

@@ -1,15 +1,12 @@
 """cached-prefix on loaders: a lever that found nothing to work on was not tried."""
 
-import math
 from typing import Any
 
-import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from hotlap.data import cached_prefix
-from hotlap.data.prefix_cache import cached_prefix as prefix
 from hotlap.levers.data_wrappers import CachedPrefix
 from hotlap.probe.arms import Arms
 from hotlap.record import Plan
@@ -41,8 +38,7 @@ class AtOnce(Photographs):
         return torch.rand(1) + torch.full((2, 2), float(index))
 
 
-def test_the_record_says_that_it_was_not_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefix, "LEAST_SHARE", -math.inf)
+def test_the_record_says_that_it_was_not_at_work() -> None:
     arms = Arms(Plan(command=("x",), cwd=".", out=".", always=(CachedPrefix().spec(),)))
     arms.install()
     (told,) = arms.not_installed

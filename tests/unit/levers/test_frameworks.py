@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import sys
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -125,10 +126,12 @@ def test_arguments_from_the_command_line_are_replaced_where_a_trainer_takes_them
     run = run_of(tmp_path, text, given)
     edits = (*Bf16Autocast().edits(run), *Workers(num_workers=4).edits(run))
     (new,) = patch(edits, root=tmp_path).texts.values()
-    assert new == "import dataclasses\n\n" + text.format(given).replace(
+    assert new == "import dataclasses\nimport sys\n\n" + text.format(given).replace(
         "trainer = ",
-        "args = args if args.bf16 or args.fp16 else dataclasses.replace(args, bf16=True)\n"
-        "args = args if args.dataloader_num_workers else dataclasses.replace(args, dataloader_num_workers=4)\n"
+        'args = args if args.bf16 or args.fp16 or "--bf16" in " ".join(sys.argv) else '
+        "dataclasses.replace(args, bf16=True)\n"
+        'args = args if args.dataloader_num_workers or "--dataloader_num_workers" in " ".join(sys.argv) else '
+        "dataclasses.replace(args, dataloader_num_workers=4)\n"
         "trainer = ",
     )
 
@@ -174,9 +177,17 @@ class Parsed:
 def test_what_a_later_command_line_chooses_stays(lever: Lever, given: Parsed, then: Parsed, tmp_path: Path) -> None:
     run = run_of(tmp_path, "from transformers import Trainer\n\ntrainer = Trainer(net(), args)\n")
     (text,) = patch(lever.edits(run), root=tmp_path).texts.values()
-    names: dict[str, object] = {"dataclasses": dataclasses, "args": given}
+    names: dict[str, object] = {"dataclasses": dataclasses, "sys": sys, "args": given}
     exec(next(line for line in text.splitlines() if line.startswith("args = ")), names)
     assert names["args"] == then
+
+
+@pytest.mark.parametrize("words", [["--bf16", "False"], ["--bf16=0"]])
+def test_a_word_of_the_command_line_that_says_no_stays(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", *words])
+    test_what_a_later_command_line_chooses_stays(Bf16Autocast(), Parsed(), Parsed(), tmp_path)
 
 
 def test_a_number_of_workers_that_the_command_line_chose_is_left_alone(tmp_path: Path) -> None:

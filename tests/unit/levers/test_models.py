@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.compile import Compile
 from hotlap.levers.compiling import Compilation, has_torch_forward
@@ -260,3 +261,13 @@ def test_a_model_in_pieces_is_told(counters: dict[str, Counter[str]]) -> None:
     first, second = Compilation().notes()
     assert first.endswith("leaves the compiled code at 1 places, first because: call to print")
     assert "graphs were compiled" in second
+
+
+def test_what_shares_its_line_is_compiled_there_and_is_not_put_into_a_with(tmp_path: Path) -> None:
+    path = script(tmp_path, "out = model(x); opt = Adam(model.parameters())")
+    run = run_calling(path, "model", returns="Tensor")
+    assert Compile().rejects(run, machine()) is None
+    (new,) = patch(Compile().edits(run), root=tmp_path).texts.values()
+    assert new == path.read_text().replace("opt =", 'model.compile(options={"fallback_random": True}); opt =')
+    reason = Bf16Autocast().rejects(run, replace(machine(), cpu_flags=("amx_bf16",))) or ""
+    assert reason.endswith("the call is in a statement that has no line of its own; give it one.")

@@ -119,8 +119,8 @@ def run_of_two(path: Path, *, first: str) -> Run:
 
 def test_fused_is_not_tried_on_all_optimizers_where_it_could_be_written_for_some(tmp_path: Path) -> None:
     run = run_of_two(tmp_path / "train.py", first="Adam(a, **given)")
-    reason = "In line 4 fused may be in a ** argument of the call; write it out."
-    assert FusedOptimizer().rejects(run, machine()) == reason
+    reason = FusedOptimizer().rejects(run, machine()) or ""
+    assert reason.endswith("train.py:4 cannot be edited: fused may be in a ** argument of the call; write it out.")
     plain = run_of_two(tmp_path / "train.py", first="Adam(a)")
     by_a_library = replace(plain.call_sites[0], detail={"optimizer": 0, "through": "timm.optim.factory"})
     run = replace(plain, call_sites=(by_a_library, plain.call_sites[1]))

@@ -3,7 +3,6 @@
 Shape letters: H rows, W columns, C channels.
 """
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, final
 
@@ -48,7 +47,7 @@ class LazyPicture(Image.Image):
         left, top, right, bottom = map(round, box or (0, 0, *self._size))
         if not (0 <= left < right <= self._size[0] and 0 <= top < bottom <= self._size[1]):
             return self._pils_own().crop(box)
-        render([self])
+        self._render()
         x, y = self._box[:2]
         return self._but(box=(x + left, y + top, x + right, y + bottom), size=(right - left, bottom - top))
 
@@ -57,7 +56,7 @@ class LazyPicture(Image.Image):
         usual = resample in (None, _BILINEAR, _BICUBIC) and box is None and reducing_gap is None
         if not usual or any(type(length) is not int or length < 1 for length in size):
             return self._pils_own().resize(size, resample, box, reducing_gap)
-        render([self])
+        self._render()
         return self._but(size=tuple(size), resample=_BICUBIC if resample is None else int(resample))
 
     def transpose(self, method: Any) -> Any:
@@ -94,11 +93,30 @@ class LazyPicture(Image.Image):
 
     def _bytes(self) -> Any:
         """(H, W, C), one after the other, not to be written to."""
-        render([self])
+        self._render()
         left, top, right, bottom = self._box
         pixels = np.ascontiguousarray(self._pixels[top:bottom, left:right])
         pixels.flags.writeable = False
         return pixels
+
+    def _render(self, *, columns_first: bool | None = None) -> None:
+        """Resize and turn it over, where that is to be done: to be a part of bytes again, as which it is cropped and
+        resized. (A resize of what is turned over is not the same turned over.) `columns_first`: see `_columns_first`;
+        None: as it is with this Pillow."""
+        if not (self._resample or self._flips):
+            return
+        first = _columns_first() if columns_first is None else columns_first
+        left, top, right, bottom = self._box
+        fewer_columns, fewer_rows = right - left - self.width, bottom - top - self.height
+        # From which difference on is not told there; it was found by trying 1,376 sizes.
+        first = bool(first) and fewer_rows > max(0, 2 * fewer_columns)
+        turned = bool(self._flips & 1), bool(self._flips & 2)
+        pixels, resample = self._pixels, self._resample or _BILINEAR
+        made = np.empty((self.height, self.width, pixels.shape[2]), np.uint8)
+        job = (pixels.ctypes.data, pixels.shape[1], self._box, self._size, pixels.shape[2], resample, first, *turned,
+               made.ctypes.data)  # fmt: skip
+        extension().module.resample([job], 1)  # `ResampleTuple` of native/data/bind.hpp
+        self._pixels, self._box, self._resample, self._flips = made, (0, 0, *self._size), 0, 0
 
     def _pils_own(self) -> Any:
         """This object, which is one of PIL's from now on."""
@@ -115,36 +133,6 @@ def lazy_picture(mode: str, size: tuple[int, int], data: Any, info: dict[Any, An
         return None
     pixels = np.frombuffer(data, np.uint8).reshape(size[1], size[0], -1)
     return LazyPicture(pixels, info, box=(0, 0, *size), size=size, resample=0, flips=0)
-
-
-def render(values: Iterable[Any], *, num_threads: int = 1, columns_first: bool | None = None) -> None:
-    """Resize and turn over the lazy pictures among these values, where that is to be done: to be parts of bytes again,
-    as which they are cropped and resized. (A resize of what is turned over is not the same turned over.)
-
-    Arguments:
-        num_threads: that do it, each a picture at a time.
-        columns_first: see `_columns_first`; None: as it is with this Pillow.
-    """
-    pictures = [one for one in values if type(one) is LazyPicture and (one._resample or one._flips)]
-    if not pictures:
-        return
-    first = _columns_first() if columns_first is None else columns_first
-    made = [np.empty((one.height, one.width, one._pixels.shape[2]), np.uint8) for one in pictures]
-    extension().module.resample([_job(one, to, first) for one, to in zip(pictures, made, strict=True)], num_threads)
-    for one, to in zip(pictures, made, strict=True):
-        one._pixels, one._box, one._resample, one._flips = to, (0, 0, *one._size), 0, 0
-
-
-def _job(one: LazyPicture, to: Any, columns_first: bool | None) -> tuple[Any, ...]:
-    """`ResampleTuple` of native/data/bind.hpp."""
-    left, top, right, bottom = one._box
-    fewer_columns, fewer_rows = right - left - one.width, bottom - top - one.height
-    # From which difference on is not told there; it was found by trying 1,376 sizes.
-    first = bool(columns_first) and fewer_rows > max(0, 2 * fewer_columns)
-    turned = bool(one._flips & 1), bool(one._flips & 2)
-    pixels, resample = one._pixels, one._resample or _BILINEAR
-    return (pixels.ctypes.data, pixels.shape[1], one._box, one._size, pixels.shape[2], resample, first, *turned,
-            to.ctypes.data)  # fmt: skip
 
 
 @cache
@@ -171,5 +159,5 @@ def _is_as_pillow(size: Any, box: Any, after: Any, resample: Any, columns_first:
     pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), np.uint8)
     expected = Image.fromarray(pixels).crop(box).resize(after, resample).transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     ours = LazyPicture(pixels, {}, box=box, size=after, resample=resample, flips=1)
-    render([ours], columns_first=columns_first)
+    ours._render(columns_first=columns_first)
     return bool(ours.mode == expected.mode and ours.size == expected.size and ours.tobytes() == expected.tobytes())

@@ -15,7 +15,6 @@ from hotlap.data.item.codec import (
     Unsupported,
     as_array,
     dense_strides,
-    flatten_batch,
     is_plain_tensor,
     same_tensor,
 )
@@ -294,9 +293,3 @@ def same_batch(left: Any, right: Any) -> bool:
     if isinstance(left, torch.Tensor):
         return same_tensor(left, right) and left.stride() == right.stride()
     return bool(left == right)
-
-
-def same_batches(left: Any, right: Any) -> bool:
-    """True if two batches are equal in structure, types, strides and bytes."""
-    (lefts, one), (rights, other) = flatten_batch(left), flatten_batch(right)
-    return one == other and all(map(same_batch, lefts, rights))

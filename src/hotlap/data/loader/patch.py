@@ -36,7 +36,6 @@ from hotlap.data.item_cache.cached import CachedDataset
 from hotlap.data.item_cache.for_workers import before_workers, goes_on, still_holds
 from hotlap.data.loader.fetch import collated, plain_positions, role_of, torch_collates, why_no_copies
 from hotlap.data.prefix_cache.cached_prefix import PrefixDataset
-from hotlap.data.transforms.late import LateDataset, finish
 from hotlap.data.wrapper import DatasetWrapper, WholeBatches
 
 _TORCH = _BaseDataLoaderIter.__module__
@@ -68,7 +67,7 @@ def _shorter(loader: Any) -> Callable[[Any], Any] | None:
     if kind is CachedDataset and prepared:
         return InPlaceOfWorkers if _can_gather(loader) else FillingWorkers
     gathers = kind in (CachedDataset, BatchedDataset) and _torch_makes_batches(loader)
-    if not gathers and not (kind is LateDataset and loader.dataset._hotlap_prepare(loader)):
+    if not gathers:
         return None
     return Workers if loader.num_workers else Gathering
 
@@ -87,8 +86,6 @@ def _with_whole_batches(loader: Any) -> Any:
 def _prepare_for_workers(loader: Any) -> bool:
     """Have what is kept of items ready before workers are copies of this process; False if there is no such thing."""
     dataset = loader.dataset
-    if type(dataset) is LateDataset:
-        dataset = dataset._hotlap_dataset
     if type(dataset) not in (CachedDataset, PrefixDataset) or not loader.num_workers or dataset._hotlap_cache.given_up:
         return False
     kept, reason = dataset._hotlap_cache, why_no_copies(loader)
@@ -120,7 +117,7 @@ class Gathering(_SingleProcessDataLoaderIter):
         super().__init__(_with_whole_batches(loader))
         self._gathered, self._sampler = loader.dataset, loader.sampler
         self._pulled: deque[tuple[Any, Any]] = deque()
-        self._order_is_fixed = type(loader.dataset) is not LateDataset and _order_is_fixed(loader)
+        self._order_is_fixed = _order_is_fixed(loader)
         self._num_whole: int | None = None
 
     def __next__(self) -> Any:
@@ -137,7 +134,7 @@ class Gathering(_SingleProcessDataLoaderIter):
             self._pull()
         indices, index = self._pulled.popleft()
         batch = self._gathered._hotlap_batch(indices, index) if index is not None and torch_collates() else None
-        data = finish(batch[0] if batch is not None else self._dataset_fetcher.fetch(indices))
+        data = batch[0] if batch is not None else self._dataset_fetcher.fetch(indices)
         return torch_pins(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call]
 
     def _pull(self) -> None:
@@ -167,9 +164,6 @@ class Workers(_MultiProcessingDataLoaderIter):
     def __init__(self, loader: Any) -> None:
         super().__init__(_with_whole_batches(loader) if _torch_makes_batches(loader) else loader)
 
-    def _next_data(self) -> Any:
-        return finish(super()._next_data())  # type: ignore[no-untyped-call]
-
 
 @final
 class FillingWorkers(Workers):
@@ -182,7 +176,7 @@ class FillingWorkers(Workers):
 
     def _next_data(self) -> Any:
         try:
-            return super()._next_data()
+            return super()._next_data()  # type: ignore[no-untyped-call]
         except StopIteration:
             self._cache.look_if_full()
             raise

@@ -1,16 +1,14 @@
 """`cached_prefix(dataset)`: what comes before the first random draw of an item is done once; the rest runs on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from statistics import median
-from time import perf_counter, thread_time
 from typing import Any, ClassVar, final
 
 from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.random_state import States, Streams
+from hotlap.data.checks.random_state import Streams
 from hotlap.data.item.codec import Unsupported, holds_views, pack, same, unpack
 from hotlap.data.item_cache.cached import CacheWrapper
 from hotlap.data.item_cache.engine import ItemCache
@@ -24,16 +22,6 @@ from hotlap.data.wrapper import check, put_in_place
 
 # Items of the first look, spread over the data set: heads are cut where one of them draws.
 NUM_LOOKED_AT = 6
-
-# A kept head that saves less than this part of an item's time is not worth its memory.
-LEAST_SHARE = 0.1
-
-# What finding an entry, and looking whether anything has changed, adds to unpacking it and running the tail: 14 us were
-# measured on one core, beside 16 us of unpacking.
-_SERVING_S = 15e-6
-
-# Each way to an item is timed so many times, and the middle counts; no longer than this, where items are slow.
-_NUM_TIMED, _TIMED_S = 3, 0.01
 
 _IN_THIS_PROCESS = Role()
 
@@ -150,18 +138,15 @@ class HeadCache(ItemCache):
                 inputs.note()  # a file opened with the very first item is no change
         with inputs.files.opened_by_items():
             tried = [self._try_item(place, pipelines, inputs.streams) for place in places]
-        if median(each[0] for each in tried) < LEAST_SHARE:
-            raise CannotSplit("items of which the part before the first random draw is kept are hardly made faster")
         changed = inputs.watch.changed()
         if changed is not None:
             raise CannotSplit(f"computing an item changes {changed} of the data set")
-        return pipelines.heads, sum(each[1] for each in tried) // len(tried)
+        return pipelines.heads, sum(tried) // len(tried)
 
-    def _try_item(self, place: int, pipelines: Pipelines, streams: Streams) -> tuple[float, int]:
-        """(the part of an item's time that its kept head saves, bytes of its entry); `CannotSplit` if the halves do not
-        make it."""
+    def _try_item(self, place: int, pipelines: Pipelines, streams: Streams) -> int:
+        """Bytes of its entry; `CannotSplit` if the halves do not make it."""
         before = streams.states()
-        item, whole_s, whole_cpu_s = _timed(lambda: self.dataset[place], streams, before)
+        item = self.dataset[place]
         after = streams.states()
         streams.restore(before)
         half = pipelines.half(place)
@@ -170,24 +155,10 @@ class HeadCache(ItemCache):
         if holds_views(half):
             raise CannotSplit("values that its random steps are handed share memory")
         parts = [bytes(part) for part in pack(half)]
-        again, served_s, served_cpu_s = _timed(lambda: pipelines.whole(unpack(parts, lazily=True)), streams, before)
+        again = pipelines.whole(unpack(parts, lazily=True))
         if streams.drawn(after) is not None or not same(item, again):
             raise CannotSplit("an item comes out different when its transforms are cut in two")
-        # On a busy machine an item is held up for longer than it computes; what a head waits for is no CPU time.
-        ways = ((served_s, whole_s), (served_cpu_s, max(whole_cpu_s, 1e-9)))
-        return max(1 - (served + _SERVING_S) / whole for served, whole in ways), sum(map(len, parts))
-
-
-def _timed(make: Callable[[], Any], streams: Streams, before: States) -> tuple[Any, float, float]:
-    """(what it returns, seconds, seconds of CPU time of this thread); each time from these states on."""
-    times_s, cpu_s = list[float](), list[float]()
-    while len(times_s) < _NUM_TIMED and sum(times_s) < _TIMED_S:
-        streams.restore(before)
-        begun_s, begun_cpu_s = perf_counter(), thread_time()
-        made = make()
-        cpu_s.append(thread_time() - begun_cpu_s)
-        times_s.append(perf_counter() - begun_s)
-    return made, median(times_s), median(cpu_s)
+        return sum(map(len, parts))
 
 
 @final

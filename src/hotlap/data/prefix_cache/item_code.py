@@ -1,24 +1,20 @@
 """The code of a `__getitem__`, cut in two where it first draws: for data sets whose random steps are in no pipeline.
 
 Head and tail are the statements in front of the cut and behind it, compiled as two functions with the globals and
-closure of the original. What the tail reads of the head's local variables is handed from one to the other. A call among
-the arguments of another call becomes a statement of its own, so that in `augment(decode(path))` the cut can lie
-between the two.
+closure of the original. What the tail reads of the head's local variables is handed from one to the other.
 """
 
 import __future__
 
 import ast
-import copy
 import inspect
-import itertools
 import linecache
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 from torch.utils.data import Dataset
 
@@ -27,7 +23,6 @@ from hotlap.data.checks.random_state import Streams
 from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, Pipeline, Pipelines, Placeholder, parts_of
 
 _MARK = "_hotlap_mark"
-_TEMPORARY = "_hotlap_{}"
 
 # Whoever reads local variables by name may read any.
 _READS_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir"})
@@ -61,7 +56,7 @@ class ItemCode(Pipeline):
         self._instances, self._function = instances, function
         self._cut: dict[int, Halves] = {}
 
-    def run(self, inputs: tuple[Any, ...], first: int, last: int | None = None) -> tuple[Any, ...]:
+    def run_tail(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """(the item,) of what its head has kept: (number of the object, local variables)."""
         number, *kept = inputs
         return (self._halves[1](self._instances[number], *kept),)
@@ -142,7 +137,7 @@ class ItemCode(Pipeline):
 
     @cached_property
     def _statements(self) -> list[ast.stmt]:
-        """The body of the method, each call a statement of its own where that changes no order."""
+        """The body of the method."""
         code = self._function.__code__
         methods = (node for node in ast.walk(self._module) if isinstance(node, ast.FunctionDef))
         place = code.co_firstlineno, code.co_name
@@ -154,8 +149,7 @@ class ItemCode(Pipeline):
         nodes = [node for each in body for node in ast.walk(each)]
         if any(isinstance(node, _LEAVES_FUNCTION) for node in nodes) or _READS_LOCALS & {*code.co_names}:
             raise CannotSplit("its __getitem__ is more than a function of an index")
-        names = (_TEMPORARY.format(number) for number in itertools.count())
-        return [part for each in body for part in _flat(each, names)]
+        return body
 
     @cached_property
     def _module(self) -> ast.Module:
@@ -208,65 +202,3 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             yield from _own_nodes(child)
-
-
-def _flat(statement: ast.stmt, names: Iterator[str]) -> list[ast.stmt]:
-    """A statement in which calls are given no calls: these are in front of it, in the order in which Python computes
-    them, with what it computes before them. (The method that is called is looked up behind its arguments.)"""
-    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr) or statement.value is None:
-        return [statement]
-    last: Any = copy.deepcopy(statement)
-    parts: list[ast.stmt] = []
-
-    def flatten(value: ast.expr) -> None:
-        operands = _operands(value)
-        num_first = max((k for k, each in enumerate(operands, 1) if _calls(each.value)), default=0)
-        for operand in operands[:num_first]:
-            flatten(operand.value)
-            if not operand.is_method and not isinstance(operand.value, ast.Name | ast.Constant):
-                name = next(names)
-                parts.append(ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], operand.value), value))
-                operand.holder[operand.key] = ast.Name(name, ast.Load())
-
-    flatten(last.value)
-    return [*parts, last]
-
-
-class _Operand(NamedTuple):
-    """An expression in its place in another one."""
-
-    holder: Any
-    """A list, or the fields of a node."""
-    key: Any
-    is_method: bool = False
-
-    @property
-    def value(self) -> ast.expr:
-        """As it is now."""
-        found: ast.expr = self.holder[self.key]
-        return found
-
-
-def _operands(value: ast.expr) -> list[_Operand]:
-    """In the order in which they are computed; none where some are computed on a condition, several times, or later."""
-    match value:
-        case ast.Call(func=func, args=given) if not any(isinstance(one, ast.Starred) for one in given):
-            method = _Operand(vars(value), "func", is_method=isinstance(func, ast.Attribute))
-            by_name = [_Operand(vars(one), "value") for one in value.keywords]
-            return [method, *(_Operand(given, k) for k in range(len(given))), *by_name]
-        case ast.Tuple(elts=parts) | ast.List(elts=parts) if not any(isinstance(one, ast.Starred) for one in parts):
-            return [_Operand(parts, k) for k in range(len(parts))]
-        case ast.Dict(keys=keys, values=parts) if all(isinstance(key, ast.Constant) for key in keys):
-            return [_Operand(parts, k) for k in range(len(parts))]
-        case ast.Compare(comparators=[_]):
-            return [_Operand(vars(value), "left"), _Operand(value.comparators, 0)]
-        case ast.BinOp() | ast.UnaryOp() | ast.Attribute() | ast.Subscript():
-            names = ("left", "right", "operand", "value", "slice")
-            return [_Operand(vars(value), name) for name in names if name in value._fields]
-    return []
-
-
-def _calls(value: ast.expr) -> bool:
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "super":
-        return False
-    return isinstance(value, ast.Call) or any(_calls(each.value) for each in _operands(value))

@@ -61,17 +61,13 @@ class Pipeline:
 
     owner: Any
     attribute: str
-    """Where its steps are: `transforms` of a Compose, `_modules` of an `nn.Sequential`, a data set's only transform."""
+    """Where its steps are: `transforms` of a Compose, `_modules` of an `nn.Sequential`."""
     num_head: int = 0
     """Steps that are run when an item is cut: those before the first that draws."""
 
-    def steps(self) -> list[Callable[..., Any]]:
-        """As they are now."""
-        return _in_order(getattr(self.owner, self.attribute))
-
-    def run(self, inputs: tuple[Any, ...], first: int, last: int | None = None) -> tuple[Any, ...]:
-        """Steps `first` to `last`, called as torchvision calls them."""
-        return _run(self.steps()[first:last], inputs)
+    def run_tail(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The steps behind the head, as they are now, called as torchvision calls them."""
+        return _run(_in_order(getattr(self.owner, self.attribute))[self.num_head :], inputs)
 
     def watched(self, held: Any, streams: Streams) -> Any:
         """What takes the place of `held` where the cut is looked for: a head ends in front of the first that draws."""
@@ -117,17 +113,10 @@ class HalfItem(NamedTuple):
 class Pipelines:
     """All pipelines of a data set."""
 
-    def __init__(
-        self,
-        dataset: Any,
-        found: Iterable[Pipeline] | None = None,
-        *,
-        alone: Callable[[Any], bool] = lambda _: False,
-    ) -> None:
-        """`found`: None: all that it holds. `alone`: which transforms count as a pipeline of one step where a data set
-        holds them by themselves."""
+    def __init__(self, dataset: Any, found: Iterable[Pipeline] | None = None) -> None:
+        """`found`: None: all that it holds."""
         self.dataset = dataset
-        self.found = [*(_find(dataset, alone) if found is None else found)]
+        self.found = [*(_find(dataset) if found is None else found)]
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -170,7 +159,7 @@ class Pipelines:
         results: list[Any] = []
         for call in half.calls:
             pipeline = self.found[call.pipeline]
-            outputs = pipeline.run(call.inputs, pipeline.num_head)
+            outputs = pipeline.run_tail(call.inputs)
             results.append(outputs if call.several else outputs[0])
         return built(half.skeleton, results)
 
@@ -189,17 +178,13 @@ class Pipelines:
 
 
 def _in_order(held: Any) -> list[Callable[..., Any]]:
-    """Steps as a pipeline holds them: in a list, a dict, or one alone."""
-    if isinstance(held, dict):
-        return [*held.values()]
-    return [*held] if isinstance(held, list | tuple) else [held]
+    """Steps as a pipeline holds them: in a list or a dict."""
+    return [*held.values()] if isinstance(held, dict) else [*held]
 
 
 def _held_as(held: Any, steps: list[Callable[..., Any]]) -> Any:
     """Other steps, as these are held."""
-    if isinstance(held, dict):
-        return dict(enumerate(steps))
-    return steps if isinstance(held, list | tuple) else steps[0]
+    return dict(enumerate(steps)) if isinstance(held, dict) else steps
 
 
 def _run(steps: list[Callable[..., Any]], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -226,14 +211,12 @@ def parts_of(dataset: Any) -> Iterator[Any]:
             waiting += vars(value).values()
 
 
-def _find(dataset: Any, alone: Callable[[Any], bool]) -> Iterator[Pipeline]:
+def _find(dataset: Any) -> Iterator[Pipeline]:
     """Pipelines that the data set holds, not those inside of another one."""
     for value in parts_of(dataset):
         attribute = _steps_of(value)
         if attribute is not None:
             yield Pipeline(value, attribute, len(getattr(value, attribute)))
-        elif _is_looked_into(value):
-            yield from (Pipeline(value, name, 1) for name, held in vars(value).items() if alone(held))
 
 
 def _steps_of(value: Any) -> str | None:

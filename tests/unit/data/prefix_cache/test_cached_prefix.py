@@ -14,14 +14,12 @@ from torch import nn
 from torch.utils.data import ConcatDataset, Subset
 
 from hotlap.data import cached_prefix
+from hotlap.data.item import pictures
 from hotlap.data.item_cache import again
-from hotlap.data.prefix_cache import cached_prefix as prefix
 from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, Slow, SlowBoth
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
 
-pytestmark = [
-    pytest.mark.usefixtures("any_head"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 
 class Augmented(Pictures):
@@ -57,7 +55,8 @@ class Chained(Augmented):
         self.second = Compose([Slow(), Noise()])
 
     def __getitem__(self, index: Any) -> Any:
-        return self.second(self.transform(self.read(index))), index
+        value = self.read(index)
+        return self.second(self.transform(value)), index
 
 
 class Targets(Augmented):
@@ -198,31 +197,18 @@ class Holder:
         self.value = value
 
 
-class Cheap(Augmented):
-    def __init__(self) -> None:
-        super().__init__(Compose([Flip(), *[Slow()] * 30]))
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.transform(torch.ones(2, 2)), index
-
-
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "draws outside": (lambda: Outside(Compose([Slow(), Flip()])), "outside of its transforms"),
     "works on it": (lambda: Worked(Compose([Slow(), Flip()])), "works on what its transforms return"),
     "asks": (lambda: Asks(Compose([Slow(), Flip()])), "comes out different"),
     "nothing to cut": (Pictures, "draws no random numbers"),
-    "cheap": (Cheap, "hardly made faster"),
     "no plain data": (lambda: Unseen(Compose([Strange(), lambda h: Flip()(h.value)])), "it holds a"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
-def test_what_cannot_be_cut_is_left_as_it_is_and_it_is_said(
-    name: str, num_workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if name == "cheap":
-        monkeypatch.setattr(prefix, "LEAST_SHARE", 2.0)
+def test_what_cannot_be_cut_is_left_as_it_is_and_it_is_said(name: str, num_workers: int) -> None:
     make, reason = REFUSED[name]
     ours = cached_prefix(make())
     settings: dict[str, Any] = {"num_workers": num_workers, "persistent_workers": num_workers > 0}
@@ -298,3 +284,35 @@ def test_an_error_of_the_data_set_is_its_own() -> None:
     ours = cached_prefix(Fails(Compose([Slow(), Flip()])))
     with pytest.raises(ValueError, match="item 21 is broken"):
         epochs(ours, shuffle=False)
+
+
+class ResizedCrop:
+    """Draws, and returns a picture: a part of it, of another size, turned over or not."""
+
+    def __call__(self, value: Any) -> Any:
+        left, top, mirrored = (int(torch.randint(0, 2, (1,))) for _ in range(3))
+        part = value.crop((left, top, left + 3, top + 4)).resize((6, 4), Image.Resampling.BILINEAR)
+        return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else part
+
+
+def resized() -> Augmented:
+    return Augmented(Compose([ResizedCrop(), np.array]), picture)
+
+
+def test_kept_pictures_are_cropped_resized_and_turned_over_without_pil(monkeypatch: pytest.MonkeyPatch) -> None:
+    if pictures._columns_first() is None:
+        pytest.skip("the native core does not do as this Pillow")
+    ours = cached_prefix(resized())
+    seen = epochs(ours, num_epochs=2)
+    assert_same_epochs(seen, epochs(resized(), num_epochs=2))
+    monkeypatch.setattr(again, "RECHECK_EVERY", 10**6)
+    for name in ("crop", "resize", "transpose", "tobytes"):
+        monkeypatch.setattr(Image.Image, name, None)
+    assert_same_epochs(epochs(ours, num_epochs=2), seen)
+
+
+def test_without_the_native_core_kept_pictures_are_pils(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "_columns_first", lambda: None)
+    ours = cached_prefix(resized())
+    assert_same_epochs(epochs(ours, num_epochs=2), epochs(resized(), num_epochs=2))
+    assert ours.note is None and ours.num_cached == len(ours)

@@ -2,32 +2,21 @@
 
 import itertools
 import random
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 from torch import nn
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from hotlap.data import cached_prefix
-from hotlap.data.prefix_cache import cached_prefix as prefix
-from hotlap.data.prefix_cache.item_code import item_codes
-from hotlap.data.prefix_cache.pipelines import CannotSplit
 from tests.unit.data.pipelines import Compose, Slow
-from tests.unit.data.sets import assert_same_epochs, epochs, equal, seed, states
+from tests.unit.data.sets import assert_same_epochs, epochs, equal, seed
 
-pytestmark = [pytest.mark.usefixtures("any_head")]
-
-LEAST_SHARE = prefix.LEAST_SHARE
-"""As it is where `any_head` is not."""
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 LOADED = [0]
 """How often."""
@@ -55,19 +44,6 @@ class Rows(Dataset[Any]):
         if torch.rand(()) < 0.5:
             row = row.flip(1)
         return row * self.scale, index
-
-
-class Nested(Rows):
-    def __getitem__(self, index: Any) -> Any:
-        return self.noisy(self.load(index) * 2), self.load(int(index)).mean().item()
-
-
-class ByName(Rows):
-    def __getitem__(self, index: Any) -> Any:
-        return {"row": self.noisy(value=self.load(index)), "index": index, "scale": [self.scale, self.load(0).sum()]}
-
-    def noisy(self, value: Any) -> Any:
-        return value * float(np.random.rand())
 
 
 class Looped(Rows):
@@ -178,8 +154,6 @@ def closed_over(scale: float) -> Any:
 
 SETS: dict[str, Callable[[], Any]] = {
     "statements": Rows,
-    "nested": Nested,
-    "by name": ByName,
     "loop": Looped,
     "another index": Numbered,
     "super": Derived,
@@ -214,41 +188,6 @@ def test_the_head_runs_once() -> None:
     assert LOADED[0] < 4  # but for those that are computed again
 
 
-class Pairs(Rows):
-    """Its head looks up a pair; what draws takes the time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pairs = [(number, number + 1) for number in range(self.num_items)]
-
-    def __getitem__(self, index: Any) -> Any:
-        first, second = self.pairs[index]
-        others = [random.random() for _ in range(100)]
-        return torch.tensor(first), torch.tensor(second), torch.tensor(others)
-
-
-class Slowly(Rows):
-    def __getitem__(self, index: Any) -> Any:
-        time.sleep(0.001)
-        row = self.load(index)
-        return self.noisy(row)
-
-
-def test_a_head_that_takes_no_longer_than_to_take_it_up_again_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefix, "LEAST_SHARE", LEAST_SHARE)
-    ours = cached_prefix(Pairs())
-    assert_same_epochs(epochs(ours), epochs(Pairs()))
-    assert ours.note is not None and "hardly made faster" in ours.note
-
-
-def test_a_costly_head_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefix, "LEAST_SHARE", LEAST_SHARE)
-    ours = cached_prefix(Slowly())
-    epochs(ours, num_epochs=1)
-    assert ours.note is None
-    assert ours.num_cached > 20
-
-
 def test_a_setting_of_the_tail_may_change_at_any_time() -> None:
     ours, plain = cached_prefix(Rows()), Rows()
     seed()
@@ -266,6 +205,12 @@ class Returns(Rows):
     def __getitem__(self, index: Any) -> Any:
         if index < 0:
             return self.load(0)
+        row = self.load(index)
+        return self.noisy(row)
+
+
+class InOneStatement(Rows):
+    def __getitem__(self, index: Any) -> Any:
         return self.noisy(self.load(index))
 
 
@@ -279,13 +224,15 @@ class ByLocals(Rows):
 class Decorated(Rows):
     @torch.no_grad()
     def __getitem__(self, index: Any) -> Any:
-        return self.noisy(self.load(index))
+        row = self.load(index)
+        return self.noisy(row)
 
 
 class Holds(Rows):
     def __getitem__(self, index: Any) -> Any:
         model = nn.Linear(4, 4) if index < -1 else object()
-        row = self.load(index) + torch.rand(())
+        row = self.load(index)
+        row = row + torch.rand(())
         return row if model is not None else 0
 
 
@@ -315,7 +262,7 @@ class Elsewhere(Rows):
     pass
 
 
-exec("def item(self, index):\n return self.noisy(self.load(index))\nElsewhere.__getitem__ = item")
+exec("def item(self, index):\n row = self.load(index)\n return self.noisy(row)\nElsewhere.__getitem__ = item")
 
 
 class Hidden(Rows):
@@ -331,6 +278,7 @@ COUNT = itertools.count()
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "draws nothing": (Plain, "draws no random numbers"),
     "may return": (Returns, "may return"),
+    "in one statement": (InOneStatement, "first of all"),
     "locals": (ByLocals, "more than a function"),
     "decorated": (Decorated, "not found"),
     "objects": (Holds, "it holds a"),
@@ -351,91 +299,3 @@ def test_what_cannot_be_cut_is_left_as_it_is_and_it_is_said(name: str) -> None:
         assert_same_epochs(mine, epochs(make()))
     assert ours.note is not None and reason in ours.note
     assert ours.num_cached == 0
-
-
-LOG: list[tuple[str, Any]] = []
-
-
-class Calls:
-    """Each call is noted: which, of what."""
-
-    value = 3.0
-
-    def __init__(self, index: Any) -> None:
-        self.index = index
-
-    def f(self, *args: Any, **named: Any) -> Any:
-        LOG.append(("f", (args, named)))
-        return float(sum(args)) + sum(named.values()) + self.index
-
-    def g(self, *args: Any) -> Any:
-        LOG.append(("g", args))
-        return torch.rand(()).item() + sum(args)
-
-
-NAMES = st.sampled_from(["a.value", "index", "1.5", "a.f(index)", "a.g()"])
-
-
-def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    pairs = st.tuples(inner, inner)
-    return st.one_of(
-        inner.map("a.f({0})".format),
-        inner.map("a.g({0})".format),
-        inner.map("-{0}".format),
-        pairs.map(lambda two: "a.f({}, key={})".format(*two)),
-        pairs.map(lambda two: "({} + {})".format(*two)),
-        pairs.map(lambda two: "({} if a.g() < 0.5 else {})".format(*two)),
-        pairs.map(lambda two: "[{}, {}][1]".format(*two)),
-        pairs.map(lambda two: "{{'x': {}, 'y': {}}}['x']".format(*two)),
-        pairs.map(lambda two: "(a.f({}) and {})".format(*two)),
-        pairs.map(lambda two: "float({} < {})".format(*two)),
-        pairs.map(lambda two: "sum({} * k for k in [{}, 2.0])".format(*two)),
-    )
-
-
-EXPRESSIONS = st.recursive(NAMES, _larger, max_leaves=6)
-
-
-@contextmanager
-def written(text: str, folder: Path) -> Iterator[Any]:
-    """A data set of this text, which is in a file as a script's is."""
-    path = folder / f"written_{abs(hash(text))}.py"
-    path.write_text(text)
-    names: dict[str, Any] = {"Dataset": Dataset, "Calls": Calls, "__name__": "written"}
-    exec(compile(text, str(path), "exec"), names)
-    yield names["Written"]()
-    path.unlink()
-
-
-@given(expressions=st.lists(EXPRESSIONS, min_size=1, max_size=3))
-def test_whatever_is_written_is_computed_in_its_order(expressions: list[str], tmp_path_factory: Any) -> None:
-    lines = [f"        x{k} = {one}" for k, one in enumerate(expressions)]
-    result = ", ".join(f"x{k}" for k in range(len(lines)))
-    text = "\n".join(
-        [
-            "class Written(Dataset):",
-            "    def __getitem__(self, index):",
-            "        a = Calls(index)",
-            *lines,
-            f"        return {result}, index",
-        ]
-    )
-    with written(text, tmp_path_factory.mktemp("code")) as dataset:
-        seed()
-        LOG.clear()
-        expected, calls, after = dataset[2], [*LOG], states()
-        (code,) = item_codes(dataset)
-        seed()
-        LOG.clear()
-        code.find_heads(2, ())
-        assert calls == LOG
-        seed()
-        LOG.clear()
-        try:
-            half = code.half(2)
-        except CannotSplit:
-            assert not any(name == "g" for name, _ in calls) or calls[0][0] == "g"
-            return
-        assert not any(name == "g" for name, _ in LOG)
-        assert equal(code.whole(half), expected)
-        assert calls == LOG and after == states()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from hotlap.data import cached_prefix, late
+from hotlap.data import cached_prefix
 from hotlap.levers.lever import Patch
 from hotlap.probe.clock import INPUT
 from hotlap.probe.profilers.input import Input
@@ -19,7 +19,7 @@ from tests.unit.data.pictures import usual
 from tests.unit.probe.profilers.stage import Stage, play
 
 
-@pytest.mark.parametrize("wrap", [lambda data: data, late, cached_prefix])
+@pytest.mark.parametrize("wrap", [lambda data: data, cached_prefix])
 def test_a_data_set_behind_ours_gets_its_transform_back(wrap: Callable[[Any], Any]) -> None:
     data = usual()
     transform = data.transform

@@ -1,1 +1,0 @@
-"""Tests of `hotlap.data.transforms`."""
