@@ -71,7 +71,7 @@ def other_at_first(evidence: Evidence, alike: Sequence[Pair], rounding: frozense
     for p, gap in ((p, fmean(found)) for p, found in gaps.items()):
         limit = FIRST_FLOOR if same else limits.get(p, ANGLE_FLOOR)
         if gap > limit:
-            loss = " and loss" if same else f"; bfloat16 explains {limit:.1%}"
+            loss = " and loss" if same else f"; bfloat16 explains {limit:.1%}" if is_known else ""
             return harmed(
                 f"The first gradient of {trained(alike, p)} is {gap:.1%} of its size away from that of the baseline, "
                 f"with the same batch, random numbers{loss}.",
