@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from statistics import fmean
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS, GRADIENT_FLOOR, unsteady
@@ -16,7 +15,8 @@ from hotlap.record import Run, Update, as_float
 FIRST_FLOOR, FIRST_SHARE = 0.01, 1e-3
 # Autocast to bfloat16 takes a gradient by that floor or more no further than 3 times as far as a unit of bfloat16 in
 # each parameter does, in 33 cases: convolutions, transformers, recurrent nets and perceptrons of 3 to 12 layers (in
-# convolutions over small batches by a tenth, or a half). Projections know both distances to a quarter.
+# convolutions over small batches by a tenth, or a half). Projections know both distances to a quarter. (Where a unit
+# flips in one run and not in the next it is more: three runs without that, then ten with it, are a case in a thousand.)
 BFLOAT16_MARGIN = 5.0
 # One first loss in a hundred or two is the same by luck, though a lever rounds to bfloat16; those of so many seeds are
 # not. And seldom does rounding take a gradient that is more than rounding further away than `ANGLE_FLOOR`.
@@ -45,33 +45,33 @@ def other_at_first(evidence: Evidence, alike: Sequence[Pair], rounding: frozense
     same but for the rounding of float32, both went forward alike, and gradients point the same way as well: what comes
     through a `detach` that was lost, or added, shows here alone. Where it is not, what bfloat16 does to gradients of
     this script must explain the distance: a mask that leaks moves no loss before it was learnt what to make of that.
+    Every pair must show it: in a small net one unit that rounding takes across 0 may be a tenth of a gradient.
     """
     same = all(abs(pair.first_loss_gap()) <= FLOOR_ULPS * FLOAT32_ULP for pair in alike)
-    runs = () if same else (*evidence.base[:1], *evidence.rounded[:1])
-    rounded = [update for run in runs for update in run.updates or () if update.step == 1]
-    is_known = len(rounded) > 1
-    least = max(GRADIENT_FLOOR, BFLOAT16_MARGIN * abs(_growth(*rounded))) if is_known else GRADIENT_FLOOR
-    limits = {p: max(FIRST_FLOOR, BFLOAT16_MARGIN * gap) for p, gap, _ in _apart(*rounded)} if is_known else {}
-    certain = len(alike) >= SURE_PAIRS
-    gaps: dict[int, list[float]] = defaultdict(list)
-    firsts = ((pair, *both) for pair in alike for both in islice(common_updates(pair), 1))
-    for of, mine, other in firsts:
-        if not mine.step == of.base.step_index[0] == of.lever.step_index[0]:
-            continue
-        if _same_first_loss(of) and abs(growth := _growth(mine, other)) > least:
-            return harmed(
-                f"The first gradient, of all parameters together, is {math.exp(growth):.3g} times as large as in the "
-                "baseline, with the same batch, random numbers and loss.",
-                by_chance=not (same or is_known),
-            )
-        for p, gap, share in _apart(mine, other):
-            if gap * share > FIRST_SHARE and (same or p not in rounding):
-                gaps[p].append(gap)
-                certain |= gap > ANGLE_FLOOR and share > FIRST_SHARE
-    for p, gap in ((p, fmean(found)) for p, found in gaps.items()):
+    seconds = (both for run in evidence.rounded for both in common_updates(Pair(evidence.base[0], run)))
+    rounded = [] if same else [both for both in seconds if both[0].step == 1]
+    limits: dict[int, float] = {}
+    for p, gap in ((p, gap) for both in rounded for p, gap, _ in _apart(*both)):
+        limits[p] = max(limits.get(p, FIRST_FLOOR), BFLOAT16_MARGIN * gap)
+    firsts = [(pair, *both) for pair in alike for both in islice(common_updates(pair), 1)]
+    firsts = [one for one in firsts if one[1].step == one[0].base.step_index[0] == one[0].lever.step_index[0]]
+    growths = [_growth(mine, other) if _same_first_loss(pair) else 0.0 for pair, mine, other in firsts]
+    least = max([GRADIENT_FLOOR, *(BFLOAT16_MARGIN * abs(_growth(*both)) for both in rounded)])
+    if min(map(abs, growths), default=0.0) > least:
+        return harmed(
+            f"The first gradient, of all parameters together, is {math.exp(growths[0]):.3g} times as large as in the "
+            "baseline, with the same batch, random numbers and loss.",
+            by_chance=not (same or rounded),
+        )
+    gaps: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for p, gap, share in (one for _, mine, other in firsts for one in _apart(mine, other)):
+        if gap * share > FIRST_SHARE and (same or p not in rounding):
+            gaps[p].append((gap, share))
+    for p, (gap, share) in ((p, min(found)) for p, found in gaps.items() if len(found) == len(firsts)):
         limit = FIRST_FLOOR if same else limits.get(p, ANGLE_FLOOR)
         if gap > limit:
-            loss = " and loss" if same else f"; bfloat16 explains {limit:.1%}" if is_known else ""
+            loss = " and loss" if same else f"; bfloat16 explains {limit:.1%}" if rounded else ""
+            certain = len(firsts) >= SURE_PAIRS or (gap > ANGLE_FLOOR and share > FIRST_SHARE)
             return harmed(
                 f"The first gradient of {trained(alike, p)} is {gap:.1%} of its size away from that of the baseline, "
                 f"with the same batch, random numbers{loss}.",

@@ -115,6 +115,9 @@ def test_a_first_gradient_is_no_further_away_than_bfloat16_explains(pulled: floa
     assert ruling.verdict is (Verdict.HARMED if pulled and not far else Verdict.UNHARMED), ruling.why
     assert ("bfloat16 explains" in ruling.why) is (ruling.verdict is Verdict.HARMED)
     assert judge("statistical", replace(e, rounded=())).verdict is Verdict.UNHARMED, "where that is not known"
+    one_without = (run(bf16=True), *lever[1:])
+    e = replace(e, lever=one_without[:1], lever_seeds=one_without)
+    assert judge("statistical", e).verdict is Verdict.UNHARMED, "as of a unit that flips in one run and not in the next"
 
 
 def test_gradients_of_other_draws_may_point_anywhere_but_backwards() -> None:
