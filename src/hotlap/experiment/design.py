@@ -19,8 +19,8 @@ _MIN_ROUNDS, _MAX_ROUNDS = 6, 40
 _WARM_S = 1.0
 _MIN_WARM, _MAX_WARM = 3, 20
 
-# What a run for the gate may take, an epoch's end not counted.
-_EVIDENCE_S = 5.0
+# What a run for the gate may take, an epoch's end not counted: that much, or this part of a budget.
+_EVIDENCE_S, _EVIDENCE_SHARE = 5.0, 1 / 60
 _MIN_EVIDENCE, _MAX_EVIDENCE = 60, 400
 # Digests of what a step reads and changes: up to so many times a short step, and about so long for a longer one. (What
 # they take here is known after the first such run: `Pace`.)
@@ -58,13 +58,13 @@ class Sizes:
     """Processes that train together."""
 
     @classmethod
-    def of(cls, run: Run, machine: Machine) -> "Sizes":
-        """From the baseline on this machine."""
+    def of(cls, run: Run, machine: Machine, *, budget_s: float = 0.0) -> "Sizes":
+        """From the baseline on this machine. `budget_s`: the longer it is, the further the gate looks."""
         step_s = mean_step_s(run)
         # Short blocks for long steps: rounds must stay affordable, and arms meet the same moment of the machine.
         block = 11 if step_s < 0.015 else 5 if step_s < 0.1 else 3
         rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(_ARM_S / (block * step_s))))
-        evidence = min(_MAX_EVIDENCE, max(_MIN_EVIDENCE, round(_EVIDENCE_S / step_s)))
+        evidence = min(_MAX_EVIDENCE, max(_MIN_EVIDENCE, round(max(_EVIDENCE_S, _EVIDENCE_SHARE * budget_s) / step_s)))
         return cls(
             step_s=step_s,
             setup_s=run.setup_s or 5.0,

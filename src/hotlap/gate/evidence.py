@@ -87,6 +87,9 @@ class Evidence:
     """With the lever, the seed of `base`."""
     perturbed: tuple[Run, ...] = ()
     """Of the baseline, seed of `base`, with one-ulp nudges or other thread counts: what rounding alone does."""
+    rounded: tuple[Run, ...] = ()
+    """Of the baseline, seed of `base`, two steps long: what a unit of bfloat16 in each parameter does to the second
+    gradient."""
     base_seeds: tuple[Run, ...] = ()
     """Of the baseline, other seeds."""
     lever_seeds: tuple[Run, ...] = ()
@@ -217,14 +220,19 @@ def without_variable(name: str) -> str:
 
 
 def _places(names: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
-    """Where in `names` each of `wanted` is, the first of equal ones first; None where it is not."""
-    names, wanted = ([without_variable(name) for name in some] for some in (names, wanted))
-    if not set(names) & set(wanted):  # a class may have another name
-        names, wanted = ([name.partition(".")[2] for name in some] for some in (names, wanted))
-    at: dict[str, list[int]] = defaultdict(list)
-    for k, name in enumerate(names):
-        at[name].append(k)
-    return [at[name].pop(0) if at[name] else None for name in wanted]
+    """Where in `names` each of `wanted` is, equal ones in their order; None where it is not, or where there are more of
+    that name, or fewer: which of them it is cannot be told."""
+    found: dict[int, int] = {}
+    # An edited script may hold it in another variable, and a class may have another name.
+    for told in (str, without_variable, lambda name: without_variable(name).partition(".")[2]):
+        asked, there = defaultdict(list), defaultdict(list)
+        for j in (j for j in range(len(wanted)) if j not in found):
+            asked[told(wanted[j])].append(j)
+        for k in {*range(len(names))} - {*found.values()}:
+            there[told(names[k])].append(k)
+        same = ((some, there[name]) for name, some in asked.items() if len(some) == len(there[name]))
+        found |= {j: k for some, places in same for j, k in zip(some, sorted(places), strict=True)}
+    return [found.get(j) for j in range(len(wanted))]
 
 
 def _distinct(runs: Iterable[Run]) -> tuple[Run, ...]:

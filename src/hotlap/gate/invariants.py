@@ -45,7 +45,7 @@ class StepField:
     name: str
     values: Callable[[Run], Sequence[object] | None]
     of_optimizer: bool = False
-    """A script without an optimizer has none of it."""
+    """A script without an optimizer has none of it, and is not compared by it: updates by hand are not seen."""
     of_loader: bool = False
     """Who draws its batches by hand has none of it, but for a validation's, and is not compared by it."""
     article: str = "other"
@@ -59,6 +59,8 @@ class StepField:
         if mine is None or others is None or (mine == others and a.step_index == b.step_index):
             return None
         if self.of_loader and not (any(a.num_samples) and any(b.num_samples)):
+            return None
+        if self.of_optimizer and not _has_optimizer(a):
             return None
         for step, was, became in Pair(a, b).of_both(self.values):
             if not _same(was, became):
@@ -84,7 +86,7 @@ def _settings_told(a: Run, b: Run) -> str:
 
 
 FIELDS = (
-    StepField("updates", lambda run: run.num_updates or None),
+    StepField("updates", lambda run: run.num_updates or None, of_optimizer=True),
     StepField("learning rates", lambda run: run.learning_rates, of_optimizer=True),
     StepField("optimizer settings", lambda run: run.settings_digest, of_optimizer=True, told=_settings_told),
     StepField(
@@ -99,6 +101,10 @@ BATCH = StepField("batch", lambda run: run.batch_digest, article="another")
 RANDOM_STATE = StepField("random state", lambda run: run.rng_digest, article="another")
 SOURCES = StepField("random states", lambda run: run.sources_digest)
 """Those of generators of the script's own among them, and as each batch left them."""
+
+
+def _has_optimizer(run: Run) -> bool:
+    return any(run.num_updates) or bool(run.optimizers)
 
 
 def not_finite(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -138,8 +144,7 @@ def unusable(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
 def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
     """UNDECIDED where something that the contract compares was not recorded."""
     for pair in pairs:
-        optimized = any(pair.base.num_updates) or bool(pair.base.optimizers)
-        fields = [field for field in (*FIELDS, SAMPLES) if optimized or not field.of_optimizer]
+        fields = [field for field in (*FIELDS, SAMPLES) if _has_optimizer(pair.base) or not field.of_optimizer]
         for field in fields if numerics == "statistical" else (*fields, BATCH):
             if not (_complete(field, pair.base) and _complete(field, pair.lever)):
                 return undecided(f"It was not recorded which {field.name} the steps had, so nothing is proved.")
@@ -310,7 +315,7 @@ def _not_cleared(a: Run, b: Run) -> dict[str, str]:
     left was not cleared before the next one, be it that of another network's loss. (A pass that is split, or several
     that are merged, is not that.)"""
     backwards = [(mine, other) for _, mine, other in Pair(a, b).of_both(lambda run: run.num_backwards)]
-    added = Pair(a, b).of_both(lambda run: run.num_added)
+    added = Pair(a, b).of_both(lambda run: run.num_added) if _has_optimizer(a) else []
     for (mine, other), (step, was, became) in zip(backwards, added, strict=False):
         if became - was > max(0, other - mine):
             why = f"{plural(became, 'backward pass')} in place of {was} since they were last cleared"

@@ -81,7 +81,9 @@ def other_states(a: Run, b: Run, value: Callable[[StateDigest], str]) -> dict[St
 def _both(a: Run, b: Run) -> Iterator[tuple[StateKey, list[StateDigest], list[StateDigest]]]:
     """(key, states of the run that has fewer, those of the other one). Objects of one class are compared as a set, and
     only where there are as many: a lever may add some of its own. Copies of the parameters always: a list that is left
-    over from a step comes and goes."""
+    over from a step comes and goes. None where one updates by hand: its steps end in front of that."""
+    if any(a.num_updates) != any(b.num_updates):
+        return
     mine, other = _by_key(a, b), _by_key(b, a)
     for key in (key for key in mine if key in other):
         few, many = sorted((mine[key], other[key]), key=len)

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import weakref
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -167,6 +168,7 @@ class Given:
         self._sizes: dict[bytes, tuple[int, int]] = {}
         self._made: set[StorageWeakRef] = set()
         self._made_rows: set[bytes] = set()
+        self._changeable: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._made_before: set[StorageWeakRef] = set()
 
     def made(self, result: Any) -> None:
@@ -176,13 +178,20 @@ class Given:
         for one in tensors(result):
             if type(one) is torch.Tensor and not one.is_meta:
                 self._made_rows.update(filter(None, _told_rows(one)))
+                if not one.is_inference():
+                    self._changeable[id(one)] = weakref.ref(one), one._version
 
     def is_made(self, tensor: torch.Tensor) -> bool:
         """A model of this step has made it, or it lies in what one has made, or follows from parameters."""
         return tensor.grad_fn is not None or any(ref in self._made for ref in storages(tensor))
 
     def not_made(self, data: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The rows of these that are not, as they are, a model's of this step: real ones may lie beside its samples."""
+        """The rows of these that are not, as they are, a model's of this step, changed in place since or not: real ones
+        may lie beside its samples."""
+        for address, (known, version) in self._changeable.items():
+            if (one := known()) is not None and one._version != version:
+                self._made_rows.update(filter(None, _told_rows(one)))
+                self._changeable[address] = known, one._version
         kept = [row not in self._made_rows for row in _told_rows(data[0])] if data and self._made_rows else []
         if all(kept):
             return list(data)
@@ -201,6 +210,7 @@ class Given:
         sizes = self._sizes.values()
         self._sizes, self._made, self._made_before = {}, set(), self._made
         self._made_rows.clear()
+        self._changeable.clear()
         if not sizes:
             return None
         rows, numbers = zip(*sizes, strict=True)

@@ -1,8 +1,9 @@
 """What the gate compares of optimizers, step by step: their settings, what they keep, and what updates do."""
 
+import gc
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -19,6 +20,8 @@ from hotlap.units import plural
 # Parameters are compared before and after the update at the first steps, where a wrong update shows at once, and then
 # at some of them: each comparison copies the parameters.
 _FIRST_UPDATES = 3
+# The first one is that of the same weights; the next one shows what moving these does to it (`Nudge`).
+_FIRST_GRADIENTS = 2
 _SHARE_OF_UPDATES = 1 / 6
 _GOLDEN = (5**0.5 - 1) / 2
 
@@ -219,7 +222,7 @@ class Updates:
             if param.grad is not None and param.grad.layout == torch.strided:
                 gradient = sampled(param.grad) / scale
                 self._gradients[id(param)] = _norm(gradient), *_filled(gradient), direction(param.grad)
-                if not self.seen:
+                if len(self.seen) < _FIRST_GRADIENTS:
                     self._projections[id(param)] = projections(param.grad / scale)
         self._formula = Formula(optimizer)
 
@@ -290,18 +293,30 @@ def _norm(tensor: torch.Tensor) -> float:
 
 
 class Nudge:
-    """Moves each parameter by at most one unit in the last place: what rounding alone can do."""
+    """Moves each parameter by at most one unit in the last place: what rounding alone can do; that of bfloat16 where
+    the seed is below 0."""
 
     def __init__(self, seed: int) -> None:
+        self._units = dict.fromkeys(_UNIT_ROUNDOFF, _UNIT_ROUNDOFF[torch.bfloat16]) if seed < 0 else _UNIT_ROUNDOFF
         # Its own generator: the script's random streams must stay as they are.
         self._generator = torch.Generator().manual_seed(seed)
+        self._by_hand: list[weakref.ref[torch.Tensor]] = []
 
-    def apply(self, params: Iterable[torch.Tensor]) -> None:
-        """Change the parameters in place."""
+    def apply(self, params: Sequence[torch.Tensor]) -> None:
+        """Change them in place. Without any, the script has no optimizer: what takes gradients is changed."""
         with torch.no_grad():
-            for param in params:
-                roundoff = _UNIT_ROUNDOFF.get(param.dtype)
+            for param in params or self._trained_by_hand():
+                roundoff = self._units.get(param.dtype)
                 if roundoff is None:
                     continue
                 signs = torch.randint(-1, 2, param.shape, generator=self._generator, dtype=torch.int8)
                 param.data.addcmul_(param.data, signs.to(param.device, param.dtype), value=roundoff)
+
+    def _trained_by_hand(self) -> list[torch.Tensor]:
+        """Looked for again where one is gone: that takes some hundredths of a second."""
+        known = [found for one in self._by_hand if (found := one()) is not None]
+        if not known or len(known) < len(self._by_hand):
+            every = (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor))
+            known = [one for one in every if one.is_leaf and one.requires_grad]
+            self._by_hand = [weakref.ref(one) for one in known]
+        return known

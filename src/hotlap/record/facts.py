@@ -109,8 +109,8 @@ class Update:
     filled: tuple[float | None, ...] | None = None
     """(P,) part of the gradient's elements that are not 0, in [0, 1]."""
     projections: tuple[tuple[float, ...] | None, ...] | None = None
-    """(P,) of the first update: 16 projections of the gradient, each a sum of the elements with fixed factors, so that
-    the distance of two gradients is known to a quarter of itself. None where it is 0, or nothing is there."""
+    """(P,) of the first two updates: 16 projections of the gradient, each a sum of the elements with fixed factors, so
+    that the distance of two gradients is known to a quarter of itself. None where it is 0, or nothing is there."""
     residues: tuple[float | None, ...] | None = None
     """(P,) part of the gradient's elements that are not 0, but below a millionth of the largest: mostly what rounding
     leaves of a sum that is 0."""

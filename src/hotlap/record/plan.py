@@ -81,7 +81,8 @@ class Plan:
     timed."""
     nudge: int = 0
     """Not 0: after each update every parameter moves by at most one unit in the last place, drawn with this seed.
-    Shows what rounding alone does to the losses of this script."""
+    Shows what rounding alone does to the losses of this script. Below 0: a unit of bfloat16, which shows what that does
+    to the next gradient."""
     free_input: bool = False
     """After the warm-up, batches are replayed instead of loaded: the ceiling of everything done to the input."""
     turn: Turn | None = None

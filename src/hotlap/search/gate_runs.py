@@ -17,6 +17,8 @@ Start = tuple[int, int]
 
 # What rounding alone does is shown by so many runs in which every parameter is perturbed after every update.
 _NUMBER_OF_NUDGED = 3
+# And by these what bfloat16 does to a gradient: that of the step behind the first one.
+_ROUNDED, _ROUNDED_STEPS = (-1, -2, -3), 2
 
 # An equivalence test needs a spread: so many seeds with and without the levers. (With 5 the gate caught 87% of planted
 # harms, with 3 only 78%: tests/unit/gate.)
@@ -191,7 +193,7 @@ class GateRuns:
         if numerics is not levers.Numerics.EXACT:
             wanted.update((home, nudge) for nudge in range(1, _NUMBER_OF_NUDGED + 1))
         if numerics is levers.Numerics.STATISTICAL:
-            wanted |= Counter((seed, 0) for seed in seeds)
+            wanted |= Counter([*((home, nudge) for nudge in _ROUNDED), *((seed, 0) for seed in seeds)])
         return list((wanted - Counter((run.reseed, run.nudge) for run in self.known)).elements())
 
     def _ask(self, numerics: levers.Numerics, seeds: Sequence[int]) -> Ruling:
@@ -200,7 +202,8 @@ class GateRuns:
         evidence = Evidence(
             base=tuple(self._baseline(home)),
             lever=tuple(self.found[:1]),
-            perturbed=tuple(run for run in self.known if run.nudge and run.reseed == home),
+            perturbed=tuple(run for run in self.known if run.nudge > 0 and run.reseed == home),
+            rounded=tuple(run for run in self.known if run.nudge < 0),
             base_seeds=(*self._baseline(home)[:1], *(run for run in others if run.reseed != home)),
             lever_seeds=tuple(self.found),
         )
@@ -265,6 +268,8 @@ class GateRuns:
             reseed=reseed,
             nudge=nudge,
         )
+        if nudge < 0:
+            return replace(plan, steps=_ROUNDED_STEPS)
         base = self._baseline()
         if not base:
             # How long an epoch is may be known only where one ends.

@@ -107,7 +107,7 @@ class Check:
         log.doing(f"running {log.options.title} as it is")
         run = first_look(log, replace(log.options.plan, enough_s=enough_s(log.options)))
         log.change("baseline", baseline=(run,), machine=log.machine)
-        executor = log.executor(Sizes.of(run, log.machine))
+        executor = log.executor(Sizes.of(run, log.machine, budget_s=log.options.budget_s))
         gate = GateRuns(log, executor)
         with suppress(OutOfTime):
             self._hold(gate)

@@ -43,6 +43,16 @@ def test_a_pause_of_the_machine_is_no_part_of_each_step_and_a_loaders_bursts_are
 
 
 @pytest.mark.parametrize(
+    ("step_s", "budget_s", "num_steps"),
+    [(0.05, 300.0, 100), (0.05, 900.0, 300), (0.05, 60.0, 100), (0.001, 900.0, 400)],
+)
+def test_what_a_longer_budget_holds_is_looked_at(step_s: float, budget_s: float, num_steps: int) -> None:
+    """A harm that begins behind the compared steps is seen by none of them."""
+    run = Run(status=Status.COMPLETE, device="cpu", step_s=(step_s,) * 50)
+    assert Sizes.of(run, MACHINE, budget_s=budget_s).evidence_steps == num_steps
+
+
+@pytest.mark.parametrize(
     ("reserved_gib", "free_gib", "together"),
     [
         (2, 70, 8),

@@ -1120,3 +1120,34 @@ def test_gradients_that_are_divided_in_place_of_the_loss_train_the_same(contract
     moved = with_update(norms=(0.5, 0.5, 0.5, 0.5))
     assert moved.lever[0].updates != moved.base[0].updates
     assert judge(contract, replace(moved, lever=scaled(moved.lever))).verdict is Verdict.HARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_an_optimizer_in_place_of_updates_by_hand_is_no_other_update(contract: str) -> None:
+    """These are not seen; losses tell."""
+    e = same()
+    by_hand = {"num_updates": (0,) * NUM_STEPS, "updates": None, "optimizers": (), "num_added": (0,) * NUM_STEPS}
+    baselines = {
+        one: tuple(replace(run, **by_hand) for run in getattr(e, one)) for one in ("base", "base_seeds", "perturbed")
+    }
+    added = tuple(replace(run, num_added=(1,) * NUM_STEPS) for run in (*e.lever, *e.lever_seeds))
+    one = Evidence(**baselines, lever=added[:1], lever_seeds=added[1:])
+    assert judge(contract, one).verdict is Verdict.UNHARMED
+    lost = Evidence(base=added[:1] * 2, base_seeds=added[1:], lever=one.base[:1], lever_seeds=one.base_seeds)
+    assert judge(contract, lost).verdict is Verdict.UNDECIDED
+
+
+def test_of_more_copies_with_one_name_none_is_taken_for_another() -> None:
+    """A version that keeps the first weights beside an average holds two where the baseline has one."""
+    run = replace(
+        train(PLAIN),
+        untrained=("copy.a", "MLP (target).a"),
+        updates=(Update(step=0, norms=(1.0,), changed=(1.0,), buffers=(2.0, 3.0)),),
+    )
+    more = replace(
+        run,
+        untrained=("copy.a", "copy.a", "MLP (other).a"),
+        updates=(Update(step=0, norms=(1.0,), changed=(1.0,), buffers=(0.0, 2.0, 3.0)),),
+    )
+    (ordered,) = Evidence(base=(run,), lever=(more,)).in_one_order().lever
+    assert [update.buffers for update in ordered.updates or ()] == [(None, 3.0)]

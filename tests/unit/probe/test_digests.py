@@ -215,6 +215,9 @@ def test_samples_of_a_model_beside_real_ones_are_no_data(shape: tuple[int, ...],
     assert [len(one) for one in kept] == ([4, 4] if is_known else [8, 8])
     assert torch.equal(kept[0][:4], real.flatten(1)) and torch.equal(kept[1][:4], marks[:4])
     assert bool(given.not_made([made.clone()])) is not is_known
+    made.detach().clamp_(0.25, 0.75)
+    changed = given.not_made([torch.cat([real, made.float()])])
+    assert [len(one) for one in changed] == ([4] if is_known else [8]), "in place, by way of a view"
     given.made(torch.zeros(shape))
     assert given.not_made([torch.zeros(shape)]), "what is empty is made by nobody"
     given.take()
