@@ -958,7 +958,7 @@ def test_oversubscription_counts_the_threads_of_all_processes_on_the_cores() -> 
     assert (finding.code, finding.environment) == ("thread-oversubscription", {"OMP_NUM_THREADS": "1"})
     assert finding.evidence == (
         "2 processes compute on 2 cores with 4 threads in all, this one with 2 (beside it: main.py). With 1 each, a "
-        "step would be up to 5.00 ms (50%) shorter."
+        "step would be about 5.00 ms (50%) shorter."
     )
     codes = [found.code for found in rules.check(side_by_side(neighbour(threads=1), num_threads=1))]
     assert codes == ["compute-bound"], "one thread each is as few as there can be"
@@ -1112,3 +1112,22 @@ def test_plain_sgd_takes_sparse_gradients_as_they_are(momentum: str, *, taken: b
     sgd = replace(adam, name="torch.optim.sgd.SGD", settings={"momentum": momentum, "weight_decay": "0.0"})
     found = rules.ALL["dense-embedding-gradients"](replace(run, optimizers=(sgd,)))
     assert found is not None and ("takes it as it is" in found.evidence) is taken
+
+
+def test_a_batch_of_single_samples_may_bring_all_but_the_first_pass_and_what_is_no_pass() -> None:
+    """16 passes: of 96% that is not the optimizer's a sixteenth stays; the loader's part stays where a batch came."""
+    run = firing("single-samples")
+    found = rules.ALL["single-samples"](run)
+    assert found is not None
+    assert "16 times in each step in line 12 of digits.py: y = model(x)" in found.evidence
+    assert found.at_most_share == pytest.approx(15 / 16 * (1 - 0.04 - 0.01))
+    alone = replace(run, loaders=(replace(loader(), batch_size=1),))
+    found = rules.ALL["single-samples"](alone)
+    assert found is not None
+    assert found.at_most_share == pytest.approx(15 / 16 * (1 - 0.04)), "a batch of one is loaded for each"
+
+
+def test_few_single_samples_or_large_ones_are_none() -> None:
+    run = firing("single-samples")
+    assert rules.ALL["single-samples"](replace(run, sightings=(replace(run.sightings[0], per_step=7.0),))) is None
+    assert rules.ALL["single-samples"](replace(run, calls=healthy().calls)) is None, "their arithmetic takes the time"
