@@ -378,10 +378,26 @@ def test_host_bound_takes_operators_that_others_hold_up_for_no_python() -> None:
     """On a busy machine they took three times their arithmetic: noise is drawn for most of the time between phases."""
     run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.2, Phase.OTHER: 0.4})
     seen = calls(step_s=0.01)
-    noise = replace(seen.phases[Phase.FORWARD], graph_s=0.0001, graph_calls=1, arithmetic_s=0.0013, inside_s=0.0039)
+    noise = replace(
+        seen.phases[Phase.FORWARD], graph_s=0.0001, graph_calls=1, arithmetic_s=0.0013, inside_s=0.0039,
+        graph_inside_s=0.0003,
+    )  # fmt: skip
     finding = host_bound.check(replace(run, calls=replace(seen, phases={**seen.phases, Phase.OTHER: noise})))
     assert finding is not None
     assert "in what the script does beside its model, 3.60 ms of it in operators" in finding.evidence
+
+
+def test_host_bound_tells_of_small_operators_that_others_hold_up_beside_a_loss() -> None:
+    """Weights averaged by hand: 576 calls of next to no arithmetic waited for a core, and one of the loss did not."""
+    run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.2, Phase.OTHER: 0.4})
+    seen = calls(step_s=0.01)
+    average = replace(
+        seen.phases[Phase.FORWARD], calls=577, graph_calls=1, arithmetic_s=0.00018, graph_s=0.00005, inside_s=0.012,
+        graph_inside_s=0.0002,
+    )  # fmt: skip
+    finding = host_bound.check(replace(run, calls=replace(seen, phases={**seen.phases, Phase.OTHER: average})))
+    assert finding is not None
+    assert "3.80 ms (38% of it) in what the script does beside its model" in finding.evidence
 
 
 def test_host_bound_tells_of_a_models_line_without_operators() -> None:
@@ -1131,3 +1147,16 @@ def test_few_single_samples_or_large_ones_are_none() -> None:
     run = firing("single-samples")
     assert rules.ALL["single-samples"](replace(run, sightings=(replace(run.sightings[0], per_step=7.0),))) is None
     assert rules.ALL["single-samples"](replace(run, calls=healthy().calls)) is None, "their arithmetic takes the time"
+
+
+@pytest.mark.parametrize("text", ["(u,) = next(iter(unlabelled))", "for x, y in loader:"])
+def test_an_epoch_that_is_begun_for_one_batch_is_named_and_goes_with_the_order_that_it_drops(text: str) -> None:
+    run, step_s = firing("input-bound"), firing("input-bound").mean_step_s()
+    drawn = replace(in_line(Phase.INPUT, inside=False, step_s=0.3 * step_s), text=text)
+    dropped = replace(drawn, phase=Phase.OTHER, inside=True, step_s=0.05 * step_s)
+    found = rules.ALL["input-bound"](replace(run, hot_lines=(drawn, dropped)))
+    assert found is not None
+    begins = "next" in text
+    assert ("begins an epoch for one batch" in found.evidence) is begins
+    assert found.at_most_share == pytest.approx(found.share + 0.05 if begins else 0.0)
+    assert bool(found.try_levers) is not begins, "no lever takes that line away"

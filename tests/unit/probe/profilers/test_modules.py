@@ -160,6 +160,6 @@ def test_a_state_that_goes_from_pass_to_pass_makes_no_samples_of_their_own(train
         state = torch.zeros(1, 4)
         for moment in X:
             state = training.call(cell, moment[None], state)
-        state.sum().backward()
+        state.sum().backward()  # type: ignore[no-untyped-call]
 
     assert wasted(training, step)["RNNCell"].per_step == 1.0
