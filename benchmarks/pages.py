@@ -45,10 +45,10 @@ _RULES = f"""\
 # What hotlap finds
 
 {_NOTE}
-Each finding has a code that stays the same, what it costs of each step, and one sentence with numbers. Its cost is what
-a step would save at most if the cause were gone. They come costliest first. A cause takes the place of what it
-explains: a finding is left out when one of its causes accounts for at least half of its cost. `compute-bound`, which is
-no fault, is said where there is nothing else to say.
+Each finding has a code that stays the same, what it costs of each step, and one sentence with numbers. What is to be
+had without it is told as "at most" where that is all of a phase, and as "about" where it was estimated, or timed in
+turns. They come costliest first. A cause takes the place of what it explains: a finding is left out when one of its
+causes accounts for at least half of its cost. `compute-bound`, which is no fault, is said where there is nothing else.
 """
 
 

@@ -165,6 +165,11 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
             sightings=(table(cost_s=0.1 * step_s),),
         ),
         "padding": replace(run, sightings=(padding(),)),
+        "single-samples": replace(
+            run,
+            calls=calls(step_s=step_s, arithmetic=0.1, number=600),
+            sightings=(replace(sighting(SightingKind.SINGLE, cost_s=0.2 * step_s), per_step=16.0),),
+        ),
         "same-each-step": replace(
             run, sightings=(sighting(SightingKind.UNCHANGED, cost_s=0.2 * step_s, phase="forward", steps=5),)
         ),

@@ -57,7 +57,7 @@ HELD_OUT = {
     "input_few_workers": {"input-bound"},
     "epoch_reload": {"epoch-gap"},
     "launch_elementwise": {"launch-bound"},
-    "launch_samples": {"launch-bound"},
+    "launch_samples": {"launch-bound", "single-samples"},
     "optimizer_custom": {"optimizer-bound"},
     "host_logging": {"host-bound"},
     "host_loss": {"host-bound"},

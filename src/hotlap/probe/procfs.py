@@ -2,6 +2,8 @@
 
 import os
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +22,7 @@ class Process:
 def process(pid: int) -> Process | None:
     """None where it is gone."""
     try:
-        words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        words = _stat(PROC / str(pid))
         ran_s = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError):
         return None
@@ -42,6 +44,48 @@ def wanted_s(task: Path) -> float:
     return (int(on_core) + int(waiting)) / 1e9
 
 
+def _stat(process: Path) -> list[str]:
+    """From the third field on: what is before it is its number and its name, which may hold anything."""
+    return (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+
+
+def parents() -> dict[int, int]:
+    """Each process that there is -> the one that started it."""
+    found = {}
+    for folder in PROC.iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError, IndexError):  # it is gone
+                found[int(folder.name)] = int(_stat(folder)[1])
+    return found
+
+
+def lineage(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
+    """The process, and those above it."""
+    while pid:
+        yield pid
+        pid = parents.get(pid, 0)
+
+
+def words_of(pid: int) -> list[str]:
+    """The command that it was started by; none where it is gone."""
+    with suppress(OSError):
+        return os.fsdecode((PROC / str(pid) / "cmdline").read_bytes()).split("\0")
+    return []
+
+
+def is_python(pid: int) -> bool:
+    """By its name. torch names its threads, and with the first one the process: "pt_main_thread"."""
+    with suppress(OSError):
+        return (PROC / str(pid) / "comm").read_bytes().startswith((b"python", b"pt_"))
+    return False
+
+
+def held_bytes() -> tuple[int, int]:
+    """Memory of this process; and how much of it belongs to files, or is shared with others."""
+    _, held, shared, *_ = map(int, (PROC / "self" / "statm").read_text().split())
+    return held * os.sysconf("SC_PAGE_SIZE"), shared * os.sysconf("SC_PAGE_SIZE")
+
+
 def hotlap_is_gone() -> bool:
     """The process that started this run does not exist any more; False where nobody is known."""
     parent = os.environ.get("HOTLAP_PARENT", "")
@@ -56,6 +100,5 @@ def peak_rss_bytes() -> int:
 
 def age_s() -> float:
     """Seconds since this process began, to a hundredth."""
-    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
-        started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    started = int(_stat(PROC / "self")[19]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started

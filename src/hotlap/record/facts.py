@@ -252,6 +252,8 @@ class PhaseCalls:
     """Of `arithmetic_s`, the model's that makes float64."""
     inside_s: float = 0.0
     """Seconds within operators as they were seen, whatever they went into: a core that others use, too."""
+    graph_inside_s: float = 0.0
+    """Of `inside_s`, in those of `graph_calls`."""
     lines: Mapping[str, float] = field(default_factory=dict)
     """"/home/me/train.py:12" -> seconds that operators called there take, those of the model in `Phase.OTHER`, and that
     the memory of large results may take when it goes. In forward passes and the script's own code."""

@@ -130,6 +130,8 @@ class SightingKind(StrEnum):
     """A batch is copied to the device while the host waits."""
     WASTED_FORWARD = "wasted-forward"
     """A forward pass with gradients whose result never reaches a backward pass."""
+    SINGLE = "single"
+    """A forward pass with gradients that is given one sample, and no result of another one."""
     EVALUATION = "evaluation"
     """A forward pass without gradients, in evaluation mode, of a module that is trained."""
     FROZEN = "frozen"

@@ -1,7 +1,8 @@
 """input-bound: training waits for the next batch.
 
 What it says: this part of each step passes in the data loader, before the model sees the batch, and most of it in the
-part that is named: making items, their transforms, collating, waiting for workers.
+part that is named: making items, their transforms, collating, waiting for workers. `next(iter(loader))` in a step is
+named as such: it begins an epoch for one batch.
 Why it is bad: the processor that trains does nothing useful meanwhile; no change to the model can win that time back.
 Example: a `Dataset` that decodes and transforms images in the training process (num_workers=0) beside a small network.
 Workers give an iterable data set once each, unless its `__iter__` asks `get_worker_info()` for its part.
@@ -16,7 +17,10 @@ After:
     loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4, persistent_workers=True)
 """
 
-from hotlap.record import Finding, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
+import re
+from dataclasses import replace
+
+from hotlap.record import Finding, HotLine, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
 from hotlap.rules.step import at_line, chosen, device_s, finding, hottest, share_of, spent
 from hotlap.units import duration, percent, plural
 
@@ -29,6 +33,8 @@ MIN_SHARE = 0.10
 # script that was over before the others were looked at), it may be next to nothing. Ours: a quarter is worth a word.
 _NAMED_SHARE = 0.25
 
+_FIRST_OF_ITS_OWN = re.compile(r"\bnext\(\s*iter\(")
+
 _BY_ITSELF = ", made by the training process itself"
 
 
@@ -40,13 +46,31 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if wait_s is None or share_of(run, wait_s) < MIN_SHARE:
         return None
     loader = run.main_loader()
+    told = f"Each step waits {spent(run, wait_s, ' of it')} for its batch{_made(run, loader)}{_largest(run, wait_s)}"
+    first = _of_an_epoch_each(run)
+    if first is not None:
+        anew = ", which begins an epoch for one batch: an order of all items is made, and dropped"
+        # It is dropped in no loader.
+        most_s = wait_s + sum(one.step_s for one in run.hot_lines if one.phase is Phase.OTHER and _same(one, first))
+        found = finding(run, wait_s, f"{told}{at_line(first, wait_s)}{anew}.")
+        return replace(found, at_most_share=share_of(run, most_s))
     return finding(
         run,
         wait_s,
-        f"Each step waits {spent(run, wait_s, ' of it')} for its batch{_made(run, loader)}"
-        f"{_largest(run, wait_s)}{_collates(run, loader, wait_s)}{at_line(hottest(run, Phase.INPUT), wait_s)}.",
+        f"{told}{_collates(run, loader, wait_s)}{at_line(hottest(run, Phase.INPUT), wait_s)}.",
         levers=_levers(loader, _part(run)),
     )
+
+
+def _of_an_epoch_each(run: Run) -> HotLine | None:
+    """The line that waits longest for batches, where it takes the first one of an iterator that it makes."""
+    waits = (line for line in run.hot_lines if line.phase is Phase.INPUT and not line.inside)
+    most = max(waits, key=lambda line: line.step_s, default=None)
+    return most if most is not None and _FIRST_OF_ITS_OWN.search(most.text) else None
+
+
+def _same(one: HotLine, other: HotLine) -> bool:
+    return (one.path, one.line) == (other.path, other.line)
 
 
 def _made(run: Run, loader: LoaderFacts | None) -> str:

@@ -214,9 +214,7 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     # The price is that of calls that nobody held up.
     calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s / served(run))
     # Threads that share their cores wait for each other within operators: that is not Python either.
-    known_s = max(
-        arithmetic_s + calls_s, _of_inside_s(run, phase, seen.graph_s) if ours else at_pace(run, phase, seen.inside_s)
-    )
+    known_s = max(arithmetic_s + calls_s, at_pace(run, phase, seen.graph_inside_s if ours else seen.inside_s))
     # A validation within steps is in few of those whose operators are seen.
     if phase is Phase.FORWARD:
         known_s = min(spent_s, known_s + evaluation_s(run))
@@ -266,13 +264,7 @@ def without_gradients_s(run: Run, phase: Phase) -> float:
 def held_up_s(run: Run, phase: Phase) -> float:
     """The same with what held these operators up: others on their cores."""
     seen = run.calls_in(phase)
-    return max(without_gradients_s(run, phase), _of_inside_s(run, phase, seen.arithmetic_s - seen.graph_s))
-
-
-def _of_inside_s(run: Run, phase: Phase, part_s: float) -> float:
-    """Seconds of a step within operators of the phase, as they were seen: of those that make `part_s` of arithmetic."""
-    seen = run.calls_in(phase)
-    return at_pace(run, phase, seen.inside_s * part_s / seen.arithmetic_s) if seen.arithmetic_s else 0.0
+    return max(without_gradients_s(run, phase), at_pace(run, phase, seen.inside_s - seen.graph_inside_s))
 
 
 def hottest(run: Run, *phases: Phase) -> HotLine | None:

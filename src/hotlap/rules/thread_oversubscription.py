@@ -88,7 +88,7 @@ def _of_processes(run: Run) -> Finding | None:
         return None
     wanted = run.num_threads + sum(one.threads for one in cpu.neighbours)
     cost_s = (1 - cpu.usable_cores / wanted) * run.mean_step_s()
-    gain = f"With {fair} each, a step would be up to {spent(run, cost_s)} shorter."
+    gain = f"With {fair} each, a step would be about {spent(run, cost_s)} shorter."
     if timed is not None:
         share, fair = _saved(timed), int(timed.other or 0)
         if fair >= run.num_threads or not share:
@@ -141,6 +141,6 @@ def _of_workers(run: Run) -> Finding | None:
         run,
         cost_s,
         f"{cpu.runnable:.1f} threads want to run on {cpu.usable_cores:g} cores, {cpu.busiest_worker:.1f} of them in "
-        f"one worker: up to {spent(run, cost_s)} of each step is lost.",
+        f"one worker: about {spent(run, cost_s)} of each step is lost.",
         levers=("threads", "workers"),
     )

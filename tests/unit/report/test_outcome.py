@@ -66,13 +66,14 @@ def test_a_bound_that_is_measured_later_than_the_finding_is_not_named_before() -
     waits = Finding(code="input-bound", cost_s=0.003, share=0.27, evidence="So it is.")
     assert findings.cost(replace(study, ceilings=()), waits) == "3.00 ms, 27% of a step"
     python, early = replace(waits, code="host-bound"), replace(study, ceilings=())
-    assert findings.cost(early, python) == "3.00 ms, 27% of a step, at most 1.37x"
+    assert findings.cost(early, python) == "3.00 ms, 27% of a step, about 1.37x"
     called = replace(python, at_most_share=0.5)
-    assert findings.cost(early, called) == "3.00 ms, 27% of a step, at most 2.00x", "with all that its line calls"
+    assert findings.cost(early, called) == "3.00 ms, 27% of a step, about 2.00x", "with all that its line calls"
     known = tuple(replace(one, name="host") for one in study.ceilings[:1])
-    assert findings.cost(replace(study, ceilings=known), called).endswith("at most 2.00x")
-    counted = replace(waits, code="same-each-step")
-    assert findings.cost(early, counted) == "3.00 ms, 27% of a step, about 1.37x", "its calls may go with it"
+    assert findings.cost(replace(study, ceilings=known), called).endswith("about 2.00x")
+    timed = replace(waits, code="thread-oversubscription")
+    assert findings.cost(early, timed) == "3.00 ms, 27% of a step, about 1.37x", "turns of a few steps are no bound"
+    assert findings.cost(early, replace(timed, advice=True)).endswith("at most 1.37x")
     cpu = CpuUse(usable_cores=2.0, main=0.9, others=0.0, threads=0.5)
     beside = replace(early, baseline=(replace(study.baseline[0], cpu=cpu),))
     assert findings.cost(beside, python) == "3.00 ms, 27% of a step", "it may wait for other threads"

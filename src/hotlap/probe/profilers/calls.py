@@ -187,6 +187,7 @@ class _Prices(ObserverMode):
             if graph:
                 total["graph_calls"] += number
                 total["graph_s"] += arithmetic_s
+                total["graph_inside_s"] += sum(calls.seconds) / num_steps
             if self._streams(name_of(func).partition("::")[2], calls):
                 total["streaming_s"] += arithmetic_s
         phases = {}

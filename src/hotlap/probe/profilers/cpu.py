@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
 from hotlap import cgroups
-from hotlap.probe.procfs import Process, process, wanted_s
+from hotlap.probe.procfs import Process, is_python, lineage, parents, process, wanted_s, words_of
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import CpuUse, Neighbour
 
@@ -71,7 +70,8 @@ def usable_cores() -> float:
 
 
 def _look(trainer: int | None) -> _Look:
-    tree = [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
+    above = parents()
+    tree = [pid for pid in above if os.getpid() in lineage(pid, above)]
     processes = {pid: seen for pid in tree if (seen := process(pid)) is not None}
     now = time.perf_counter()
     return _Look(now, os.getpid(), processes, strangers(), cgroups.throttled_s(), threads_beside(trainer))
@@ -122,14 +122,8 @@ def announce(out: Path) -> None:
 
 def strangers() -> Mapping[int, Process]:
     """Python programs that are no part of the run, now."""
-    ours = {int(os.environ.get("HOTLAP_PARENT") or os.getpid()), os.getpid()}
-    found = {}
-    for one in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it is gone
-            # torch names its threads, and with the first one the process: "pt_main_thread".
-            is_python = one.name().startswith(("python", "pt_"))
-            if is_python and ours.isdisjoint(outer.pid for outer in (one, *one.parents())):
-                found[one.pid] = process(one.pid)
+    ours, above = {int(os.environ.get("HOTLAP_PARENT") or os.getpid()), os.getpid()}, parents()
+    found = {pid: process(pid) for pid in above if is_python(pid) and ours.isdisjoint(lineage(pid, above))}
     return {pid: seen for pid, seen in found.items() if seen is not None}
 
 
@@ -166,6 +160,4 @@ def _shares_cores(pid: int) -> bool:
 
 def _script(pid: int) -> str:
     """Its first argument that is a file of Python's; arguments of the user's stay unread."""
-    with contextlib.suppress(psutil.Error):
-        return next((Path(word).name for word in psutil.Process(pid).cmdline() if word.endswith(".py")), "")
-    return ""
+    return next((Path(word).name for word in words_of(pid) if word.endswith(".py")), "")

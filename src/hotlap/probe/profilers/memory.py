@@ -4,9 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import psutil
-
 from hotlap import accelerator
+from hotlap.probe.procfs import held_bytes
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import MemorySample
 
@@ -27,7 +26,6 @@ class Memory(Profiler):
         self._samples: list[MemorySample] = []
         self._gap_s = _GAP_S
         self._next_at = 0.0
-        self._process: psutil.Process | None = None
 
     def step_ended(self, step: int) -> None:
         """A sample, where the last one is old enough."""
@@ -35,14 +33,12 @@ class Memory(Profiler):
         if now < self._next_at:
             return
         begun_s = time.thread_time()
-        # Only now: the process that trains may be a fork of the one that imported torch.
-        self._process = self._process or psutil.Process()
-        held: Any = self._process.memory_info()
+        rss_bytes, shared_bytes = held_bytes()
         self._samples.append(
             MemorySample(
                 step=step,
-                rss_bytes=held.rss,
-                private_bytes=held.rss - held.shared,
+                rss_bytes=rss_bytes,
+                private_bytes=rss_bytes - shared_bytes,
                 device_bytes=accelerator.allocated_bytes(),
             )
         )

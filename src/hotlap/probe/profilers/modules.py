@@ -2,7 +2,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType
@@ -114,17 +114,19 @@ class Modules(Profiler):
             self._new_step(self.session.steps)
         extra = self._in_step > self._usual
         if self._follows or extra:
-            self._look_at(module, args, result, extra=extra)
+            self._look_at(module, args, kwargs, result, extra=extra)
         if self._step in _FOLLOWED:
             self._frozen.trains(module, (args, kwargs), self.session.clock.last_s())
 
-    def _look_at(self, module: torch.nn.Module, args: Any, result: Any, *, extra: bool) -> None:
+    def _look_at(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any, *, extra: bool) -> None:
         seconds = self.session.clock.last_s()
         if module.training:
             self._trained |= _first_parameter(module)
         self._handed_on(args)
         if self.session.steps < _ATTENTION_STEPS:
             self._note_shapes(args, result)
+        if self._follows and _is_of_one_sample(results((args, kwargs))):
+            self._add((SightingKind.SINGLE, type(module).__name__, _calls(1), not module.training, True), seconds)
         if self._follows or self._step > _FOLLOWED.stop:
             self._follow(module, result, seconds, extra=extra and not self._follows)
 
@@ -237,7 +239,7 @@ class Modules(Profiler):
     # The end
 
     def fields(self) -> Mapping[str, Any]:
-        """`Run.sightings` of four kinds."""
+        """`Run.sightings` of five kinds."""
         self._judge(before=self.session.steps)
         self._followed_steps += self._follows and self._step < self.session.steps
         self._follows = False
@@ -286,6 +288,16 @@ def _place(calls: _Calls) -> tuple[Spot, Mapping[str, Scalar]]:
     line, *span = position(code, instruction)
     known = {} if None in span else dict(zip(("end_line", "col", "end_col"), span, strict=True))
     return Spot(code.co_filename, line), known
+
+
+def _is_of_one_sample(given: Sequence[torch.Tensor]) -> bool:
+    """Each tensor has one row, or is a row itself (a list of whole numbers may be a batch), and a pass alone needs it:
+    what has gradients is a state or a result that went through another one. Under `vmap` it stands for all of them."""
+    return bool(given) and all(
+        not (one.requires_grad or torch._C._functorch.is_batchedtensor(one))
+        and (one.shape[0] == 1 if one.dim() > 1 else one.dim() == 1 and (len(one) == 1 or one.is_floating_point()))
+        for one in given
+    )
 
 
 def _first_parameter(module: torch.nn.Module) -> set[int]:

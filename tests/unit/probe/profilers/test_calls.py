@@ -105,7 +105,9 @@ def test_lines_know_what_their_operators_take_and_that_of_metrics_is_the_scripts
     assert set(lines(Phase.FORWARD)) == {loss, metric}
     assert lines(Phase.BACKWARD) == {}
     assert lines(Phase.FORWARD)[metric] > 0
-    assert looked_at(Phase.FORWARD).line_calls == {loss: 3, metric: 1}
+    made = looked_at(Phase.FORWARD)
+    assert made.line_calls == {loss: 3, metric: 1}
+    assert made.graph_s <= made.graph_inside_s < made.inside_s, "of the loss alone, calls and waits with it"
 
 
 def test_float64_that_creeps_into_a_model_is_told_with_its_line() -> None:

@@ -1,6 +1,6 @@
 """Forward passes in vain: told by the gradients that never come."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -10,7 +10,7 @@ from torch import nn
 from hotlap.levers.lever import Patch
 from hotlap.probe.profilers.modules import Modules
 from hotlap.probe.session import Session
-from hotlap.record import Sighting
+from hotlap.record import Sighting, SightingKind
 from tests.unit.probe.profilers.stage import Stage
 
 X = torch.ones(3, 4)
@@ -125,3 +125,41 @@ def test_tensors_without_a_storage_are_passed_over(training: Training) -> None:
         training.call(nn.Identity(), rows)
 
     assert not wasted(training, step)
+
+
+@pytest.mark.parametrize(
+    ("given", "single"),
+    [
+        (lambda i: X[i : i + 1], True),
+        (lambda i: X[i], True),
+        (lambda i: X, False),
+        (lambda i: X[i : i + 1].clone().requires_grad_(), False),
+    ],
+    ids=["one row", "a sample without a batch", "a batch", "what needs a gradient itself"],
+)
+def test_passes_of_one_sample_each_are_told_with_their_line(
+    training: Training, given: Callable[[int], torch.Tensor], single: bool
+) -> None:
+    net = nn.Linear(4, 2)
+
+    def step() -> None:
+        sum(training.call(net, given(i)).sum() for i in range(3)).backward()
+
+    seen = wasted(training, step)
+    assert bool(seen) is single
+    if single:
+        assert (seen["Linear"].kind, seen["Linear"].per_step) == (SightingKind.SINGLE, 3.0)
+        assert seen["Linear"].line is not None
+
+
+def test_a_state_that_goes_from_pass_to_pass_makes_no_samples_of_their_own(training: Training) -> None:
+    """A recurrent cell in a loop over time, with one sequence: only its first pass needs no other one."""
+    cell = nn.RNNCell(4, 4)
+
+    def step() -> None:
+        state = torch.zeros(1, 4)
+        for moment in X:
+            state = training.call(cell, moment[None], state)
+        state.sum().backward()  # type: ignore[no-untyped-call]
+
+    assert wasted(training, step)["RNNCell"].per_step == 1.0
