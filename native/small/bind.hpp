@@ -242,6 +242,7 @@ inline void bind_small(nb::module_& m) {
         .def("tensor", &Guard::tensor)
         .def("entry", &Guard::entry, nb::arg(), nb::arg(), value)
         .def("attribute", &Guard::attribute, nb::arg(), nb::arg(), value)
+        .def("result", &Guard::result)
         .def("size", &Guard::size)
         .def("contents", &Guard::contents)
         .def("holds", &Guard::holds);

@@ -1,6 +1,8 @@
 // torch's optimizer where Python keeps it: its settings, and the gradients that autograd left in `.grad`.
 #pragma once
 
+#include <optional>
+
 #include "guard.hpp"
 #include "optimizer.hpp"
 
@@ -54,14 +56,20 @@ class Update {
         }
     }
 
-    // Reads the settings as they are now. False where they are not known, or another state belongs to them.
+    // Reads the settings, if they are not what was read last. False where they are not known, or another state belongs to them.
     bool reads() {
+        if (settings_ && settings_->holds()) return true;
+        settings_.reset();
+        Guard seen;
         for (size_t i = 0; i < groups_.size(); i++) {
             Group now{};
             Group& group = optimizer.groups[i];
             if (!read_group(groups_[i].ptr(), now) || (now.momentum != 0) != (group.momentum != 0)) return false;
             group = now;
+            seen.contents(groups_[i]);
+            if (PyObject* betas = PyDict_GetItemString(groups_[i].ptr(), "betas"); betas && PyList_Check(betas)) seen.contents(betas);
         }
+        settings_ = std::move(seen);
         return true;
     }
 
@@ -101,6 +109,7 @@ class Update {
   private:
     std::vector<nb::object> groups_, parameters_, kept_;
     std::vector<const T*> gradients_;
+    std::optional<Guard> settings_;
     nb::object grad_ = nb::steal(PyUnicode_InternFromString("grad"));
 };
 

@@ -32,6 +32,7 @@ class Compiled:
         """Whether nothing that was read while tracing has changed."""
         self.rows = y.numel() // (y.shape[-1] if y.dim() else 1)
         self.trained = self.program.trained
+        self.memory = guards.memory(self.program.parameters)
         self._tableau = METHODS[method]
         self._free: list[Any] = []
         self._followed: tuple[optim.Optimizer, NativeOptimizer] | None = None
@@ -76,9 +77,7 @@ _compiled: ByIdentity[Field, dict[Any, Compiled]] = ByIdentity()
 def known_for(func: Field, form: tuple[Any, ...]) -> Compiled | None:
     """The field as it was traced before, if nothing that was read then has changed."""
     forms = _compiled.get(func)
-    if forms is None or torch.is_autocast_enabled("cpu"):
-        return None
-    found = forms.get(form)
+    found = None if forms is None else forms.get(form)
     return found if found is not None and found.holds() else None
 
 

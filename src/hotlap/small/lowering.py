@@ -180,8 +180,10 @@ class Lowering:
     def _constant(self, tensor: Any, name: str) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return tensor
-        if tensor.is_inference():
-            raise Unsupported(f"{name} was made in inference mode: that it changes would not be noticed.")
+        try:
+            _ = tensor._version
+        except RuntimeError:
+            raise Unsupported(f"{name} was made in inference mode: that it changes would not be noticed.") from None
         return Sym(-1, tuple(tensor.shape), True, tensor)
 
     def tensor(self, s: Any) -> Sym:

@@ -14,9 +14,6 @@ from hotlap.small.trace import Samples, trace_model
 
 Eager = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
-TAKES_GRADIENTS = {"is_leaf": True, "grad": None, "_backward_hooks": None, "_post_accumulate_grad_hooks": None}
-"""Attributes of a parameter that has no gradient yet, and that nobody watches."""
-
 
 class Network:
     """One model, traced; native passes over it, one for each result that may still be asked for its gradient.
@@ -43,8 +40,10 @@ class Network:
         self._samples = Samples(self.program)
         self._parameters = guards.new()
         for p in self.trained:
-            for name, value in TAKES_GRADIENTS.items():
-                self._parameters.attribute(p, name, value)
+            self._parameters.attribute(p, "is_leaf", True)
+            self._parameters.attribute(p, "grad", None)
+            guards.watch_hooks(self._parameters, p)
+        self.memory = guards.memory(self.program.parameters)
         self.read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
         """Does the batch want a gradient? -> numbers of parameters that must not change before the backward pass."""
         self._free: dict[bool, list[Any]] = {False: [], True: []}
@@ -114,6 +113,7 @@ class Pass(torch.autograd.Function):
         lease.native.forward(dense.data_ptr(), rows, out.data_ptr())
         ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense
         ctx.model = network.model  # for a second derivative, which may be asked for when nobody else has it any more
+        ctx.place = dense.data_ptr()
         ctx.versions = [dense._version, *[p._version for p in network.program.parameters]]
         return out.view(rows) if network.program.output_squeezed else out
 
@@ -143,10 +143,11 @@ def _check_unchanged(ctx: Any, read: Iterable[int]) -> None:
     """Of the batch, and of the parameters with these numbers."""
     of_batch, *versions = ctx.versions
     parameters = ctx.network.program.parameters
-    if of_batch != ctx.dense._version or any(versions[n] != parameters[n]._version for n in read):
+    is_there = ctx.place == ctx.dense.data_ptr() and ctx.network.memory.holds()
+    if not is_there or of_batch != ctx.dense._version or any(versions[n] != parameters[n]._version for n in read):
         raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation "
-            "(the batch, or a parameter of the model)."
+            "one of the variables needed for gradient computation has been modified by an inplace operation, or given "
+            "other memory (the batch, or a parameter of the model)."
         )
 
 

@@ -103,8 +103,6 @@ class Program:
                 return number
         if tensor.dtype != self.dtype:
             raise Unsupported(f"{what} is {tensor.dtype}, but the model's input is taken to be {self.dtype}.")
-        if tensor.is_inference():
-            raise Unsupported(f"{what} was made in inference mode: that it changes would not be noticed.")
         if tensor.device.type != "cpu":
             raise Unsupported(f"{what} is on {tensor.device}; the native core works on the CPU.")
         if not tensor.is_contiguous():

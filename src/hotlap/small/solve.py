@@ -122,8 +122,11 @@ def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, .
         gradient = gradient.contiguous()
     to_y0 = torch.empty_like(gradient[0]) if wanted[2] else None
     found = [torch.empty_like(p) for p in compiled.trained]
-    if ctx.versions != compiled.versions():
-        raise RuntimeError("a parameter of the field was changed in place between the solve and its backward pass.")
+    if ctx.versions != compiled.versions() or not compiled.memory.holds():
+        raise RuntimeError(
+            "a parameter of the field was changed in place, or given other memory, between the solve and its backward "
+            "pass."
+        )
     ctx.lease.native.backward(
         gradient.data_ptr(),
         0 if to_y0 is None else to_y0.data_ptr(),

@@ -1,6 +1,7 @@
 """compile_step(model, loss, optimizer) -> a training step that runs natively on the user's own tensors."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn, optim
@@ -27,6 +28,10 @@ class CompiledStep:
         self.loss = loss
         self.optimizer = optimizer
         self._bind()
+
+    def __reduce__(self) -> Any:
+        """A copy is compiled anew, for the copies of the three."""
+        return CompiledStep, (self.model, self.loss, self.optimizer)
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
@@ -64,6 +69,7 @@ class CompiledStep:
             order = torch.randperm(len(given), generator=generator, device="cpu") if shuffle else None
             address = 0 if order is None else order.data_ptr()
             mean = self._native.epoch(given.data_ptr(), target.data_ptr(), len(given), address, batch_size, drop_last)
+            torch._C._increment_version(self._program.trained)  # autograd is to notice the change
             history.append(float(mean))
             if after_epoch is not None and after_epoch(epoch, history[-1]) is True:
                 break
@@ -74,11 +80,8 @@ class CompiledStep:
     def _bind(self) -> None:
         """Compile for the model, loss and optimizer as they are now."""
         self._criterion = losses.recognise(self.loss)
-        # Everything that is read, to be compared at every call.
-        self._program, guard = guards.traced(self.model, lambda: trace_model(self.model))
+        self._program, guard = guards.traced(self.model, lambda: trace_model(self.model), self.loss)
         self._samples = Samples(self._program)
-        for p in self._program.trained:
-            guard.attribute(p, "_post_accumulate_grad_hooks", None)
         self._optimizer = NativeOptimizer(self.optimizer, self._program.parameters, guard)
         classes = native(self._program.dtype)
         self._native = classes.Step(self._program.description(), self._criterion, self._optimizer.native, guard)

@@ -108,7 +108,7 @@ class _Alone(TorchFunctionMode):
 
 def record(root: nn.Module | Callable[..., Any]) -> Recorded:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
-    if torch.is_autocast_enabled("cpu"):
+    if torch._C._is_any_autocast_enabled():
         raise Unsupported("it is calculated under autocast.")
     of_torch, others = torch.get_rng_state(), _random_states()
     try:
@@ -142,11 +142,6 @@ def check_plain(root: nn.Module) -> None:
                 raise Unsupported(f"module {name or 'at the top'} ({type(module).__name__}) has hooks ({hooks}).")
         if "forward" in vars(module):
             raise Unsupported(f"module {name or 'at the top'} ({type(module).__name__}) has its forward replaced.")
-    for name, parameter in root.named_parameters():
-        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
-            raise Unsupported(f"parameter {name} has a gradient hook.")
-        if type(parameter) is not nn.Parameter:
-            raise Unsupported(f"parameter {name} is a {type(parameter).__name__}.")
 
 
 def trace_model(model: nn.Module, sample: tuple[int, ...] | None = None) -> Program:

@@ -288,6 +288,10 @@ def test_a_constant_that_changes_between_solves_is_noticed() -> None:
     assert odeint(constant, y0, t)[-1].item() == pytest.approx(2.0)
     scale = 3.0
     assert odeint(constant, y0, t)[-1].item() == pytest.approx(6.0)
+    rate.data = rate.data * 2
+    assert odeint(constant, y0, t)[-1].item() == pytest.approx(12.0)
+    t.data = t.data * 3
+    assert odeint(constant, y0, t)[-1].item() == pytest.approx(36.0)
     start, times = torch.ones(3, dtype=torch.float64), torch.linspace(0, 1, 3, dtype=torch.float64)
     before = odeint(field, start, times)
     with torch.no_grad():
@@ -334,12 +338,22 @@ def test_several_solutions_keep_what_their_gradients_need() -> None:
         torch.testing.assert_close(gradient, alone, rtol=1e-12, atol=0)
 
 
+def added_to(p: torch.Tensor) -> None:
+    with torch.no_grad():
+        p.add_(1)
+
+
+def moved(p: torch.Tensor) -> None:
+    """To other memory: what it had is free, and may be another tensor's by the time of the backward pass."""
+    p.data = p.data + 1
+
+
 @needs_core
-def test_a_parameter_changed_before_the_backward_pass_is_an_error() -> None:
+@pytest.mark.parametrize("change", [added_to, moved])
+def test_a_parameter_changed_before_the_backward_pass_is_an_error(change: Callable[[torch.Tensor], None]) -> None:
     field = Field()
     loss = odeint(field, torch.ones(3), torch.linspace(0, 1, 3)).sum()
-    with torch.no_grad():
-        field.net[0].weight.add_(1)
+    change(field.net[0].weight)
     with pytest.raises(RuntimeError, match="changed in place"):
         loss.backward()
 
