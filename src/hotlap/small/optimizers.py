@@ -52,12 +52,10 @@ class NativeOptimizer:
             guard.contents(what)
         states = [state for slot in slots for state in slot[3:] if state is not None]
         self._memory = [state.untyped_storage() for state in states]  # which another tensor may take the place of
-        for state in states:
-            guard.tensor(state)
 
     def holds(self) -> bool:
         """Whether all of that is as it was, and the settings are such as are known."""
-        return bool(self._guard.holds() and self.native.reads())
+        return bool(self._guard.holds() and self.native.has_states() and self.native.reads())
 
 
 def _hooks(optimizer: Any) -> tuple[dict[int, Any], ...]:

@@ -39,7 +39,13 @@ class CompiledStep:
         """One forward, backward and update; returns the loss before the update."""
         loss: float | None = self._native.call(x, y)
         if loss is None:
+            had_states = self._optimizer.native.has_states()
             self._revalidate()
+            if not had_states:
+                raise RuntimeError(
+                    "a state of the optimizer was given other memory (`.data = ...`), some steps ago perhaps: one state is "
+                    "looked at in each step. What was updated since is lost; call `fit`, or compile again after such a change."
+                )
             loss = float(self._native.call(*self._check(x, y)))
         return loss
 

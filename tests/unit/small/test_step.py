@@ -387,7 +387,7 @@ def test_what_is_changed_inside_of_an_optimizer_counts_from_the_next_step_on(
     x, y = torch.randn(9, 5).double(), torch.randn(9, 3).double()
     step = compile_step(ours, nn.MSELoss(), mine)
     for k in range(4):
-        step.fit(x, y, batch_size=9, shuffle=False) if k % 2 else step.step(x, y)
+        step.fit(x, y, batch_size=9, shuffle=False) if k % 2 or change is state_moved else step.step(x, y)
         torch_step(theirs, nn.MSELoss(), other, x, y)
         change(mine)
         change(other)
@@ -440,6 +440,21 @@ def test_a_backward_pass_from_before_an_epoch_is_an_error_as_in_torch() -> None:
     step.fit(x, torch.randn(4, 3))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.backward()
+
+
+@needs_core
+def test_a_state_of_an_optimizer_in_other_memory_is_told_after_some_steps() -> None:
+    """One is looked at in each step."""
+    model = network()
+    optimizer = optim.Adam(model.parameters())
+    step = compile_step(model, nn.MSELoss(), optimizer)
+    x, y = torch.randn(9, 5), torch.randn(9, 3)
+    step.step(x, y)
+    optimizer.state[model[4].bias]["exp_avg"].data = torch.zeros(3)
+    with pytest.raises(RuntimeError, match="other memory"):
+        for _ in range(3 * 6):  # states and parameters
+            step.step(x, y)
+    step.step(x, y)
 
 
 @needs_core
