@@ -320,7 +320,7 @@ class Lowering:
             return Sym(s.value, shape, s.single)
         raise Unsupported(f"a change of shape from {s.shape} to {shape} is not known.")
 
-    def concatenate(self, tensors: Any, dim: int, *, stack: bool) -> Sym:
+    def concatenate(self, tensors: Any, dim: int = 0, *, stack: bool = False) -> Sym:
         """cat or stack along the last dimension."""
         parts = [self.tensor(t) if isinstance(t, Sym) else self._number(float(t)) for t in tensors]
         dims = len(self.lead) + 1

@@ -10,7 +10,7 @@ from torch import nn
 from hotlap.small import guards
 from hotlap.small.node import Lease, direct, is_wrapped
 from hotlap.small.program import Op, Program, Unsupported, native
-from hotlap.small.trace import Samples, trace_model
+from hotlap.small.trace import trace_model, why_no_rows
 
 Eager = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
@@ -37,7 +37,6 @@ class Network:
             raise Unsupported("the model has no parameter to train.")
         self.features = self.program.values[self.program.input][0]
         self.outputs = self.program.values[self.program.output][0]
-        self._samples = Samples(self.program)
         self._parameters = guards.new()
         for p in self.trained:
             self._parameters.attribute(p, "is_leaf", True)
@@ -72,7 +71,7 @@ class Network:
             return False
         if x.dim() == 2:
             return x.shape[1] == self.features
-        return x.dim() > 2 and not self._samples.why_not(self.model, tuple(x.shape[1:]))
+        return x.dim() > 2 and not why_no_rows(self.program, self.model, tuple(x.shape[1:]))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The model's result, with its gradient; no transform of functorch is at work."""

@@ -84,6 +84,8 @@ class Program:
     output: int = -1
     output_squeezed: bool = False
     """Whether the model's result has no column dimension: (R,) instead of (R, 1)."""
+    samples: dict[tuple[int, ...], str] = field(default_factory=dict)
+    """Shapes of samples that were looked at -> why they are no rows of the input."""
 
     def value(self, cols: int, *, single: bool = False) -> int:
         """The number of a new value."""

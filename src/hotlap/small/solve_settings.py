@@ -92,6 +92,13 @@ def times_of(t: torch.Tensor) -> Times:
     now = None if t.is_inference() else (t._version, t.data_ptr(), t.shape)  # of one it is not known when it is changed
     if known is not None and known() is t and then == now:
         return cast(Times, times)
+    if not t.is_floating_point():
+        raise UserError(f"t has to be floating point; it is {t.dtype}.")
+    if t.dim() != 1 or len(t) == 0:
+        raise UserError(
+            f"t has shape {tuple(t.shape)}; one sequence of times is expected, the same for all trajectories. Times of "
+            "each trajectory's own: solve at all of them together, and take from each its own; or one call for each."
+        )
     values = t.detach().double().tolist()
     sign = -1.0 if len(values) > 1 and values[1] < values[0] else 1.0
     numbers = [sign * value for value in values]

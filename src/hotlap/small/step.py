@@ -10,7 +10,7 @@ from hotlap.errors import UserError
 from hotlap.small import guards, losses
 from hotlap.small.optimizers import NativeOptimizer
 from hotlap.small.program import Unsupported, native
-from hotlap.small.trace import Samples, trace_model
+from hotlap.small.trace import trace_model, why_no_rows
 
 Loss = nn.Module | Callable[..., torch.Tensor]
 
@@ -43,8 +43,8 @@ class CompiledStep:
             self._revalidate()
             if not had_states:
                 raise RuntimeError(
-                    "a state of the optimizer was given other memory (`.data = ...`), some steps ago perhaps: one state is "
-                    "looked at in each step. What was updated since is lost; call `fit`, or compile again after such a change."
+                    "a state of the optimizer was given other memory (`.data = ...`), perhaps some steps ago: one is "
+                    "looked at in each step. What it was updated to since is lost; compile again after such a change."
                 )
             loss = float(self._native.call(*self._check(x, y)))
         return loss
@@ -87,7 +87,6 @@ class CompiledStep:
         """Compile for the model, loss and optimizer as they are now."""
         self._criterion = losses.recognise(self.loss)
         self._program, guard = guards.traced(self.model, lambda: trace_model(self.model), self.loss)
-        self._samples = Samples(self._program)
         self._optimizer = NativeOptimizer(self.optimizer, self._program.parameters, guard)
         classes = native(self._program.dtype)
         self._native = classes.Step(self._program.description(), self._criterion, self._optimizer.native, guard)
@@ -108,7 +107,7 @@ class CompiledStep:
         if x.requires_grad or y.requires_grad:
             raise Unsupported("the batch requires a gradient; compile_step gives gradients to parameters only.")
         if x.dim() > 2:
-            reason = self._samples.why_not(self.model, tuple(x.shape[1:]))
+            reason = why_no_rows(program, self.model, tuple(x.shape[1:]))
             if reason:
                 raise Unsupported(reason)
             x = x.reshape(x.shape[0], features)
