@@ -443,7 +443,9 @@ def test_a_slope_at_the_end_of_fixed_steps_need_not_be_finite() -> None:
     y = odeint(lambda t, y: rate / torch.sqrt(1 - t) - y, y0, torch.linspace(0, 1, 5), method="euler")
     gradients = torch.autograd.grad(y[-1].sum(), [y0, rate])
     assert float(gradients[0]) == pytest.approx(0.75**4)
-    assert float(gradients[1]) == pytest.approx(sum(0.25 * 0.75 ** (3 - k) / (1 - k / 4) ** 0.5 for k in range(4)))
+    last = sum(0.25 * 0.75 ** (3 - k) / (1 - k / 4) ** 0.5 for k in range(4))
+    assert float(gradients[1]) == pytest.approx(last)
+    assert float(y[-1].detach()) == pytest.approx(last)
 
 
 @needs_core
@@ -466,6 +468,14 @@ def test_within_a_transform_it_is_refused_by_torch() -> None:
 def test_unknown_settings_are_named(arguments: dict[str, Any], word: str) -> None:
     with pytest.raises(UserError, match=word):
         odeint(decay, torch.ones(1), torch.tensor([0.0, 1.0]), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("y0", "word"), [([1.0], "y0 has to be a tensor; it is list"), (torch.ones(1).long(), "y0 has")]
+)
+def test_a_state_of_another_kind_is_named(y0: Any, word: str) -> None:
+    with pytest.raises(UserError, match=word):
+        odeint(decay, y0, torch.tensor([0.0, 1.0]))
 
 
 def test_times_have_to_be_in_order() -> None:
