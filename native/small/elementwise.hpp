@@ -7,11 +7,6 @@
 
 namespace hotlap {
 
-template <class T, class F>
-HOTLAP_INLINE void map(const T* x, T* y, int64_t n, F f) {
-    for (int64_t i = 0; i < n; i += Simd<T>::W) store<T>(y + i, f(load<T>(x + i)));
-}
-
 template <class T>
 HOTLAP_INLINE Vec<T> whole_power(Vec<T> x, int64_t exponent) {
     Vec<T> y = splat<T>(1);
@@ -27,14 +22,6 @@ template <class T>
 HOTLAP_INLINE Vec<T> raise(Vec<T> x, double exponent) {
     if (is_whole(exponent)) return whole_power<T>(x, int64_t(exponent));
     return lane_by_lane<T>(x, [=](T v) { return std::pow(v, T(exponent)); });
-}
-
-template <class T, class F>
-HOTLAP_INLINE void map_gradient(const T* x, const T* y, const T* g, T* gx, int64_t n, bool accumulate, F f) {
-    for (int64_t i = 0; i < n; i += Simd<T>::W) {
-        const Vec<T> d = f(load<T>(x + i), load<T>(y + i), load<T>(g + i));
-        store<T>(gx + i, accumulate ? load<T>(gx + i) + d : d);
-    }
 }
 
 // use(value, slope) of a function of one value: value(x), and slope(x, value(x), d) = d * dvalue/dx.
@@ -80,13 +67,20 @@ HOTLAP_INLINE void with_unary(const Node& node, Use use) {
 // y = op(x) over n elements, a multiple of W; x and y may be the same.
 template <class T>
 void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
-    with_unary<T>(node, [=](auto value, auto) { map(x, y, n, value); });
+    with_unary<T>(node, [=](auto value, auto) {
+        for (int64_t i = 0; i < n; i += Simd<T>::W) store<T>(y + i, value(load<T>(x + i)));
+    });
 }
 
 // gx (+)= g * dop/dx, given x and y = op(x).
 template <class T>
 void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx, int64_t n, bool add) {
-    with_unary<T>(node, [=](auto, auto slope) { map_gradient(x, y, g, gx, n, add, slope); });
+    with_unary<T>(node, [=](auto, auto slope) {
+        for (int64_t i = 0; i < n; i += Simd<T>::W) {
+            const Vec<T> d = slope(load<T>(x + i), load<T>(y + i), load<T>(g + i));
+            store<T>(gx + i, add ? load<T>(gx + i) + d : d);
+        }
+    });
 }
 
 // An operand as seen from (rows, cols): its row and its column may stand for all.
@@ -101,12 +95,6 @@ struct Operand {
         return one_column ? splat<T>(row[0]) : load<T>(row + c);
     }
 };
-
-template <class T, class F>
-HOTLAP_INLINE void zip(const Operand<T>& a, const Operand<T>& b, T* y, int64_t rows, int64_t ld, F f) {
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < ld; c += Simd<T>::W) store<T>(y + r * ld + c, f(a.at(r, c), b.at(r, c)));
-}
 
 // use(value, slope of u, slope of v) of arithmetic with u and v.
 template <class T, class Use>
@@ -127,7 +115,10 @@ HOTLAP_INLINE void with_binary(Op op, Use use) {
 
 template <class T>
 void binary_forward(Op op, const Operand<T>& a, const Operand<T>& b, T* y, int64_t rows, int64_t ld) {
-    with_binary<T>(op, [&](auto value, auto, auto) { zip(a, b, y, rows, ld, value); });
+    with_binary<T>(op, [=](auto value, auto, auto) {
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < ld; c += Simd<T>::W) store<T>(y + r * ld + c, value(a.at(r, c), b.at(r, c)));
+    });
 }
 
 // Where the gradient of an operand goes; sums over what was broadcast.

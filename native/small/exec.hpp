@@ -268,12 +268,6 @@ void Exec<T>::refresh() {
     find_one_pass();
 }
 
-// A vector that is loaded soon is not written by memcpy, whose pieces would have to reach the cache first.
-template <class T>
-HOTLAP_INLINE void copy_bias(const T* from, int64_t n, T* to) {
-    for (int64_t i = 0; i < n; i += Simd<T>::W) store<T>(to + i, load_n<T>(from + i, int(std::min<int64_t>(Simd<T>::W, n - i))));
-}
-
 template <class T>
 void Exec<T>::prepare(const Node& n, Linear& l) {
     const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
@@ -288,7 +282,9 @@ void Exec<T>::prepare(const Node& n, Linear& l) {
     l.row_backward = l.form == Form::few_inputs || (l.form == Form::tiles && needed(n.a) && in <= 2 && out >= W);
     if (n.bias >= 0) {
         l.bias.grow(wide);
-        copy_bias(parameter(n.bias), out, l.bias.data());
+        // A vector that is loaded soon is not written by memcpy, whose pieces would have to reach the cache first.
+        for (int64_t i = 0; i < out; i += W)
+            store<T>(l.bias.data() + i, load_n<T>(parameter(n.bias) + i, int(std::min<int64_t>(W, out - i))));
     }
     if (l.form == Form::large) return;
     if (l.row_forward) {

@@ -85,9 +85,12 @@ inline TensorView view_of(nb::handle tensor) {
 
 class Guard {
   public:
+    // Where it lies, and its form; one that cannot be looked into, or lies elsewhere, is left out.
     void tensor(nb::handle t) {
-        const TensorView v = view_of(t);
-        tensors_.push_back({nb::borrow(t), v.start(), std::vector<int64_t>(v.shape, v.shape + v.ndim), v.dtype.bits});
+        TensorView v{};
+        if (!look_into(t.ptr(), v) || v.device.type != 1) return;
+        tensors_.push_back({nb::borrow(t), v, std::vector<int64_t>(v.shape, v.shape + v.ndim)});
+        tensors_.back().form.insert(tensors_.back().form.end(), v.strides, v.strides + v.ndim);
     }
     // An attribute that its class computes in C, as a tensor's do, is asked for there: to find it takes as long.
     void attribute(nb::handle o, nb::handle name, nb::handle expected) {
@@ -99,6 +102,8 @@ class Guard {
     void entry(nb::handle dict, nb::handle key, nb::handle expected) {
         entries_.push_back({nb::borrow(dict), nb::borrow(key), nb::borrow(expected), nullptr});
     }
+    // What a function of no arguments returns.
+    void result(nb::handle function, nb::handle expected) { results_.push_back({nb::borrow(function), {}, nb::borrow(expected), nullptr}); }
     // How much a dict holds now.
     void size(nb::dict dict) { sizes_.push_back({dict, PyDict_GET_SIZE(dict.ptr())}); }
 
@@ -123,15 +128,22 @@ class Guard {
             if (!same(a)) return false;
         for (const auto& t : tensors_)
             if (!same(t)) return false;
+        for (const auto& r : results_) {
+            const nb::object now = nb::steal(PyObject_CallNoArgs(r.object.ptr()));
+            if (!now) PyErr_Clear();
+            if (now.ptr() != r.expected.ptr()) return false;
+        }
         return true;
     }
+
+    // Whether one of its tensors is where it lay, the next one at each call: that of all takes long beside the smallest steps.
+    bool next_holds() const { return tensors_.empty() || same(tensors_[turn_++ % tensors_.size()]); }
 
   private:
     struct Tensor {
         nb::object object;
-        void* data;
-        std::vector<int64_t> shape;
-        int bits;
+        TensorView view;  // whose shape and strides are void
+        std::vector<int64_t> form;
     };
     struct Entry {
         nb::object object, key, expected;
@@ -179,12 +191,15 @@ class Guard {
 
     static bool same(const Tensor& t) {
         TensorView v{};
-        if (!look_into(t.object.ptr(), v) || v.start() != t.data || v.ndim != int(t.shape.size()) || !v.is(v.dtype.code, t.bits)) return false;
-        return std::equal(t.shape.begin(), t.shape.end(), v.shape) && v.dense();
+        const bool is_there = look_into(t.object.ptr(), v) && v.start() == t.view.start() && v.ndim == t.view.ndim;
+        if (!is_there || !v.is(t.view.dtype.code, t.view.dtype.bits)) return false;
+        const auto strides = t.form.begin() + v.ndim;
+        return std::equal(t.form.begin(), strides, v.shape) && std::equal(strides, t.form.end(), v.strides);
     }
 
     std::vector<Tensor> tensors_;
-    std::vector<Entry> entries_, attributes_;
+    mutable size_t turn_ = 0;
+    std::vector<Entry> entries_, attributes_, results_;
     std::vector<Size> sizes_;
     std::vector<Contents> contents_;
 };

@@ -72,30 +72,10 @@ void broadcast_tile(const BroadcastArgs<T>& g, int64_t r0, int64_t n0, int last)
     }
 }
 
-template <class T>
-HOTLAP_INLINE void broadcast_block(const BroadcastArgs<T>& g, int rows, int64_t r0, int64_t n0, int vectors, int last) {
-    const auto block = [&]<int R>() {
-        with_constant<tile_vectors>(vectors, [&]<int N>() { broadcast_tile<T, R, N>(g, r0, n0, last); });
-    };
-    if (rows <= 4) return with_constant<4>(rows, block);
-    block.template operator()<tile_rows>();
-}
-
 // The size of the next block of what is left: full ones, the last two alike. No division, which takes as long as a
 // whole block of a small layer.
 HOTLAP_INLINE int block_of(int64_t left, int full) {
     return left >= 2 * full ? full : left > full ? int((left + 1) >> 1) : int(left);
-}
-
-// All rows against the columns of one block.
-template <class T>
-HOTLAP_INLINE void broadcast_rows(const BroadcastArgs<T>& g, int64_t rows, int64_t n0, int vectors, int last) {
-    for (int64_t r0 = 0; r0 < rows;) {
-        const int64_t left = rows - r0;
-        const int r = left >= tile_rows ? tile_rows : left >= 4 ? 4 : int(left);
-        broadcast_block<T>(g, r, r0, n0, vectors, last);
-        r0 += r;
-    }
 }
 
 // C (rows, cols) from A and M; M and `start` are read in the first `cols` columns only.
@@ -105,8 +85,18 @@ void multiply_broadcast(const BroadcastArgs<T>& g, int64_t rows, int64_t cols) {
     const int64_t vectors = (cols + W - 1) / W;
     const int tail = int(cols - (vectors - 1) * W);
     for (int64_t v0 = 0; v0 < vectors;) {
-        const int n = block_of(vectors - v0, tile_vectors);
-        broadcast_rows<T>(g, rows, v0 * W, n, v0 + n == vectors ? tail : W);
+        const int n = block_of(vectors - v0, tile_vectors), last = v0 + n == vectors ? tail : W;
+        for (int64_t r0 = 0; r0 < rows;) {
+            const auto tile = [&]<int R>() {
+                with_constant<tile_vectors>(n, [&]<int N>() { broadcast_tile<T, R, N>(g, r0, v0 * W, last); });
+                r0 += R;
+            };
+            const int64_t left = rows - r0;
+            if (left >= tile_rows)
+                tile.template operator()<tile_rows>();
+            else
+                with_constant<4>(left >= 4 ? 4 : int(left), tile);
+        }
         v0 += n;
     }
 }

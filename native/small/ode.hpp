@@ -309,13 +309,14 @@ class Ode {
         const int64_t stride = stages_.step;
         const T* thetas = find_thetas(s);
         const Vec<T> h = size_of(s);
+        const int count = tableau_.stages - !times.grid.empty();  // the slope at the end of a fixed step need not be finite
         for (int64_t r = 0; r < rows_; r++)
             for (int64_t c = 0; c < cols(); c += W) {
                 const int64_t i = r * ld() + c;
                 Vec<T> q[powers + 1];
                 q[0] = load<T>(now_.data() + i);
 #pragma GCC unroll 4
-                for (int p = 0; p < powers; p++) q[p + 1] = h * sum_stages(Vec<T>{}, tableau_.dense.data() + p, powers, k + i, stride, tableau_.stages);
+                for (int p = 0; p < powers; p++) q[p + 1] = h * sum_stages(Vec<T>{}, tableau_.dense.data() + p, powers, k + i, stride, count);
                 const int width = int(std::min<int64_t>(W, cols() - c));
                 for_outputs(s, r, c, [&](int64_t o, int64_t place) {
                     const Vec<T> x = splat<T>(thetas[o]);

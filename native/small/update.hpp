@@ -1,6 +1,8 @@
 // torch's optimizer where Python keeps it: its settings, and the gradients that autograd left in `.grad`.
 #pragma once
 
+#include <optional>
+
 #include "guard.hpp"
 #include "optimizer.hpp"
 
@@ -36,6 +38,7 @@ template <class T>
 class Update {
   public:
     Optimizer<T> optimizer;
+    Guard states;
 
     // `groups`: the dicts of its parameter groups. `slots`: (number in the program, number of the group, parameter, its two
     // states, its count) of each parameter, None for a state that there is not.
@@ -51,24 +54,31 @@ class Update {
             parameters_.push_back(nb::borrow(slot[2]));
             optimizer.slots.push_back({number(0), number(1), view_of(slot[2]).numel(), numbers(2), {numbers(3), numbers(4)},
                                        static_cast<float*>(memory(5))});
+            for (int i = 3; i <= 5; i++) states.tensor(slot[i]);
         }
     }
 
-    // Reads the settings as they are now. False where they are not known, or another state belongs to them.
+    // Reads the settings, if they are not what was read last. False where they are not known, or another state belongs to them.
     bool reads() {
+        if (settings_ && settings_->holds()) return true;
+        settings_.reset();
+        Guard seen;
         for (size_t i = 0; i < groups_.size(); i++) {
             Group now{};
             Group& group = optimizer.groups[i];
             if (!read_group(groups_[i].ptr(), now) || (now.momentum != 0) != (group.momentum != 0)) return false;
             group = now;
+            seen.contents(groups_[i]);
+            if (PyObject* betas = PyDict_GetItemString(groups_[i].ptr(), "betas"); betas && PyList_Check(betas)) seen.contents(betas);
         }
+        settings_ = std::move(seen);
         return true;
     }
 
     // Finds the gradients, and keeps them alive until drop(). False where one is missing or not dense, where the guard does
     // not hold, and while another thread is in run().
     bool find(const Guard& guard) {
-        if (!kept_.empty() || !guard.holds() || !reads()) return false;
+        if (!kept_.empty() || !guard.holds() || !states.holds() || !reads()) return false;
         for (size_t i = 0; i < parameters_.size(); i++) {
             kept_.push_back(nb::getattr(parameters_[i], grad_, nb::none()));
             TensorView v{};
@@ -101,6 +111,7 @@ class Update {
   private:
     std::vector<nb::object> groups_, parameters_, kept_;
     std::vector<const T*> gradients_;
+    std::optional<Guard> settings_;
     nb::object grad_ = nb::steal(PyUnicode_InternFromString("grad"));
 };
 

@@ -32,6 +32,7 @@ class Compiled:
         """Whether nothing that was read while tracing has changed."""
         self.rows = y.numel() // (y.shape[-1] if y.dim() else 1)
         self.trained = self.program.trained
+        self.memory = guards.memory(self.program.parameters)
         self._tableau = METHODS[method]
         self._free: list[Any] = []
         self._followed: tuple[optim.Optimizer, NativeOptimizer] | None = None
@@ -73,22 +74,13 @@ _compiled: ByIdentity[Field, dict[Any, Compiled]] = ByIdentity()
 """Field -> form of its state -> the traced field."""
 
 
-def known_for(func: Field, form: tuple[Any, ...]) -> Compiled | None:
-    """The field as it was traced before, if nothing that was read then has changed."""
-    forms = _compiled.get(func)
-    if forms is None or torch.is_autocast_enabled("cpu"):
-        return None
-    found = forms.get(form)
-    return found if found is not None and found.holds() else None
-
-
 def compiled_for(func: Field, y: torch.Tensor, method: str) -> Compiled:
     """The traced field, from the last call where nothing that was read then has changed."""
     form = (y.shape, y.dtype, y.device, method)
-    found = known_for(func, form)
-    if found is None:
+    forms = _compiled.get(func)
+    found = None if forms is None else forms.get(form)
+    if found is None or not found.holds():
         found = Compiled(func, y, method)
-        forms = _compiled.get(func)
         if forms is not None:
             forms[form] = found
         else:

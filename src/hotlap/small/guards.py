@@ -6,6 +6,7 @@ import inspect
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from numbers import Number
@@ -62,49 +63,51 @@ def new() -> Any:
     return core().module.Guard()
 
 
-def traced(what: Any, trace: Callable[[], Program]) -> tuple[Program, Any]:
-    """What `trace` makes of a module or function, and a guard of all that it may have read.
+def traced(what: Any, trace: Callable[[], Program], *others: Any) -> tuple[Program, Any]:
+    """What `trace` makes of a module or function, and a guard of all that it, and the others, may have read.
 
     Raises:
         Unsupported: it reads what cannot be watched, or changes what it reads.
     """
-    guard = watching(what)
+    reads = reading(what, *others)
     program = trace()
-    if not guard.holds():
+    if not reads.guard.holds():
         raise Unsupported(f"the forward of {name_of(what)} changes what it reads.")
-    watch_tensors(guard, program.parameters)
-    return program, guard
+    for p in program.parameters:
+        reads.value(p, "a tensor")
+    reads.guard.result(torch._C._is_any_autocast_enabled, False)
+    return program, reads.guard
 
 
-def watching(what: Any) -> Any:
-    """A guard of all that a module's forward or a function may read; Unsupported names what cannot be watched."""
+def reading(*what: Any) -> "_Reads":
+    """All that modules' forwards or functions may read, watched; Unsupported names what cannot be."""
     names, known = set(BY_SYNTAX), 0
     while known < len(names):
         known = len(names)
         reads = _Reads(names)
-        try:
-            reads.value(what, name_of(what))
-        except RecursionError:
-            raise Unsupported(f"what {name_of(what)} reads lies too deep.") from None
-    return reads.guard
+        for one in what:
+            try:
+                reads.value(one, name_of(one))
+            except RecursionError:
+                raise Unsupported(f"what {name_of(one)} reads lies too deep.") from None
+    return reads
 
 
-def watch_tensors(guard: Any, tensors: list[torch.Tensor]) -> None:
-    """Where they lie, and what they are; of constants, which may have been copied, their version too."""
-    for p in tensors:
-        if p.layout == torch.strided and p.device.type == "cpu" and p.is_contiguous():
-            guard.tensor(p)
-        guard.attribute(p, "requires_grad", p.requires_grad)
-        if p.requires_grad:
-            guard.attribute(p, "_backward_hooks", None)
-        else:
-            _watch_version(guard, p)
+def memory(tensors: Iterable[torch.Tensor]) -> Any:
+    """A guard of where tensors lie, and in which form."""
+    guard = new()
+    for tensor in tensors:
+        guard.tensor(tensor)
+    return guard
 
 
-def _watch_version(guard: Any, tensor: torch.Tensor) -> None:
-    """How often it was changed in place, as autograd counts it: not where it was made in inference mode."""
-    if not tensor.is_inference():
-        guard.attribute(tensor, "_version", tensor._version)
+def watch_hooks(guard: Any, tensor: torch.Tensor) -> None:
+    """Who looks at its gradient: hooks that were removed leave an empty dict."""
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        hooks = getattr(tensor, name)
+        guard.attribute(tensor, name, hooks)
+        if hooks is not None:
+            guard.size(hooks)
 
 
 class _Reads:
@@ -131,11 +134,24 @@ class _Reads:
             self._all(value, what)
         elif isinstance(value, nn.Module):
             self._module(value, what)
-        elif not isinstance(value, torch.Tensor):
+        elif isinstance(value, torch.Tensor):
+            self._tensor(value, what)
+        else:
             self._record(value, what)
-        elif not value.requires_grad:  # it may have been copied
-            _watch_version(self.guard, value)
-            self.guard.attribute(value, "requires_grad", False)
+
+    def _tensor(self, tensor: torch.Tensor, what: str) -> None:
+        """Where it lies, and what it is; of a constant, which may have been copied, its version too."""
+        if type(tensor) not in (torch.Tensor, nn.Parameter):
+            raise Unsupported(f"{what} is a {type(tensor).__name__}.")
+        self.guard.tensor(tensor)
+        self.guard.attribute(tensor, "requires_grad", tensor.requires_grad)
+        if tensor.requires_grad:
+            if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
+                raise Unsupported(f"{what} has a gradient hook.")
+            watch_hooks(self.guard, tensor)
+        else:
+            with suppress(RuntimeError):  # one of inference mode has none: where it is read it is refused
+                self.guard.attribute(tensor, "_version", tensor._version)
 
     def _all(self, values: Iterable[Any], what: str) -> None:
         for value in values:

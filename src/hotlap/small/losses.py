@@ -46,9 +46,8 @@ def recognise(loss: nn.Module | Callable[..., Any]) -> Criterion:
     if not isinstance(module, nn.Module) or type(module) not in KINDS:
         known = ", ".join(kind.__name__ for kind in KINDS)
         raise Unsupported(f"the loss {getattr(loss, '__name__', type(loss).__name__)} is not known; {known} are.")
+    check_plain(module)
     name = type(module).__name__
-    if module._forward_hooks or module._forward_pre_hooks:
-        raise Unsupported(f"the loss {name} has hooks.")
     if getattr(module, "weight", None) is not None or getattr(module, "pos_weight", None) is not None:
         raise Unsupported(f"{name} with weights is not known.")
     if getattr(module, "label_smoothing", 0.0):
@@ -86,11 +85,10 @@ class NativeLoss:
     """
 
     def __init__(self, module: nn.Module, eager: Callable[..., torch.Tensor]) -> None:
-        check_plain(module)
         self._criterion = recognise(module)
         self._native = {dtype: native(dtype).loss for dtype in NUMBERS}
         self.eager = eager
-        self._guard = guards.watching(module)
+        self._guard = guards.reading(module).guard
 
     def holds(self) -> bool:
         """Whether the module is still what it was."""

@@ -180,8 +180,10 @@ class Lowering:
     def _constant(self, tensor: Any, name: str) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return tensor
-        if tensor.is_inference():
-            raise Unsupported(f"{name} was made in inference mode: that it changes would not be noticed.")
+        try:
+            _ = tensor._version
+        except RuntimeError:
+            raise Unsupported(f"{name} was made in inference mode: that it changes would not be noticed.") from None
         return Sym(-1, tuple(tensor.shape), True, tensor)
 
     def tensor(self, s: Any) -> Sym:
@@ -318,7 +320,7 @@ class Lowering:
             return Sym(s.value, shape, s.single)
         raise Unsupported(f"a change of shape from {s.shape} to {shape} is not known.")
 
-    def concatenate(self, tensors: Any, dim: int, *, stack: bool) -> Sym:
+    def concatenate(self, tensors: Any, dim: int = 0, *, stack: bool = False) -> Sym:
         """cat or stack along the last dimension."""
         parts = [self.tensor(t) if isinstance(t, Sym) else self._number(float(t)) for t in tensors]
         dims = len(self.lead) + 1

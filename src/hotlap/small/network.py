@@ -10,12 +10,9 @@ from torch import nn
 from hotlap.small import guards
 from hotlap.small.node import Lease, direct, is_wrapped
 from hotlap.small.program import Op, Program, Unsupported, native
-from hotlap.small.trace import Samples, trace_model
+from hotlap.small.trace import trace_model, why_no_rows
 
 Eager = Callable[[nn.Module, torch.Tensor], torch.Tensor]
-
-TAKES_GRADIENTS = {"is_leaf": True, "grad": None, "_backward_hooks": None, "_post_accumulate_grad_hooks": None}
-"""Attributes of a parameter that has no gradient yet, and that nobody watches."""
 
 
 class Network:
@@ -40,11 +37,12 @@ class Network:
             raise Unsupported("the model has no parameter to train.")
         self.features = self.program.values[self.program.input][0]
         self.outputs = self.program.values[self.program.output][0]
-        self._samples = Samples(self.program)
         self._parameters = guards.new()
         for p in self.trained:
-            for name, value in TAKES_GRADIENTS.items():
-                self._parameters.attribute(p, name, value)
+            self._parameters.attribute(p, "is_leaf", True)
+            self._parameters.attribute(p, "grad", None)
+            guards.watch_hooks(self._parameters, p)
+        self.memory = guards.memory(self.program.parameters)
         self.read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
         """Does the batch want a gradient? -> numbers of parameters that must not change before the backward pass."""
         self._free: dict[bool, list[Any]] = {False: [], True: []}
@@ -73,7 +71,7 @@ class Network:
             return False
         if x.dim() == 2:
             return x.shape[1] == self.features
-        return x.dim() > 2 and not self._samples.why_not(self.model, tuple(x.shape[1:]))
+        return x.dim() > 2 and not why_no_rows(self.program, self.model, tuple(x.shape[1:]))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The model's result, with its gradient; no transform of functorch is at work."""
@@ -114,6 +112,7 @@ class Pass(torch.autograd.Function):
         lease.native.forward(dense.data_ptr(), rows, out.data_ptr())
         ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense
         ctx.model = network.model  # for a second derivative, which may be asked for when nobody else has it any more
+        ctx.place = dense.data_ptr()
         ctx.versions = [dense._version, *[p._version for p in network.program.parameters]]
         return out.view(rows) if network.program.output_squeezed else out
 
@@ -143,10 +142,11 @@ def _check_unchanged(ctx: Any, read: Iterable[int]) -> None:
     """Of the batch, and of the parameters with these numbers."""
     of_batch, *versions = ctx.versions
     parameters = ctx.network.program.parameters
-    if of_batch != ctx.dense._version or any(versions[n] != parameters[n]._version for n in read):
+    is_there = ctx.place == ctx.dense.data_ptr() and ctx.network.memory.holds()
+    if not is_there or of_batch != ctx.dense._version or any(versions[n] != parameters[n]._version for n in read):
         raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation "
-            "(the batch, or a parameter of the model)."
+            "one of the variables needed for gradient computation has been modified by an inplace operation, or given "
+            "other memory (the batch, or a parameter of the model)."
         )
 
 

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -53,25 +54,17 @@ def _softplus(low: Lowering, s: Any, beta: float = 1.0, threshold: float = 20.0)
     return low.unary(Op.SOFTPLUS, s, f0=float(beta), f1=float(threshold))
 
 
-def _cat(low: Lowering, tensors: Any, dim: int = 0) -> Sym:
-    return low.concatenate(tensors, dim, stack=False)
-
-
-def _stack(low: Lowering, tensors: Any, dim: int = 0) -> Sym:
-    return low.concatenate(tensors, dim, stack=True)
-
-
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": lambda low, a, b: low.binary(Op.ADD, a, b),
     "sub": lambda low, a, b: low.binary(Op.SUB, a, b),
     "mul": lambda low, a, b: low.binary(Op.MUL, a, b),
     "div": lambda low, a, b: low.binary(Op.DIV, a, b),
     "truediv": lambda low, a, b: low.binary(Op.DIV, a, b),
-    "pow": lambda low, a, b: low.power(a, b),
-    "matmul": lambda low, a, b: low.matmul(a, b),
-    "mm": lambda low, a, b: low.matmul(a, b),
+    "pow": Lowering.power,
+    "matmul": Lowering.matmul,
+    "mm": Lowering.matmul,
     "neg": lambda low, s: low.unary(Op.AFFINE, s, f0=-1.0),
-    "getitem": lambda low, a, i: low.getitem(a, i),
+    "getitem": Lowering.getitem,
 }
 
 _SHARED: dict[str, Callable[..., Any]] = {
@@ -89,7 +82,7 @@ _SHARED: dict[str, Callable[..., Any]] = {
     "reshape": _reshaped("reshape"),
     "unsqueeze": _reshaped("unsqueeze"),
     "squeeze": _squeeze,
-    "unbind": lambda low, s, dim=0: low.unbind(s, dim),
+    "unbind": Lowering.unbind,
 }  # fmt: skip
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -105,15 +98,15 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{getattr(operator, name): handler for name, handler in _ARITHMETIC.items() if hasattr(operator, name)},
     **{getattr(operator, f"i{name}"): _ARITHMETIC[name] for name in ("add", "sub", "mul", "truediv", "pow")},
     getattr: _attribute_of,
-    torch.cat: _cat,
-    torch.concat: _cat,
-    torch.stack: _stack,
+    torch.cat: Lowering.concatenate,
+    torch.concat: Lowering.concatenate,
+    torch.stack: partial(Lowering.concatenate, stack=True),
     F.relu: _unary(Op.RELU),
     F.tanh: _unary(Op.TANH),
     F.sigmoid: _unary(Op.SIGMOID),
     F.leaky_relu: _leaky,
     F.silu: _unary(Op.SILU),
     F.softplus: _softplus,
-    F.dropout: lambda low, s, p=0.5, training=True, inplace=False: low.dropout(s, p, training),
-    F.linear: lambda low, s, w, b=None, **kw: low.linear(s, w, kw.get("bias", b)),
+    F.dropout: Lowering.dropout,
+    F.linear: Lowering.linear,
 }

@@ -7,7 +7,6 @@ import torch
 from torch import optim
 from torch.optim import optimizer as of_all
 
-from hotlap.native import core
 from hotlap.small.program import Unsupported, native
 
 METHODS: dict[type[optim.Optimizer], int] = {optim.SGD: 0, optim.Adam: 1, optim.AdamW: 1}
@@ -53,16 +52,10 @@ class NativeOptimizer:
             guard.contents(what)
         states = [state for slot in slots for state in slot[3:] if state is not None]
         self._memory = [state.untyped_storage() for state in states]  # which another tensor may take the place of
-        self._states = core().module.Guard()
-        for state in states:
-            self._states.tensor(state)
 
     def holds(self) -> bool:
-        """Whether all of that is as it was, and the settings are such as are known.
-
-        That its states lie where they lay is looked at here alone: at each step it would take a tenth of the smallest.
-        """
-        return bool(self._guard.holds() and self._states.holds() and self.native.reads())
+        """Whether all of that is as it was, and the settings are such as are known."""
+        return bool(self._guard.holds() and self.native.has_states() and self.native.reads())
 
 
 def _hooks(optimizer: Any) -> tuple[dict[int, Any], ...]:

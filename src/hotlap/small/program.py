@@ -84,6 +84,8 @@ class Program:
     output: int = -1
     output_squeezed: bool = False
     """Whether the model's result has no column dimension: (R,) instead of (R, 1)."""
+    samples: dict[tuple[int, ...], str] = field(default_factory=dict)
+    """Shapes of samples that were looked at -> why they are no rows of the input."""
 
     def value(self, cols: int, *, single: bool = False) -> int:
         """The number of a new value."""
@@ -103,8 +105,6 @@ class Program:
                 return number
         if tensor.dtype != self.dtype:
             raise Unsupported(f"{what} is {tensor.dtype}, but the model's input is taken to be {self.dtype}.")
-        if tensor.is_inference():
-            raise Unsupported(f"{what} was made in inference mode: that it changes would not be noticed.")
         if tensor.device.type != "cpu":
             raise Unsupported(f"{what} is on {tensor.device}; the native core works on the CPU.")
         if not tensor.is_contiguous():

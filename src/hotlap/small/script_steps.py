@@ -270,7 +270,7 @@ def _is_plain_torch() -> bool:
         c._len_torch_dispatch_stack()
         or c._len_torch_function_stack()
         or transforms_are_active()
-        or torch.is_autocast_enabled("cpu")
+        or c._is_any_autocast_enabled()
         or of_all_modules._global_forward_hooks
         or of_all_modules._global_forward_pre_hooks
         or of_all_modules._global_backward_hooks

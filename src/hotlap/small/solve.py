@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from hotlap.errors import HotlapError, UserError
-from hotlap.small import solve_settings
-from hotlap.small.fields import Compiled, Field, compiled_for, known_for, prepare
+from hotlap.small.fields import Compiled, Field, compiled_for, prepare
 from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Unsupported
 from hotlap.small.solve_settings import Settings, read_settings, times_of
@@ -65,13 +64,10 @@ def solve_natively(func: Field, y0: Any, t: torch.Tensor, settings: Settings) ->
     """The solve in the native core; Unsupported says why it cannot be had there."""
     if isinstance(y0, tuple):
         raise Unsupported("the state is a tuple.")
-    compiled = known_for(func, (y0.shape, y0.dtype, y0.device, settings.method))
-    known = solve_settings.last_times[0]
-    if compiled is None or known is None or known() is not t or t.requires_grad:
-        check_data(y0, t)
-        if t.requires_grad and torch.is_grad_enabled():
-            raise Unsupported("gradients to t are taken in torch.")
-        compiled = compiled_for(func, y0, settings.method)
+    check_data(y0, t)
+    if t.requires_grad and torch.is_grad_enabled():
+        raise Unsupported("gradients to t are taken in torch.")
+    compiled = compiled_for(func, y0, settings.method)
     apply = _apply_directly if is_plain(y0) else _Solution.apply
     out: torch.Tensor = apply(compiled, settings, y0, t, *compiled.trained)
     return out
@@ -82,13 +78,8 @@ def check_data(y0: torch.Tensor, t: torch.Tensor) -> None:
     for name, given in (("y0", y0), ("t", t)):
         if not isinstance(given, torch.Tensor):
             raise UserError(f"{name} has to be a tensor; it is {type(given).__name__}.")
-    if not y0.is_floating_point() or not t.is_floating_point():
-        raise UserError(f"y0 and t have to be floating point; they are {y0.dtype} and {t.dtype}.")
-    if t.dim() != 1 or len(t) == 0:
-        raise UserError(
-            f"t has shape {tuple(t.shape)}; one sequence of times is expected, the same for all trajectories. Times of "
-            "each trajectory's own: solve at all of them together, and take from each its own; or one call for each."
-        )
+    if not y0.is_floating_point():
+        raise UserError(f"y0 has to be floating point; it is {y0.dtype}.")
     times_of(t)
 
 
@@ -122,8 +113,11 @@ def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, .
         gradient = gradient.contiguous()
     to_y0 = torch.empty_like(gradient[0]) if wanted[2] else None
     found = [torch.empty_like(p) for p in compiled.trained]
-    if ctx.versions != compiled.versions():
-        raise RuntimeError("a parameter of the field was changed in place between the solve and its backward pass.")
+    if ctx.versions != compiled.versions() or not compiled.memory.holds():
+        raise RuntimeError(
+            "a parameter of the field was changed in place, or given other memory, between the solve and its backward "
+            "pass."
+        )
     ctx.lease.native.backward(
         gradient.data_ptr(),
         0 if to_y0 is None else to_y0.data_ptr(),

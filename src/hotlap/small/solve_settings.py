@@ -82,23 +82,31 @@ def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str
 Times = tuple[float, list[float]]
 """A sign, and the times of a solve after it: increasing."""
 
-last_times: list[Any] = [None, -1, None]
-"""(tensor, its version, its times) of the last call: a training loop asks for the same times again and again."""
+last_times: list[Any] = [None, None, None]
+"""(tensor, its state, its times) of the last call: a training loop asks for the same times again and again."""
 
 
 def times_of(t: torch.Tensor) -> Times:
     """Checked to be in order, in one direction or the other."""
-    known, version, times = last_times
-    if known is not None and known() is t and version == t._version:
+    known, then, times = last_times
+    now = None if t.is_inference() else (t._version, t.data_ptr(), t.shape)  # of one it is not known when it is changed
+    if known is not None and known() is t and then == now:
         return cast(Times, times)
+    if not t.is_floating_point():
+        raise UserError(f"t has to be floating point; it is {t.dtype}.")
+    if t.dim() != 1 or len(t) == 0:
+        raise UserError(
+            f"t has shape {tuple(t.shape)}; one sequence of times is expected, the same for all trajectories. Times of "
+            "each trajectory's own: solve at all of them together, and take from each its own; or one call for each."
+        )
     values = t.detach().double().tolist()
     sign = -1.0 if len(values) > 1 and values[1] < values[0] else 1.0
     numbers = [sign * value for value in values]
     if not all(a < b for a, b in pairwise(numbers)):
         raise UserError("t has to be strictly increasing or strictly decreasing.")
     times = sign, numbers
-    if not t.is_inference():  # of which it is not known when they are changed
-        last_times[:] = weakref.ref(t), t._version, times
+    if now is not None:
+        last_times[:] = weakref.ref(t), now, times
     return times
 
 

@@ -1,6 +1,7 @@
 """compile_step(model, loss, optimizer) -> a training step that runs natively on the user's own tensors."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn, optim
@@ -9,7 +10,7 @@ from hotlap.errors import UserError
 from hotlap.small import guards, losses
 from hotlap.small.optimizers import NativeOptimizer
 from hotlap.small.program import Unsupported, native
-from hotlap.small.trace import Samples, trace_model
+from hotlap.small.trace import trace_model, why_no_rows
 
 Loss = nn.Module | Callable[..., torch.Tensor]
 
@@ -28,13 +29,23 @@ class CompiledStep:
         self.optimizer = optimizer
         self._bind()
 
+    def __reduce__(self) -> Any:
+        """A copy is compiled anew, for the copies of the three."""
+        return CompiledStep, (self.model, self.loss, self.optimizer)
+
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def step(self, x: torch.Tensor, y: torch.Tensor) -> float:
         """One forward, backward and update; returns the loss before the update."""
         loss: float | None = self._native.call(x, y)
         if loss is None:
+            had_states = self._optimizer.native.has_states()
             self._revalidate()
+            if not had_states:
+                raise RuntimeError(
+                    "a state of the optimizer was given other memory (`.data = ...`), perhaps some steps ago: one is "
+                    "looked at in each step. What it was updated to since is lost; compile again after such a change."
+                )
             loss = float(self._native.call(*self._check(x, y)))
         return loss
 
@@ -64,6 +75,7 @@ class CompiledStep:
             order = torch.randperm(len(given), generator=generator, device="cpu") if shuffle else None
             address = 0 if order is None else order.data_ptr()
             mean = self._native.epoch(given.data_ptr(), target.data_ptr(), len(given), address, batch_size, drop_last)
+            torch._C._increment_version(self._program.trained)  # autograd is to notice the change
             history.append(float(mean))
             if after_epoch is not None and after_epoch(epoch, history[-1]) is True:
                 break
@@ -74,11 +86,7 @@ class CompiledStep:
     def _bind(self) -> None:
         """Compile for the model, loss and optimizer as they are now."""
         self._criterion = losses.recognise(self.loss)
-        # Everything that is read, to be compared at every call.
-        self._program, guard = guards.traced(self.model, lambda: trace_model(self.model))
-        self._samples = Samples(self._program)
-        for p in self._program.trained:
-            guard.attribute(p, "_post_accumulate_grad_hooks", None)
+        self._program, guard = guards.traced(self.model, lambda: trace_model(self.model), self.loss)
         self._optimizer = NativeOptimizer(self.optimizer, self._program.parameters, guard)
         classes = native(self._program.dtype)
         self._native = classes.Step(self._program.description(), self._criterion, self._optimizer.native, guard)
@@ -99,7 +107,7 @@ class CompiledStep:
         if x.requires_grad or y.requires_grad:
             raise Unsupported("the batch requires a gradient; compile_step gives gradients to parameters only.")
         if x.dim() > 2:
-            reason = self._samples.why_not(self.model, tuple(x.shape[1:]))
+            reason = why_no_rows(program, self.model, tuple(x.shape[1:]))
             if reason:
                 raise Unsupported(reason)
             x = x.reshape(x.shape[0], features)

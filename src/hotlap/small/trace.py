@@ -108,7 +108,7 @@ class _Alone(TorchFunctionMode):
 
 def record(root: nn.Module | Callable[..., Any]) -> Recorded:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
-    if torch.is_autocast_enabled("cpu"):
+    if torch._C._is_any_autocast_enabled():
         raise Unsupported("it is calculated under autocast.")
     of_torch, others = torch.get_rng_state(), _random_states()
     try:
@@ -142,11 +142,6 @@ def check_plain(root: nn.Module) -> None:
                 raise Unsupported(f"module {name or 'at the top'} ({type(module).__name__}) has hooks ({hooks}).")
         if "forward" in vars(module):
             raise Unsupported(f"module {name or 'at the top'} ({type(module).__name__}) has its forward replaced.")
-    for name, parameter in root.named_parameters():
-        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
-            raise Unsupported(f"parameter {name} has a gradient hook.")
-        if type(parameter) is not nn.Parameter:
-            raise Unsupported(f"parameter {name} is a {type(parameter).__name__}.")
 
 
 def trace_model(model: nn.Module, sample: tuple[int, ...] | None = None) -> Program:
@@ -170,28 +165,16 @@ def trace_model(model: nn.Module, sample: tuple[int, ...] | None = None) -> Prog
     return lowering.run()
 
 
-class Samples:
-    """Shapes of samples that a model takes as rows of its program: it flattens them before it does anything else."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._known: dict[tuple[int, ...], str] = {}
-
-    def why_not(self, model: nn.Module, sample: tuple[int, ...]) -> str:
-        """A sentence; "" if a batch (R, *sample) is the same to the program's model as (R, features)."""
-        reason = self._known.get(sample)
-        if reason is None:
-            reason = self._known[sample] = self._look(model, sample)
-        return reason
-
-    def _look(self, model: nn.Module, sample: tuple[int, ...]) -> str:
+def why_no_rows(program: Program, model: nn.Module, sample: tuple[int, ...]) -> str:
+    """A sentence; "" if the model takes a batch (R, *sample) as (R, features): it flattens it before all else."""
+    if sample not in program.samples:
         try:
             again = trace_model(model, sample)
+            same = again.description() == program.description() and again.output_squeezed == program.output_squeezed
+            program.samples[sample] = "" if same else f"with samples of the shape {sample} it computes something else."
         except Unsupported as error:
-            return str(error)
-        same = again.description() == self._program.description()
-        same &= again.output_squeezed == self._program.output_squeezed
-        return "" if same else f"with samples of the shape {sample} it computes something else."
+            program.samples[sample] = str(error)
+    return program.samples[sample]
 
 
 def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Program:

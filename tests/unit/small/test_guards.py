@@ -221,13 +221,24 @@ def test_what_the_forward_does_not_read_may_change(make: Callable[[], Any], step
     assert times_traced(steps, model) == 2
 
 
-def test_a_tensor_from_outside_is_read_where_it_lies(steps: NativeSteps) -> None:
-    constant = torch.ones(3)
+def added_to(constant: torch.Tensor) -> None:
+    constant += 1
+
+
+def moved(constant: torch.Tensor) -> None:
+    constant.data = constant.data + 1
+
+
+@pytest.mark.parametrize("constant", [torch.ones(3), torch.ones((), dtype=torch.float64)])
+@pytest.mark.parametrize("change", [added_to, moved])
+def test_a_tensor_from_outside_is_read_as_it_is(
+    steps: NativeSteps, constant: torch.Tensor, change: Callable[[torch.Tensor], None]
+) -> None:
     model = net(lambda s, x: s.body(x) * constant)
     before = set(vars(model))
     for _ in range(2):
         torch.testing.assert_close(model(X), model.forward(X), atol=1e-5, rtol=1e-5)
-        constant += 1
+        change(constant)
     assert times_traced(steps, model) == 2
     assert set(vars(model)) == before
 

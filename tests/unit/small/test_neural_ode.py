@@ -115,6 +115,20 @@ def test_what_changes_of_an_optimizer_between_two_calls_counts_in_the_next(
 
 
 @needs_core
+@pytest.mark.parametrize("hook", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_hook_of_a_tensor_that_a_function_reads_is_called(hook: str) -> None:
+    rate, called = nn.Parameter(torch.zeros(2, 2, dtype=torch.float64)), []
+    ode, optimizer = NeuralODE(lambda t, y: nn.functional.linear(y, rate)), optim.SGD([rate], lr=0.1)
+    ode.fit(Y0, T, TARGET, optimizer=optimizer)
+    handle = getattr(rate, hook)(lambda *_: called.append(1))
+    with pytest.warns(NativeSolveSkipped, match="rate has a gradient hook"):
+        ode.fit(Y0, T, TARGET, optimizer=optimizer)
+    handle.remove()
+    ode.fit(Y0, T, TARGET, optimizer=optimizer)
+    assert (called, ode.why_torch) == ([1], "")
+
+
+@needs_core
 def test_what_was_trained_is_copied_and_goes_on_by_itself() -> None:
     ode = NeuralODE(Field().double())
     ode.fit(Y0, T, TARGET, optimizer=optim.Adam(ode.func.parameters()))  # type: ignore[attr-defined]

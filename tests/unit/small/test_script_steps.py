@@ -240,14 +240,43 @@ def test_models_and_optimizers_that_a_script_drops_are_freed(scheduled: bool) ->
         assert [one() for one in gone] == [None] * 3
 
 
-def test_a_weight_changed_before_the_backward_pass_is_an_error_as_in_torch() -> None:
-    net = model()
+def added_to_weight(net: Any, x: torch.Tensor) -> None:
+    with torch.no_grad():
+        net[2].weight.add_(1.0)
+
+
+def weight_moved(net: Any, x: torch.Tensor) -> None:
+    """To other memory: what it had is free, and may be another tensor's by the time of the backward pass."""
+    net[2].weight.data = net[2].weight.data + 1
+
+
+def batch_moved(net: Any, x: torch.Tensor) -> None:
+    x.data = x.data + 1
+
+
+@pytest.mark.parametrize("change", [added_to_weight, weight_moved, batch_moved])
+def test_what_changes_before_the_backward_pass_is_an_error(change: Callable[[Any, torch.Tensor], None]) -> None:
+    net, x = model(), X.clone()
     with installed():
-        loss = net(X).sum()
-        with torch.no_grad():
-            net.get_parameter("2.weight").add_(1.0)
+        loss = net(x).sum()
+        change(net, x)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+def test_a_state_of_the_optimizer_in_other_memory_is_updated() -> None:
+    def trained() -> torch.Tensor:
+        net = model()
+        optimizer = optim.Adam(net.parameters(), lr=0.01)
+        for _ in range(3):
+            plain_step(net, optimizer)
+            for state in optimizer.state.values():
+                state["exp_avg"].data = state["exp_avg"].data * 2
+        return net.get_parameter("0.weight")
+
+    expected = trained()
+    with installed():
+        torch.testing.assert_close(trained(), expected, rtol=1e-4, atol=1e-5)
 
 
 class Branching(nn.Sequential):

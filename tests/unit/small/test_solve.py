@@ -288,6 +288,10 @@ def test_a_constant_that_changes_between_solves_is_noticed() -> None:
     assert odeint(constant, y0, t)[-1].item() == pytest.approx(2.0)
     scale = 3.0
     assert odeint(constant, y0, t)[-1].item() == pytest.approx(6.0)
+    rate.data = rate.data * 2
+    assert odeint(constant, y0, t)[-1].item() == pytest.approx(12.0)
+    t.data = t.data * 3
+    assert odeint(constant, y0, t)[-1].item() == pytest.approx(36.0)
     start, times = torch.ones(3, dtype=torch.float64), torch.linspace(0, 1, 3, dtype=torch.float64)
     before = odeint(field, start, times)
     with torch.no_grad():
@@ -334,12 +338,22 @@ def test_several_solutions_keep_what_their_gradients_need() -> None:
         torch.testing.assert_close(gradient, alone, rtol=1e-12, atol=0)
 
 
+def added_to(p: torch.Tensor) -> None:
+    with torch.no_grad():
+        p.add_(1)
+
+
+def moved(p: torch.Tensor) -> None:
+    """To other memory: what it had is free, and may be another tensor's by the time of the backward pass."""
+    p.data = p.data + 1
+
+
 @needs_core
-def test_a_parameter_changed_before_the_backward_pass_is_an_error() -> None:
+@pytest.mark.parametrize("change", [added_to, moved])
+def test_a_parameter_changed_before_the_backward_pass_is_an_error(change: Callable[[torch.Tensor], None]) -> None:
     field = Field()
     loss = odeint(field, torch.ones(3), torch.linspace(0, 1, 3)).sum()
-    with torch.no_grad():
-        field.net[0].weight.add_(1)
+    change(field.net[0].weight)
     with pytest.raises(RuntimeError, match="changed in place"):
         loss.backward()
 
@@ -429,7 +443,9 @@ def test_a_slope_at_the_end_of_fixed_steps_need_not_be_finite() -> None:
     y = odeint(lambda t, y: rate / torch.sqrt(1 - t) - y, y0, torch.linspace(0, 1, 5), method="euler")
     gradients = torch.autograd.grad(y[-1].sum(), [y0, rate])
     assert float(gradients[0]) == pytest.approx(0.75**4)
-    assert float(gradients[1]) == pytest.approx(sum(0.25 * 0.75 ** (3 - k) / (1 - k / 4) ** 0.5 for k in range(4)))
+    last = sum(0.25 * 0.75 ** (3 - k) / (1 - k / 4) ** 0.5 for k in range(4))
+    assert float(gradients[1]) == pytest.approx(last)
+    assert float(y[-1].detach()) == pytest.approx(last)
 
 
 @needs_core
@@ -452,6 +468,14 @@ def test_within_a_transform_it_is_refused_by_torch() -> None:
 def test_unknown_settings_are_named(arguments: dict[str, Any], word: str) -> None:
     with pytest.raises(UserError, match=word):
         odeint(decay, torch.ones(1), torch.tensor([0.0, 1.0]), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("y0", "word"), [([1.0], "y0 has to be a tensor; it is list"), (torch.ones(1).long(), "y0 has")]
+)
+def test_a_state_of_another_kind_is_named(y0: Any, word: str) -> None:
+    with pytest.raises(UserError, match=word):
+        odeint(decay, y0, torch.tensor([0.0, 1.0]))
 
 
 def test_times_have_to_be_in_order() -> None:

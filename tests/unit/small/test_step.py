@@ -1,6 +1,7 @@
 """Native training steps against torch's own, and what is refused or noticed."""
 
 import copy
+import pickle
 import platform
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from torch import nn, optim
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from hotlap.native import Core, core
-from hotlap.small import Unsupported, compile_step
+from hotlap.small import CompiledStep, Unsupported, compile_step
 
 needs_core = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 
@@ -339,14 +340,7 @@ HOOKS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @needs_core
-@pytest.mark.parametrize(
-    "hook",
-    [
-        # The fault: what is watched is `None`, and a hook of a tensor leaves an empty dictionary when it is removed.
-        pytest.param(hook, marks=pytest.mark.xfail(raises=TypeError, strict=True)) if "gradient" in hook else hook
-        for hook in HOOKS
-    ],
-)
+@pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_between_calls_is_refused_until_it_is_removed(hook: str) -> None:
     model, (put, said) = network(), HOOKS[hook]
     step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
@@ -368,7 +362,7 @@ def state_replaced(optimizer: optim.Optimizer) -> None:
 
 def state_moved(optimizer: optim.Optimizer) -> None:
     for state in optimizer.state.values():
-        state["exp_avg"].data = state["exp_avg"].data + 1
+        state["exp_avg"].data = state["exp_avg"].data * 2
 
 
 def another_parameter(optimizer: optim.Optimizer) -> None:
@@ -385,19 +379,82 @@ def betas_of_a_file(optimizer: optim.Optimizer) -> None:
 
 @needs_core
 @pytest.mark.parametrize("change", [state_replaced, state_moved, another_parameter, another_list, betas_of_a_file])
-def test_what_is_changed_inside_of_an_optimizer_counts_from_the_next_fit_on(
+def test_what_is_changed_inside_of_an_optimizer_counts_from_the_next_step_on(
     change: Callable[[optim.Optimizer], None],
 ) -> None:
     ours, theirs = network().double(), network().double()
     mine, other = optim.Adam(ours.parameters(), lr=0.01), optim.Adam(theirs.parameters(), lr=0.01)
     x, y = torch.randn(9, 5).double(), torch.randn(9, 3).double()
     step = compile_step(ours, nn.MSELoss(), mine)
-    for _ in range(2):
-        step.fit(x, y, batch_size=9, shuffle=False)
+    for k in range(4):
+        step.fit(x, y, batch_size=9, shuffle=False) if k % 2 or change is state_moved else step.step(x, y)
         torch_step(theirs, nn.MSELoss(), other, x, y)
         change(mine)
         change(other)
     assert_same(ours, theirs, tolerance=1e-10)
+
+
+@needs_core
+@pytest.mark.parametrize("call", ["step", "fit"])
+def test_what_becomes_unknown_after_compiling_is_refused_by_name(call: str) -> None:
+    model, loss = network(), nn.CrossEntropyLoss()
+    step = getattr(compile_step(model, loss, optim.SGD(model.parameters(), lr=0.1)), call)
+    x, y = torch.randn(4, 5), torch.tensor([0, 1, 2, 0])
+    step(x, y)
+    with torch.autocast("cpu"), pytest.raises(Unsupported, match="autocast"):
+        step(x, y)
+    loss.label_smoothing = 0.1
+    with pytest.raises(Unsupported, match="label_smoothing"):
+        step(x, y)
+    loss.label_smoothing = 0.0
+    step(x, y)
+
+
+@needs_core
+def test_a_setting_of_the_loss_counts_from_the_next_step_on() -> None:
+    model, loss = network(), nn.MSELoss()
+    step = compile_step(model, loss, optim.SGD(model.parameters(), lr=0.0))
+    x, y = torch.randn(4, 5), torch.randn(4, 3)
+    mean = step.step(x, y)
+    loss.reduction = "sum"
+    assert step.step(x, y) == pytest.approx(12 * mean)
+
+
+@needs_core
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda step: pickle.loads(pickle.dumps(step))])
+def test_a_copy_trains_copies(copied: Callable[[CompiledStep], CompiledStep]) -> None:
+    model = network()
+    step = compile_step(model, nn.MSELoss(), optim.Adam(model.parameters()))
+    x, y = torch.randn(4, 5), torch.randn(4, 3)
+    step.step(x, y)
+    other = copied(step)
+    assert [step.step(x, y), step.step(x, y)] == [other.step(x, y), other.step(x, y)]
+    assert_same(step.model, other.model, tolerance=0)
+
+
+@needs_core
+def test_a_backward_pass_from_before_an_epoch_is_an_error_as_in_torch() -> None:
+    model, x = network(), torch.randn(4, 5)
+    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+    out = model(x).sum()
+    step.fit(x, torch.randn(4, 3))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
+
+
+@needs_core
+def test_a_state_of_an_optimizer_in_other_memory_is_told_after_some_steps() -> None:
+    """One is looked at in each step."""
+    model = network()
+    optimizer = optim.Adam(model.parameters())
+    step = compile_step(model, nn.MSELoss(), optimizer)
+    x, y = torch.randn(9, 5), torch.randn(9, 3)
+    step.step(x, y)
+    optimizer.state[model[4].bias]["exp_avg"].data = torch.zeros(3)
+    with pytest.raises(RuntimeError, match="other memory"):
+        for _ in range(3 * 6):  # states and parameters
+            step.step(x, y)
+    step.step(x, y)
 
 
 @needs_core
