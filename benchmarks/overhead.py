@@ -10,7 +10,8 @@ outside of the time. HOTLAP_DEVICE is the device that it trains on ("cpu" withou
 
 Two costs are told. `cost_s` is what a typical step takes longer, by the medians of a block's steps: others' work on the
 machine, which comes in bursts, hardly moves it. It would not see what happens in few steps only; of hotlap, whose
-bookkeeping between steps is such a thing, the time of that is added in full, though the median may hold it already.
+bookkeeping between steps is such a thing (it reads thousands of steps at once, in few blocks), the time of that is
+added in full, by all steps so far, though the median may hold it already.
 `mean_cost_s` is the difference of the blocks' means, bursts included.
 """
 
@@ -127,16 +128,19 @@ class Hotlap:
     def __init__(self, training: Training) -> None:
         self._out = tempfile.TemporaryDirectory()
         self._session = Session(Plan(command=("x",), cwd=".", out=self._out.name, steps=10**8, warmup=0))
-        self(training, SETTLED)
+        patch = Patch()
+        hooks.install(self._session, patch)
+        training.steps(SETTLED)
+        patch.undo()
+        self._settled_s = self._session.own_s
 
     def __call__(self, training: Training, block: int) -> Block:
         patch = Patch()
         hooks.install(self._session, patch)
         try:
             training.steps(FEWEST)
-            before_s = self._session.own_s
             steps = training.steps(block)
-            return block_of(steps, (self._session.own_s - before_s) / block)
+            return block_of(steps, (self._session.own_s - self._settled_s) / (self._session.steps - SETTLED))
         finally:
             patch.undo()
 

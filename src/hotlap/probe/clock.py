@@ -38,6 +38,11 @@ LAP = OWN + 1
 # Not times: what the step brought.
 LOSS, SAMPLES, EPOCH, LOADER = range(LAP + 1, LAP + 5)
 
+BETWEEN = (OTHER, STEP)
+"""Where a forward pass, or a solve, that begins is an outermost one. Elsewhere a module that is called is a part of
+what goes on: of a model, of a recomputation (checkpointing) within a backward pass, which is made in another thread
+beside a device, or, as torchvision's are, a transform of the data set."""
+
 
 class Stretch(NamedTuple):
     """What lies between the first and the last forward pass without training in one step."""

@@ -59,7 +59,7 @@ class Graphs:
 
     def _replayed(self, graph: Any, begin: float) -> None:
         session, captured = self._session, self._known.get(graph)
-        if captured is None or not session.thread.trains() or session.in_forward or session.in_backward:
+        if captured is None or not session.thread.trains() or session.clock.where not in phases.BETWEEN:
             return
         # Its parts cannot be told apart.
         session.clock.note((phases.FORWARD, begin, session.clock.now()))

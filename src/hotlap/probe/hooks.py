@@ -7,15 +7,17 @@ from threading import get_ident
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.compiler import is_compiling
 from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clipping, collectives, device, optimizer_hooks, seeds, unseen
-from hotlap.probe.clock import BACKWARD, DRAW, FORWARD, INPUT, LOOK, SAMPLES, TRAIN
+from hotlap.probe.clock import BACKWARD, BETWEEN, DRAW, FORWARD, INPUT, LOOK, SAMPLES, TRAIN
 from hotlap.probe.digests import num_samples
 from hotlap.probe.guard import call_behind
 from hotlap.probe.session import Session
+from hotlap.probe.steps import MAX_ACCUMULATION
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import Phase
 from hotlap.record.progress import REACHED
@@ -59,36 +61,22 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     clock, script, words = session.clock, session.script, session.words
     now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
-    begins, left = (script.forward_begins, script.forward_left) if session.plan.evidence else (None, None)
+    make = _surrounded(script.forward_begins, call, script.forward_left) if session.plan.evidence else call
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-        # Within a backward pass it is a recomputation (checkpointing), a part of that, as on a device, where another
-        # thread makes it. While a batch is drawn it is a transform of the data set (torchvision's are modules).
-        if (
-            (unseen.compiles and is_compiling())
-            or session.in_forward
-            or session.in_backward
-            or get_ident() != thread.id
-            or clock.where == DRAW
-        ):
+        if (unseen.compiles and is_compiling()) or clock.where not in BETWEEN or get_ident() != thread.id:
             if is_torchs and self._compiled_call_impl is None:
                 return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
             return call(self, *args, **kwargs)
-        session.in_forward = True
         words[REACHED] = _FORWARD
-        if begins is not None:
-            begins()
         before = clock.where
         clock.where = what = TRAIN if self.training and is_grad_enabled() else LOOK
         begin = now()
         try:
-            result = call(self, *args, **kwargs)
+            result = make(self, *args, **kwargs)
         finally:
             note((what, begin, now()))
             clock.where = before
-            session.in_forward = False
-            if left is not None:
-                left()
         if script.attentive:
             script.forward_made(self, args, kwargs, result)
         return result
@@ -97,45 +85,60 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     patch.set(torch.nn.Module, "__call__", __call__)
 
 
+def _surrounded(begins: Callable[[], None], function: Callable[..., Any], ended: Callable[[], None]) -> Any:
+    """`function` with work of our own around it: what that takes is told as such."""
+
+    def surrounded(*args: Any, **kwargs: Any) -> Any:
+        begins()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            ended()
+
+    return surrounded
+
+
 def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    clock, words = session.clock, session.words
+    clock, words, marker, went_backward = session.clock, session.words, session.marker, session.losses.went_backward
     now, note = clock.now, clock.note
 
     books, what = session.collectives, "the communication within backward passes"
     listen, heard = session.guard(books.listen, what), session.guard(books.heard, what)
-    begins = session.script.backward_begins if session.plan.evidence else None
-    ended = session.script.backward_ended if session.plan.evidence else None
+    script = session.script
 
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
+        begins = functools.partial(script.backward_begins, counts=losses)
+        make = _surrounded(begins, function, script.backward_ended) if session.plan.evidence else function
+
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             # First, here and below: inside a compiled function there must be nothing that Dynamo cannot trace.
             if (
                 (unseen.compiles and is_compiling())
-                or session.in_backward
+                or clock.where == BACKWARD
                 or (get_ident() != thread.sure and not thread.trains())
             ):
                 return function(*args, **kwargs)
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
-            session.in_backward = True
             words[REACHED] = _BACKWARD
-            if begins is not None:
-                begins(counts=losses)
             stop_listening = listen(roots) if books.hidden else None
             before, clock.where = clock.where, BACKWARD
             begin = now()
             try:
-                result = function(*args, **kwargs)
+                result = make(*args, **kwargs)
             finally:
                 if stop_listening is not None:
                     heard()
                     stop_listening()
                 note((BACKWARD, begin, now()))
                 clock.where = before
-                session.in_backward = False
-            if ended is not None:
-                ended()
-            session.backward_made(roots if losses else None)
+            # What `backward_made` comes to in nearly all steps, without its call.
+            if marker.only is not None and marker.backwards < MAX_ACCUMULATION:
+                marker.backwards += 1
+                if losses:
+                    went_backward(roots)
+            else:
+                session.backward_made(roots if losses else None)
             return result
 
         hook: Any = wrapper
@@ -169,7 +172,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
             clock.where = before
         # Nearly all batches, without a call: this runs in every step. (`len` of a tensor is a function of Python's.)
         first = batch[0] if type(batch) in _SEVERAL and batch else None
-        if type(first) is torch.Tensor and not first.is_nested and (shape := first.shape):
+        if type(first) is Tensor and not first.is_nested and (shape := first.shape):
             note((SAMPLES, shape[0], None))
         elif (count := count_samples(batch)) is not None:
             note((SAMPLES, count, None))
@@ -217,14 +220,12 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
     from hotlap.small.script_solves import known_solves
 
     def around(func: Any, y0: Any, t: Any, run: Callable[[], Any]) -> Any:
-        if session.in_forward or get_ident() != thread.id:
+        if session.clock.where not in BETWEEN or get_ident() != thread.id:
             return run()
-        session.in_forward = True
         session.clock.enter(FORWARD)
         try:
             result = run()
         finally:
-            session.in_forward = False
             session.clock.leave()
         if isinstance(func, torch.nn.Module):
             session.script.forward_made(func, (y0, t), {}, result)

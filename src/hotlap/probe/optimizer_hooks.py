@@ -118,11 +118,11 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
 
     def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         nonlocal outermost
-        if outermost != id(optimizer) or get_ident() != thread.id:
+        if outermost != id(optimizer):
             return
         end = now()
         clock.where, outermost = where, None
-        if marker.only != id(optimizer) or evidence or session.shutdown.finished:
+        if marker.only != id(optimizer) or evidence:
             note((STEP, begin, end))
             session.update_made(optimizer, end)
             return
@@ -131,7 +131,7 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
         session.updates_made += 1
         marker.backwards = 0
         session.steps = steps = words[STEPS] = session.steps + 1
-        if steps >= session.until or 0 < words[STOP] <= steps + 1:
+        if steps >= session.until or words[STOP]:
             session.decide()
 
     return before, after

@@ -31,7 +31,7 @@ from hotlap.probe.schedule import Schedule
 from hotlap.probe.script_calls import LOADERS_SEEN_BY, ScriptCalls
 from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.states import States
-from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
+from hotlap.probe.steps import StepMarker
 from hotlap.probe.thread import TrainingThread
 from hotlap.probe.turn import Token
 from hotlap.probe.windows import Windows
@@ -84,7 +84,7 @@ class Session:
         """A process group may be there now: who is this process?"""
         self.script = ScriptCalls(self)
         self.losses = Losses(self)
-        self.in_forward = self.in_backward = self.hears_solves = False
+        self.hears_solves = False
         self.updates_made = self.skipped_updates = 0
         self.steps = 0
         """Steps made so far."""
@@ -135,10 +135,7 @@ class Session:
             return
         if tensors is not None:
             self.losses.went_backward(tensors)
-        marker = self.marker
-        if marker.only is not None and marker.backwards < MAX_ACCUMULATION:
-            marker.backwards += 1
-        elif marker.went_backward():
+        if self.marker.went_backward():
             self.boundary(self.clock.now())
             if self.due:
                 self.turn_page()
@@ -176,13 +173,11 @@ class Session:
 
     def boundary(self, now: float) -> None:
         """A training step is over."""
-        if self.shutdown.finished:
-            return
         self.clock.note((phases.LAP, now, now))
         self.steps = steps = self.steps + 1
         words = self.words
         words[STEPS] = steps
-        if steps >= self.until or 0 < words[STOP] <= steps + 1:
+        if steps >= self.until or words[STOP]:
             self.decide()
 
     def decide(self) -> None:

@@ -64,6 +64,7 @@ class Shutdown:
         if self.finished or os.getpid() != self._pid:
             return
         self.finished = True
+        self._session.thread.retire()
         self._session.guard(self._session.account, "the last steps")(now=time.perf_counter())
         # A training for real ends here; one of ours may still be asked for items, its script will not notice.
         sample = self.error is None and not self._session.plan.whole
@@ -73,7 +74,10 @@ class Shutdown:
         """We are in a child now. It may be the one that trains; once its parent has trained, it is not."""
         self._pid, self.is_fork = os.getpid(), True
         self.finished = self.finished or self._session.steps > 0
-        self._session.thread.forget()
+        if self.finished:
+            self._session.thread.retire()
+        else:
+            self._session.thread.forget()
         self._session.windows.forked()
 
     def child_ends(self, code: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.guard import Guard
-from hotlap.probe.profilers import NAMES, named
+from hotlap.probe.profilers import named
 from hotlap.probe.profilers.profiler import Profiler
 
 if TYPE_CHECKING:
@@ -22,13 +22,11 @@ class Windows:
         self._guard = guard or Guard()
         self._patience_s = math.inf if patience_s is None else patience_s
         self._first_opened: float | None = None
-        self._profilers: list[Profiler] = [named(name)() for name in names if name in NAMES]
+        self._profilers: list[Profiler] = [named(name)() for name in names]
         self._waiting = [profiler for profiler in self._profilers if profiler.num_steps]
         self._open: Profiler | None = None
         self._made = 0
         self.notes = self._guard.notes
-        unknown = (name for name in names if name not in NAMES)
-        self.notes += [f"This version of hotlap has no profiler {name}." for name in unknown]
         for profiler in self._profilers:
             profiler.under(self._guard, lambda profiler=profiler: self._drop(profiler))  # type: ignore[misc]
         self.each_step: tuple[Callable[[int], None], ...] = tuple(

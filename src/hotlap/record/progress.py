@@ -52,8 +52,8 @@ class Progress:
         self._map = mapped(path, SIZE)
         self.words = memoryview(self._map)[:_LEFT_AT].cast("Q")
         """CHILD, in every step, for speed: it writes the steps made into STEPS, the phase that it begins into REACHED
-        (its place in `Phase`, from 1), and is to end with a step behind which `0 < words[STOP] <= steps + 1`. (An item
-        of a view costs a third of packing a struct, and a call as much again.)
+        (its place in `Phase`, from 1), and asks `must_stop` once `words[STOP]` is not 0. (An item of a view costs a
+        third of packing a struct, and a call as much again.)
         """
 
     @property

@@ -13,6 +13,7 @@ import torch
 from torch.nn.modules import module as of_torch
 
 from hotlap.levers.lever import Patch
+from hotlap.probe.clock import Clock
 from hotlap.probe.facts import Facts
 from hotlap.probe.guard import Guard
 from hotlap.probe.profilers.gradients import Gradients
@@ -41,7 +42,7 @@ class Stage:
     def __init__(self) -> None:
         self.facts = Facts()
         self.steps = 0
-        self.in_backward = False
+        self.clock = Clock()
         self.thread = SimpleNamespace(id=get_ident())
         self.collectives = SimpleNamespace(active=False)
         self.script = SimpleNamespace(on_forward=[])

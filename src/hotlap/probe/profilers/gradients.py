@@ -14,6 +14,7 @@ from torch.optim import optimizer as optimizer_module
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
+from hotlap.probe.clock import BACKWARD
 from hotlap.probe.digests import tensors
 from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
@@ -147,7 +148,7 @@ class Gradients(Profiler):
             self._do(lambda: self._knows(module, tensors((args, kwargs))))
 
     def _backward(self, backward: Function, root: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if self.session.in_backward or get_ident() != self.session.thread.id:
+        if self.session.clock.where == BACKWARD or get_ident() != self.session.thread.id:
             return backward(root, *args, **kwargs)
         frame = users_frame(sys._getframe(1))
         line = self._lines[frame and (frame.f_code, frame.f_lasti)]

@@ -18,7 +18,7 @@ from hotlap.levers.lever import Patch
 from hotlap.predict.precision import Precision
 from hotlap.predict.trace import Tracer
 from hotlap.predict.workload import LAUNCH_S, STEP_OPERATORS, Workload
-from hotlap.probe.clock import OTHER
+from hotlap.probe.clock import BACKWARD, OTHER
 from hotlap.probe.digests import tensors
 from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
@@ -149,11 +149,11 @@ class WorkloadProfiler(Profiler):
         Nothing is drawn, and no module is called, so the script's random numbers and the probe's phases stay as they
         are.
         """
-        session = self.session
+        clock = self.session.clock
         weight = torch.full((8, 8), 0.1, device=device, requires_grad=True)
         x = torch.full((8, 8), 0.1, device=device)
         length = 8
-        begun_inside, session.in_backward = session.in_backward, True
+        before, clock.where = clock.where, BACKWARD
         try:
             with torch.enable_grad(), torch.autocast(device.type, enabled=False):
                 _chain(x, weight, length)
@@ -162,7 +162,7 @@ class WorkloadProfiler(Profiler):
                     _chain(x, weight, length)
                     ends.append(time.perf_counter())
         finally:
-            session.in_backward = begun_inside
+            clock.where = before
         # For each link a product and a relu; their gradients (two products and a comparison), and adding them up. The
         # median: on a busy machine some chains are interrupted.
         chain_s = median(later - sooner for sooner, later in pairwise(ends))
