@@ -107,7 +107,7 @@ def test_lists_without_end_are_refused_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "deep.json").write_text('{"traceEvents": [{"args": ' + "[" * 10**5 + "]" * 10**5 + "}]}")
+    (tmp_path / "deep.json").write_text('{"traceEvents": [{"args": {"a": ' + "[" * 10**5 + "]" * 10**5 + "}}]}")
     assert cli.main(["read", "deep.json"]) == 2
     assert capsys.readouterr().err == "hotlap: deep.json is no trace: lists stand within lists without end in it.\n"
 

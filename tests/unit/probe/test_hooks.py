@@ -224,7 +224,7 @@ def test_layers_are_called_as_the_script_has_it(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_measuring_costs_is_told_of_recorded_steps_alone(tmp_path: Path) -> None:
-    with heard(tmp_path, warmup=3) as session:
+    with heard(tmp_path, profilers=("memory",), warmup=3) as session:
         model = Block()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         steps(model, optimizer, 3)
