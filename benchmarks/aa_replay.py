@@ -4,8 +4,9 @@
 take turns, as trials do, and keeps how long each turn and each block took. Then whole studies (all levers, rounds,
 stacks, confirmation, the default budgets) are made in the world of tests/unit/tune/world.py, in which no lever changes
 anything and each trial group takes as long as one that was recorded, picked at random; and as many in which one lever
-makes steps shorter and the others, which bring nothing, must not be accepted beside it. `python benchmarks/aa_replay.py
-[STUDIES] [--record TRIAL_GROUPS]`.
+makes steps shorter and the others, which bring nothing, must not be accepted beside it. Gains so small that five
+minutes are to show them just yet are looked for on the noise of a quiet hour. `python benchmarks/aa_replay.py [STUDIES]
+[--record TRIAL_GROUPS [--quiet]]`.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
+from typing import NamedTuple
 
 import results_file
 
@@ -45,6 +47,18 @@ SMALL = {"step": {"fused-optimizer": 1 / 1.03}, "loader": {"cached-dataset": 1 /
 
 Turns = list[float]
 """Mean seconds of a step in each turn, or block, of one process."""
+
+BUSY, QUIET = "noise", "noise_quiet"
+"""What was recorded, by the names of its files."""
+
+
+class Noise(NamedTuple):
+    """Of one hour."""
+
+    trial_groups: Sequence[Sequence[Turns]]
+    """Of processes that took turns."""
+    alone: Sequence[Turns]
+    """Of single ones."""
 
 
 @dataclass
@@ -78,7 +92,7 @@ def _times(seconds: Sequence[float], levels: Sequence[float]) -> tuple[float, ..
     return tuple(one * level for one, level in zip(seconds, levels, strict=True))
 
 
-def record(num_trial_groups: int) -> None:
+def record(num_trial_groups: int, name: str) -> None:
     """Trial groups of equal processes, and processes alone; written after each."""
     trial_groups: list[list[Turns]] = []
     alone: list[Turns] = []
@@ -93,7 +107,7 @@ def record(num_trial_groups: int) -> None:
                 continue  # one of the processes failed
             trial_groups.append(trial_group)
             alone += [_turns(run) for run in executor.trial_groups(Design(arms=(Arm(), Arm()), switched=True))[0].runs]
-            results_file.write("noise", heats=trial_groups, alone=[turns for turns in alone if turns])
+            results_file.write(name, heats=trial_groups, alone=[turns for turns in alone if turns])
             means = [f"{1e3 * fmean(turns):.3f} ms" for turns in trial_group]
             print(f"{k + 1} of {num_trial_groups}: {means}", flush=True)
 
@@ -102,15 +116,22 @@ def _turns(run: Run) -> Turns:
     return [float(f"{block.step_s.mean():.4g}") for block in blocks(run) if block.step_s.size]
 
 
-def replay(number: int) -> None:
-    """All studies on what was recorded."""
-    path = results_file.RESULTS / f"noise-{results_file.device_name()}.json"
+def recorded(name: str) -> Noise | None:
+    """Relative to the usual step; None where nothing was."""
+    path = results_file.RESULTS / f"{name}-{results_file.device_name()}.json"
     if not path.exists():
-        sys.exit(f"{path.name} is missing: no noise of this machine was recorded yet; add --record 24 (six minutes).")
+        return None
     known = json.loads(path.read_text())
     usual = median(seconds for trial_group in known["heats"] for turns in trial_group for seconds in turns)
     trial_groups = [[[s / usual for s in turns] for turns in trial_group] for trial_group in known["heats"]]
-    alone = [[s / usual for s in turns] for turns in known["alone"]]
+    return Noise(trial_groups, [[s / usual for s in turns] for turns in known["alone"]])
+
+
+def replay(number: int) -> None:
+    """All studies on what was recorded."""
+    noise, quiet = recorded(BUSY), recorded(QUIET)
+    if noise is None:
+        sys.exit("No noise of this machine was recorded yet; add --record 24 (six minutes).")
     found: list[dict[str, object]] = []
     beside: list[dict[str, object]] = []
     small: dict[str, list[dict[str, object]]] = {kind: [] for kind in SMALL}
@@ -118,11 +139,11 @@ def replay(number: int) -> None:
         script = Path(folder) / "train.py"
         script.write_text(OF_THE_WORLD)
         for seed in range(number):
-            study = _study(script, trial_groups, alone, seed)
+            study = _study(script, noise, seed)
             found.append(study)
-            beside.append(_study(script, trial_groups, alone, seed, costs=GAINS))
-            for kind, costs in SMALL.items():
-                small[kind].append(_study(script, trial_groups, alone, seed, costs=costs, long_budget_s=None))
+            beside.append(_study(script, noise, seed, costs=GAINS))
+            for kind, costs in SMALL.items() if quiet is not None else ():
+                small[kind].append(_study(script, quiet, seed, costs=costs, long_budget_s=None))
             if study["claimed"] or not (seed + 1) % 20:
                 print(seed + 1, study, flush=True)
     rode, true = (sum(bool(study[name]) for study in beside) for name in ("claimed", "gained"))
@@ -147,17 +168,17 @@ def replay(number: int) -> None:
                     "mid": sum(bool(study["gained"]) for study in made),
                 }
                 for kind, made in small.items()
+                if made
             ),
             {"claim": "trials in a study without any gain", "mid": fmean(int(str(study["trials"])) for study in found)},
-            {"claim": "trial groups of four processes that were recorded for it", "mid": len(trial_groups)},
+            {"claim": "trial groups of four processes that were recorded for it", "mid": len(noise.trial_groups)},
         ],
     )
 
 
 def _study(
     script: Path,
-    trial_groups: list[list[Turns]],
-    alone: list[Turns],
+    noise: Noise,
     seed: int,
     *,
     costs: dict[str, float] | None = None,
@@ -173,8 +194,8 @@ def _study(
         costs=costs,
         process_sd=0.0,
         block_sd=0.0,
-        trial_groups=trial_groups,
-        alone=alone,
+        trial_groups=noise.trial_groups,
+        alone=noise.alone,
         chance=random.Random(seed),
     )
     options = options_for(str(script), long_budget_s=long_budget_s)
@@ -197,9 +218,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("studies", nargs="?", type=int, default=STUDIES)
     parser.add_argument("--record", type=int, metavar="TRIAL_GROUPS", default=0)
+    parser.add_argument("--quiet", action="store_true", help="what is recorded is a quiet hour")
     asked = parser.parse_args()
     if asked.record:
-        record(asked.record)
+        record(asked.record, QUIET if asked.quiet else BUSY)
     replay(asked.studies)
 
 

@@ -26,6 +26,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "images": ("data",),
     "machine": ("machine",),
     "noise": ("launch", "probe"),
+    "noise_quiet": ("launch", "probe"),
     "overhead": ("probe",),
     "parsers": ("trace",),
     "ranks": ("probe", "rules"),
