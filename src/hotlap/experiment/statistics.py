@@ -121,6 +121,7 @@ class Rule:
     planned: int = PLANNED
     """Processes at most. Said before the first, as looks are counted."""
     line: float = 1.0
+    """Speed-up that is certainly exceeded."""
     least: float = LEAST_GAIN
     """Speed-up from which on a gain counts: what was seen of it must reach that."""
     false_gain: float = FALSE_GAIN

@@ -125,8 +125,8 @@ def sizes(pairs: Sequence[Pair], rounding: frozenset[int]) -> Trait:
 
 
 def directions(pairs: Sequence[Pair], rounding: frozenset[int]) -> Trait:
-    """Gradients, or ways of what is not trained, that point backwards, by more than an angle: trainings that differ by
-    rounding may come to have nothing in common, a right angle, but no more."""
+    """Gradients, or ways of what is not trained, that point backwards, in radians beyond a right angle: trainings that
+    differ by rounding may come to have nothing in common, which is that angle, but no more."""
 
     def measure(mine: Update, other: Update) -> list[float]:
         return without(rounding, [angle - math.pi / 2 for angle in _angles(mine, other)])
