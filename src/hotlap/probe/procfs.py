@@ -1,4 +1,8 @@
-"""What the kernel says of processes, from /proc."""
+"""What the kernel says of processes, from /proc.
+
+Not by psutil: it imports Python's `resource`, in whose place a training may have a file of that name beside it, which
+would run before the script does.
+"""
 
 import os
 import time
