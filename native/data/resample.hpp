@@ -7,11 +7,9 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "../transpose.hpp"
@@ -186,17 +184,5 @@ class Resampler {
 
     std::vector<uint8_t> wide_, narrow_, between_;
 };
-
-inline void resample(const std::vector<Resample>& jobs, int num_threads) {
-    std::atomic<size_t> next{0};
-    const auto work = [&] {
-        Resampler resampler;
-        for (size_t i; (i = next++) < jobs.size();) resampler.run(jobs[i]);
-    };
-    std::vector<std::thread> others;
-    for (int i = 1; i < std::min<int>(num_threads, jobs.size()); i++) others.emplace_back(work);
-    work();
-    for (auto& other : others) other.join();
-}
 
 }  // namespace hotlap

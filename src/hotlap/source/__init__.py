@@ -1,12 +1,10 @@
 """Call sites and edits -> a unified diff."""
 
-from hotlap.source.arguments import AddArgument, WrapArgument
+from hotlap.source.arguments import AddArgument, WrapArgument, argument, why_unseen
 from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, WrapStatement, top_of
 from hotlap.source.file import CannotEdit
-from hotlap.source.keywords import argument, why_unseen
-from hotlap.source.moves import device_of, moved_to
 from hotlap.source.patching import Patched, patch
-from hotlap.source.script import Script, found_at, is_name, parsed, scripts, word_of
+from hotlap.source.script import Script, device_of, found_at, is_name, moved_to, parsed, scripts, word_of
 
 __all__ = [
     "AddArgument",

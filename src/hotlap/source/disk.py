@@ -150,11 +150,25 @@ class PatchFiles:
         raise UserError(f"The study would change {shown(name)}, which is not below {folders}. Nothing was changed.")
 
     def _patched(self, targets: Sequence[Target]) -> dict[Path, bytes]:
-        """The new bytes of each file, checked against the digests and the diff that the study shows."""
-        made = {target.path: _patched(target, self._original(target), Path(self.study.cwd)) for target in targets}
-        if "".join(diff for _, diff in made.values()) != self.study.patch:
+        """The new bytes of each file, checked against the digests and the diff that the study shows. Both sides must be
+        Python: hotlap changes nothing else."""
+        made: dict[Path, bytes] = {}
+        patch = ""
+        for target in targets:
+            change, path = target.change, shown(str(target.path))
+            if change.after is None:
+                raise RecordError(f"The study is damaged: it lacks the new text of {path}. Run `hotlap tune` again.")
+            source = decode(self._original(target), change.path)
+            try:
+                snippet.check(source.text, name=source.path)
+                snippet.check(change.after, name=source.path)
+                made[target.path] = source.encode(change.after)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                raise UserError(f"{path} is not a Python file, or would be none.") from None
+            patch += source.diff(change.after, root=Path(self.study.cwd))
+        if patch != self.study.patch or any(digest(made[one.path]) != one.change.after_sha256 for one in targets):
             raise RecordError("The study is damaged: its patch is not what it would write. Run `hotlap tune` again.")
-        return {path: new for path, (new, _) in made.items()}
+        return made
 
     def _original(self, target: Target) -> bytes:
         """What is in a file before the patch.
@@ -183,23 +197,6 @@ def _without_texts(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     return tuple(replace(change, after=None) for change in changes)
 
 
-def _patched(target: Target, before: bytes, root: Path) -> tuple[bytes, str]:
-    """The new bytes of one file, and the diff. Both sides must be Python: hotlap changes nothing else."""
-    change, path = target.change, shown(str(target.path))
-    if change.after is None:
-        raise RecordError(f"The study is damaged: it lacks the new text of {path}. Run `hotlap tune` again.")
-    source = decode(before, change.path)
-    try:
-        snippet.check(source.text, name=source.path)
-        snippet.check(change.after, name=source.path)
-        new = source.encode(change.after)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UserError(f"{path} is not a Python file, or would be none.") from None
-    if digest(new) != change.after_sha256:
-        raise RecordError(f"The study is damaged: it does not make {path} what was measured. Run `hotlap tune` again.")
-    return new, source.diff(change.after, root=root)
-
-
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
     """A failure of the file system becomes a sentence about `path`."""
@@ -226,17 +223,14 @@ def _write(files: Sequence[tuple[Target, bytes]]) -> None:
                 parts.append(Path(name))
                 with open(handle, "wb") as file:
                     file.write(data)
-                _take_rights(parts[-1], target.path.stat())
+                of = target.path.stat()
+                os.chmod(parts[-1], stat.S_IMODE(of.st_mode))
+                if (of.st_uid, of.st_gid) != (os.geteuid(), os.getegid()):
+                    with suppress(OSError):  # only root may give files away
+                        os.chown(parts[-1], of.st_uid, of.st_gid)
         for (target, _), part in zip(files, parts, strict=True):
             with _telling(target.path):
                 os.replace(part, target.path)
     finally:
         for part in parts:
             part.unlink(missing_ok=True)
-
-
-def _take_rights(path: Path, of: os.stat_result) -> None:
-    os.chmod(path, stat.S_IMODE(of.st_mode))
-    if (of.st_uid, of.st_gid) != (os.geteuid(), os.getegid()):
-        with suppress(OSError):  # only root may give files away
-            os.chown(path, of.st_uid, of.st_gid)

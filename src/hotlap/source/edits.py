@@ -15,6 +15,8 @@ from hotlap.source.file import NEWLINE, Refusal
 from hotlap.source.page import Page, Splice, Token
 from hotlap.source.script import Script, Span, is_simple
 
+_GIVES_UP = (ast.Yield, ast.YieldFrom, ast.Await)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit(ABC):
@@ -107,9 +109,10 @@ class WrapStatement(Edit):
         """The header, the indentation of what it is about, and the suffix."""
         script, call = page.script, page.call(self.site)
         statement = _statement_now(script, call)
-        if any(map(_gives_up_control, ast.walk(statement))):
+        if any(isinstance(node, _GIVES_UP) or getattr(node, "is_async", 0) for node in ast.walk(statement)):
             raise Refusal("the statement gives up control in its middle (yield or await), and the `with` would stay on")
-        if self.suffix and _is_target(script, call):
+        targets = (ast.Store, ast.Del)
+        if self.suffix and any(isinstance(getattr(outer, "ctx", None), targets) for outer in script.around(call)):
             raise Refusal("the call is in the target of an assignment")
         header = page.renamed(f"{self.header}: pass", self.imports).removesuffix(": pass")
         suffix = page.renamed(f"_{self.suffix}", self.imports)[1:]
@@ -182,15 +185,6 @@ def _statement_now(script: Script, call: ast.Call) -> ast.stmt:
     if statement is None:
         raise Refusal("the call is in the header of a compound statement; give it a line of its own")
     return statement
-
-
-def _gives_up_control(node: ast.AST) -> bool:
-    asynchronous = isinstance(node, ast.comprehension) and node.is_async
-    return bool(asynchronous) or isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)
-
-
-def _is_target(script: Script, call: ast.Call) -> bool:
-    return any(isinstance(getattr(outer, "ctx", None), ast.Store | ast.Del) for outer in script.around(call))
 
 
 def _items_around(script: Script, statement: ast.stmt) -> Iterator[str]:

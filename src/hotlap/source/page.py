@@ -58,10 +58,12 @@ class Page:
         Raises:
             Refusal: none is there, or it cannot be told which.
         """
-        span = self._span(site)
+        span = self._spans.get(_key(site), ())
+        if span is None:
+            raise Refusal("two changes are in each other's way")
         found = next((call for call in self.script.all_calls if self.script.span(call) == span), None)
         if found is None:
-            raise Refusal(f"no single expression of {site.calls} is at column {site.col + 1}")
+            raise Refusal(f"no single call of {site.calls} is at column {site.col + 1}")
         outer = [*self.script.around(found)]
         if any(found in getattr(node, "decorator_list", ()) for node in outer[:1]):
             # The call in `@f(x)` and the call of what it returns are at the same place.
@@ -166,14 +168,6 @@ class Page:
             block = f"\n{block}".removesuffix("\n")
         if lines:
             self.apply([(offset, offset, block)])
-
-    def _span(self, site: CallSite) -> Span:
-        if _key(site) not in self._spans:
-            raise Refusal(f"no single call of {site.calls} is at column {site.col + 1}")
-        span = self._spans[_key(site)]
-        if span is None:
-            raise Refusal("two changes are in each other's way")
-        return span
 
 
 @lru_cache(maxsize=64)

@@ -61,21 +61,3 @@ def test_is_settled_when_it_is_full_or_gave_up_or_hardly_computes() -> None:
         list(DataLoader(dropping, batch_sampler=[list(range(start, start + 8)) for start in range(0, 48, 8)]))
     assert dropping.num_cached == 48 and not dropping.full
     assert dropping._hotlap_cache.settled
-
-
-class Filler:
-    """A process that computes items beside the training."""
-
-    alive = True
-
-    def stop(self) -> None:
-        """As a pool has it."""
-
-
-def test_is_not_settled_while_something_fills_it_beside_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    full, pool = cached(Pictures()), Filler()
-    epochs(full, num_epochs=1)
-    monkeypatch.setattr(full._hotlap_cache, "_pool", pool)
-    assert not full._hotlap_cache.settled, "its last items are computed now, on the same cores"
-    pool.alive = False
-    assert full._hotlap_cache.settled

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.source import diff
+from hotlap.source import file
 
 
 def test_says_what_changed_and_where() -> None:
     old = "".join(f"line {number}\n" for number in range(9))
-    assert diff.unified(old, old.replace("line 8\n", "line eight"), label="x.py") == (
+    assert file.unified(old, old.replace("line 8\n", "line eight"), label="x.py") == (
         "--- a/x.py\n+++ b/x.py\n@@ -6,4 +6,4 @@\n line 5\n line 6\n line 7\n-line 8\n+line eight\n"
         "\\ No newline at end of file\n"
     )
-    assert diff.unified(old, old, label="x.py") == ""
+    assert file.unified(old, old, label="x.py") == ""
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ def test_says_what_changed_and_where() -> None:
     ],
 )
 def test_any_path_is_written_as_git_does(label: str, header: str) -> None:
-    assert diff.unified("a\n", "b\n", label=label).startswith(header)
+    assert file.unified("a\n", "b\n", label=label).startswith(header)
 
 
 def test_a_label_is_relative_where_it_can_be(tmp_path: Path) -> None:
-    assert diff.label(f"{tmp_path}/sub/x.py", root=tmp_path) == "sub/x.py"
-    assert diff.label(f"{tmp_path}/x.py", root=tmp_path / "sub") == f"{tmp_path}/x.py".lstrip("/")
+    assert file.label(f"{tmp_path}/sub/x.py", root=tmp_path) == "sub/x.py"
+    assert file.label(f"{tmp_path}/x.py", root=tmp_path / "sub") == f"{tmp_path}/x.py".lstrip("/")

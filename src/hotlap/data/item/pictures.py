@@ -113,9 +113,8 @@ class LazyPicture(Image.Image):
         turned = bool(self._flips & 1), bool(self._flips & 2)
         pixels, resample = self._pixels, self._resample or _BILINEAR
         made = np.empty((self.height, self.width, pixels.shape[2]), np.uint8)
-        job = (pixels.ctypes.data, pixels.shape[1], self._box, self._size, pixels.shape[2], resample, first, *turned,
-               made.ctypes.data)  # fmt: skip
-        extension().module.resample([job], 1)  # `ResampleTuple` of native/data/bind.hpp
+        source = pixels.ctypes.data, pixels.shape[1], self._box, self._size, pixels.shape[2]
+        extension().module.resample(*source, resample, first, *turned, made.ctypes.data)
         self._pixels, self._box, self._resample, self._flips = made, (0, 0, *self._size), 0, 0
 
     def _pils_own(self) -> Any:

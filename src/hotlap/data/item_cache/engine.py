@@ -22,7 +22,7 @@ from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.random_state import States
 from hotlap.data.item_cache.again import DIFFERENT, Compared, ComputedAgain, Rechecks
 from hotlap.data.item_cache.fill import spread
-from hotlap.data.item_cache.fill_pool import FillPool
+from hotlap.data.item_cache.fill_pool import fill_in_copies
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetch, positions
@@ -46,9 +46,9 @@ SETTLED_EPOCHS = 2
 # process with torch takes 10 to 30 ms.
 FILL_LEAST_S = 0.5
 
-# A filling that takes less is waited for: two processes that compute and a training that computes too, with more
-# threads than cores, slow each other down (a small step took 3 ms in place of 0.4 ms). A longer one goes on beside it.
-FILL_WAIT_S = 5.0
+# What all cores fill in less is waited for: beside a training whose threads want the cores as well each slows the other
+# down (a small step took 3 ms in place of 0.4 ms). Of more than that a script may never ask for all.
+FILL_MOST_S = 30.0
 
 # What a copy of this process that computes items takes for itself: 3.7 MiB with small ones (torch 2.13, Linux).
 FILLER_BYTES = 4 << 20
@@ -74,12 +74,10 @@ class ItemCache(ComputedAgain):
 
     @property
     def settled(self) -> bool:
-        """True if it is full but for 1 item in 100, has given up, or what it lacks is hardly asked for; and nothing
-        fills it beside the training, which slows that down to the last item."""
+        """True if it is full but for 1 item in 100, has given up, or what it lacks is hardly asked for."""
         length = len(self.present)
         almost = length - self.num_cached <= max(1, length // 100) or self._asked >= SETTLED_EPOCHS * length
-        filling = self._pool is not None and self._pool.alive
-        return self.given_up or (self.store is not None and almost and not filling)
+        return self.given_up or (self.store is not None and almost)
 
     @property
     def exact_items(self) -> bool:
@@ -95,8 +93,6 @@ class ItemCache(ComputedAgain):
         plain = bool(types) and self.index_types.issuperset(types)
         if self.in_doubt(indices if plain else ()) or not plain:
             return None
-        if self._pool is not None and not self._pool.alive:
-            self._end_pool()
         store, present = self.store, self.present
         index = positions(indices, types, len(present))
         if index is None or store is None or not (self.full or present[index.numpy()].all()):
@@ -162,21 +158,17 @@ class ItemCache(ComputedAgain):
         return items[0] if single else items
 
     def _fill(self, length: int) -> None:
-        """Have all items computed in other processes, if that pays; wait for them if it is soon done."""
+        """Have all items computed by all cores, and wait for that, if it pays and is soon done."""
         cores = min(usable_cores(), limit_bytes() // FILLER_BYTES)
-        pays = self.item_s * length > FILL_LEAST_S and usable_cores() > 1
-        if self.whole or not pays or cores < 1 or cannot_fork() is not None:
-            return
-        soon = self.item_s * length / cores < FILL_WAIT_S
-        self._pool = FillPool(
-            self._compute_ahead,
-            num_items=length,
-            num_processes=cores if soon else max(1, cores - 1),
-            item_s=self.item_s,
-            waited_for=soon,
-        )
-        if soon:
-            self._pool.wait(2 * FILL_WAIT_S)
+        pays = cores > 1 and FILL_LEAST_S < self.item_s * length < FILL_MOST_S * cores
+        if pays and not self.whole and cannot_fork() is None:
+            fill_in_copies(
+                self._compute_ahead,
+                num_items=length,
+                num_processes=cores,
+                item_s=self.item_s,
+                limit_s=2 * FILL_MOST_S,
+            )
 
     def _compute_ahead(self, positions: range) -> bool:
         """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
@@ -296,7 +288,7 @@ class ItemCache(ComputedAgain):
     def _arrive(self) -> None:
         """IN A COPY: `worker_init_fn` may have opened files, and so may the first item; else nothing has changed."""
         self._arrived = os.getpid()
-        self._pool, self.num_asked, inputs = None, 0, self.inputs
+        self.num_asked, inputs = 0, self.inputs
         if inputs is None or inputs.watch.opened() is None:
             self._before_first = True
             if inputs is not None:

@@ -18,7 +18,6 @@ from hotlap.data.item.codec import Unsupported, pack
 from hotlap.data.item_cache import disk
 from hotlap.data.item_cache.columns import Varies
 from hotlap.data.item_cache.disk import DiskUnavailable, UnfinishedFile
-from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.memory import ALLOWANCE, default_folder, limit_bytes
 from hotlap.data.item_cache.shared_memory import Progress, SharedBlock
 from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store, too_much
@@ -44,7 +43,6 @@ class CacheFill:
         self._process = os.getpid()
         self._unfinished: UnfinishedFile | None = None
         """What the store is written to."""
-        self._pool: FillPool | None = None
         self._limit_bytes = 0
         self.item_s = 0.0
         self._forget()
@@ -195,16 +193,10 @@ class CacheFill:
         self.say(f"the cache of {self.name} on disk holds other items than it has now, so it is not used")
 
     def _stop(self) -> None:
-        """End the processes that fill it, and give the file up."""
-        self._end_pool()
+        """Give the file up."""
         if self._unfinished is not None and not self.in_copy:
             self._unfinished.close()
         self._unfinished = None
-
-    def _end_pool(self) -> None:
-        if self._pool is not None:
-            self._pool.stop()
-            self._pool = None
 
     def give_up(self, reason: str) -> None:
         """Hand out true items from now on."""

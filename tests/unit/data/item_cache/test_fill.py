@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from hotlap.data import cached
+from hotlap.data.item_cache.fill_pool import fill_in_copies
 from tests.unit.data.sets import seed
 
 NUM_FILLINGS = int(os.environ.get("HOTLAP_TEST_FILLINGS", "3"))
@@ -56,17 +57,20 @@ def busy() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("busy")
-@pytest.mark.parametrize("waits_s", [60.0, 0.005, 0.0], ids=["waited for", "waited for a moment", "beside"])
+@pytest.mark.parametrize("limit_s", [60.0, 0.005], ids=["in time", "cut off"])
 @pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
 @pytest.mark.parametrize("disk", [False, True])
 def test_every_batch_holds_what_it_names(
-    waits_s: float, num_workers: int, disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limit_s: float, num_workers: int, disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if num_workers and waits_s:
-        pytest.skip("fillers of loaders with workers always work beside")
+    def fill(*args: Any, **settings: Any) -> None:
+        fill_in_copies(*args, **settings | {"limit_s": limit_s})
+
+    if num_workers and limit_s < 1.0:
+        pytest.skip("loaders with workers have no other fillers")
     monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_LEAST_S", 0.0)
-    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_WAIT_S", waits_s / 2)
-    monkeypatch.setattr("hotlap.data.item_cache.engine.usable_cores", lambda: 2 if waits_s == 60.0 else 3)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.fill_in_copies", fill)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.usable_cores", lambda: 2)
     for number in range(NUM_FILLINGS):
         seed(number)
         kept = cached(Small(), disk=tmp_path / str(number) if disk else False)

@@ -1,12 +1,13 @@
 """The first filling in parallel processes: the same items, and nothing that this process would not have seen."""
 
 import contextlib
+import math
 import os
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 
 from hotlap.data import cached
 from hotlap.data.checks.forked import cannot_fork
-from hotlap.data.item_cache.fill_pool import FillPool
+from hotlap.data.item_cache.fill_pool import fill_in_copies
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
 
 
@@ -41,19 +42,27 @@ class Here(Pictures):
 HERE = [0] * 100
 
 
-@pytest.mark.parametrize("soon", [True, False])
-def test_items_are_computed_in_other_processes(soon: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_WAIT_S", 60.0 if soon else 0.0)
+def test_items_are_computed_in_other_processes() -> None:
     HERE[0] = 0
     ours = cached(Here(500))
     assert_same_epochs(epochs(ours), epochs(Pictures(500)))
     assert ours.full and ours.note is None
-    assert HERE[0] < (40 if soon else 540)
-    assert gone()
+    assert HERE[0] < 40
+    assert not running()
 
 
-def test_they_are_also_for_a_script_whose_indices_are_no_plain_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_WAIT_S", 60.0)
+@pytest.mark.parametrize(("least_s", "most_s"), [(60.0, math.inf), (0.0, 0.0)])
+def test_what_costs_little_or_takes_long_is_computed_as_it_is_asked_for(
+    least_s: float, most_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_LEAST_S", least_s)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_MOST_S", most_s)
+    ours = cached(Pictures(300))
+    ours.__getitems__([0, 1, 2])
+    assert ours.num_cached == 3
+
+
+def test_they_are_also_for_a_script_whose_indices_are_no_plain_numbers() -> None:
     order: Any = torch.randperm(300, generator=torch.Generator().manual_seed(0))
     HERE[0] = 0
     ours = cached(Here(300))
@@ -162,47 +171,38 @@ def test_a_file_that_processes_would_share_keeps_the_work_here(tmp_path: Path) -
         ours.file.close()
 
 
-def waits(_: range) -> bool:
-    time.sleep(0.05)
-    return True
+def fill_for_long(folder: Path, limit_s: float) -> None:
+    def waits(_: range) -> bool:
+        (folder / str(os.getpid())).touch()
+        time.sleep(0.05)
+        return True
+
+    fill_in_copies(waits, num_items=1_000_000, num_processes=2, item_s=1.0, limit_s=limit_s)
+
+
+def wait_for(happened: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not happened():
+        time.sleep(0.05)
+    return happened()
 
 
 def test_fillers_end_when_this_process_does(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        started = FillPool(waits, num_items=1_000_000, num_processes=2, item_s=1.0)
-        (tmp_path / "pids").write_text(" ".join(str(process.pid) for process in started._processes))
-        os._exit(0)
+        try:
+            fill_for_long(tmp_path, 600.0)
+        finally:
+            os._exit(1)
+    assert wait_for(lambda: len([*tmp_path.iterdir()]) == 2)
+    os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    until = time.monotonic() + 120
-    while time.monotonic() < until and any(_lives(pid) for pid in pids):
-        time.sleep(0.1)
-    assert len(pids) == 2 and not any(_lives(pid) for pid in pids)
+    assert wait_for(lambda: not any(_lives(int(file.name)) for file in tmp_path.iterdir()))
 
 
-class EndsWhenLookedAt:
-    """A process that ends between two looks at it."""
-
-    sentinel = 0
-
-    def __init__(self) -> None:
-        self._codes = iter([None])
-
-    @property
-    def exitcode(self) -> int | None:
-        return next(self._codes, 0)
-
-
-def test_nobody_is_waited_for_when_the_last_one_ends_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wait for no process at all lasted as long as it may, ten seconds, with all items there."""
-    waited_for: list[Any] = []
-    monkeypatch.setattr("hotlap.data.item_cache.fill_pool.wait", lambda ends, limit_s: waited_for.append(ends))
-    pool = FillPool(lambda _: False, num_items=1, num_processes=1, item_s=1.0)
-    pool.stop()
-    pool._processes = [EndsWhenLookedAt()]
-    pool.wait(60.0)
-    assert waited_for == [[EndsWhenLookedAt.sentinel]]
+def test_fillers_end_when_their_time_is_over(tmp_path: Path) -> None:
+    fill_for_long(tmp_path, 0.5)
+    assert not running()
 
 
 def running() -> list[Any]:
@@ -213,14 +213,6 @@ def running() -> list[Any]:
             if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()):
                 found.append(child)
     return found
-
-
-def gone() -> bool:
-    """Those that had nothing left to do take a moment to leave."""
-    end = time.monotonic() + 120
-    while running() and time.monotonic() < end:
-        time.sleep(0.01)
-    return not running()
 
 
 def _lives(pid: int) -> bool:
