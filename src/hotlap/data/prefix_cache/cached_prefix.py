@@ -1,5 +1,6 @@
 """`cached_prefix(dataset)`: what comes before the first random draw of an item is done once; the rest runs on."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, final
 
@@ -15,6 +16,7 @@ from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import Role, fetches_whole_batches
+from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
 from hotlap.data.wrapper import check, put_in_place
 
@@ -23,8 +25,8 @@ NUM_LOOKED_AT = 6
 
 _IN_THIS_PROCESS = Role()
 
-Cut = tuple[tuple[int, ...], int]
-"""(steps before the first draw, of each pipeline; bytes of an item's heads)."""
+Cut = tuple[int, tuple[int, ...], int]
+"""(which of the ways to cut; steps before the first draw, of each pipeline; bytes of an item's heads)."""
 
 
 @final
@@ -91,40 +93,44 @@ class HeadCache(ItemCache):
 
     def _cut(self, role: Role) -> None:
         self.inputs = Inputs(self.dataset)
-        pipelines = Pipelines(self.dataset)
+        ways = [Pipelines(self.dataset), *item_codes(self.dataset)]
         in_copy = role.num_workers > 0 or cannot_fork(waits=True) is None
-        survey = partial(self._survey, pipelines, role, in_copy=in_copy)
+        survey = partial(self._survey, ways, role, in_copy=in_copy)
         try:
             cut = in_a_copy(survey, timeout_s=role.timeout_s) if in_copy else survey()
         except (CannotSplit, Unsupported, NoAnswer) as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
         else:
-            pipelines.heads, self._entry_bytes = cut  # a process may have found them that is no more
-            self.pipelines = pipelines
+            way, heads, self._entry_bytes = cut  # a process may have found them that is no more
+            self.pipelines = ways[way]
+            self.pipelines.heads = heads
             self._before_first = in_copy
 
-    def _survey(self, pipelines: Pipelines, role: Role, *, in_copy: bool) -> Cut:
-        """IN A COPY where there can be one, so that no transform counts, or draws from what nobody sees: cut the
-        pipelines, and try that on some items; `role`: as a worker."""
+    def _survey(self, ways: Sequence[Pipelines], role: Role, *, in_copy: bool) -> Cut:
+        """IN A COPY where there can be one, so that no transform counts, or draws from what nobody sees: find the first
+        cut that stands a trial on some items; `role`: as a worker."""
         if in_copy:
             role.play(0, self.dataset)
             self._note()
         assert self.inputs is not None
         if not len(self.dataset):
             raise CannotSplit("it is empty")
+        reasons = list[CannotSplit | Unsupported]()
         before = self.inputs.streams.states()
-        try:
-            return self._tried(pipelines, self.inputs)
-        except (CannotSplit, Unsupported):
-            raise
-        except Exception as error:  # of the script's code; the script meets it when it asks for that item itself
-            raise CannotSplit(f"an item could not be computed ({type(error).__name__}: {error})") from error
-        finally:
-            self.inputs.streams.restore(before)
+        for number, pipelines in enumerate(ways):
+            try:
+                return number, *self._tried(pipelines, self.inputs)
+            except (CannotSplit, Unsupported) as reason:
+                reasons.append(reason)
+            except Exception as error:  # of the script's code; the script meets it when it asks for that item itself
+                raise CannotSplit(f"an item could not be computed ({type(error).__name__}: {error})") from error
+            finally:
+                self.inputs.streams.restore(before)
+        raise reasons[0] if ways[0].found else reasons[-1]
 
-    def _tried(self, pipelines: Pipelines, inputs: Inputs) -> Cut:
+    def _tried(self, pipelines: Pipelines, inputs: Inputs) -> tuple[tuple[int, ...], int]:
         if not pipelines.found:
-            raise CannotSplit("no pipeline of transforms was found in it: put its steps into a Compose")
+            raise CannotSplit("no pipeline of transforms was found in it")
         places = spread(len(self.dataset), NUM_LOOKED_AT)
         for place in places:
             pipelines.find_heads(place, inputs.streams.own)
@@ -183,11 +189,11 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     `DataLoader(cached_prefix(ImageFolder(path, transform=Compose([Resize(256), RandomCrop(224), ToTensor()]))))`: the
     picture is kept as it is after `Resize`, and `RandomCrop` is handed a new copy of it each time: the same bytes, and
     the generators in the same states. So items are those of the data set itself, draw by draw. The cut is in front of
-    the first transform that draws, for any of some items. What is not cut, and what is checked as training goes on, is
-    told in docs/data.md.
+    the first transform that draws, for any of some items; where that does not do, in front of the first statement that
+    draws in a `__getitem__`. What is not cut, and what is checked as training goes on, is told in docs/data.md.
 
     Arguments:
-        dataset: map-style; its transforms in a `Compose` or `nn.Sequential`. Not changed.
+        dataset: map-style; its transforms in a `Compose` or `nn.Sequential`, or draws in `__getitem__`. Not changed.
         memory_bytes: the most that heads may take; None: 80% of what is free when the first item is made. What does
             not fit is not kept.
 

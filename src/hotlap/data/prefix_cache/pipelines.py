@@ -6,7 +6,7 @@ the head, keeps what comes out, and hands the data set a mark in place of the re
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, final
@@ -65,6 +65,10 @@ class Pipeline:
     num_head: int = 0
     """Steps that are run when an item is cut: those before the first that draws."""
 
+    def run_tail(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The steps behind the head, as they are now, called as torchvision calls them."""
+        return _run(_in_order(getattr(self.owner, self.attribute))[self.num_head :], inputs)
+
     def watched(self, held: Any, streams: Streams) -> Any:
         """What takes the place of `held` where the cut is looked for: a head ends in front of the first that draws."""
         return _held_as(held, [self._watching(*step, streams) for step in enumerate(_in_order(held))])
@@ -109,9 +113,10 @@ class HalfItem(NamedTuple):
 class Pipelines:
     """All pipelines of a data set."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, found: Iterable[Pipeline] | None = None) -> None:
+        """`found`: None: all that it holds."""
         self.dataset = dataset
-        self.found = [*_find(dataset)]
+        self.found = [*(_find(dataset) if found is None else found)]
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -150,19 +155,13 @@ class Pipelines:
         return HalfItem(skeleton, calls)
 
     def whole(self, half: HalfItem) -> Any:
-        """The item: the steps behind the head of each call, as they are now and in the order of the calls, then what
-        was built of their results."""
+        """The item: each call's tail in the order of the calls, then what was built of their results."""
         results: list[Any] = []
         for call in half.calls:
             pipeline = self.found[call.pipeline]
-            tail = _in_order(getattr(pipeline.owner, pipeline.attribute))[pipeline.num_head :]
-            outputs = _run(tail, call.inputs)
+            outputs = pipeline.run_tail(call.inputs)
             results.append(outputs if call.several else outputs[0])
-
-        def result(mark: Placeholder) -> Any:
-            return results[mark.call] if mark.part is None else results[mark.call][mark.part]
-
-        return tree_map_only(Placeholder, result, half.skeleton)
+        return built(half.skeleton, results)
 
     @contextmanager
     def _replaced(self, make: Callable[[int, Any], Any]) -> Iterator[None]:
@@ -195,23 +194,29 @@ def _run(steps: list[Callable[..., Any]], inputs: tuple[Any, ...]) -> tuple[Any,
     return inputs
 
 
-def _find(dataset: Any) -> Iterator[Pipeline]:
-    """Pipelines that the data set holds, not those inside of another one."""
+def parts_of(dataset: Any) -> Iterator[Any]:
+    """A data set and what it holds, as deep as pipelines are looked for; not what those hold."""
     waiting, seen = [dataset], set[int]()
     while waiting and len(seen) < _MOST_OBJECTS:
         value = waiting.pop(0)
         if id(value) in seen:
             continue
         seen.add(id(value))
-        attribute = _steps_of(value)
-        if attribute is not None:
-            yield Pipeline(value, attribute, len(getattr(value, attribute)))
-        elif isinstance(value, list | tuple):
+        yield value
+        if isinstance(value, list | tuple):
             waiting += value[:_MOST_CHILDREN]
         elif isinstance(value, dict):
             waiting += [*value.values()][:_MOST_CHILDREN]
-        elif _is_looked_into(value):
+        elif _steps_of(value) is None and _is_looked_into(value):
             waiting += vars(value).values()
+
+
+def _find(dataset: Any) -> Iterator[Pipeline]:
+    """Pipelines that the data set holds, not those inside of another one."""
+    for value in parts_of(dataset):
+        attribute = _steps_of(value)
+        if attribute is not None:
+            yield Pipeline(value, attribute, len(getattr(value, attribute)))
 
 
 def _steps_of(value: Any) -> str | None:
@@ -225,3 +230,12 @@ def _is_looked_into(value: Any) -> bool:
     """A data set, or what may stand between one and its transforms (torchvision's `StandardTransform`)."""
     plain = isinstance(value, torch.Tensor | torch.nn.Module | type) or type(value).__module__ == "builtins"
     return isinstance(value, Dataset) or (not plain and hasattr(value, "__dict__"))
+
+
+def built(skeleton: Any, results: list[Any]) -> Any:
+    """The item, with the results in the places of the marks."""
+
+    def result(mark: Placeholder) -> Any:
+        return results[mark.call] if mark.part is None else results[mark.call][mark.part]
+
+    return tree_map_only(Placeholder, result, skeleton)

@@ -84,6 +84,7 @@ SETS: dict[str, Callable[[], Any]] = {
     "nested": lambda: Augmented(Compose([Compose([Slow()]), Slow(), Compose([Flip(), Slow()])])),
     "no head": lambda: Augmented(Compose([Noise(), Slow()])),
     "two views": lambda: TwoViews(Compose([Slow(), Noise(), Flip()])),
+    "chained": Chained,
     "target": lambda: Targets(Jointly([SlowBoth(), FlipBoth()])),
     "picture": lambda: Augmented(Compose([FromPicture()]), picture),
     "array": lambda: Augmented(Compose([np.flip, np.ascontiguousarray, torch.from_numpy, Noise()]), rows),
@@ -157,7 +158,14 @@ class Outside(Augmented):
         return super().__getitem__(random.randrange(40))
 
 
+class Unseen(Augmented):
+    """The code that draws its items cannot be cut."""
+
+    __getitem__ = torch.no_grad()(Augmented.__getitem__)
+
+
 class Worked(Augmented):
+    @torch.no_grad()
     def __getitem__(self, index: Any) -> Any:
         return self.transform(self.read(index)) * 2
 
@@ -165,6 +173,7 @@ class Worked(Augmented):
 class Asks(Augmented):
     """Takes another way where it is not given a tensor."""
 
+    @torch.no_grad()
     def __getitem__(self, index: Any) -> Any:
         value = self.transform(self.read(index))
         return value if not isinstance(value, torch.Tensor) else value * 2
@@ -192,9 +201,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "draws outside": (lambda: Outside(Compose([Slow(), Flip()])), "outside of its transforms"),
     "works on it": (lambda: Worked(Compose([Slow(), Flip()])), "works on what its transforms return"),
     "asks": (lambda: Asks(Compose([Slow(), Flip()])), "comes out different"),
-    "chained": (Chained, "hands the results of one pipeline to another"),
-    "nothing to cut": (Pictures, "put its steps into a Compose"),
-    "no plain data": (lambda: Augmented(Compose([Strange(), lambda h: Flip()(h.value)])), "it holds a"),
+    "nothing to cut": (Pictures, "draws no random numbers"),
+    "no plain data": (lambda: Unseen(Compose([Strange(), lambda h: Flip()(h.value)])), "it holds a"),
 }
 
 
