@@ -1,9 +1,10 @@
-// The Python function of hotlap.data.
+// The Python functions of hotlap.data.
 #pragma once
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/tuple.h>
 
+#include "gather.hpp"
 #include "resample.hpp"
 
 namespace hotlap {
@@ -21,6 +22,15 @@ inline void resample(uintptr_t from, int64_t from_width, std::tuple<int, int, in
     Resampler().run(job);
 }
 
-inline void bind_data(nb::module_& m) { m.def("resample", &resample); }
+inline void gather(uintptr_t table, int64_t size, uintptr_t positions, int64_t rows, uintptr_t to) {
+    nb::gil_scoped_release release;
+    gather_over_255(reinterpret_cast<const uint8_t*>(table), size, reinterpret_cast<const int64_t*>(positions), rows,
+                    reinterpret_cast<float*>(to));
+}
+
+inline void bind_data(nb::module_& m) {
+    m.def("resample", &resample);
+    m.def("gather_over_255", &gather);
+}
 
 }  // namespace hotlap

@@ -18,6 +18,7 @@ from hotlap.data.item.codec import (
     is_plain_tensor,
     same_tensor,
 )
+from hotlap.native import extension
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
 """(shape, dtype) -> a CPU tensor for all items, in memory that other processes and a file can share."""
@@ -121,6 +122,11 @@ class Column(ABC):
 
     def gather(self, index: torch.Tensor) -> torch.Tensor:
         """(B, ...) what `default_collate` makes of the values at these positions, in memory that nobody else holds."""
+        rows = self._rows(index)
+        return rows if self._straight else rows.permute(self._inverse)
+
+    def _rows(self, index: torch.Tensor) -> torch.Tensor:
+        """(B, ...) the values at these positions, in the order of the store's memory."""
         num_elements = index.numel() * self._row_elements
         rows = torch.empty((index.numel(), *self.store.shape[1:]), dtype=self.store.dtype, device="cpu")
         if num_elements <= _ONE_THREAD_ELEMENTS or num_elements * self.store.element_size() > _ONE_THREAD_BYTES:
@@ -129,8 +135,7 @@ class Column(ABC):
         else:
             # The positions are known to be there; with "raise", NumPy would copy twice.
             np.take(self._array, index.numpy(), axis=0, out=as_array(rows), mode="clip")
-        rows = self._values(rows)
-        return rows if self._straight else rows.permute(self._inverse)
+        return self._values(rows)
 
     def _values(self, rows: torch.Tensor) -> torch.Tensor:
         """Rows of the store as the values that were put in."""
@@ -182,10 +187,21 @@ class _TensorColumn(Column):
 class _PictureColumn(_TensorColumn):
     """float32 tensors of bytes over 255, as `ToTensor` makes them: kept as these bytes, a quarter of the memory.
 
-    Gathering 256 of 28x28 takes 62 us, of which the division is half; of float32 97 us (processor time, one thread).
+    Natively they are gathered and divided in one pass, with the next rows asked for ahead: half of the time of NumPy's.
     """
 
     _kept_dtype = torch.uint8
+
+    def _rows(self, index: torch.Tensor) -> torch.Tensor:
+        native = extension().module
+        if native is None:
+            return super()._rows(index)
+        rows = torch.empty((index.numel(), *self.store.shape[1:]), dtype=torch.float32, device="cpu")
+        positions = index.contiguous()
+        native.gather_over_255(
+            self.store.data_ptr(), self._row_elements, positions.data_ptr(), len(positions), rows.data_ptr()
+        )
+        return rows
 
     def put(self, index: torch.Tensor, values: list[Any]) -> None:
         some = max(1, _ONE_THREAD_BYTES // (4 * self._row_elements))

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from hotlap.data import cached, resident
+from hotlap.data.item_cache import columns
 from hotlap.data.item_cache.store import RecordStore
+from hotlap.native import Core
 from tests.unit.data.sets import BUILDS, Pictures, assert_same_epochs, epochs
 
 NUM_ITEMS = 60
@@ -82,3 +84,20 @@ def test_every_byte_becomes_the_number_that_torch_makes_of_it() -> None:
     kept = cached(Pictures(20, build), memory_bytes=20 * 256)
     assert_same_epochs(epochs(kept), epochs(Pictures(20, build)))
     assert kept.full and kept.note is None
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("shape", [(1, 16, 16), (3, 21, 13), (1, 64, 40)])
+def test_each_byte_over_255_is_the_same_number_natively_and_by_numpy(
+    shape: tuple[int, ...], native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not native:
+        monkeypatch.setattr(columns, "extension", lambda: Core(None, "", "off"))
+    kept_bytes = torch.randint(0, 256, (9, *shape), dtype=torch.uint8)
+    kept_bytes[0].view(-1)[:256] = torch.arange(256)
+    numbers = kept_bytes.to(torch.float32).div(255)
+    plain = Pictures(9, lambda number: numbers[number].clone())
+    for batch_size in (1, 5, 9):
+        kept = cached(plain)
+        assert_same_epochs(epochs(kept, batch_size=batch_size), epochs(plain, batch_size=batch_size))
+        assert kept.full, kept.note
