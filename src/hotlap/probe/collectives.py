@@ -114,10 +114,24 @@ class Collectives:
 
     # Those that are hidden in a backward pass
 
-    def listen(self, roots: Any) -> Callable[[], None] | None:
+    def listening(self, backward: Callable[..., Any], guard: Guard) -> Callable[..., Any]:
+        """`backward` (from what, *args), of a module that is `hidden`."""
+        what = "the communication within backward passes"
+        listen, heard = guard(self._listen, what), guard(self._heard, what)
+
+        def wrapper(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            stop = listen(roots)
+            try:
+                return backward(*args, **kwargs)
+            finally:
+                if stop is not None:
+                    heard()
+                    stop()
+
+        return wrapper
+
+    def _listen(self, roots: Any) -> Callable[[], None] | None:
         """A backward pass from `roots` begins: be told when its last gradient is there. Answers how to stop."""
-        if not self.hidden:
-            return None
         self._last_gradient = None
         for root in roots if isinstance(roots, list | tuple) else (roots,):
             if getattr(root, "requires_grad", False):
@@ -133,7 +147,7 @@ class Collectives:
     def _gradients_are_there(self) -> None:
         self._last_gradient = self._clock.now()
 
-    def heard(self) -> None:
+    def _heard(self) -> None:
         """The backward pass is over: what has passed since its last gradient was communication."""
         if self._last_gradient is not None:
             self._clock.note((phases.COMMUNICATION, self._last_gradient, self._clock.now()))
