@@ -20,7 +20,7 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
-from hotlap.probe.guard import Guard, call_behind
+from hotlap.probe.guard import Guard, call_behind, surrounded
 from hotlap.probe.thread import TrainingThread
 
 # All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
@@ -52,7 +52,6 @@ class Collectives:
         """The collectives run on a device, and hardly hold the host."""
         self._of_some = False
         """The script has called a collective of some of the processes only."""
-        self._inside = False
         self._last_gradient: float | None = None
 
     @property
@@ -87,17 +86,14 @@ class Collectives:
     def timed(self, function: Callable[..., Any], thread: TrainingThread, *, of_all: bool = True) -> Callable[..., Any]:
         """`function`, its time in the communication phase. `of_all`: all processes take part, but for a `group`."""
 
+        clock = self._clock
+        held = surrounded(functools.partial(clock.enter, phases.COMMUNICATION), function, clock.leave)
+
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if self._inside or get_ident() != thread.id:
+            if clock.where == phases.COMMUNICATION or get_ident() != thread.id:
                 return function(*args, **kwargs)
             self._of_some |= not (of_all and self._is_of_all(args, kwargs))
-            self._inside = True
-            self._clock.enter(phases.COMMUNICATION)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._clock.leave()
-                self._inside = False
+            return held(*args, **kwargs)
 
         return wrapper
 

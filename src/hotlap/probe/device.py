@@ -12,6 +12,7 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.clock import SYNC, TRANSFER, Clock
+from hotlap.probe.guard import surrounded
 
 
 def hook_when_there(patch: Patch, install: Callable[[], None]) -> None:
@@ -74,17 +75,13 @@ def _around(
 ) -> None:
     """Calls are in `phase`, unless `passes_by` says of their arguments that nothing moves or waits."""
     function = getattr(owner, name)
-    enter, leave = clock.enter, clock.leave
+    timed = surrounded(functools.partial(clock.enter, phase), function, clock.leave)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if (unseen.compiles and is_compiling()) or passes_by(*args, **kwargs) or not trains_here():
             return function(*args, **kwargs)
-        enter(phase)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            leave()
+        return timed(*args, **kwargs)
 
     patch.set(owner, name, wrapper)
 

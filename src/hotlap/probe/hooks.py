@@ -15,7 +15,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import clipping, collectives, device, optimizer_hooks, seeds, unseen
 from hotlap.probe.clock import BACKWARD, BETWEEN, DRAW, FORWARD, INPUT, LOOK, LOSS, SAMPLES, TRAIN
 from hotlap.probe.digests import num_samples
-from hotlap.probe.guard import call_behind
+from hotlap.probe.guard import call_behind, surrounded
 from hotlap.probe.session import Session
 from hotlap.probe.steps import MAX_ACCUMULATION
 from hotlap.probe.thread import TrainingThread
@@ -62,7 +62,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     clock, script, words = session.clock, session.script, session.words
     now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
-    make = _surrounded(script.forward_begins, call, script.forward_left) if session.plan.evidence else call
+    make = surrounded(script.forward_begins, call, script.forward_left) if session.plan.evidence else call
     is_straight = is_torchs and make is call
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
@@ -94,19 +94,6 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     patch.set(torch.nn.Module, "__call__", __call__)
 
 
-def _surrounded(begins: Callable[[], None], function: Callable[..., Any], ended: Callable[[], None]) -> Any:
-    """`function` with work of our own around it: what that takes is told as such."""
-
-    def surrounded(*args: Any, **kwargs: Any) -> Any:
-        begins()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            ended()
-
-    return surrounded
-
-
 def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:  # noqa: C901 - a call each would be dear in every step
     clock, words, marker, told = session.clock, session.words, session.marker, session.losses
     now, note = clock.now, clock.note
@@ -115,7 +102,7 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
 
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         begins = functools.partial(script.backward_begins, counts=losses)
-        make = _surrounded(begins, function, script.backward_ended) if session.plan.evidence else function
+        make = surrounded(begins, function, script.backward_ended) if session.plan.evidence else function
 
         listening = books.listening(make, session.guard)
 
@@ -171,6 +158,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     count_samples = session.guard(num_samples, "the number of samples in a batch", off=session.must_be_there)
     replay = session.guard.around(next_batch, script.replayed, "the replay of batches")
     clock, words = session.clock, session.words
+    timed_start = surrounded(functools.partial(clock.enter, DRAW), start, clock.leave)
     now, note = clock.now, clock.note
 
     def __next__(self: Any) -> Any:  # noqa: N807 - it becomes that method
@@ -202,11 +190,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     def __iter__(self: "DataLoader[Any]") -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
             return start(self)
-        clock.enter(DRAW)
-        try:
-            iterator = start(self)
-        finally:
-            clock.leave()
+        iterator = timed_start(self)
         script.loader_started(self, iterator)
         return iterator
 
@@ -240,11 +224,7 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
     def around(func: Any, y0: Any, t: Any, run: Callable[[], Any]) -> Any:
         if session.clock.where not in BETWEEN or get_ident() != thread.id:
             return run()
-        session.clock.enter(FORWARD)
-        try:
-            result = run()
-        finally:
-            session.clock.leave()
+        result = surrounded(functools.partial(session.clock.enter, FORWARD), run, session.clock.leave)()
         if isinstance(func, torch.nn.Module):
             session.script.forward_made(func, (y0, t), {}, result)
         return result

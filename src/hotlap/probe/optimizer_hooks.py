@@ -14,6 +14,7 @@ from torch.optim import optimizer as optimizer_module
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.clock import LAP, OPTIMIZER, OTHER, STEP, Clock
+from hotlap.probe.guard import surrounded
 from hotlap.probe.session import Session
 from hotlap.probe.sites import outwards
 from hotlap.probe.thread import TrainingThread
@@ -74,18 +75,8 @@ def _with_own_time(clock: Clock, args: Any, kwargs: Any) -> tuple[Any, Any]:
     training step of the script. What is a forward or backward pass in it is told as such."""
 
     def timed(value: Any) -> Any:
-        if not isinstance(value, _CLOSURES):
-            return value
-
-        @functools.wraps(value, updated=())
-        def closure(*given: Any, **named: Any) -> Any:
-            clock.enter(OTHER)
-            try:
-                return value(*given, **named)
-            finally:
-                clock.leave()
-
-        return closure
+        is_closure = isinstance(value, _CLOSURES)
+        return surrounded(functools.partial(clock.enter, OTHER), value, clock.leave) if is_closure else value
 
     return (args[0], *map(timed, args[1:])), {name: timed(value) for name, value in kwargs.items()}
 
