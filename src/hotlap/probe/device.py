@@ -12,24 +12,15 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.clock import SYNC, TRANSFER, Clock
-from hotlap.probe.guard import surrounded
+from hotlap.probe.guard import call_behind, surrounded
 
 
 def hook_when_there(patch: Patch, install: Callable[[], None]) -> None:
     """Call `install` now where a device may come, else once another's backend is imported: on most machines, never."""
     if accelerator.may_come():
         install()
-        return
-    register: Any = torch._register_device_module
-
-    @functools.wraps(register)
-    def registered(*args: Any, **kwargs: Any) -> None:
-        register(*args, **kwargs)
-        if torch._register_device_module is registered:
-            torch._register_device_module = register
-            install()
-
-    patch.set(torch, "_register_device_module", registered)
+    else:
+        call_behind(patch, torch, "_register_device_module", lambda *_: install())
 
 
 def hook(
