@@ -90,7 +90,7 @@ class Clock:
     Everybody else uses `enter` and `leave`, or `own`.
     """
 
-    __slots__ = ("_open", "_reader", "callers", "kept", "last", "note", "now", "tape", "where")
+    __slots__ = ("_open", "_reader", "callers", "kept", "last", "note", "now", "shared", "tape", "where")
 
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:
         self.now = now
@@ -102,6 +102,8 @@ class Clock:
         """Takes (what, begin, end) of an interval that is over, (LAP, end, end), or (what, value, None)."""
         self.where = OTHER
         """What this moment is spent on: a phase, or DRAW, LOOK, TRAIN, STEP."""
+        self.shared = True
+        """Other threads than the one that trains may call hooks, which ask then who does: half a microsecond each."""
         self.callers: dict[Phase, set[CodeType]] = {
             phase: set() for phase in (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD)
         }

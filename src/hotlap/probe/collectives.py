@@ -20,7 +20,7 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
-from hotlap.probe.guard import Guard, call_behind
+from hotlap.probe.guard import Guard, call_behind, surrounded
 from hotlap.probe.thread import TrainingThread
 
 # All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
@@ -52,7 +52,6 @@ class Collectives:
         """The collectives run on a device, and hardly hold the host."""
         self._of_some = False
         """The script has called a collective of some of the processes only."""
-        self._inside = False
         self._last_gradient: float | None = None
 
     @property
@@ -87,17 +86,14 @@ class Collectives:
     def timed(self, function: Callable[..., Any], thread: TrainingThread, *, of_all: bool = True) -> Callable[..., Any]:
         """`function`, its time in the communication phase. `of_all`: all processes take part, but for a `group`."""
 
+        clock = self._clock
+        held = surrounded(functools.partial(clock.enter, phases.COMMUNICATION), function, clock.leave)
+
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if self._inside or get_ident() != thread.id:
+            if clock.where == phases.COMMUNICATION or get_ident() != thread.id:
                 return function(*args, **kwargs)
             self._of_some |= not (of_all and self._is_of_all(args, kwargs))
-            self._inside = True
-            self._clock.enter(phases.COMMUNICATION)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._clock.leave()
-                self._inside = False
+            return held(*args, **kwargs)
 
         return wrapper
 
@@ -114,10 +110,24 @@ class Collectives:
 
     # Those that are hidden in a backward pass
 
-    def listen(self, roots: Any) -> Callable[[], None] | None:
+    def listening(self, backward: Callable[..., Any], guard: Guard) -> Callable[..., Any]:
+        """`backward` (from what, *args), of a module that is `hidden`."""
+        what = "the communication within backward passes"
+        listen, heard = guard(self._listen, what), guard(self._heard, what)
+
+        def wrapper(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            stop = listen(roots)
+            try:
+                return backward(*args, **kwargs)
+            finally:
+                if stop is not None:
+                    heard()
+                    stop()
+
+        return wrapper
+
+    def _listen(self, roots: Any) -> Callable[[], None] | None:
         """A backward pass from `roots` begins: be told when its last gradient is there. Answers how to stop."""
-        if not self.hidden:
-            return None
         self._last_gradient = None
         for root in roots if isinstance(roots, list | tuple) else (roots,):
             if getattr(root, "requires_grad", False):
@@ -133,7 +143,7 @@ class Collectives:
     def _gradients_are_there(self) -> None:
         self._last_gradient = self._clock.now()
 
-    def heard(self) -> None:
+    def _heard(self) -> None:
         """The backward pass is over: what has passed since its last gradient was communication."""
         if self._last_gradient is not None:
             self._clock.note((phases.COMMUNICATION, self._last_gradient, self._clock.now()))

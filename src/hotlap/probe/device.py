@@ -12,23 +12,15 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.clock import SYNC, TRANSFER, Clock
+from hotlap.probe.guard import call_behind, surrounded
 
 
 def hook_when_there(patch: Patch, install: Callable[[], None]) -> None:
     """Call `install` now where a device may come, else once another's backend is imported: on most machines, never."""
     if accelerator.may_come():
         install()
-        return
-    register: Any = torch._register_device_module
-
-    @functools.wraps(register)
-    def registered(*args: Any, **kwargs: Any) -> None:
-        register(*args, **kwargs)
-        if torch._register_device_module is registered:
-            torch._register_device_module = register
-            install()
-
-    patch.set(torch, "_register_device_module", registered)
+    else:
+        call_behind(patch, torch, "_register_device_module", lambda *_: install())
 
 
 def hook(
@@ -74,17 +66,13 @@ def _around(
 ) -> None:
     """Calls are in `phase`, unless `passes_by` says of their arguments that nothing moves or waits."""
     function = getattr(owner, name)
-    enter, leave = clock.enter, clock.leave
+    timed = surrounded(functools.partial(clock.enter, phase), function, clock.leave)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if (unseen.compiles and is_compiling()) or passes_by(*args, **kwargs) or not trains_here():
             return function(*args, **kwargs)
-        enter(phase)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            leave()
+        return timed(*args, **kwargs)
 
     patch.set(owner, name, wrapper)
 

@@ -139,6 +139,20 @@ def call_behind(patch: Patch, owner: Any, name: str, note: Function) -> None:
     patch.set(owner, name, wrapper)
 
 
+def surrounded(begins: Callable[[], None], function: Function, ended: Callable[[], None]) -> Function:
+    """`function` with `begins` in front of it and `ended` behind it, whatever becomes of it."""
+
+    @functools.wraps(function, updated=())
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        begins()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            ended()
+
+    return wrapper
+
+
 def note(what: str, error: BaseException) -> str:
     """What is said of a part of hotlap that failed."""
     try:

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clipping, collectives, device, optimizer_hooks, seeds, unseen
-from hotlap.probe.clock import BACKWARD, BETWEEN, DRAW, FORWARD, INPUT, LOOK, SAMPLES, TRAIN
+from hotlap.probe.clock import BACKWARD, BETWEEN, DRAW, FORWARD, INPUT, LOOK, LOSS, SAMPLES, TRAIN
 from hotlap.probe.digests import num_samples
-from hotlap.probe.guard import call_behind
+from hotlap.probe.guard import call_behind, surrounded
 from hotlap.probe.session import Session
 from hotlap.probe.steps import MAX_ACCUMULATION
 from hotlap.probe.thread import TrainingThread
@@ -31,6 +31,7 @@ _SEVERAL = (list, tuple)
 def install(session: Session, patch: Patch) -> None:
     """Report everything that belongs to a training step to `session`."""
     thread = session.thread
+    thread.install(patch)
     unseen.until_compiled(patch)
     _hook_modules(session, patch, thread)
     _hook_backward(session, patch, thread)
@@ -61,10 +62,15 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     clock, script, words = session.clock, session.script, session.words
     now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
-    make = _surrounded(script.forward_begins, call, script.forward_left) if session.plan.evidence else call
+    make = surrounded(script.forward_begins, call, script.forward_left) if session.plan.evidence else call
+    is_straight = is_torchs and make is call
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-        if (unseen.compiles and is_compiling()) or clock.where not in BETWEEN or get_ident() != thread.id:
+        if (
+            (unseen.compiles and is_compiling())
+            or clock.where not in BETWEEN
+            or (clock.shared and get_ident() != thread.id)
+        ):
             if is_torchs and self._compiled_call_impl is None:
                 return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
             return call(self, *args, **kwargs)
@@ -73,7 +79,10 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
         clock.where = what = TRAIN if self.training and is_grad_enabled() else LOOK
         begin = now()
         try:
-            result = make(self, *args, **kwargs)
+            if is_straight and self._compiled_call_impl is None:
+                result = self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
+            else:
+                result = make(self, *args, **kwargs)
         finally:
             note((what, begin, now()))
             clock.where = before
@@ -85,30 +94,17 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     patch.set(torch.nn.Module, "__call__", __call__)
 
 
-def _surrounded(begins: Callable[[], None], function: Callable[..., Any], ended: Callable[[], None]) -> Any:
-    """`function` with work of our own around it: what that takes is told as such."""
-
-    def surrounded(*args: Any, **kwargs: Any) -> Any:
-        begins()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            ended()
-
-    return surrounded
-
-
-def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    clock, words, marker, went_backward = session.clock, session.words, session.marker, session.losses.went_backward
+def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:  # noqa: C901 - a call each would be dear in every step
+    clock, words, marker, told = session.clock, session.words, session.marker, session.losses
     now, note = clock.now, clock.note
 
-    books, what = session.collectives, "the communication within backward passes"
-    listen, heard = session.guard(books.listen, what), session.guard(books.heard, what)
-    script = session.script
+    books, script = session.collectives, session.script
 
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         begins = functools.partial(script.backward_begins, counts=losses)
-        make = _surrounded(begins, function, script.backward_ended) if session.plan.evidence else function
+        make = surrounded(begins, function, script.backward_ended) if session.plan.evidence else function
+
+        listening = books.listening(make, session.guard)
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -116,29 +112,34 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
             if (
                 (unseen.compiles and is_compiling())
                 or clock.where == BACKWARD
-                or (get_ident() != thread.sure and not thread.trains())
+                or (clock.shared and get_ident() != thread.sure and not thread.trains())
             ):
                 return function(*args, **kwargs)
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             words[REACHED] = _BACKWARD
-            stop_listening = listen(roots) if books.hidden else None
             before, clock.where = clock.where, BACKWARD
             begin = now()
             try:
-                result = make(*args, **kwargs)
-            finally:
-                if stop_listening is not None:
-                    heard()
-                    stop_listening()
+                result = listening(roots, *args, **kwargs) if books.hidden else make(*args, **kwargs)
+            except BaseException:
                 note((BACKWARD, begin, now()))
+                raise
+            finally:
                 clock.where = before
-            # What `backward_made` comes to in nearly all steps, without its call.
-            if marker.only is not None and marker.backwards < MAX_ACCUMULATION:
-                marker.backwards += 1
-                if losses:
-                    went_backward(roots)
-            else:
+            end = now()
+            # What `backward_made` comes to in nearly all steps, without its call: one optimizer, one loss on the host.
+            if marker.only is None or marker.backwards >= MAX_ACCUMULATION:
+                note((BACKWARD, begin, end))
                 session.backward_made(roots if losses else None)
+                return result
+            marker.backwards += 1
+            if losses and type(roots) is Tensor and roots.is_cpu and not roots.ndim and told.last_scaled is None:
+                loss = roots.item()  # on the CPU reading costs nothing
+                note((BACKWARD, begin, end, LOSS, loss, None) if type(loss) is float else (BACKWARD, begin, end))
+                return result
+            note((BACKWARD, begin, end))
+            if losses:
+                told.went_backward(roots)
             return result
 
         hook: Any = wrapper
@@ -157,25 +158,30 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     count_samples = session.guard(num_samples, "the number of samples in a batch", off=session.must_be_there)
     replay = session.guard.around(next_batch, script.replayed, "the replay of batches")
     clock, words = session.clock, session.words
+    timed_start = surrounded(functools.partial(clock.enter, DRAW), start, clock.leave)
     now, note = clock.now, clock.note
 
     def __next__(self: Any) -> Any:  # noqa: N807 - it becomes that method
-        if get_ident() != thread.id:
+        if clock.shared and get_ident() != thread.id:
             return next_batch(self)
         words[REACHED] = _INPUT
         before, clock.where = clock.where, DRAW
         begin = now()
         try:
             batch = replay(self) if script.replaying else next_batch(self)
-        finally:
+        except BaseException:
             note((DRAW, begin, now()))
+            raise
+        finally:
             clock.where = before
+        end = now()
         # Nearly all batches, without a call: this runs in every step. (`len` of a tensor is a function of Python's.)
         first = batch[0] if type(batch) in _SEVERAL and batch else None
         if type(first) is Tensor and not first.is_nested and (shape := first.shape):
-            note((SAMPLES, shape[0], None))
-        elif (count := count_samples(batch)) is not None:
-            note((SAMPLES, count, None))
+            count = shape[0]
+        else:
+            count = count_samples(batch)
+        note((DRAW, begin, end) if count is None else (DRAW, begin, end, SAMPLES, count, None))
         if script.attentive:
             script.batch_drawn(self, batch)
         return batch
@@ -184,11 +190,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     def __iter__(self: "DataLoader[Any]") -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
             return start(self)
-        clock.enter(DRAW)
-        try:
-            iterator = start(self)
-        finally:
-            clock.leave()
+        iterator = timed_start(self)
         script.loader_started(self, iterator)
         return iterator
 
@@ -222,11 +224,7 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
     def around(func: Any, y0: Any, t: Any, run: Callable[[], Any]) -> Any:
         if session.clock.where not in BETWEEN or get_ident() != thread.id:
             return run()
-        session.clock.enter(FORWARD)
-        try:
-            result = run()
-        finally:
-            session.clock.leave()
+        result = surrounded(functools.partial(session.clock.enter, FORWARD), run, session.clock.leave)()
         if isinstance(func, torch.nn.Module):
             session.script.forward_made(func, (y0, t), {}, result)
         return result

@@ -66,30 +66,21 @@ class Losses:
         self._session, self._note = session, session.clock.note
         self._copies = session.plan.evidence
         self._last: deque[OnDevice] = deque(maxlen=_LAST)
-        self._scaled: tuple[Any, Any] | None = None
+        self.last_scaled: tuple[Any, Any] | None = None
         """What a GradScaler made last (weakly), and of which loss."""
         off = session.must_be_there
-        self._others = session.guard(self._went_backward, "the losses", off=off)
+        self.went_backward = session.guard(self._went_backward, "the losses", off=off)
         self.scaled = session.guard(self._note_scaled, "the losses before they are scaled", off=off)
 
     def _note_scaled(self, loss: Any, scaled: Any) -> None:
         """`scaled` is what backward will be called on in place of `loss`."""
         if isinstance(loss, Tensor) and isinstance(scaled, Tensor):
-            self._scaled = weakref.ref(scaled), loss.detach()
-
-    def went_backward(self, roots: Any) -> None:
-        """Scalars among what a backward pass started from."""
-        # Most are such. On the CPU reading costs nothing.
-        if type(roots) is Tensor and roots.is_cpu and not roots.ndim and self._scaled is None:
-            loss = roots.item()
-            if type(loss) is float:
-                self._note((LOSS, loss, None))
-        else:
-            self._others(roots)
+            self.last_scaled = weakref.ref(scaled), loss.detach()
 
     def _went_backward(self, roots: Any) -> None:
+        """Scalars among what a backward pass started from."""
         for root in roots if isinstance(roots, _SEVERAL) else (roots,):
-            loss = root if self._scaled is None or self._scaled[0]() is not root else self._scaled[1]
+            loss = root if self.last_scaled is None or self.last_scaled[0]() is not root else self.last_scaled[1]
             if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
                 self._note((LOSS, loss.item() if loss.is_cpu else self._on_device(loss), None))
 

@@ -14,6 +14,7 @@ from torch.optim import optimizer as optimizer_module
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.clock import LAP, OPTIMIZER, OTHER, STEP, Clock
+from hotlap.probe.guard import call_behind, surrounded
 from hotlap.probe.session import Session
 from hotlap.probe.sites import outwards
 from hotlap.probe.thread import TrainingThread
@@ -74,18 +75,8 @@ def _with_own_time(clock: Clock, args: Any, kwargs: Any) -> tuple[Any, Any]:
     training step of the script. What is a forward or backward pass in it is told as such."""
 
     def timed(value: Any) -> Any:
-        if not isinstance(value, _CLOSURES):
-            return value
-
-        @functools.wraps(value, updated=())
-        def closure(*given: Any, **named: Any) -> Any:
-            clock.enter(OTHER)
-            try:
-                return value(*given, **named)
-            finally:
-                clock.leave()
-
-        return closure
+        is_closure = isinstance(value, _CLOSURES)
+        return surrounded(functools.partial(clock.enter, OTHER), value, clock.leave) if is_closure else value
 
     return (args[0], *map(timed, args[1:])), {name: timed(value) for name, value in kwargs.items()}
 
@@ -173,7 +164,7 @@ def _surround_steps(session: Session, patch: Patch) -> None:
 
 def _hook_scaler(session: Session, patch: Patch) -> None:
     """A step that a GradScaler leaves out is no step, but it is counted; losses are told as they were before it."""
-    scaler_step, init = torch.amp.GradScaler.step, torch.amp.GradScaler.__init__
+    scaler_step = torch.amp.GradScaler.step
     hooked = set()
 
     def noted(scale: Any) -> Any:
@@ -186,11 +177,9 @@ def _hook_scaler(session: Session, patch: Patch) -> None:
 
         return noted_scale
 
-    @functools.wraps(init)
-    def noted_init(self: Any, *args: Any, **kwargs: Any) -> None:
+    def made(scaler: Any) -> None:
         """That of FSDP scales by itself, and is imported later."""
-        init(self, *args, **kwargs)
-        kind = next(one for one in type(self).__mro__ if "scale" in vars(one))
+        kind = next(one for one in type(scaler).__mro__ if "scale" in vars(one))
         if kind not in hooked:
             hooked.add(kind)
             patch.set(kind, "scale", noted(vars(kind)["scale"]))
@@ -203,5 +192,5 @@ def _hook_scaler(session: Session, patch: Patch) -> None:
             session.skipped_updates += 1
         return result
 
-    patch.set(torch.amp.GradScaler, "__init__", noted_init)
+    call_behind(patch, torch.amp.GradScaler, "__init__", made)
     patch.set(torch.amp.GradScaler, "step", counted_step)

@@ -69,7 +69,7 @@ class Session:
         self.plan = plan
         self.device_clock = DeviceClock()
         self.clock = Clock(self.device_clock.now) if "device" in plan.profilers else Clock()
-        self.thread, self.shutdown = TrainingThread(), Shutdown(self)
+        self.thread, self.shutdown = TrainingThread(self.clock), Shutdown(self)
         self.collectives = Collectives(self.clock)
         self.facts = Facts(keeps_data=plan.evidence)
         self.marker, self.graphs = StepMarker(), Graphs(self)

@@ -1,6 +1,10 @@
 """Which thread trains? The hooks pass over all others."""
 
-from threading import Thread, current_thread, get_ident, main_thread
+from threading import Thread, active_count, current_thread, get_ident, main_thread
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.clock import Clock
+from hotlap.probe.guard import call_before
 
 
 class TrainingThread:
@@ -9,7 +13,8 @@ class TrainingThread:
     Where several train at a time, the steps of one are those of the record.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.id = main_thread().ident
         """As `threading.get_ident` answers in it; None: no thread, until one goes backward."""
         self.sure: int | None = None
@@ -28,12 +33,17 @@ class TrainingThread:
             return False
         self.id = self.sure = here
         self._thread = current_thread()
+        self._clock.shared = active_count() > 1
         return True
+
+    def install(self, patch: Patch) -> None:
+        """Notice when the script starts another thread."""
+        call_before(patch, Thread, "start", lambda *_: setattr(self._clock, "shared", True))
 
     def retire(self) -> None:
         """From now on none does: all hooks pass over every thread."""
-        self.id, self.sure, self._over = None, None, True
+        self.id, self.sure, self._over, self._clock.shared = None, None, True, True
 
     def forget(self) -> None:
         """In a forked process: most are workers, whose calls of modules (transforms are such) are no training."""
-        self.id = self.sure = None
+        self.id, self.sure, self._clock.shared = None, None, True

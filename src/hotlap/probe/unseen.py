@@ -5,7 +5,6 @@ well, which costs seconds, fills its caches and prints warnings about them.
 """
 
 import contextlib
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -57,17 +56,12 @@ def _before_compiling(patch: Patch) -> None:
     except ImportError:
         _compiles()
         return
-    construct = OptimizeContext.__init__
+    from hotlap.probe.guard import call_before  # which asks this module whether something is compiled
 
-    @functools.wraps(construct)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
-        _compiles()
-        construct(self, *args, **kwargs)
-
-    patch.set(OptimizeContext, "__init__", __init__)
+    call_before(patch, OptimizeContext, "__init__", _compiles)
 
 
-def _compiles() -> None:
+def _compiles(*_: Any, **__: Any) -> None:
     global compiles  # noqa: PLW0603 - as above
     compiles = True
     while _give_way:

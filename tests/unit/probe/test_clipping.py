@@ -10,6 +10,7 @@ from torch import nn
 from hotlap.levers.lever import Patch
 from hotlap.probe import clipping, unseen
 from hotlap.probe.clipping import Clips
+from hotlap.probe.clock import Clock
 from hotlap.probe.thread import TrainingThread
 
 
@@ -17,7 +18,7 @@ from hotlap.probe.thread import TrainingThread
 def clips(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clips]:
     monkeypatch.setattr(unseen, "compiles", False)
     clips, patch = Clips(), Patch()
-    thread = TrainingThread()
+    thread = TrainingThread(Clock())
     assert thread.trains()
     clipping.hook(patch, thread, clips.add)
     yield clips

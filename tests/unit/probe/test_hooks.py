@@ -393,6 +393,17 @@ def beside_another_thread() -> None:
     steps(model, optimizer, 2)
 
 
+def test_which_thread_calls_is_asked_only_once_there_is_another(tmp_path: Path) -> None:
+    model = Block()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with heard(tmp_path) as session:
+        steps(model, optimizer, 1)
+        alone = threading.active_count() == 1
+        before = session.clock.shared
+        threading.Thread(target=int).start()
+        assert (before, session.clock.shared) == (not alone, True)
+
+
 TRAININGS = [
     plain,
     with_keywords,
