@@ -60,7 +60,12 @@ def asks(name: str) -> str:
 def run(name: str, settings: Settings, doing: Doing) -> "Result":
     """Do it: minutes, or some seconds with `settings.quick`."""
     begun, created = time.monotonic(), datetime.now(UTC)
-    found: Result = file_of(name).run(settings, doing)
+    file = file_of(name)
+    found: Result = file.run(settings, doing)
+    if found.study is not None and "script" not in file.TAKES:
+        # The lab's own script is gone by now, so nobody can try a lever on it.
+        findings = tuple(replace(one, try_levers=()) for one in found.study.findings)
+        found = replace(found, study=replace(found.study, findings=findings))
     return replace(
         found,
         name=name,

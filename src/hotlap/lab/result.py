@@ -110,7 +110,7 @@ class Result:
 def in_words(ratio: Interval | None) -> str:
     """ "1.40x as fast (1.31x to 1.50x)"; what cannot be told apart is said to be so."""
     if ratio is None:
-        return "compared too seldom for a ratio"
+        return "not compared often enough for a ratio"
     span = f"{factor(ratio.mid)} as fast, 95% interval {factor(ratio.low)} to {factor(ratio.high)}"
     if ratio.high < 1:
         return f"slower: {span}"

@@ -66,20 +66,6 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cores:
-    """Processors as the scheduler sees them. None: could not be read."""
-
-    logical: int
-    """Of the whole machine."""
-    allowed: int
-    """Logical processors that the affinity of this process leaves."""
-    quota: float | None = None
-    """Cores of the tightest cgroup quota; None without one."""
-    physical: int | None = None
-    """Cores behind the allowed processors: hyper-threads of one core count once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TorchDevice:
     """A GPU as torch sees it."""
 
@@ -142,6 +128,8 @@ class Machine:
     """Logical processors of the machine."""
     usable_cores: float
     """What this process may use: affinity and cgroup quota considered."""
+    physical_cores: int | None = None
+    """Cores behind the processors that its affinity leaves: hyper-threads of one core count once."""
     memory_bytes: int
     available_bytes: int
     """Free for this process now, cgroup limit considered."""
@@ -176,7 +164,6 @@ class Checkup:
     """What `hotlap machine` hands over."""
 
     machine: Machine
-    cores: Cores
     created: str
     """When the figures were measured: ISO 8601, UTC."""
     schema: int = SCHEMA

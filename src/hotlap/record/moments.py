@@ -144,7 +144,7 @@ class SightingKind(StrEnum):
     """Operators on data alone are given the same, and make the same of it, in each step."""
     PADDING = "padding"
     """The model is given batches with columns that are padding in all rows."""
-    TABLE = "table"
+    DENSE_GRADIENT = "dense-gradient"
     """An embedding whose gradient is dense; how many of its rows a step touches."""
 
 

@@ -49,10 +49,10 @@ def sections(checkup: Checkup) -> Iterator[RenderableType]:
 
 
 def _parts(checkup: Checkup) -> tuple[str, ...]:
-    machine, cores, torch = checkup.machine, checkup.cores, checkup.torch
-    kinds = [f"{machine.usable_cores:g} of {cores.logical} logical processors usable"]
-    if cores.physical is not None:
-        kinds.append(f"{cores.physical} cores")
+    machine, torch = checkup.machine, checkup.torch
+    kinds = [f"{machine.usable_cores:g} of {machine.num_cores} logical processors usable"]
+    if machine.physical_cores is not None:
+        kinds.append(f"{machine.physical_cores} cores")
     kinds.append(f"{size(machine.available_bytes)} of {size(machine.memory_bytes)} memory free")
     parts = ["; ".join(kinds), *(["GPUs: " + ", ".join(machine.gpus)] if machine.gpus else [])]
     if torch is not None:

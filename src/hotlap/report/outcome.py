@@ -23,12 +23,11 @@ from hotlap.report.story import (
     command_under,
     cost_sentence,
     cost_share,
-    interval,
     script,
     small_gain,
     timed,
 )
-from hotlap.units import duration, factor, percent, plural
+from hotlap.units import duration, factor, interval, percent, plural
 
 
 class Outcome(StrEnum):

@@ -9,7 +9,6 @@ from textwrap import shorten
 from hotlap.record import (
     Ceiling,
     Finding,
-    Interval,
     Noise,
     Phase,
     Prediction,
@@ -23,7 +22,7 @@ from hotlap.record import (
     lever_titles,
 )
 from hotlap.report.scale import mean, percent_of
-from hotlap.units import duration, factor, percent, plural
+from hotlap.units import duration, factor, interval, percent, plural, with_interval
 
 LETTERS = {
     Phase.INPUT: "I",
@@ -77,11 +76,6 @@ def timed(study: Study) -> Run | None:
 def pictured(study: Study) -> Run | None:
     """The run of the baseline that stands beside the optimized one, where there is one."""
     return study.beside if study.after is not None and study.beside is not None else timed(study)
-
-
-def interval(value: Interval) -> str:
-    """ "1.79-1.88x"."""
-    return f"{factor(value.low)[:-1]}-{factor(value.high)}"
 
 
 def share_of(run: Run, cost_s: float) -> float | None:
@@ -291,7 +285,7 @@ def recipe_lines(study: Study) -> tuple[str, ...]:
 def trial_speedup(trial: Trial) -> str:
     """ "1.83x (1.79-1.88x)", what so few processes saw that no interval is shown, or that nothing was timed."""
     if trial.speedup is not None:
-        return f"{factor(trial.speedup.mid)} ({interval(trial.speedup)})"
+        return with_interval(trial.speedup)
     if trial.seen is not None:
         how = "clear after" if trial.accepted else "seen in"
         return f"{factor(trial.seen)}, {how} {plural(len(trial.log_ratios), 'process')}"

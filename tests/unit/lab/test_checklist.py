@@ -11,7 +11,7 @@ from hotlap.errors import UserError
 from hotlap.lab import Settings, checklist
 from hotlap.lab.result import Quantity
 from hotlap.machine import checks as checks_folder
-from hotlap.record import Checkup, Complaint, Cores, Finding, Interval, Study, Trial, Verdict, Weight
+from hotlap.record import Checkup, Complaint, Finding, Interval, Study, Trial, Verdict, Weight
 from tests.sample_runs import machine, run_with
 from tests.unit.lab import samples
 
@@ -45,7 +45,7 @@ def known(*trials: Trial, device: str = "cpu", **changes: Any) -> Study:
     )
 
 
-HERE = Checkup(machine=machine(), cores=Cores(logical=2, allowed=2), created="")
+HERE = Checkup(machine=machine(), created="")
 
 
 def rows(study: Study, here: Checkup = HERE) -> dict[str, tuple[Any, str, str]]:

@@ -33,8 +33,8 @@ def test_nothing_is_said_of_a_healthy_machine(facts: Facts) -> None:
 
 
 def test_nothing_is_said_where_nothing_could_be_read() -> None:
-    unknown = replace(MACHINE, shm_bytes=None, huge_pages=None, libc="")
-    assert found(Facts(machine=unknown, cores=replace(HEALTHY.cores, physical=None))) == {}
+    unknown = replace(MACHINE, physical_cores=None, shm_bytes=None, huge_pages=None, libc="")
+    assert found(Facts(machine=unknown, allowed=16)) == {}
 
 
 SICK: dict[str, list[Facts]] = {
