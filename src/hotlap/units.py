@@ -2,10 +2,6 @@
 
 import math
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hotlap.record import Interval
 
 # "8GB" is 8e9 bytes, "8GiB" and "8G" are 8 * 2**30 (as docker and cgroups read them); bytes without a unit.
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?B)?|B)?", re.IGNORECASE)
@@ -43,16 +39,6 @@ def percent(share: float) -> str:
 def factor(ratio: float) -> str:
     """A speed-up as "2.31x"."""
     return f"{ratio:.2f}x" if ratio < 100 else f"{ratio:.0f}x"
-
-
-def interval(ratio: "Interval") -> str:
-    """Of a speed-up: "1.79-1.88x"."""
-    return f"{factor(ratio.low)[:-1]}-{factor(ratio.high)}"
-
-
-def with_interval(ratio: "Interval") -> str:
-    """A speed-up as "1.83x (1.79-1.88x)"."""
-    return f"{factor(ratio.mid)} ({interval(ratio)})"
 
 
 def count(number: float) -> str:

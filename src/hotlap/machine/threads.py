@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from hotlap.record import LEAST_GAIN, Interval, Machine, Run, Sweep, ThreadTime
-from hotlap.units import duration, percent, plural, with_interval
+from hotlap.units import duration, percent, plural
 
 # A number of threads within this of the fastest is as fast (within the first always, as clocks and caches are shared;
 # up to the second where times are not known better); the smaller one leaves cores to the loader's workers.
@@ -37,7 +37,7 @@ def explain(
     clear = best.threads < usual.threads and gain.low > LEAST_GAIN
     beside = f" {doubt}" if clear and doubt else ""
     few = plural(best.threads, "thread")
-    fewer = f"With {few} instead of {usual.threads}, a step is {with_interval(gain)} as fast.{beside}" if clear else ""
+    fewer = f"With {few} instead of {usual.threads}, a step is {gain.told} as fast.{beside}" if clear else ""
     return Sweep(times=known, why=f"{_why(known, machine, usual)}{beside}", fewer=fewer)
 
 
@@ -77,7 +77,7 @@ def _ratio(slow: ThreadTime, fast: ThreadTime) -> Interval:
 
 def _why(times: Sequence[ThreadTime], machine: Machine, usual: ThreadTime) -> str:
     best, first = best_of(times), times[0]
-    beside = "" if best is usual else f", {with_interval(_ratio(usual, best))} as fast as {usual.threads}"
+    beside = "" if best is usual else f", {_ratio(usual, best).told} as fast as {usual.threads}"
     told = (
         f"{plural(best.threads, 'thread')} {'is' if best.threads == 1 else 'are'} best, at "
         f"{duration(best.step_s.mid)} a step{beside}"
@@ -85,7 +85,7 @@ def _why(times: Sequence[ThreadTime], machine: Machine, usual: ThreadTime) -> st
     if usual.threads > first.threads:
         faster, more = _ratio(first, usual), usual.threads / first.threads
         told += (
-            f"; a step with {usual.threads} is {with_interval(faster)} as fast as with {first.threads}, "
+            f"; a step with {usual.threads} is {faster.told} as fast as with {first.threads}, "
             f"{percent(faster.mid / more)} of what equal cores without waiting would bring"
         )
     if usual.threads < machine.num_cores:

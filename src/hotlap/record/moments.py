@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hotlap.units import factor
+
 
 class Phase(StrEnum):
     """What a moment of a step was spent on; each moment belongs to exactly one."""
@@ -80,6 +82,16 @@ class Interval:
     low: float
     mid: float
     high: float
+
+    @property
+    def ends(self) -> str:
+        """Of a speed-up: "1.79-1.88x"."""
+        return f"{factor(self.low)[:-1]}-{factor(self.high)}"
+
+    @property
+    def told(self) -> str:
+        """Of a speed-up: "1.83x (1.79-1.88x)"."""
+        return f"{factor(self.mid)} ({self.ends})"
 
 
 class InputPart(StrEnum):

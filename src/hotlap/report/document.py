@@ -7,7 +7,7 @@ from hotlap.record import LEAST_GAIN, Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
 from hotlap.report.clean import clean, last_lines
 from hotlap.report.findings import change_lines, cost, next_commands, other_phases, remedy
-from hotlap.units import duration, factor, interval, percent
+from hotlap.units import duration, factor, percent
 
 VERDICTS = {Verdict.UNHARMED: "passes", Verdict.HARMED: "fails", Verdict.UNDECIDED: "inconclusive"}
 """The gate's verdict, as people say it."""
@@ -121,7 +121,7 @@ def ceilings(study: Study) -> Section:
         Row(
             f"at most {factor(one.speedup.high)}",
             f"If {story.ideal(one)} were free: {factor(one.speedup.mid)}, {duration(one.step_s)} a step (95% interval "
-            f"{interval(one.speedup)}); {one.idealised}.",
+            f"{one.speedup.ends}); {one.idealised}.",
         )
         for one in study.ceilings
         if one.speedup.high >= LEAST_GAIN
