@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hotlap.record import (
-    CopyWork,
+    DeviceWork,
     HotLine,
     OperatorWindow,
     Phase,
@@ -157,7 +157,7 @@ def _named(seen: OperatorWindow, why: str) -> str:
     return f": {', '.join(f'{name} {duration(seconds)}' for name, seconds in most)}" if most else ""
 
 
-def _hidden(one: CopyWork) -> tuple[str, str]:
+def _hidden(one: DeviceWork) -> tuple[str, str]:
     """What it costs, and how much of that kernels hide."""
     moved = f", {size(one.num_bytes)}" if one.num_bytes else ""
     share = percent(one.hidden_s / one.device_s if one.device_s else 0.0)
