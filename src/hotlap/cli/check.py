@@ -27,9 +27,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, found: Checked, last: str) -> None:
+    workbench.write_json(args.json, found)
     if not args.quiet:
         print("\n".join([*_lines(found), last]), file=sys.stderr if args.json == "-" else sys.stdout)
-    workbench.write_json(args.json, found)
 
 
 def _checked(args: argparse.Namespace) -> Checked:
