@@ -14,7 +14,7 @@ from hotlap.record import SCHEMA, Interval, Machine, Study
 from hotlap.report import document
 from hotlap.report.clean import clean, clean_line
 from hotlap.report.terminal import draw
-from hotlap.units import duration, factor
+from hotlap.units import between, duration, factor
 
 PREDICTED = "~"
 """Stands before every quantity that was not measured here."""
@@ -66,7 +66,7 @@ class Quantity:
         text = f"{PREDICTED if self.predicted else ''}{show(self.value)}"
         if self.low is None or self.high is None:
             return text
-        return f"{text} ({show(self.low)} to {show(self.high)})"
+        return f"{text} ({between(show(self.low), show(self.high))})"
 
 
 Cell = Quantity | str | None

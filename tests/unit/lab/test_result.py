@@ -47,7 +47,7 @@ def test_many_steps_keep_their_interval_and_their_mark() -> None:
 
 
 def test_quantities_read_in_their_unit_and_predictions_are_marked() -> None:
-    assert str(THERE) == "~10.0 us (5.00 us to 20.0 us)"
+    assert str(THERE) == "~10.0 us (5.00 to 20.0 us)"
     assert str(Quantity(value=2.5, unit="x", low=2.0, high=3.0)) == "2.50x (2.00x to 3.00x)"
     assert str(Quantity(value=math.nan)) == "unknown"
 
@@ -62,7 +62,7 @@ def test_a_result_is_shown_with_its_tables_its_story_and_a_legend_where_somethin
     )
     text = rendered(Result(name="transfer", asks="A trip?", story=("It took long.",), tables=(table,), quick=True))
     assert text.startswith("hotlap lab transfer --quick  A trip?\n")
-    assert "250 ms" in text and "~10.0 us (5.00 us to 20.0 us)" in text and "It took long." in text
+    assert "250 ms" in text and "~10.0 us (5.00 to 20.0 us)" in text and "It took long." in text
     assert " ".join(text.split()).count(LEGEND) == 1
     assert LEGEND not in " ".join(rendered(Result(story=(), tables=(replace(table, rows=table.rows[:1]),))).split())
 
