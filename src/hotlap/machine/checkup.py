@@ -22,7 +22,7 @@ def checkup(*, quick: bool = False, doing: Callable[[str], None] = print) -> Che
         doing: told what is being done.
 
     Raises:
-        in_child.CannotMeasure: torch cannot be imported, or measuring did not end.
+        HotlapError: torch cannot be imported, or measuring did not end.
     """
     facts = gather()
     doing("measuring the machine")

@@ -83,13 +83,12 @@ class TorchBuild:
     """CUDA that it was built for, "12.8"; None for a build without."""
     hip: str | None = None
     """ROCm that it was built for."""
-    cuda_works: bool = False
-    """torch.cuda.is_available()."""
     arch_list: tuple[str, ...] = ()
     """"sm_80", "compute_90", ...: what the build holds code for; empty where that is unknown."""
     num_threads: int | None = None
     """As it chose itself in this environment."""
     devices: tuple[TorchDevice, ...] = ()
+    """That it can use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +98,6 @@ class Gpu:
     name: str
     slowdowns: tuple[str, ...] = ()
     """Reasons for lower clocks that are active: "hw_slowdown", "hw_thermal_slowdown", ..."""
-    sm_mhz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
     used_bytes: int | None = None
     utilisation: float | None = None
     """Part of the last moment in which a kernel ran, in [0, 1]."""

@@ -34,7 +34,6 @@ H200 = TorchDevice(name="NVIDIA H200", capability=(9, 0))
 CUDA_BUILD = TorchBuild(
     version="2.8.0a0+5228986c39.nv25.06",
     cuda="12.9",
-    cuda_works=True,
     arch_list=("sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"),
     num_threads=16,
     devices=(H200,),
