@@ -13,7 +13,7 @@ from hotlap.record.plan import SCHEMA
 class Unit(StrEnum):
     """What a figure counts."""
 
-    FLOP_PER_S = "flop/s"
+    FLOP_PER_S = "FLOP/s"
     """Floating-point operations; a multiplication and an addition are two."""
     BYTE_PER_S = "B/s"
     SECOND = "s"
