@@ -3,16 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hotlap.units import duration, factor, percent, size
+from hotlap.units import between, duration, factor
 
 # As `hotlap lab` itself shows them.
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "s": duration,
-    "B": size,
     "x": factor,
-    "share": percent,
-    "count": lambda value: f"{value:,.0f}",
-    "number": lambda value: f"{value:.4g}",
 }
 _PREDICTED = "~ is predicted, not measured; in parentheses the 80% interval."
 
@@ -56,4 +52,4 @@ def _cell(cell: Any) -> str:
     text = f"{'~' if cell.get('predicted') else ''}{show(cell['value'])}"
     if cell.get("low") is None or cell.get("high") is None:
         return text
-    return f"{text} ({show(cell['low'])} to {show(cell['high'])})"
+    return f"{text} ({between(show(cell['low']), show(cell['high']))})"

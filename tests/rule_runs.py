@@ -108,7 +108,7 @@ def padding() -> Sighting:
 def table(*, cost_s: float, **detail: int) -> Sighting:
     """Nine tenths of the elements of `firing("dense-embedding-gradients")`."""
     told: dict[str, int | str] = {"module": "items", "rows": 120_000, "touched": 1200, "elements": 3_600_000, **detail}
-    return replace(sighting(SightingKind.TABLE, cost_s=cost_s, **told), what="Embedding")
+    return replace(sighting(SightingKind.DENSE_GRADIENT, cost_s=cost_s, **told), what="Embedding")
 
 
 def gpu_machine() -> Machine:

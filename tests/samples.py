@@ -244,7 +244,9 @@ def study_full() -> Study:
         ),
         after=after,
         patch=PATCH,
-        changes=(FileChange(path="/home/ada/digits/examples/digits.py", before_sha256=SHA, after_sha256=SHA[::-1]),),
+        changes=(
+            FileChange(path="/home/ada/digits/examples/digits.py", before_sha256=SHA, after_sha256=SHA[::-1], after=""),
+        ),
         predictions=(
             Prediction(
                 device="NVIDIA T4",

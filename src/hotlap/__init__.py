@@ -1,6 +1,5 @@
 """hotlap: makes PyTorch training scripts faster, and proves it."""
 
-import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,25 +20,13 @@ _HOMES = {
 }
 
 
-class _Called(ModuleType):
-    """A part of hotlap whose name is also that of a public function: `hotlap.tune("train.py")`."""
+class Tune(ModuleType):
+    """The part of that name, which is a public function as well: `hotlap.tune("train.py")`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         from hotlap.cli import notebook
 
-        return getattr(notebook, self.__name__.rpartition(".")[2])(*args, **kwargs)
-
-
-class _Hotlap(ModuleType):
-    """This package. The import system sets a part as an attribute when it has loaded it."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "tune" and type(value) is ModuleType:
-            value.__class__ = _Called
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Hotlap
+        return notebook.tune(*args, **kwargs)
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ _NO_LIMIT = 1 << 60
 
 def memory_left_bytes(*, root: Path = ROOT, own: Path = OWN) -> int | None:
     """Bytes until the tightest limit; None without one."""
-    left = [bytes_ for folder in _folders("memory", root, own) for bytes_ in _memory_left_in(folder)]
+    left = [bytes_ for folder in _folders("memory", root, own) for _, bytes_ in _memory_in(folder)]
     return max(0, min(left)) if left else None
 
 
@@ -26,13 +26,7 @@ def available_bytes(*, root: Path = ROOT, own: Path = OWN) -> int:
 
 def memory_limit_bytes(*, root: Path = ROOT, own: Path = OWN) -> int | None:
     """The tightest limit, used or not; None without one."""
-    limits = [
-        limit
-        for folder in _folders("memory", root, own)
-        for name in ("memory.max", "memory.limit_in_bytes")
-        if (limit := _number(folder / name)) is not None and limit < _NO_LIMIT
-    ]
-    return min(limits, default=None)
+    return min((limit for folder in _folders("memory", root, own) for limit, _ in _memory_in(folder)), default=None)
 
 
 def cpu_quota(*, root: Path = ROOT, own: Path = OWN) -> float:
@@ -63,12 +57,13 @@ def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
                 yield place
 
 
-def _memory_left_in(folder: Path) -> Iterator[int]:
+def _memory_in(folder: Path) -> Iterator[tuple[int, int]]:
+    """A limit, and what is left of it."""
     # Version 2 first, then version 1. https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
     for limit_file, used_file in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         limit, used = _number(folder / limit_file), _number(folder / used_file)
         if limit is not None and used is not None and limit < _NO_LIMIT:
-            yield limit - used + _reclaimable(folder / "memory.stat")
+            yield limit, limit - used + _reclaimable(folder / "memory.stat")
 
 
 def _quota_of(folder: Path) -> Iterator[float]:

@@ -29,7 +29,7 @@ if not torch.cuda.is_available():
 SCRIPTS = Path(__file__).with_name("scripts")
 NUM_STEPS = 60
 SEEDS = range(5)
-NUDGES = (1, 2, 3)
+PERTURBATIONS = (1, 2, 3)
 
 KINDS = tuple(kind for kind in levers.ALL if not kind.by_environment and kind.numerics is not Numerics.RECIPE)
 # What must not be refused; of others a skipped test tells why they were.
@@ -53,9 +53,9 @@ def command_of(script: str) -> tuple[str, ...]:
     return (sys.executable, str(SCRIPTS / f"{script}.py"))
 
 
-def evidence_plan(script: str, *, reseed: int = 0, nudge: int = 0, **settings: object) -> Plan:
+def evidence_plan(script: str, *, reseed: int = 0, perturbation: int = 0, **settings: object) -> Plan:
     plan = Plan(command=command_of(script), cwd=str(SCRIPTS), out="", steps=NUM_STEPS, warmup=0, evidence=True)
-    return replace(plan, reseed=reseed, nudge=nudge, **settings)  # type: ignore[arg-type]
+    return replace(plan, reseed=reseed, perturbation=perturbation, **settings)  # type: ignore[arg-type]
 
 
 def seeds_of(lever: Lever) -> Sequence[int]:
@@ -78,8 +78,15 @@ def tried(script: str) -> dict[str, Tried]:
         )
         (seen,) = launcher([look], limit_s=300.0)
         assert seen.status is Status.COMPLETE, seen.error
-        starts = [(0, 0), (0, 0), *((0, nudge) for nudge in NUDGES), *((seed, 0) for seed in SEEDS[1:])]
-        base = runs_of([evidence_plan(script, reseed=reseed, nudge=nudge) for reseed, nudge in starts])
+        starts = [
+            (0, 0),
+            (0, 0),
+            *((0, perturbation) for perturbation in PERTURBATIONS),
+            *((seed, 0) for seed in SEEDS[1:]),
+        ]
+        base = runs_of(
+            [evidence_plan(script, reseed=reseed, perturbation=perturbation) for reseed, perturbation in starts]
+        )
         seen = replace(seen, loaders=base[0].loaders or seen.loaders)
         here = machine.look()
         refused: dict[str, Tried] = {}
@@ -110,7 +117,7 @@ def plans_under(script: str, lever: Lever, seen: Run) -> list[Plan]:
 
 
 def judged(lever: Lever, base: Sequence[Run], runs: Sequence[Run]) -> Tried:
-    same, perturbed, seeds = base[:2], base[2 : 2 + len(NUDGES)], base[2 + len(NUDGES) :]
+    same, perturbed, seeds = base[:2], base[2 : 2 + len(PERTURBATIONS)], base[2 + len(PERTURBATIONS) :]
     evidence = gate.Evidence(
         base=tuple(same),
         lever=tuple(runs[:1]),

@@ -120,7 +120,7 @@ def test_lorenz(quick: Quick) -> None:
 @pytest.mark.slow
 def test_pinning(quick: Quick) -> None:
     told = quick("pinning", "--budget", "1s")
-    assert "compared too seldom" in told["story"][0]
+    assert "not compared often enough" in told["story"][0]
     assert any("not MNIST" in note for note in told["notes"])
 
 

@@ -71,22 +71,22 @@ def test_two_optimizers_make_one_step(forks: Forks) -> None:
     assert len(found.optimizers) == 2
 
 
-def test_other_seeds_and_nudges_give_other_losses(forks: Forks) -> None:
-    plain, reseeded, nudged = (
-        forks("plain.py", evidence=True, warmup=0, reseed=reseed, nudge=nudge)
-        for reseed, nudge in ((0, 0), (1, 0), (0, 1))
+def test_other_seeds_and_perturbations_give_other_losses(forks: Forks) -> None:
+    plain, reseeded, perturbed = (
+        forks("plain.py", evidence=True, warmup=0, reseed=reseed, perturbation=perturbation)
+        for reseed, perturbation in ((0, 0), (1, 0), (0, 1))
     )
     assert plain.learning_rates is not None
     assert plain.updates
     assert plain.batch_digest != reseeded.batch_digest
-    assert plain.batch_digest == nudged.batch_digest
+    assert plain.batch_digest == perturbed.batch_digest
     in_second_epoch = len(plain.step_index) - 40
     assert plain.fresh_samples == reseeded.fresh_samples == (1.0,) * 40 + (0.0,) * in_second_epoch
     assert set(plain.fresh_batches or ()) == {1.0}
     assert set(plain.num_added or ()) == {1}
     assert set(plain.num_backwards or ()) == {1}
-    assert plain.loss != nudged.loss
-    pairs = zip(plain.loss, nudged.loss, strict=True)
+    assert plain.loss != perturbed.loss
+    pairs = zip(plain.loss, perturbed.loss, strict=True)
     assert all(abs(float(a or 0) - float(b or 0)) < 1e-3 for a, b in pairs)
 
 

@@ -161,11 +161,11 @@ def as_view(form: str, rows: int, cols: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_a_thousand_steps_stay_within_torchs_own_float32_spread(optimizer: str) -> None:
-    def run(dtype: torch.dtype, *, native: bool, nudge: float = 0.0) -> list[float]:
+    def run(dtype: torch.dtype, *, native: bool, perturbation: float = 0.0) -> list[float]:
         torch.manual_seed(0)
         model: Any = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1)).to(dtype)
         with torch.no_grad():
-            model[0].weight.mul_(1 + nudge)
+            model[0].weight.mul_(1 + perturbation)
         steps = (
             optim.Adam(model.parameters(), lr=0.01) if optimizer == "adam" else optim.SGD(model.parameters(), lr=0.1)
         )
@@ -184,7 +184,7 @@ def test_a_thousand_steps_stay_within_torchs_own_float32_spread(optimizer: str) 
         return losses
 
     exact = run(torch.float64, native=False)
-    others = [run(torch.float32, native=False, nudge=k * 1.2e-7) for k in range(3)]
+    others = [run(torch.float32, native=False, perturbation=k * 1.2e-7) for k in range(3)]
     spread = max(abs(a / e - 1) for other in others for a, e in zip(other, exact, strict=True))
     ours = max(abs(a / e - 1) for a, e in zip(run(torch.float32, native=True), exact, strict=True))
     assert ours <= 3 * spread + 1e-5

@@ -126,8 +126,8 @@ def test_what_the_gate_accepted_on_an_h100_is_told(training: str, lever: str) ->
 def test_a_training_whose_bits_differ_from_run_to_run_there_is_held_to_what_rounding_does() -> None:
     _, *base = study_in(H100 / "tune-images.json.gz").baseline
     assert all(run.forked for run in base)
-    one, other = (run for run in base if not run.nudge)
-    perturbed = tuple(run for run in base if run.nudge)
+    one, other = (run for run in base if not run.perturbation)
+    perturbed = tuple(run for run in base if run.perturbation)
     assert judge("exact", Evidence(base=(one,), lever=(other,))).verdict is Verdict.UNDECIDED
     assert judge("rounding", Evidence(base=(one,), lever=(other,), perturbed=perturbed)).verdict is Verdict.UNHARMED
     halved = replace(other, loss=tuple(0.5 * loss if isinstance(loss, float) else loss for loss in other.loss))

@@ -13,10 +13,9 @@ from hotlap.levers import Numerics
 from hotlap.record import Study, Verdict
 from hotlap.report.clean import clean_line
 from hotlap.report.document import VERDICTS
-from hotlap.report.story import interval
 from hotlap.tune import Options, StudyLog
 from hotlap.tune.checking import Check, Checked, Speed
-from hotlap.units import factor, percent
+from hotlap.units import percent
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,9 +27,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, found: Checked, last: str) -> None:
+    workbench.write_json(args.json, found)
     if not args.quiet:
         print("\n".join([*_lines(found), last]), file=sys.stderr if args.json == "-" else sys.stdout)
-    workbench.write_json(args.json, found)
 
 
 def _checked(args: argparse.Namespace) -> Checked:
@@ -79,7 +78,7 @@ def _lines(found: Checked) -> Iterator[str]:
     yield f"training  {VERDICTS[found.verdict]:13} ({found.contract}) {clean_line(found.why)}"
     yield f"step      {_step(found)}"
     if found.total is not None:
-        yield f"training time, starts of epochs included: {factor(found.total.mid)} ({interval(found.total)})"
+        yield f"training time, starts of epochs included: {found.total.told}"
 
 
 def conclusion(before: str, after: str, found: Checked) -> str:
@@ -93,7 +92,7 @@ def _step(found: Checked) -> str:
         why = "another training is not timed" if found.verdict is Verdict.HARMED else "too little of it was timed"
         return f"{found.speed.value:13} {why}"
     judged = "" if found.speed is Speed.FASTER else f"; slower is by more than {percent(found.limit)}"
-    return f"{found.speed.value:13} {factor(found.step.mid)} ({interval(found.step)}), 95% interval{judged}"
+    return f"{found.speed.value:13} {found.step.told}, 95% interval{judged}"
 
 
 _NOT_PROVED = "inconclusive: it is not proved that it trains the same."

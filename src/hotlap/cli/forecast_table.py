@@ -124,7 +124,8 @@ def _fastest(shown: Shown) -> str:
     alike = sum(_today_s(other) <= _today_s(one) * _ALIKE for other in shown.holding)
     if alike > 1:
         total = len(shown.predictions)
-        return f"The fastest {alike} of {total} take the same time within {_ALIKE - 1:.0%}{gain}; {bound}"
+        which = f"All {total}" if alike == total else f"The fastest {alike} of {total}"
+        return f"{which} take the same time within {_ALIKE - 1:.0%}{gain}; {bound}"
     return f"Fastest is {one.title}{gain}; {bound}"
 
 

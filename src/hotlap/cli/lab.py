@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 def _list() -> None:
     for name in lab.EXPERIMENTS:
         print(f"{name:14} {lab.asks(name)}")
-    print("\nhotlap lab NAME runs one; --quick takes some seconds instead of minutes, --json PATH writes the figures.")
+    print("\nhotlap lab NAME runs one; --quick takes less than a minute, --json PATH writes the figures.")
 
 
 def _settings(args: argparse.Namespace) -> lab.Settings:

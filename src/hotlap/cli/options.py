@@ -298,7 +298,7 @@ def _lab(parser: argparse.ArgumentParser) -> None:
     """
     parser.usage = "hotlap lab [NAME [options] [SCRIPT [ARGS...]]]"
     parser.add_argument("name", nargs="?", metavar="NAME", help="of the experiment")
-    parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer: under a minute on a quiet machine")
     parser.add_argument("--gpu", action="extend", type=several, metavar="NAME,NAME", help="GPUs to predict")
     add_time(parser, "--budget", "pinning, lorenz, transformer, checklist: time for what is tried")
     parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")

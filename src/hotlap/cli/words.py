@@ -30,8 +30,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     """Descriptions are wrapped, and examples are not."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        raw = text.startswith("examples:")
-        return super()._fill_text(text, width, indent) if raw else textwrap.fill(text, width)
+        lines = text.split("\n")
+        return "\n".join(one if one.startswith("  ") else textwrap.fill(one, width) for one in lines)
 
 
 def command(subparsers: Subparsers, add_options: Callable[[argparse.ArgumentParser], None]) -> None:
@@ -45,7 +45,7 @@ def command(subparsers: Subparsers, add_options: Callable[[argparse.ArgumentPars
     add_options(parser)
     if parser.get_default("trains"):
         parser.usage = parser.usage or f"hotlap {name} [options] {_TRAINING}"
-        notes.append(_THEIRS)
+        notes += [_THEIRS] * (not parser.get_default("own_words"))
     epilog = ["examples:", *(f"  {one.strip()}" for one in examples.strip().split("\n"))]
     parser.epilog = "\n".join([*epilog, "", *([" ".join(" ".join(notes).split())] if notes else []), _MORE])
 

@@ -319,14 +319,14 @@ def write_pages(args: argparse.Namespace, study: Study) -> None:
 
 
 def hand_out(args: argparse.Namespace, study: Study) -> None:
-    """A study that is made: shown, and written where the user wants it."""
-    if args.json != "-":
-        console.show(sys.stdout, terminal.sections(study), color=args.color)
+    """A study that is made: written where the user wants it, and shown, to the end or until nobody reads on."""
     write_pages(args, study)
     for name in _RENDERS:
         if getattr(args, name, None) is not None:
             print(f"{getattr(args, name)} was written.", file=sys.stderr)
     write_json(args.json, study)
+    if args.json != "-":
+        console.show(sys.stdout, terminal.sections(study), color=args.color)
 
 
 # Options that name a file to write.

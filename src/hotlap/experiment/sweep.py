@@ -11,20 +11,20 @@ from hotlap.experiment.table import rounds
 from hotlap.levers.threads import Threads
 from hotlap.machine import threads
 from hotlap.machine.figures import median_interval
-from hotlap.record import Cores, Run, Sweep, ThreadTime
+from hotlap.record import Machine, Run, Sweep, ThreadTime
 
 BLOCKS = 8
 """To be timed for each number of threads. Each gives one number; with 8 their median is bracketed with 99%."""
 
 
-def thread_sweep(executor: Executor, counts: Sequence[int], cores: Cores, baseline: Run) -> Sweep:
-    """The same step at each of these numbers of threads, switched between blocks of steps within one process. `cores`:
-    of this machine. `baseline`: with the script's own number, and what doubt there is of a gain by fewer."""
+def thread_sweep(executor: Executor, counts: Sequence[int], machine: Machine, baseline: Run) -> Sweep:
+    """The same step at each of these numbers of threads, switched between blocks of steps within one process.
+    `baseline`: with the script's own number, and what doubt there is of a gain by fewer."""
     arms = tuple(Arm(levers=(Threads(count=count).spec(),)) for count in counts)
     (trial_group,) = executor.trial_groups(Design(arms=arms, switched=True))
     (run,) = trial_group.runs
     doubt = threads.crowded(baseline, "fewer")
-    found = threads.explain(times(run, counts), cores, default_threads=baseline.num_threads, doubt=doubt)
+    found = threads.explain(times(run, counts), machine, default_threads=baseline.num_threads, doubt=doubt)
     return replace(found, notes=run.not_installed)
 
 

@@ -86,7 +86,7 @@ class Evidence:
     lever: tuple[Run, ...]
     """With the lever, the seed of `base`."""
     perturbed: tuple[Run, ...] = ()
-    """Of the baseline, seed of `base`, with one-ulp nudges or other thread counts: what rounding alone does."""
+    """Of the baseline, seed of `base`, with one-ulp perturbations or other thread counts: what rounding alone does."""
     rounded: tuple[Run, ...] = ()
     """Of the baseline, seed of `base`, two steps long: what a unit of bfloat16 in each parameter does to the second
     gradient."""

@@ -175,7 +175,7 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     for differing in checks:
         yield other_than(pairs, baseline, differing)
     if len(same_seed) > 1:
-        data = partial(_other_data, nudged=bool(evidence.perturbed))
+        data = partial(_other_data, perturbed=bool(evidence.perturbed))
         batches = data if numerics == "statistical" else partial(_other_batches, same_loss=FLOOR_ULPS * FLOAT32_ULP)
         yield other_than(pairs, same_seed, batches)
     yield _coming_again(evidence, pairs)
@@ -242,16 +242,16 @@ def _same_rows(a: Run, b: Run) -> bool:
     return all(a.rows_digest[i] == b.rows_digest[j] is not None for i, j in other)
 
 
-def _other_data(a: Run, b: Run, *, nudged: bool) -> dict[str, str]:
+def _other_data(a: Run, b: Run, *, perturbed: bool) -> dict[str, str]:
     """Other batches although nothing was drawn that is not drawn in the baseline: not chance, but other data.
 
     What no loader made may be the work of a model (of a generator), which rounding changes from the first update on:
-    without runs that are nudged (`nudged`) the first step alone is known to be other data.
+    without runs that are perturbed (`perturbed`) the first step alone is known to be other data.
     """
     if not (a.rng_digest and b.rng_digest) or any(field.first(a, b) for field in (RANDOM_STATE, SOURCES)):
         return {}
     first = BATCH.first(a, b)
-    if not nudged and not any(a.num_samples) and first is not None and first[0] > a.step_index[0]:
+    if not perturbed and not any(a.num_samples) and first is not None and first[0] > a.step_index[0]:
         return {}
     found = _other_batches(a, b, same_loss=SAME_FIRST_LOSS)
     return {key: f"{why} The random numbers are the same." for key, why in found.items()}

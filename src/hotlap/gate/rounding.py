@@ -25,8 +25,8 @@ from hotlap.student import mean_interval
 
 Row = NDArray[np.float64]
 
-# A nudge rounds each parameter once a step; another kernel rounds each of the ten or so operations of an update, and
-# sums in another order. While gaps are small they are proportional to their cause, so ten times the nudge's gap.
+# A perturbation rounds each parameter once a step; another kernel rounds each of the ten or so operations of an update,
+# and sums in another order. While gaps are small they are proportional to their cause, so ten times the perturbation's.
 SMALL_MARGIN = 10.0
 # Once gaps are no longer small they stop to grow and are about equal, whatever caused them: three times covers the
 # difference between the largest of some hundred steps in one run and in the two or three perturbed ones.
@@ -188,7 +188,7 @@ def _compared(num_steps: int, pairs: Sequence[Pair]) -> str:
 
 
 def unsteady(evidence: Evidence, measure: Measure, floor: float = GRADIENT_FLOOR) -> frozenset[int]:
-    """What a nudge changes at once by more than `floor`: it is 0 but for rounding, so it means nothing.
+    """What a perturbation changes at once by more than `floor`: it is 0 but for rounding, so it means nothing.
 
     The gradient of the bias of a convolution in front of a batch normalisation is such: whatever it is, the mean takes
     it out again.

@@ -120,11 +120,13 @@ def judged(advice: str, study: Study, here: Checkup) -> Said:
         return _NO_GPU
     trial = _best_trial(names, study)
     finding = next((one for one in study.findings if one.code in names), None)  # the costliest first
-    if trial is not None:
+    begun = {spec["name"] for one in study.trials for spec in one.levers}
+    left = {*names} & {*wanted_levers()} - begun
+    if trial is not None and (trial.seen is not None or not left):
         return _by_trial(trial)
     if finding is not None:
         return Said(DO, finding.evidence)
-    return _UNTRIED if set(names) & set(wanted_levers()) else _UNSEEN
+    return _UNTRIED if left else _UNSEEN
 
 
 def _best_trial(names: tuple[str, ...], study: Study) -> Trial | None:

@@ -10,14 +10,11 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from hotlap.machine.figures import median_interval
-from hotlap.record import Interval, Machine, Study
+from hotlap.record import SCHEMA, Interval, Machine, Study
 from hotlap.report import document
 from hotlap.report.clean import clean, clean_line
 from hotlap.report.terminal import draw
-from hotlap.units import duration, factor
-
-# Version of the JSON. 1: with pictures. 2: with the study. 3: with the machine.
-SCHEMA = 3
+from hotlap.units import between, duration, factor
 
 PREDICTED = "~"
 """Stands before every quantity that was not measured here."""
@@ -69,7 +66,7 @@ class Quantity:
         text = f"{PREDICTED if self.predicted else ''}{show(self.value)}"
         if self.low is None or self.high is None:
             return text
-        return f"{text} ({show(self.low)} to {show(self.high)})"
+        return f"{text} ({between(show(self.low), show(self.high))})"
 
 
 Cell = Quantity | str | None
@@ -110,7 +107,7 @@ class Result:
 def in_words(ratio: Interval | None) -> str:
     """ "1.40x as fast (1.31x to 1.50x)"; what cannot be told apart is said to be so."""
     if ratio is None:
-        return "compared too seldom for a ratio"
+        return "not compared often enough for a ratio"
     span = f"{factor(ratio.mid)} as fast, 95% interval {factor(ratio.low)} to {factor(ratio.high)}"
     if ratio.high < 1:
         return f"slower: {span}"
@@ -133,7 +130,8 @@ def sections(result: Result) -> Iterator[RenderableType]:
     yield Text.assemble((f"hotlap lab {clean_line(result.name)}{quick}", "bold"), "  ", clean_line(result.asks))
     yield from map(_table, result.tables)
     yield from (Text(clean(paragraph)) for paragraph in result.story)
-    yield Text("\n".join(f"- {clean_line(note)}" for note in result.notes), style="dim")
+    if result.notes:
+        yield Text("\n".join(f"- {clean_line(note)}" for note in result.notes), style="dim")
     if result.study is not None:
         # Not its answer, nor that `hotlap levers` says more: the study is not kept, so there is nothing to apply.
         for one in document.sections(result.study):

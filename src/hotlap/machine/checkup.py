@@ -22,7 +22,7 @@ def checkup(*, quick: bool = False, doing: Callable[[str], None] = print) -> Che
         doing: told what is being done.
 
     Raises:
-        in_child.CannotMeasure: torch cannot be imported, or measuring did not end.
+        HotlapError: torch cannot be imported, or measuring did not end.
     """
     facts = gather()
     doing("measuring the machine")
@@ -30,7 +30,6 @@ def checkup(*, quick: bool = False, doing: Callable[[str], None] = print) -> Che
     measured = in_child.measured("hotlap.machine.measure", Measured, *(["quick"] if quick else []))
     return Checkup(
         machine=facts.machine,
-        cores=facts.cores,
         created=created.isoformat(timespec="seconds"),
         hotlap=hotlap.__version__,
         torch=measured.torch,

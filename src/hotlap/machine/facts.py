@@ -7,9 +7,9 @@ from pathlib import Path
 
 from hotlap import cgroups
 from hotlap.cgroups import text
-from hotlap.machine import cores, nvidia
-from hotlap.machine.look import look, shared_memory
-from hotlap.record import Cores, Driver, Machine, TorchBuild
+from hotlap.machine import nvidia
+from hotlap.machine.look import look, quota, shared_memory
+from hotlap.record import Driver, Machine, TorchBuild
 
 # Variables that a check looks at; no others are kept.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -36,7 +36,10 @@ class Facts:
     """Everything that checks look at."""
 
     machine: Machine
-    cores: Cores
+    allowed: int
+    """Logical processors that the affinity of this process leaves."""
+    quota: float = float("inf")
+    """Cores that the tightest cgroup quota grants."""
     memory_limit_bytes: int | None = None
     """Of the tightest cgroup; None without one."""
     shm_bytes: int | None = None
@@ -63,7 +66,8 @@ def gather(*, root: Path = Path("/"), environment: Mapping[str, str] | None = No
     driver = nvidia.ask()
     return Facts(
         machine=look(root=root, driver=driver),
-        cores=cores.look(root=root),
+        allowed=len(os.sched_getaffinity(0)),
+        quota=quota(root),
         memory_limit_bytes=cgroups.memory_limit_bytes(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup"),
         shm_bytes=shm.total if (shm := shared_memory(root)) else None,
         clocks=_clocks(root / "sys/devices/system/cpu"),

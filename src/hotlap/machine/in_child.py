@@ -17,15 +17,11 @@ T = TypeVar("T")
 _TIMEOUT_S = 600.0
 
 
-class CannotMeasure(HotlapError):  # noqa: N818 - reads as the sentence "cannot measure"
-    """The measuring process came to nothing; the message carries its last line."""
-
-
 def measured(module: str, kind: type[T], *words: str) -> T:
     """What `python -m module OUT *words` writes to the file OUT: the JSON of a `kind`.
 
     Raises:
-        CannotMeasure: it failed (torch cannot be imported?), or did not end.
+        HotlapError: it failed (torch cannot be imported?), or did not end; the message carries its last line.
     """
     # The user's folder must not shadow our packages (-P), and the child must find this hotlap.
     root = str(Path(hotlap.__file__).parents[1])
@@ -44,11 +40,11 @@ def measured(module: str, kind: type[T], *words: str) -> T:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise CannotMeasure(
+            raise HotlapError(
                 f"Measuring did not end in {_TIMEOUT_S:.0f} s. Does python -c 'import torch; "
                 "torch.zeros(1).cuda()' come to an end?"
             ) from None
         if done.returncode != 0 or not out.exists():
             last = (done.stderr.strip() or "no message").splitlines()[-1]
-            raise CannotMeasure(f"Measuring ended with code {done.returncode}: {last}")
+            raise HotlapError(f"Measuring ended with code {done.returncode}: {last}")
         return load(out, kind)

@@ -16,8 +16,6 @@ SLOWDOWNS = {
     "hw_thermal_slowdown": 0x40,
     "hw_power_brake_slowdown": 0x80,
 }
-# https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
-_SM_CLOCK, _GPU_TEMPERATURE = 1, 0
 
 
 def ask() -> Driver | None:
@@ -42,19 +40,15 @@ def ask() -> Driver | None:
 
 
 def _gpu(nvml: Any, handle: Any) -> Gpu:
-    def ask(name: str, *words: object) -> Any:
-        return _told(getattr(nvml, name, None), handle, *words)
+    def ask(name: str) -> Any:
+        return _told(getattr(nvml, name, None), handle)
 
     memory, rates = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetUtilizationRates")
-    milliwatts = ask("nvmlDeviceGetPowerUsage")
     # "Event" since driver 535, "Throttle" before.
     reasons = ask("nvmlDeviceGetCurrentClocksEventReasons") or ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
     return Gpu(
         name=ask("nvmlDeviceGetName") or "NVIDIA GPU",
         slowdowns=tuple(name for name, bit in SLOWDOWNS.items() if reasons & bit),
-        sm_mhz=ask("nvmlDeviceGetClockInfo", _SM_CLOCK),
-        power_w=None if milliwatts is None else milliwatts / 1e3,
-        temperature_c=ask("nvmlDeviceGetTemperature", _GPU_TEMPERATURE),
         used_bytes=None if memory is None else int(memory.used),
         utilisation=None if rates is None else rates.gpu / 100,
         processes=tuple(int(one.pid) for one in ask("nvmlDeviceGetComputeRunningProcesses") or ()),

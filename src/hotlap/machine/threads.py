@@ -3,43 +3,42 @@
 import math
 from collections.abc import Sequence
 
-from hotlap.record import LEAST_GAIN, Cores, Interval, Run, Sweep, ThreadTime
-from hotlap.units import duration, factor, percent, plural
+from hotlap.record import LEAST_GAIN, Interval, Machine, Run, Sweep, ThreadTime
+from hotlap.units import duration, percent, plural
 
 # A number of threads within this of the fastest is as fast (within the first always, as clocks and caches are shared;
 # up to the second where times are not known better); the smaller one leaves cores to the loader's workers.
 _AS_FAST = (0.02, 0.05)
 
 
-def counts(cores: Cores) -> tuple[int, ...]:
+def counts(machine: Machine) -> tuple[int, ...]:
     """Numbers of threads worth timing: 1, 2, 3, 4, 6, 8, 12, ..., all cores, and all that may be used."""
-    allowed = max(1, min(cores.allowed, math.ceil(cores.quota) if cores.quota else cores.allowed))
+    allowed = max(1, math.ceil(machine.usable_cores))
     doubling = (count for k in range(allowed.bit_length()) for count in (2**k, 3 * 2**k))
-    edges = (cores.physical or allowed, allowed)
+    edges = (machine.physical_cores or allowed, allowed)
     return tuple(sorted({count for count in (*doubling, *edges) if count <= allowed}))
 
 
 def explain(
-    times: Sequence[ThreadTime], cores: Cores, *, default_threads: int | None = None, doubt: str | None = None
+    times: Sequence[ThreadTime], machine: Machine, *, default_threads: int | None = None, doubt: str | None = None
 ) -> Sweep:
     """One step at several numbers of threads, and what follows from it.
 
     Arguments:
         times: of the same step.
-        cores: of this machine.
         default_threads: what the script runs with by itself.
         doubt: what stands beside a gain by fewer threads, as `crowded` says it.
     """
     known = tuple(sorted(times, key=lambda one: one.threads))
     if not known:
         return Sweep(times=())
-    best, usual = best_of(known), _usual(known, cores, default_threads)
+    best, usual = best_of(known), _usual(known, machine, default_threads)
     gain = _ratio(usual, best)
     clear = best.threads < usual.threads and gain.low > LEAST_GAIN
     beside = f" {doubt}" if clear and doubt else ""
     few = plural(best.threads, "thread")
-    fewer = f"With {few} instead of {usual.threads}, a step is {_told(gain)} as fast.{beside}" if clear else ""
-    return Sweep(times=known, why=f"{_why(known, cores, usual)}{beside}", fewer=fewer)
+    fewer = f"With {few} instead of {usual.threads}, a step is {gain.told} as fast.{beside}" if clear else ""
+    return Sweep(times=known, why=f"{_why(known, machine, usual)}{beside}", fewer=fewer)
 
 
 def crowded(run: Run, what: str) -> str | None:
@@ -64,9 +63,9 @@ def best_of(times: Sequence[ThreadTime]) -> ThreadTime:
     return min((one for one in times if one.step_s.mid <= (1 + tolerance) * step.mid), key=lambda one: one.threads)
 
 
-def _usual(times: Sequence[ThreadTime], cores: Cores, default_threads: int | None) -> ThreadTime:
+def _usual(times: Sequence[ThreadTime], machine: Machine, default_threads: int | None) -> ThreadTime:
     """What the script runs with by itself, or next to it."""
-    wanted = default_threads or cores.physical or times[-1].threads
+    wanted = default_threads or machine.physical_cores or times[-1].threads
     return min(times, key=lambda one: (abs(one.threads - wanted), one.threads))
 
 
@@ -76,14 +75,9 @@ def _ratio(slow: ThreadTime, fast: ThreadTime) -> Interval:
     return Interval(low=one.low / other.high, mid=one.mid / other.mid, high=one.high / other.low)
 
 
-def _told(ratio: Interval) -> str:
-    """ "1.60x (1.55-1.66x)"."""
-    return f"{factor(ratio.mid)} ({factor(ratio.low)[:-1]}-{factor(ratio.high)})"
-
-
-def _why(times: Sequence[ThreadTime], cores: Cores, usual: ThreadTime) -> str:
+def _why(times: Sequence[ThreadTime], machine: Machine, usual: ThreadTime) -> str:
     best, first = best_of(times), times[0]
-    beside = f", {_told(_ratio(usual, best))} as fast as {usual.threads}" if best.threads != usual.threads else ""
+    beside = "" if best is usual else f", {_ratio(usual, best).told} as fast as {usual.threads}"
     told = (
         f"{plural(best.threads, 'thread')} {'is' if best.threads == 1 else 'are'} best, at "
         f"{duration(best.step_s.mid)} a step{beside}"
@@ -91,12 +85,12 @@ def _why(times: Sequence[ThreadTime], cores: Cores, usual: ThreadTime) -> str:
     if usual.threads > first.threads:
         faster, more = _ratio(first, usual), usual.threads / first.threads
         told += (
-            f"; a step with {usual.threads} is {_told(faster)} as fast as with {first.threads}, "
+            f"; a step with {usual.threads} is {faster.told} as fast as with {first.threads}, "
             f"{percent(faster.mid / more)} of what equal cores without waiting would bring"
         )
-    if usual.threads < cores.logical:
+    if usual.threads < machine.num_cores:
         told += (
-            f"; {plural(usual.threads, 'thread')} can keep {percent(usual.threads / cores.logical)} of "
-            f"{cores.logical} logical processors busy at most"
+            f"; {plural(usual.threads, 'thread')} can keep {percent(usual.threads / machine.num_cores)} of "
+            f"{machine.num_cores} logical processors busy at most"
         )
     return f"{told}."

@@ -175,17 +175,17 @@ class Server(MCPServer[Any]):
         if not command or (command[0].startswith("-") and command[0] not in ("-m", "--")):
             raise ToolError("`command` begins with a script, or with -m and a module, or with -- and a program.")
         with tempfile.TemporaryDirectory() as temporary:
-            path, whole = Path(temporary) / "report.md", Path(temporary) / "whole.json"
-            line = [name, *options, f"--markdown={path}", f"--json={whole}", *command]
+            whole = Path(temporary) / "whole.json"
+            line = [name, *options, f"--json={whole}", *command]
             await self._run(ctx, line, folder, budget_s=budget_s, trains=True)
-            report, made = path.read_text(encoding="utf-8"), storage.read(whole)
+            made = storage.read(whole)
         # Another hotlap may have saved a newer one.
         kept = (
             path
             for path, one in storage.known(self._place(folder))
             if (one.created, one.key) == (made.created, made.key)
         )
-        return report + "".join(f"\nStudy: {_uri(path)}\n" for path in islice(kept, 1))
+        return markdown.render(made) + "".join(f"\nStudy: {_uri(path)}\n" for path in islice(kept, 1))
 
     async def _printed(self, ctx: Told, line: Sequence[str], folder: str) -> str:
         _, printed = await self._run(ctx, line, folder)

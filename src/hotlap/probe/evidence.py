@@ -20,7 +20,7 @@ from hotlap.units import plural
 # Parameters are compared before and after the update at the first steps, where a wrong update shows at once, and then
 # at some of them: each comparison copies the parameters.
 _FIRST_UPDATES = 3
-# The first one is that of the same weights; the next one shows what moving these does to it (`Nudge`).
+# The first one is that of the same weights; the next one shows what moving these does to it (`Perturbation`).
 _FIRST_GRADIENTS = 2
 _SHARE_OF_UPDATES = 1 / 6
 _GOLDEN = (5**0.5 - 1) / 2
@@ -292,7 +292,7 @@ def _norm(tensor: torch.Tensor) -> float:
     return float(torch.linalg.vector_norm(tensor.double()))
 
 
-class Nudge:
+class Perturbation:
     """Moves each parameter by at most one unit in the last place: what rounding alone can do; that of bfloat16 where
     the seed is below 0."""
 

@@ -18,7 +18,7 @@ from hotlap.probe import procfs
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
 from hotlap.probe.collectives import Collectives
-from hotlap.probe.evidence import Nudge
+from hotlap.probe.evidence import Perturbation
 from hotlap.probe.facts import Facts
 from hotlap.probe.graphs import Graphs
 from hotlap.probe.guard import Guard
@@ -98,7 +98,7 @@ class Session:
         self._progress = Progress(self.out / "progress")
         self.words = self._progress.words
         self._token = Token(plan.turn)
-        self._nudge = Nudge(plan.nudge) if plan.nudge else None
+        self._perturbation = Perturbation(plan.perturbation) if plan.perturbation else None
         self.until = 0
         """Number of the step at whose end we look up; until then the clock only writes."""
         self._sure_until = 0
@@ -209,8 +209,8 @@ class Session:
 
     def _read_and_go_on(self, now: float) -> None:
         self.account(now=now)
-        if self._nudge is not None:
-            self._nudge.apply(self.facts.parameters())
+        if self._perturbation is not None:
+            self._perturbation.apply(self.facts.parameters())
         last = self.clock.last
         if last is not None and last.spent[phases.BACKWARD] and self.steps < LOADERS_SEEN_BY:
             self.facts.drawn_for_training(last.loaders)
@@ -287,7 +287,7 @@ class Session:
             return
         if move.new_block:
             self._begin_block(move.arm)
-        watched = self.plan.evidence or self._nudge is not None or self.steps < LOADERS_SEEN_BY
+        watched = self.plan.evidence or self._perturbation is not None or self.steps < LOADERS_SEEN_BY
         self._sure_until = self.steps + (1 if watched or self.collectives.active else self.schedule.sure)
         script = self.script
         script.attentive = watched or self.plan.free_input or bool(script.on_forward or script.on_batch)

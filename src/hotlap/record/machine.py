@@ -13,7 +13,7 @@ from hotlap.record.plan import SCHEMA
 class Unit(StrEnum):
     """What a figure counts."""
 
-    FLOP_PER_S = "flop/s"
+    FLOP_PER_S = "FLOP/s"
     """Floating-point operations; a multiplication and an addition are two."""
     BYTE_PER_S = "B/s"
     SECOND = "s"
@@ -66,20 +66,6 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cores:
-    """Processors as the scheduler sees them. None: could not be read."""
-
-    logical: int
-    """Of the whole machine."""
-    allowed: int
-    """Logical processors that the affinity of this process leaves."""
-    quota: float | None = None
-    """Cores of the tightest cgroup quota; None without one."""
-    physical: int | None = None
-    """Cores behind the allowed processors: hyper-threads of one core count once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TorchDevice:
     """A GPU as torch sees it."""
 
@@ -97,13 +83,12 @@ class TorchBuild:
     """CUDA that it was built for, "12.8"; None for a build without."""
     hip: str | None = None
     """ROCm that it was built for."""
-    cuda_works: bool = False
-    """torch.cuda.is_available()."""
     arch_list: tuple[str, ...] = ()
     """"sm_80", "compute_90", ...: what the build holds code for; empty where that is unknown."""
     num_threads: int | None = None
     """As it chose itself in this environment."""
     devices: tuple[TorchDevice, ...] = ()
+    """That it can use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +98,6 @@ class Gpu:
     name: str
     slowdowns: tuple[str, ...] = ()
     """Reasons for lower clocks that are active: "hw_slowdown", "hw_thermal_slowdown", ..."""
-    sm_mhz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
     used_bytes: int | None = None
     utilisation: float | None = None
     """Part of the last moment in which a kernel ran, in [0, 1]."""
@@ -142,6 +124,8 @@ class Machine:
     """Logical processors of the machine."""
     usable_cores: float
     """What this process may use: affinity and cgroup quota considered."""
+    physical_cores: int | None = None
+    """Cores behind the processors that its affinity leaves: hyper-threads of one core count once."""
     memory_bytes: int
     available_bytes: int
     """Free for this process now, cgroup limit considered."""
@@ -176,7 +160,6 @@ class Checkup:
     """What `hotlap machine` hands over."""
 
     machine: Machine
-    cores: Cores
     created: str
     """When the figures were measured: ISO 8601, UTC."""
     schema: int = SCHEMA

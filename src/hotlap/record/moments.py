@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hotlap.units import factor
+
 
 class Phase(StrEnum):
     """What a moment of a step was spent on; each moment belongs to exactly one."""
@@ -81,6 +83,16 @@ class Interval:
     mid: float
     high: float
 
+    @property
+    def ends(self) -> str:
+        """Of a speed-up: "1.79-1.88x"."""
+        return f"{factor(self.low)[:-1]}-{factor(self.high)}"
+
+    @property
+    def told(self) -> str:
+        """Of a speed-up: "1.83x (1.79-1.88x)"."""
+        return f"{factor(self.mid)} ({self.ends})"
+
 
 class InputPart(StrEnum):
     """What a moment of the input phase was spent on; the parts of a step sum to at most its input time."""
@@ -144,7 +156,7 @@ class SightingKind(StrEnum):
     """Operators on data alone are given the same, and make the same of it, in each step."""
     PADDING = "padding"
     """The model is given batches with columns that are padding in all rows."""
-    TABLE = "table"
+    DENSE_GRADIENT = "dense-gradient"
     """An embedding whose gradient is dense; how many of its rows a step touches."""
 
 

@@ -19,26 +19,16 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelWork:
-    """Kernels of one kind."""
+class DeviceWork:
+    """Kernels, copies or collectives of one kind."""
 
     name: str
-    """"convolutions", "elementwise"."""
+    """"convolutions", "Memcpy HtoD (Pageable -> Device)", "AllReduce"."""
     device_s: float
-    """Seconds a step, each kernel counted alone."""
-    per_step: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyWork:
-    """Copies or collectives of one kind."""
-
-    name: str
-    """"Memcpy HtoD (Pageable -> Device)", "AllReduce"."""
-    device_s: float
-    """Seconds a step."""
+    """Seconds a step, each counted alone."""
     hidden_s: float
-    """Of these, beside a kernel that computes, or of copies also one that communicates."""
+    """Of these, of copies and collectives, beside a kernel that computes; of copies also beside one that communicates.
+    """
     per_step: float
     num_bytes: float
     """A step; 0 where not told."""
@@ -86,11 +76,11 @@ class OperatorWindow:
     """Part of the matrix kernels' time in kernels that use tensor cores."""
     communication_s: float | None = None
     communication_exposed_s: float | None = None
-    work: tuple[KernelWork, ...] = ()
+    work: tuple[DeviceWork, ...] = ()
     """By kind, costliest first; empty where only a trace would tell."""
-    copies: tuple[CopyWork, ...] = ()
+    copies: tuple[DeviceWork, ...] = ()
     """By kind, costliest first; empty where only a trace would tell."""
-    collectives: tuple[CopyWork, ...] = ()
+    collectives: tuple[DeviceWork, ...] = ()
     """By kind, costliest first; empty where only a trace would tell."""
     recomputed_s: float | None = None
     """Kernels of the forward pass that the backward pass ran again; of a training on the CPU operators."""

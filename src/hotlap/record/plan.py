@@ -79,7 +79,7 @@ class Plan:
     evidence: bool = False
     """Also record what the gate compares: digests, random states, parameter updates. Costs time, so such runs are not
     timed."""
-    nudge: int = 0
+    perturbation: int = 0
     """Not 0: after each update every parameter moves by at most one unit in the last place, drawn with this seed.
     Shows what rounding alone does to the losses of this script. Below 0: a unit of bfloat16, which shows what that does
     to the next gradient."""

@@ -93,7 +93,7 @@ class Run:
     seed: int | None = None
     reseed: int = 0
     """As in the plan: added to the script's own seeds."""
-    nudge: int = 0
+    perturbation: int = 0
     """As in the plan: not 0 if the parameters were moved by rounding errors on purpose."""
     arms: tuple[tuple[LeverSpec, ...], ...] = ((),)
     always: tuple[LeverSpec, ...] = ()

@@ -195,8 +195,8 @@ class FileChange:
     path: str
     before_sha256: str
     after_sha256: str
-    after: str | None = None
-    """The whole new text, without a byte order mark; None in what versions wrote that did not keep it."""
+    after: str
+    """The whole new text, without a byte order mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

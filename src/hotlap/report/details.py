@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hotlap.record import (
-    CopyWork,
+    DeviceWork,
     HotLine,
     OperatorWindow,
     Phase,
@@ -130,13 +130,12 @@ def _device(run: Run) -> Section | None:
     return _detail("The device", lead=lead, rows=tuple((_cost(run, mean(known[p])), p.value) for p in known))
 
 
-# In place of a window that nobody recorded.
-_NOTHING = OperatorWindow(num_steps=0, wall_s=0.0, operators=(), num_calls=0.0)
-
-
 def _profiled(run: Run) -> Iterator[Section | None]:
     """The steps under a profiler."""
-    seen = run.operators or _NOTHING
+    seen = run.operators
+    if seen is None:
+        yield _device(run)
+        return
     idle = sorted(seen.idle_s.items(), key=lambda item: -item[1])
     waited = ((_cost(run, seconds), f"for {why}{_named(seen, why)}") for why, seconds in idle)
     yield _detail("What the device waited for while it was idle", rows=waited)
@@ -144,8 +143,7 @@ def _profiled(run: Run) -> Iterator[Section | None]:
     costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in seen.operators]
     costs.sort(key=lambda cost: -cost[0])
     costliest = ((_times(seconds, one.per_step), one.name) for seconds, one in costs[:MOST_ROWS])
-    lead = " ".join(_window_sentences(run, seen)) if run.operators is not None else ""
-    yield _detail("Operators of a step", lead=lead, rows=costliest)
+    yield _detail("Operators of a step", lead=" ".join(_window_sentences(run, seen)), rows=costliest)
     kernels = ((_cost(run, one.device_s), f"{one.name}, {count(one.per_step)} x") for one in seen.work[:MOST_ROWS])
     yield _detail("Kernels of a step by what they compute", rows=kernels)
     yield _detail("Copies and collectives of a step", rows=map(_hidden, (*seen.copies, *seen.collectives)))
@@ -157,7 +155,7 @@ def _named(seen: OperatorWindow, why: str) -> str:
     return f": {', '.join(f'{name} {duration(seconds)}' for name, seconds in most)}" if most else ""
 
 
-def _hidden(one: CopyWork) -> tuple[str, str]:
+def _hidden(one: DeviceWork) -> tuple[str, str]:
     """What it costs, and how much of that kernels hide."""
     moved = f", {size(one.num_bytes)}" if one.num_bytes else ""
     share = percent(one.hidden_s / one.device_s if one.device_s else 0.0)

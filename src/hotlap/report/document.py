@@ -121,7 +121,7 @@ def ceilings(study: Study) -> Section:
         Row(
             f"at most {factor(one.speedup.high)}",
             f"If {story.ideal(one)} were free: {factor(one.speedup.mid)}, {duration(one.step_s)} a step (95% interval "
-            f"{story.interval(one.speedup)}); {one.idealised}.",
+            f"{one.speedup.ends}); {one.idealised}.",
         )
         for one in study.ceilings
         if one.speedup.high >= LEAST_GAIN

@@ -113,7 +113,8 @@ def next_commands(study: Study) -> Iterator[tuple[str, str]]:
     run, found = timed(study), study.findings
     # Where the script sets its threads itself no trial changes them.
     own = run is not None and any(site.calls == "torch.set_num_threads" for site in run.call_sites)
-    if study.sweep is not None and study.sweep.fewer and not own:
+    levers = dict.fromkeys(lever for finding in found for lever in finding.try_levers)
+    if study.sweep is not None and study.sweep.fewer and not own and "threads" not in levers:
         yield f"hotlap tune --levers threads {script(study)}", "tries fewer threads, and proves what helps"
     if not found:
         return
@@ -121,7 +122,6 @@ def next_commands(study: Study) -> Iterator[tuple[str, str]]:
     if command is not None:
         yield command, "starts it without that fault"
     yield f"hotlap explain {found[0].code}", "what it is, and what helps"
-    levers = dict.fromkeys(lever for finding in found for lever in finding.try_levers)
     if levers and _can_run_again(study):
         yield f"hotlap tune {script(study)}", f"tries {', '.join(levers)}, and proves what helps"
 

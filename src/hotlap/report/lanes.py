@@ -33,8 +33,7 @@ class Lanes:
     lanes: Mapping[str, list[Block]]
     """What loader and host did, or of a trace the parts that it shows; between the blocks they had nothing to do."""
     step_ends: tuple[float, ...]
-    num_steps: int
-    """Steps that end within the time shown."""
+    """Of those within the time shown."""
     waiting_share: float
     """Part of the time shown in which the host waited for its batch, in [0, 1]."""
 
@@ -79,7 +78,6 @@ def _ticks(span_s: float) -> tuple[tuple[float, str], ...]:
 def _lanes(excerpt: Excerpt, *, span_s: float) -> Lanes:
     """As much of it as lies within `span_s`."""
     blocks = _blocks(excerpt, span_s)
-    ends_s = [end_s for end_s in excerpt.ends_s if end_s <= span_s * (1 + 1e-9)]
     shown_s = min(span_s, excerpt.ends_s[-1])
     waited_s = sum(
         max(0.0, min(span.end_s, shown_s) - span.begin_s)
@@ -89,8 +87,7 @@ def _lanes(excerpt: Excerpt, *, span_s: float) -> Lanes:
     return Lanes(
         # The same order on both sides, whatever their excerpts begin with: batches come first.
         lanes={name: blocks[name] for name in sorted(blocks, key="loader".__ne__)},
-        step_ends=tuple(percent_of(end_s, span_s) for end_s in ends_s),
-        num_steps=len(ends_s),
+        step_ends=tuple(percent_of(end_s, span_s) for end_s in excerpt.ends_s if end_s <= span_s * (1 + 1e-9)),
         waiting_share=percent_of(waited_s, shown_s) / 100,
     )
 

@@ -22,7 +22,6 @@ _TITLES = {
 }
 _LEAD = "The median of the repeats (its 95% interval), and how much they differ."
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_UNITS = {Unit.FLOP_PER_S: "FLOP/s", Unit.BYTE_PER_S: "B/s"}
 
 
 def sections(checkup: Checkup) -> Iterator[RenderableType]:
@@ -49,10 +48,10 @@ def sections(checkup: Checkup) -> Iterator[RenderableType]:
 
 
 def _parts(checkup: Checkup) -> tuple[str, ...]:
-    machine, cores, torch = checkup.machine, checkup.cores, checkup.torch
-    kinds = [f"{machine.usable_cores:g} of {cores.logical} logical processors usable"]
-    if cores.physical is not None:
-        kinds.append(f"{cores.physical} cores")
+    machine, torch = checkup.machine, checkup.torch
+    kinds = [f"{machine.usable_cores:g} of {machine.num_cores} logical processors usable"]
+    if machine.physical_cores is not None:
+        kinds.append(f"{machine.physical_cores} cores")
     kinds.append(f"{size(machine.available_bytes)} of {size(machine.memory_bytes)} memory free")
     parts = ["; ".join(kinds), *(["GPUs: " + ", ".join(machine.gpus)] if machine.gpus else [])]
     if torch is not None:
@@ -82,5 +81,5 @@ def quantity(value: float, unit: Unit) -> str:
         return duration(value)
     for factor, prefix in _PREFIXES:
         if value >= factor:
-            return f"{value / factor:.3g} {prefix}{_UNITS[unit]}"
-    return f"{value:.3g} {_UNITS[unit]}"
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"

@@ -23,7 +23,6 @@ from hotlap.report.story import (
     command_under,
     cost_sentence,
     cost_share,
-    interval,
     script,
     small_gain,
     timed,
@@ -110,7 +109,7 @@ def _concluded(study: Study) -> Conclusion:
     """The conclusion of a study with levers in its result."""
     assert study.result is not None
     speedup, total = study.result.speedup, study.result.total_speedup
-    gain = f"{factor(speedup.mid)} (95% interval {interval(speedup)})"
+    gain = f"{factor(speedup.mid)} (95% interval {speedup.ends})"
     if study.result.verdict is Verdict.HARMED:
         sentence = f"The step is {gain} as fast, but the gate fails it: training is harmed. Do not apply this."
         return Conclusion(outcome=Outcome.HARM, title="Training is harmed", sentence=sentence)
@@ -122,7 +121,7 @@ def _concluded(study: Study) -> Conclusion:
         sentence = f"The step came out at {gain}: that is not told from no gain, so leave the script as it is."
         return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=sentence)
     if total is None:
-        sentence = f"A typical step, 95% interval {interval(speedup)}. Training is unharmed: the gate passes it."
+        sentence = f"A typical step, 95% interval {speedup.ends}. Training is unharmed: the gate passes it."
         return Conclusion(outcome=Outcome.GAIN, title=f"{factor(speedup.mid)} as fast", sentence=sentence)
     sentence = f"{total_sentence(study, total)} A typical step: {gain}. Training is unharmed: the gate passes it."
     return Conclusion(outcome=Outcome.GAIN, title=f"{factor(total.mid)} as fast", sentence=sentence)
@@ -141,7 +140,7 @@ def total_sentence(study: Study, total: Interval) -> str:
         of = f"In a long training{' like the first part of this one' * in_part}, starts of epochs included"
     else:
         of = f"The whole training of {study.total_steps:,} steps, from its start to the end of its last step"
-    return f"{of}: {factor(total.mid)} as fast as the baseline (95% interval {interval(total)})."
+    return f"{of}: {factor(total.mid)} as fast as the baseline (95% interval {total.ends})."
 
 
 def _tried(study: Study) -> int:

@@ -9,7 +9,6 @@ from textwrap import shorten
 from hotlap.record import (
     Ceiling,
     Finding,
-    Interval,
     Noise,
     Phase,
     Prediction,
@@ -77,11 +76,6 @@ def timed(study: Study) -> Run | None:
 def pictured(study: Study) -> Run | None:
     """The run of the baseline that stands beside the optimized one, where there is one."""
     return study.beside if study.after is not None and study.beside is not None else timed(study)
-
-
-def interval(value: Interval) -> str:
-    """ "1.79-1.88x"."""
-    return f"{factor(value.low)[:-1]}-{factor(value.high)}"
 
 
 def share_of(run: Run, cost_s: float) -> float | None:
@@ -191,7 +185,7 @@ def noise_sentence(noise: Noise) -> str:
         seen = " and ".join(percent(expm1(min(abs(ratio), 700.0))) for ratio in noise.log_ratios)
         return f"{compared}: equal runs differed by {seen}, too few to say which gains are noise here"
     hidden = f"gains below {small_gain(least)} cannot be told from noise here"
-    return f"{compared}: {interval(noise.speedup)}; {hidden} by 4 processes that vary no more than these"
+    return f"{compared}: {noise.speedup.ends}; {hidden} by 4 processes that vary no more than these"
 
 
 _COMPARED = {"step": "inside one process, step by step", "process": "between processes"}
@@ -283,7 +277,7 @@ def recipe_lines(study: Study) -> tuple[str, ...]:
         lines.append(
             f"Worth trying: batch size {recipe.size} instead of {recipe.before}, {rates}, and a schedule of steps "
             f"{recipe.size / recipe.before:g} times as short. It reaches the same loss "
-            f"{factor(recipe.speedup.mid)} as fast ({interval(recipe.speedup)})."
+            f"{factor(recipe.speedup.mid)} as fast ({recipe.speedup.ends})."
         )
     return (*lines, recipe.why)
 
@@ -291,7 +285,7 @@ def recipe_lines(study: Study) -> tuple[str, ...]:
 def trial_speedup(trial: Trial) -> str:
     """ "1.83x (1.79-1.88x)", what so few processes saw that no interval is shown, or that nothing was timed."""
     if trial.speedup is not None:
-        return f"{factor(trial.speedup.mid)} ({interval(trial.speedup)})"
+        return trial.speedup.told
     if trial.seen is not None:
         how = "clear after" if trial.accepted else "seen in"
         return f"{factor(trial.seen)}, {how} {plural(len(trial.log_ratios), 'process')}"

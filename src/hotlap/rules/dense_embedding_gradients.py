@@ -42,7 +42,7 @@ def explains(run: Run) -> frozenset[str]:
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Of optimizers the part of these tables, and filling their gradients; compilers and DDP want dense ones."""
-    seen = [one for one in sightings(run, SightingKind.TABLE) if _touched(one) < MAX_TOUCHED]
+    seen = [one for one in sightings(run, SightingKind.DENSE_GRADIENT) if _touched(one) < MAX_TOUCHED]
     elements = sum(one.num_elements for one in run.optimizers)
     if not seen or not elements or run.compiled or run.world_size > 1:
         return None

@@ -13,10 +13,10 @@ from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Status, Verdic
 from hotlap.search.study_log import StudyLog
 
 Start = tuple[int, int]
-"""What a run of the baseline begins with: what is added to its seed, and which nudge."""
+"""What a run of the baseline begins with: what is added to its seed, and which perturbation."""
 
 # What rounding alone does is shown by so many runs in which every parameter is perturbed after every update.
-_NUMBER_OF_NUDGED = 3
+_NUMBER_OF_PERTURBED = 3
 # And by these what bfloat16 does to a gradient: that of the step behind the first one.
 _ROUNDED, _ROUNDED_STEPS = (-1, -2, -3), 2
 
@@ -168,7 +168,7 @@ class GateRuns:
 
     def _make(self, starts: Sequence[Start], plans: Sequence[Plan] = ()) -> list[Run]:
         """Runs of the baseline, which are kept, and of these plans, which are the answer."""
-        of_baseline = [self.plan(seed, nudge) for seed, nudge in starts]
+        of_baseline = [self.plan(seed, perturbation) for seed, perturbation in starts]
         found = self.made([*of_baseline, *plans])
         if starts:
             self._keep(self._failed_again(of_baseline, found[: len(starts)]))
@@ -191,19 +191,19 @@ class GateRuns:
         home = _home(numerics, seeds)
         wanted = Counter({(home, 0): 1 if home else 2})
         if numerics is not levers.Numerics.EXACT:
-            wanted.update((home, nudge) for nudge in range(1, _NUMBER_OF_NUDGED + 1))
+            wanted.update((home, perturbation) for perturbation in range(1, _NUMBER_OF_PERTURBED + 1))
         if numerics is levers.Numerics.STATISTICAL:
-            wanted |= Counter([*((home, nudge) for nudge in _ROUNDED), *((seed, 0) for seed in seeds)])
-        return list((wanted - Counter((run.reseed, run.nudge) for run in self.known)).elements())
+            wanted |= Counter([*((home, perturbation) for perturbation in _ROUNDED), *((seed, 0) for seed in seeds)])
+        return list((wanted - Counter((run.reseed, run.perturbation) for run in self.known)).elements())
 
     def _ask(self, numerics: levers.Numerics, seeds: Sequence[int]) -> Ruling:
         home, any_seed = _home(numerics, seeds), numerics is not levers.Numerics.STATISTICAL
-        others = [run for run in self.known if not run.nudge and (any_seed or run.reseed in seeds)]
+        others = [run for run in self.known if not run.perturbation and (any_seed or run.reseed in seeds)]
         evidence = Evidence(
             base=tuple(self._baseline(home)),
             lever=tuple(self.found[:1]),
-            perturbed=tuple(run for run in self.known if run.nudge > 0 and run.reseed == home),
-            rounded=tuple(run for run in self.known if run.nudge < 0),
+            perturbed=tuple(run for run in self.known if run.perturbation > 0 and run.reseed == home),
+            rounded=tuple(run for run in self.known if run.perturbation < 0),
             base_seeds=(*self._baseline(home)[:1], *(run for run in others if run.reseed != home)),
             lever_seeds=tuple(self.found),
         )
@@ -230,12 +230,12 @@ class GateRuns:
 
     def _expected_s(self, plan: Plan) -> float:
         """What such a run takes on a quiet machine; how far it is to an epoch's end is known once one was made."""
-        known = [len(run.step_index) for run in self.known if not run.nudge]
+        known = [len(run.step_index) for run in self.known if not run.perturbation]
         num_steps = max([plan.steps, *known]) if plan.whole_epoch else plan.steps
         return self._sizes.evidence_s(num_steps)
 
     def _baseline(self, reseed: int = 0) -> list[Run]:
-        return [run for run in self.known if not run.nudge and run.reseed == reseed]
+        return [run for run in self.known if not run.perturbation and run.reseed == reseed]
 
     def made(self, plans: Sequence[Plan]) -> list[Run]:
         """Runs in pairs, of which each shares a node, and its cores."""
@@ -258,7 +258,7 @@ class GateRuns:
             for pair in pairs
         ]
 
-    def plan(self, reseed: int = 0, nudge: int = 0) -> Plan:
+    def plan(self, reseed: int = 0, perturbation: int = 0) -> Plan:
         """Of a run that begins like that."""
         plan = replace(
             self._log.options.plan,
@@ -266,9 +266,9 @@ class GateRuns:
             warmup=0,
             evidence=True,
             reseed=reseed,
-            nudge=nudge,
+            perturbation=perturbation,
         )
-        if nudge < 0:
+        if perturbation < 0:
             return replace(plan, steps=_ROUNDED_STEPS)
         base = self._baseline()
         if not base:
@@ -277,11 +277,11 @@ class GateRuns:
             return replace(plan, whole_epoch=self._is_end_near(), whole_epoch_s=patience_s)
         if not saw_epoch_end(base):
             # Other seeds would not show one either.
-            made = 0 if reseed or nudge else len(base[0].step_index)
+            made = 0 if reseed or perturbation else len(base[0].step_index)
             return replace(plan, steps=max(plan.steps, made))
         # What rounding does is mostly seen without an epoch's end, so one perturbed run goes on for it: it tells what
         # rounding makes of the losses behind it, and of what the script prints there.
-        return replace(plan, whole_epoch=nudge <= 1)
+        return replace(plan, whole_epoch=perturbation <= 1)
 
     def _is_end_near(self) -> bool:
         """A run that goes on for an epoch's end may get there, and soon. (What digests take is not known yet: its

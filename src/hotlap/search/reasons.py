@@ -199,7 +199,7 @@ def seemed(best: Trial, baseline: Run, *, needs_s: float) -> str:
     busy = baseline.cpu is not None and baseline.cpu.disturbed
     told = f"{name} seemed to make a step {factor(best.seen or 0.0)} as fast in {processes}"
     if busy and len(best.log_ratios) < FEWEST_SHOWN:
-        told = f"{name} may make a step faster, but {processes} on a busy machine do not tell by how much"
+        told = f"{name} may make a step faster, but what {processes} saw on a busy machine does not tell by how much"
     elif busy:
         told = f"{told} while the machine was busy"
     return (

@@ -156,8 +156,6 @@ class PatchFiles:
         patch = ""
         for target in targets:
             change, path = target.change, shown(str(target.path))
-            if change.after is None:
-                raise RecordError(f"The study is damaged: it lacks the new text of {path}. Run `hotlap tune` again.")
             source = decode(self._original(target), change.path)
             try:
                 snippet.check(source.text, name=source.path)
@@ -194,7 +192,7 @@ class PatchFiles:
 
 def _without_texts(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     """Paths and digests alone, which say as much."""
-    return tuple(replace(change, after=None) for change in changes)
+    return tuple(replace(change, after="") for change in changes)
 
 
 @contextmanager

@@ -45,9 +45,13 @@ def _unpacked(stream: io.BufferedReader, title: str) -> Iterator[bytes]:
     grown = 0
     while piece := source.read(_PIECE):
         grown += len(piece)
-        if grown > _UNSUSPECTED and grown > _MOST_GROWTH * stream.tell():
-            raise UserError(f"{title} unpacks to more than {_MOST_GROWTH} times its size, as no trace does.")
+        _check_growth(title, grown, stream.tell())
         yield piece
+
+
+def _check_growth(title: str, grown: int, packed: int) -> None:
+    if grown > max(_UNSUSPECTED, _MOST_GROWTH * packed):
+        raise UserError(f"{title} unpacks to more than {_MOST_GROWTH} times its size, as no trace does.")
 
 
 @contextmanager
@@ -87,8 +91,7 @@ def _in_archive(path: Path, room: Path) -> list[Path]:
     """Traces of an archive, side by side in `room`."""
     with _reading(path), tarfile.open(path) as archive:
         members = [one for one in archive if one.isfile() and one.name.endswith(_ENDINGS)]
-        if sum(one.size for one in members) > max(_UNSUSPECTED, _MOST_GROWTH * path.stat().st_size):
-            raise UserError(f"{path.name} unpacks to more than {_MOST_GROWTH} times its size, as no trace does.")
+        _check_growth(path.name, sum(one.size for one in members), path.stat().st_size)
         room.mkdir()
         for member in members:
             held = archive.extractfile(member)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hotlap.record import CopyWork, KernelWork
+from hotlap.record import DeviceWork
 from hotlap.trace import kernels, spans
 from hotlap.trace.recomputed import launched_again
 from hotlap.trace.seen import Seen
@@ -30,16 +30,10 @@ class StepKernels:
         self.seconds = trace.end[self.rows] - trace.start[self.rows]
         self.operators = seen.who.launched_in(self.rows)
 
-    def kinds(self) -> tuple[KernelWork, ...]:
+    def kinds(self) -> tuple[DeviceWork, ...]:
         """Costliest first."""
-        found = defaultdict[kernels.Work, list[float]](list)
-        for row, operator, seconds in self._each():
-            found[kernels.work_of(self._trace.text(row), self._name(operator))].append(seconds)
-        works = (
-            KernelWork(name=str(work), device_s=sum(seconds) / self._steps, per_step=len(seconds) / self._steps)
-            for work, seconds in found.items()
-        )
-        return tuple(sorted(works, key=lambda one: -one.device_s))
+        kinds = [str(kernels.work_of(self._trace.text(row), self._name(operator))) for row, operator, _ in self._each()]
+        return self._beside(spans.NONE, self.rows, kinds)
 
     def _each(self) -> Iterator[tuple[int, int, float]]:
         """Row, operator and seconds of each kernel."""
@@ -48,12 +42,12 @@ class StepKernels:
     def _name(self, operator: int) -> str:
         return self._trace.text(operator) if operator >= 0 else ""
 
-    def copies(self) -> tuple[CopyWork, ...]:
+    def copies(self) -> tuple[DeviceWork, ...]:
         """Costliest first."""
         names = [self._trace.text(row) for row in self._copies.tolist()]
         return self._beside(self._trace.moments(self.rows), self._copies, names)
 
-    def collectives(self) -> tuple[CopyWork, ...]:
+    def collectives(self) -> tuple[DeviceWork, ...]:
         """By kind, beside kernels that compute; costliest first."""
         trace, talks = self._trace, self._trace.kind[self.rows] == Kind.COMMUNICATION
         computing = trace.moments(self.rows[~talks])
@@ -64,7 +58,7 @@ class StepKernels:
         ]
         return self._beside(computing, self.rows[talks], kinds)
 
-    def _beside(self, computing: Spans, rows: Ints, titles: Sequence[str]) -> tuple[CopyWork, ...]:
+    def _beside(self, computing: Spans, rows: Ints, titles: Sequence[str]) -> tuple[DeviceWork, ...]:
         """What these events take, and how much of that kernels hide; by their titles."""
         trace, steps = self._trace, self._steps
         named: dict[str, list[int]] = defaultdict(list)
@@ -74,7 +68,7 @@ class StepKernels:
         for title, ours in named.items():
             start, end = trace.start[ours], trace.end[ours]
             found.append(
-                CopyWork(
+                DeviceWork(
                     name=title,
                     device_s=float(np.sum(end - start)) / steps,
                     hidden_s=float(np.sum(spans.within(computing, start, end))) / steps,

@@ -29,7 +29,7 @@ _TO_END_S = 10.0
 _FALSE_VERDICT = 0.0125
 
 _NOT_COMPARED = "The time was over before it was compared how they train: raise --budget."
-_NOT_LOOKED = "The time was over before it was looked whether all that is edited had a part in that: raise --budget."
+_NOT_LOOKED = "The time was over before it was known whether each edited line ran: raise --budget."
 
 CONTRACTS = (Numerics.EXACT, Numerics.ROUNDING, Numerics.STATISTICAL)
 """What a version may be held to, the strictest first."""

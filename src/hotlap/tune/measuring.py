@@ -9,7 +9,7 @@ from hotlap.experiment import Arm, Design, Executor, Sizes, TrialGroup
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.experiment.table import mean_step_s
-from hotlap.machine import cores, threads
+from hotlap.machine import threads
 from hotlap.record import NO_OPERATORS, Phase, Plan, Run, State, Status, Study
 from hotlap.search import StudyLog
 from hotlap.tune.diagnosis import ceilings, diagnosed, input_matters
@@ -152,12 +152,11 @@ def _sweep(log: StudyLog, run: Run, executor: Executor) -> None:
     phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
     if run.device != "cpu" or sum(run.share(phase) or 0.0 for phase in phases) < _SWEPT_SHARE:
         return
-    here = cores.look()
-    counts = threads.counts(here)
+    counts = threads.counts(log.machine)
     if len(counts) < 2 or executor.estimate_s(len(counts), switched=True) > _SWEEP_S:
         return
     log.doing(f"running {log.options.title} with {', '.join(map(str, counts))} threads in turns")
-    found = thread_sweep(executor, counts, here, run)
+    found = thread_sweep(executor, counts, log.machine, run)
     if len(found.times) > 1:
         log.change("sweep", sweep=found)
 

@@ -317,16 +317,6 @@ def test_a_patch_that_is_not_what_was_measured_is_refused(project: Path, files: 
     assert [path.read_bytes() for path in files] == before
 
 
-def test_a_study_that_kept_no_patched_text_is_refused(project: Path, files: list[Path]) -> None:
-    made = patched(files, root=project)
-    before = [path.read_bytes() for path in files]
-    older = tuple(replace(change, after=None) for change in made.changes)
-    save(study_of(project, diff=made.diff, changes=older), project / ".hotlap" / "x" / "study.json")
-    with pytest.raises(RecordError, match=r"lacks the new text of .* Run `hotlap tune` again"):
-        hotlap()
-    assert [path.read_bytes() for path in files] == before
-
-
 def test_a_patch_that_git_applied_to_one_of_its_files_is_not_finished(project: Path, files: list[Path]) -> None:
     made = patched(files, root=project)
     written(project, files)

@@ -14,6 +14,16 @@ def test_a_table_too_wide_for_the_terminal_is_two_with_the_gpus_in_each() -> Non
     assert forecast_table.parts(columns, width=30) == (columns[:3], [columns[0], columns[3]])
 
 
+@pytest.mark.parametrize(
+    ("flop", "begins"), [(1e3, "All 2 take the same time within 1%"), (1e15, "Fastest is H100 SXM5 80GB")]
+)
+def test_gpus_that_are_as_fast_are_told_as_such(flop: float, begins: str) -> None:
+    work = Workload.from_totals(flop=flop, memory_bytes=1e6, num_kernels=100)
+    known = Traced(work=work, device=None, step_s=None)
+    found = tuple(forecast(work, target=name) for name in ("V100 SXM2 32GB", "H100"))
+    assert forecast_table.why(forecast_table.Shown(known=known, predictions=found))[-1].startswith(begins)
+
+
 @pytest.mark.parametrize(("main", "busy"), [(1.0, False), (0.4, True)])
 def test_a_step_that_was_timed_on_a_busy_machine_is_told_as_such(main: float, busy: bool) -> None:
     use = CpuUse(usable_cores=2.0, main=main, others=0.0, runnable=1.0)

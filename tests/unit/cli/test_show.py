@@ -116,6 +116,19 @@ def test_nobody_is_told_to_delete_a_file_that_is_not_a_study_s_own(
     assert ("Give a file that hotlap wrote." in said) != deleted
 
 
+def test_pages_are_written_though_nobody_reads_the_report_to_its_end(
+    two: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind `| head`."""
+
+    def left(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("hotlap.cli.console.show", left)
+    assert cli.main(["show", "--html", "r.html", "--markdown", "r.md", "--json", "s.json"]) == 141
+    assert {path.name for path in folder.glob("[rs].*")} == {"r.html", "r.md", "s.json"}
+
+
 def test_names_of_any_length_are_listed_in_columns(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (two / "train-0").rename(two / "a-longer-name-0")
     assert cli.main(["list"]) == 0

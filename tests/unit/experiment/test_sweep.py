@@ -8,11 +8,11 @@ import pytest
 from hotlap.experiment import Executor, Sizes
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.levers.threads import Threads
-from hotlap.record import Cores, Plan, Run, Status, Sweep
+from hotlap.record import Plan, Run, Status, Sweep
 from tests.replayed_launcher import ReplayedLauncher
-from tests.unit.tune.world import AnyScript
+from tests.unit.tune.world import MACHINE, AnyScript
 
-EIGHT = Cores(logical=8, allowed=8, physical=8)
+EIGHT = replace(MACHINE, num_cores=8, usable_cores=8.0, physical_cores=8)
 COUNTS = (1, 2, 3, 4, 6, 8)
 SIZES = Sizes(
     step_s=0.003, setup_s=4.0, block=11, steps=BLOCKS * 11, warmup=20, evidence_steps=200, together=2, cores=8.0

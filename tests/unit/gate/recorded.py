@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hotlap.probe.evidence import Nudge, Updates, learning_rates, settings_digest
+from hotlap.probe.evidence import Perturbation, Updates, learning_rates, settings_digest
 from hotlap.probe.facts import Facts
 from hotlap.record import Run, Status, as_number
 
@@ -17,14 +17,14 @@ def recorded(
     num_steps: int,
     num_samples: int,
     seed: int,
-    nudge: int = 0,
+    perturbation: int = 0,
     on_gradients: Callable[[int], None] = lambda step: None,
 ) -> Run:
     """Train on `loss_of()`, which draws a batch of `num_samples`; runs of one seed draw the same.
 
     `on_gradients` is called with the step's number when gradients are there.
     """
-    updates, nudges, facts = Updates(), Nudge(nudge), Facts()
+    updates, perturbations, facts = Updates(), Perturbation(perturbation), Facts()
     facts.made_optimizer(optimizer)
     losses, settings, rates = [], [], []
     for step in range(num_steps):
@@ -37,8 +37,8 @@ def recorded(
         optimizer.step()
         updates.stepped()
         updates.after(step)
-        if nudge:
-            nudges.apply(params)
+        if perturbation:
+            perturbations.apply(params)
         losses.append(as_number(float(loss.detach())))
         trained = updates.in_order([optimizer])
         settings.append(settings_digest(trained))

@@ -45,7 +45,7 @@ def test_what_points_nowhere_has_no_direction(x: torch.Tensor) -> None:
 
 
 @cache
-def run(*, seed: int = 0, nudge: int = 0, bf16: bool = False, flipped: bool = False, pulled: float = 0.0) -> Run:
+def run(*, seed: int = 0, perturbation: int = 0, bf16: bool = False, flipped: bool = False, pulled: float = 0.0) -> Run:
     """A perceptron whose first layer learns so slowly that the loss does not tell which way it goes. `pulled`: part of
     its first gradient that comes from elsewhere."""
     torch.manual_seed(seed)
@@ -74,7 +74,7 @@ def run(*, seed: int = 0, nudge: int = 0, bf16: bool = False, flipped: bool = Fa
         num_steps=NUM_STEPS,
         num_samples=16,
         seed=seed,
-        nudge=nudge,
+        perturbation=perturbation,
         on_gradients=flip,
     )
 
@@ -84,7 +84,7 @@ def evidence(*, bf16: bool, flipped: bool) -> Evidence:
     return Evidence(
         base=(run(), run()),
         lever=(lever[0],),
-        perturbed=tuple(run(nudge=k) for k in (1, 2, 3)),
+        perturbed=tuple(run(perturbation=k) for k in (1, 2, 3)),
         base_seeds=tuple(run(seed=seed) for seed in range(5)),
         lever_seeds=tuple(lever),
     )
@@ -104,7 +104,7 @@ def test_a_first_gradient_is_no_further_away_than_bfloat16_explains(pulled: floa
     """As of a mask that leaks: the loss of a net that has not learnt yet hardly tells. `far`: rounding turns its
     gradients by as much, as in a dozen convolutions in front of small batches."""
     lever = [run(seed=seed, bf16=True, pulled=pulled) for seed in range(5)]
-    rounded = run(nudge=-1)
+    rounded = run(perturbation=-1)
     if far:
         first, second, *others = rounded.updates or ()
         assert second.projections is not None

@@ -605,12 +605,12 @@ def test_harm_that_is_certain_is_told_before_harm_by_chance() -> None:
     assert "BatchNorm1d) has other settings" in ruling.why and not ruling.by_chance
 
 
-def nudged(by_nudging: float) -> Evidence:
-    """The gradient of the last parameter is 3 times as large with the lever; a nudge changes it at once by a factor."""
+def with_rounded_gradient(by_perturbing: float) -> Evidence:
+    """The last gradient is 3 times as large with the lever; a perturbation changes it at once by a factor."""
 
     def perturbed(update: Update) -> Update:
         *gradients, last = update.gradients or ()
-        moved = by_nudging if 0 < update.step <= 2 else 1.0
+        moved = by_perturbing if 0 < update.step <= 2 else 1.0
         return replace(update, gradients=(*gradients, moved * (as_float(last) or 0.0)))
 
     e = scaled_gradients(3.0)
@@ -618,14 +618,14 @@ def nudged(by_nudging: float) -> Evidence:
     return replace(e, perturbed=runs)
 
 
-@pytest.mark.parametrize(("by_nudging", "verdict"), [(1.3, Verdict.UNHARMED), (1.001, Verdict.HARMED)])
-def test_a_gradient_that_is_nothing_but_rounding_may_have_any_size(by_nudging: float, verdict: Verdict) -> None:
-    assert judge("rounding", nudged(by_nudging)).verdict is verdict
+@pytest.mark.parametrize(("by_perturbing", "verdict"), [(1.3, Verdict.UNHARMED), (1.001, Verdict.HARMED)])
+def test_a_gradient_that_is_nothing_but_rounding_may_have_any_size(by_perturbing: float, verdict: Verdict) -> None:
+    assert judge("rounding", with_rounded_gradient(by_perturbing)).verdict is verdict
 
 
 @pytest.mark.parametrize("average", ["Average.module.last.bias", "Average.module.first.bias"])
 def test_an_average_of_what_is_nothing_but_rounding_may_go_any_way(average: str) -> None:
-    e = nudged(1.3)
+    e = with_rounded_gradient(1.3)
 
     def followed(runs: tuple[Run, ...], size: float) -> tuple[Run, ...]:
         trained = ("Net.first.weight", "Net.first.bias", "Net.last.weight", "Net.last.bias")

@@ -128,7 +128,7 @@ def test_lines_are_matched_by_the_step_at_which_they_come() -> None:
     assert judge("exact", replace(e, lever=late)).verdict is Verdict.UNHARMED
 
 
-def test_where_losses_are_bit_equal_a_nudge_excuses_no_other_validation() -> None:
+def test_where_losses_are_bit_equal_a_perturbation_excuses_no_other_validation() -> None:
     def baseline(k: int) -> str:
         return f"validation loss {0.4 + (0.05 * (k - 9) if 10 <= k < 20 else 0):.4f}"
 

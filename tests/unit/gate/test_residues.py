@@ -57,7 +57,7 @@ def forgetful(params: list[torch.Tensor]) -> torch.optim.Optimizer:
 
 
 @cache
-def run(make: Optimizer, *, fused: bool, bf16: bool = False, seed: int = 0, nudge: int = 0) -> Run:
+def run(make: Optimizer, *, fused: bool, bf16: bool = False, seed: int = 0, perturbation: int = 0) -> Run:
     """Trains to say which word stood first, as the probe records it."""
     torch.manual_seed(seed)
     model = Attention(fused=fused)
@@ -70,7 +70,9 @@ def run(make: Optimizer, *, fused: bool, bf16: bool = False, seed: int = 0, nudg
             first = words[:, :1].expand(-1, LENGTH).flatten()
             return nn.functional.cross_entropy(scores.flatten(0, 1).float(), first)
 
-    return recorded(loss_of, params, make(params), num_steps=NUM_STEPS, num_samples=8, seed=seed, nudge=nudge)
+    return recorded(
+        loss_of, params, make(params), num_steps=NUM_STEPS, num_samples=8, seed=seed, perturbation=perturbation
+    )
 
 
 def evidence(make: Optimizer, *, fused: bool, lever: Optimizer | None = None) -> Evidence:
@@ -81,7 +83,7 @@ def evidence(make: Optimizer, *, fused: bool, lever: Optimizer | None = None) ->
     return Evidence(
         base=(written[0], written[0]),
         lever=(faster[0],),
-        perturbed=tuple(run(make, fused=fused, nudge=k) for k in (1, 2, 3)),
+        perturbed=tuple(run(make, fused=fused, perturbation=k) for k in (1, 2, 3)),
         base_seeds=tuple(written),
         lever_seeds=tuple(faster),
     )
@@ -144,7 +146,7 @@ WIDE = 16_384
 
 
 @cache
-def normalised(*, bf16: bool = False, flipped: bool = False, seed: int = 0, nudge: int = 0) -> Run:
+def normalised(*, bf16: bool = False, flipped: bool = False, seed: int = 0, perturbation: int = 0) -> Run:
     """A bias in front of a batch normalisation, which takes it out again: so wide that the size of what rounding makes
     of its gradient is the same to a few hundredths. `flipped`: the last layer's gradient has the wrong sign."""
     torch.manual_seed(seed)
@@ -164,7 +166,16 @@ def normalised(*, bf16: bool = False, flipped: bool = False, seed: int = 0, nudg
             params[-2].grad.neg_()
 
     optimizer = torch.optim.SGD(params, lr=1e-3)
-    return recorded(loss_of, params, optimizer, num_steps=24, num_samples=32, seed=seed, nudge=nudge, on_gradients=flip)
+    return recorded(
+        loss_of,
+        params,
+        optimizer,
+        num_steps=24,
+        num_samples=32,
+        seed=seed,
+        perturbation=perturbation,
+        on_gradients=flip,
+    )
 
 
 @pytest.mark.parametrize("flipped", [False, True])
@@ -174,7 +185,7 @@ def test_a_wide_bias_in_front_of_a_normalisation_may_have_any_gradient(flipped: 
     found = Evidence(
         base=(written[0], written[0]),
         lever=(faster[0],),
-        perturbed=tuple(normalised(nudge=k) for k in (1, 2, 3)),
+        perturbed=tuple(normalised(perturbation=k) for k in (1, 2, 3)),
         base_seeds=tuple(written),
         lever_seeds=tuple(faster),
     )

@@ -34,7 +34,7 @@ class Training:
     seed: int = 0
     num_steps: int = NUM_STEPS
     # Differences that do no harm.
-    nudge: int = 0
+    perturbation: int = 0
     order: str = "plain"
     """How sums are formed: "plain", "halves", "double" (float64, then rounded), "bf16" (8-bit mantissas)."""
     other_masks: bool = False
@@ -99,7 +99,7 @@ def evidence(training: Training, num_seeds: int = 5, **lever: object) -> Evidenc
     return Evidence(
         base=(train(training), replace(train(training))),
         lever=(train(with_lever(training)),),
-        perturbed=tuple(train(replace(training, nudge=k)) for k in (1, 2)),
+        perturbed=tuple(train(replace(training, perturbation=k)) for k in (1, 2)),
         base_seeds=tuple(train(t) for t in seeds),
         lever_seeds=tuple(train(with_lever(t)) for t in seeds),
     )
@@ -150,7 +150,7 @@ class _Trainer:
         self.kept_grads = [np.zeros_like(p) for p in self.params]
         self.data_rng = np.random.default_rng(t.seed + 1)
         self.mask_rng = np.random.default_rng(t.seed + 2 + 77 * t.other_masks)
-        self.nudge_rng = np.random.default_rng(t.nudge)
+        self.perturbation_rng = np.random.default_rng(t.perturbation)
         self.order: list[NDArray[np.int64]] = []
         self.last_batch: tuple[Array, NDArray[np.int64]] | None = None
         self.cached: dict[int, Array] = {}
@@ -173,7 +173,7 @@ class _Trainer:
                 self._update(grads, step, self._rate(0) if t.stale_schedule else rate)
             if looks:
                 updates.append(self._compared(step, before, grads, [b - m for b, m in zip(before, moves, strict=True)]))
-            self._nudge()
+            self._perturbation()
             losses.append(as_number(float("nan") if t.nan_from is not None and step >= t.nan_from else loss))
             batches.append(_digest(x.tobytes(), y.tobytes()))
             fresh.append(self._fresh(x))
@@ -314,7 +314,9 @@ class _Trainer:
         self.first[k] = np.asarray(momentum * self.first[k] + g)
         return np.asarray(self.first[k])
 
-    def _nudge(self) -> None:
-        if self.t.nudge:
+    def _perturbation(self) -> None:
+        if self.t.perturbation:
             for k, p in enumerate(self.params):
-                self.params[k] = p + p * self.nudge_rng.integers(-1, 2, p.shape).astype(np.float32) * np.float32(2**-24)
+                self.params[k] = p + p * self.perturbation_rng.integers(-1, 2, p.shape).astype(np.float32) * np.float32(
+                    2**-24
+                )

@@ -11,7 +11,7 @@ from hotlap.errors import UserError
 from hotlap.lab import Settings, checklist
 from hotlap.lab.result import Quantity
 from hotlap.machine import checks as checks_folder
-from hotlap.record import Checkup, Complaint, Cores, Finding, Interval, Study, Trial, Verdict, Weight
+from hotlap.record import Checkup, Complaint, Finding, Interval, Study, Trial, Verdict, Weight
 from tests.sample_runs import machine, run_with
 from tests.unit.lab import samples
 
@@ -45,7 +45,7 @@ def known(*trials: Trial, device: str = "cpu", **changes: Any) -> Study:
     )
 
 
-HERE = Checkup(machine=machine(), cores=Cores(logical=2, allowed=2), created="")
+HERE = Checkup(machine=machine(), created="")
 
 
 def rows(study: Study, here: Checkup = HERE) -> dict[str, tuple[Any, str, str]]:
@@ -135,10 +135,15 @@ def test_a_wrong_build_is_what_the_container_would_mend(device: str, without: st
     assert why == "No code for it. It runs nothing. Install."
 
 
-def test_a_levers_time_that_was_over_is_told() -> None:
-    _, verdict, why = rows(known())["Fused Adam"]
+@pytest.mark.parametrize("refused", [(), ("native-ode",), ("native-ode", "compile")])
+def test_a_levers_time_that_was_over_is_told(refused: tuple[str, ...]) -> None:
+    """Also where another one behind the same recommendation does not apply."""
+    trials = [trial(name, None, why="Not tried. It does not fit.") for name in refused]
+    _, verdict, why = rows(known(*trials))["Fusing with a compiler"]
     assert verdict == "not tried"
     assert "--budget" in why
+    all_of_them = [*trials, *(trial(name, None) for name in ("native-step", "native-ode", "compile"))]
+    assert rows(known(*all_of_them))["Fusing with a compiler"][1] == "does not apply"
 
 
 def test_each_name_behind_a_recommendation_exists() -> None:

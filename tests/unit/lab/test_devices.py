@@ -27,7 +27,7 @@ def cells(result: Result, at: int) -> list[Any]:
 
 def test_ten_epochs_are_all_their_steps() -> None:
     # 9,380 steps of 2.43 ms with 128 hidden units.
-    assert "Ten epochs with 128 hidden units take 22.8 s (22.5 s to 23.0 s) on this CPU" in told().story[0]
+    assert "Ten epochs with 128 hidden units take 22.8 s (22.5 to 23.0 s) on this CPU" in told().story[0]
 
 
 def test_the_gpu_is_ahead_from_the_size_at_which_its_interval_lies_below() -> None:

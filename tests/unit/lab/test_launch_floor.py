@@ -25,7 +25,7 @@ def test_sizes_increase_and_the_founding_shapes_are_among_them() -> None:
 
 def test_the_floor_is_that_of_the_smallest_call() -> None:
     result = told(gpu="Some GPU")
-    assert "takes 0.500 us (0.490 us to 0.510 us) in NumPy" in result.story[0]
+    assert "takes 0.500 us (0.490 to 0.510 us) in NumPy" in result.story[0]
     assert "8.0" in result.story[0]
 
 

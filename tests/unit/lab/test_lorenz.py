@@ -46,7 +46,7 @@ def test_without_a_patch_there_is_no_ratio() -> None:
 def test_the_loop_is_told_by_its_operators_and_the_gpu_beside_it() -> None:
     result = told(study_full())
     assert "4,000 operators" in result.story[1]
-    assert "takes ~20.0 ms (10.0 ms to 40.0 ms) an iteration on the RTX 4090" in result.story[1]
+    assert "takes ~20.0 ms (10.0 to 40.0 ms) an iteration on the RTX 4090" in result.story[1]
     assert any("predictions" in note for note in result.notes)
 
 

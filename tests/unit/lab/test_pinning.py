@@ -52,7 +52,7 @@ def test_speed_ups_are_over_the_script_as_written_with_their_intervals() -> None
 
 def test_what_was_not_compared_is_no_ratio() -> None:
     for article in (None, checked(None)):
-        assert "compared too seldom for a ratio" in told(article).story[0]
+        assert "not compared often enough for a ratio" in told(article).story[0]
 
 
 def test_an_interval_that_holds_one_shows_no_difference_and_one_below_is_slower() -> None:

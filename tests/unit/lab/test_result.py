@@ -2,15 +2,17 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from hotlap import lab
 from hotlap.errors import UserError
 from hotlap.lab import EXPERIMENTS, asks, file_of
 from hotlap.lab.result import LEGEND, Quantity, Result, Table, ahead_from, in_words, sections
 from hotlap.record import Interval
 from hotlap.report.terminal import plain
-from tests.samples import HOSTILE
+from tests.samples import HOSTILE, study_full
 
 THERE = Quantity(value=1e-5, low=5e-6, high=2e-5, predicted=True)
 
@@ -23,7 +25,7 @@ def test_no_ratio_is_shown_without_an_interval() -> None:
 
 
 def test_a_ratio_in_words_says_where_nothing_was_shown() -> None:
-    assert in_words(None) == "compared too seldom for a ratio"
+    assert in_words(None) == "not compared often enough for a ratio"
     assert in_words(Interval(low=1.8, mid=2.0, high=2.2)) == "2.00x as fast, 95% interval 1.80x to 2.20x"
     assert in_words(Interval(low=0.5, mid=2.65, high=19.7)).startswith("no difference shown: 2.65x")
     assert in_words(Interval(low=0.6, mid=0.7, high=0.8)).startswith("slower: 0.70x")
@@ -45,7 +47,7 @@ def test_many_steps_keep_their_interval_and_their_mark() -> None:
 
 
 def test_quantities_read_in_their_unit_and_predictions_are_marked() -> None:
-    assert str(THERE) == "~10.0 us (5.00 us to 20.0 us)"
+    assert str(THERE) == "~10.0 us (5.00 to 20.0 us)"
     assert str(Quantity(value=2.5, unit="x", low=2.0, high=3.0)) == "2.50x (2.00x to 3.00x)"
     assert str(Quantity(value=math.nan)) == "unknown"
 
@@ -60,7 +62,7 @@ def test_a_result_is_shown_with_its_tables_its_story_and_a_legend_where_somethin
     )
     text = rendered(Result(name="transfer", asks="A trip?", story=("It took long.",), tables=(table,), quick=True))
     assert text.startswith("hotlap lab transfer --quick  A trip?\n")
-    assert "250 ms" in text and "~10.0 us (5.00 us to 20.0 us)" in text and "It took long." in text
+    assert "250 ms" in text and "~10.0 us (5.00 to 20.0 us)" in text and "It took long." in text
     assert " ".join(text.split()).count(LEGEND) == 1
     assert LEGEND not in " ".join(rendered(Result(story=(), tables=(replace(table, rows=table.rows[:1]),))).split())
 
@@ -80,3 +82,16 @@ def test_each_experiment_is_a_file_of_its_name_that_says_what_it_asks() -> None:
     for one in EXPERIMENTS:
         assert callable(file_of(one).run)
         assert asks(one).endswith("?")
+
+
+@pytest.mark.parametrize("takes", [("budget",), ("script",)])
+def test_only_a_script_of_the_users_own_can_be_tuned_afterwards(
+    takes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lab's own is a copy in a folder that is gone by then."""
+    study = study_full()
+    assert any(one.try_levers for one in study.findings)
+    file = SimpleNamespace(TAKES=takes, run=lambda *_: Result(story=("",), study=study), __doc__="pinning: what?")
+    monkeypatch.setattr("hotlap.lab.file_of", lambda _: file)
+    told = plain(sections(lab.run("pinning", lab.Settings(), print)))
+    assert ("hotlap tune --levers" in told) == ("script" in takes)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hotlap.machine.facts import Facts
-from hotlap.record import Cores, Driver, Figure, Gpu, Interval, Machine, TorchBuild, TorchDevice, Unit
+from hotlap.record import Driver, Figure, Gpu, Interval, Machine, TorchBuild, TorchDevice, Unit
 
 GIB = 1 << 30
 
@@ -12,16 +12,16 @@ MACHINE = Machine(
     processor="a processor",
     num_cores=16,
     usable_cores=16.0,
+    physical_cores=16,
     memory_bytes=64 * GIB,
     available_bytes=48 * GIB,
     shm_bytes=16 * GIB,
     huge_pages="madvise",
     libc="glibc 2.36",
 )
-CORES = Cores(logical=16, allowed=16, physical=16)
 HEALTHY = Facts(
     machine=MACHINE,
-    cores=CORES,
+    allowed=16,
     load=0.1,
     torch=TorchBuild(version="2.8.0+cpu", num_threads=16),
 )
@@ -34,7 +34,6 @@ H200 = TorchDevice(name="NVIDIA H200", capability=(9, 0))
 CUDA_BUILD = TorchBuild(
     version="2.8.0a0+5228986c39.nv25.06",
     cuda="12.9",
-    cuda_works=True,
     arch_list=("sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"),
     num_threads=16,
     devices=(H200,),
@@ -61,9 +60,10 @@ def with_torch(**changes: object) -> Facts:
     return replace(WITH_GPU, torch=replace(CUDA_BUILD, **changes))  # type: ignore[arg-type]  # names of TorchBuild
 
 
-def with_cores(**changes: object) -> Facts:
+def with_cores(*, allowed: int = 16, quota: float = float("inf"), physical: int | None = 16) -> Facts:
     """The healthy machine without a GPU, with other processors."""
-    return replace(HEALTHY, cores=replace(CORES, **changes))  # type: ignore[arg-type]  # names of Cores
+    machine = replace(MACHINE, usable_cores=min(allowed, quota), physical_cores=physical)
+    return replace(HEALTHY, machine=machine, allowed=allowed, quota=quota)
 
 
 def figure(

@@ -33,8 +33,8 @@ def test_nothing_is_said_of_a_healthy_machine(facts: Facts) -> None:
 
 
 def test_nothing_is_said_where_nothing_could_be_read() -> None:
-    unknown = replace(MACHINE, shm_bytes=None, huge_pages=None, libc="")
-    assert found(Facts(machine=unknown, cores=replace(HEALTHY.cores, physical=None))) == {}
+    unknown = replace(MACHINE, physical_cores=None, shm_bytes=None, huge_pages=None, libc="")
+    assert found(Facts(machine=unknown, allowed=16)) == {}
 
 
 SICK: dict[str, list[Facts]] = {
@@ -44,14 +44,14 @@ SICK: dict[str, list[Facts]] = {
         replace(HEALTHY, nvidia_nodes=True),
     ],
     "driver-too-old": [
-        replace(with_torch(cuda_works=False, devices=()), driver=Driver(version="470.82.01", gpus=(CARD,))),
-        with_torch(cuda="13.0", cuda_works=False, devices=()),
+        replace(with_torch(devices=()), driver=Driver(version="470.82.01", gpus=(CARD,))),
+        with_torch(cuda="13.0", devices=()),
     ],
     "gpu-not-reached": [
-        replace(with_torch(cuda_works=False, devices=()), environment={"CUDA_VISIBLE_DEVICES": ""}),
-        replace(with_torch(cuda_works=False, devices=()), container=True, nvidia_nodes=False),
-        replace(with_torch(cuda_works=False, devices=()), driver=None),
-        with_torch(cuda_works=False, devices=()),
+        replace(with_torch(devices=()), environment={"CUDA_VISIBLE_DEVICES": ""}),
+        replace(with_torch(devices=()), container=True, nvidia_nodes=False),
+        replace(with_torch(devices=()), driver=None),
+        with_torch(devices=()),
     ],
     "gpu-not-in-build": [
         with_torch(arch_list=("sm_70", "sm_80")),
@@ -61,7 +61,7 @@ SICK: dict[str, list[Facts]] = {
     ],
     "gpu-shared": [SHARED_BY_TWO, with_card(used_bytes=20 * GIB, utilisation=0.5)],
     "slowed-down": [
-        with_card(slowdowns=("sw_thermal_slowdown",), temperature_c=91.0),
+        with_card(slowdowns=("sw_thermal_slowdown",)),
         with_card(slowdowns=("hw_power_brake_slowdown",)),
         with_card(slowdowns=("hw_thermal_slowdown", "hw_slowdown")),
     ],
@@ -116,11 +116,11 @@ def test_the_weightiest_comes_first() -> None:
 
 
 def test_a_driver_that_is_too_old_is_told_from_a_gpu_that_is_hidden() -> None:
-    old = with_torch(cuda="13.0", cuda_works=False, devices=())
+    old = with_torch(cuda="13.0", devices=())
     assert "gpu-not-reached" not in found(old)
     assert "580" in found(old)["driver-too-old"].fix
     assert "CUDA 12.x" in found(old)["driver-too-old"].fix
-    hidden = replace(with_torch(cuda_works=False, devices=()), environment={"CUDA_VISIBLE_DEVICES": "-1"})
+    hidden = replace(with_torch(devices=()), environment={"CUDA_VISIBLE_DEVICES": "-1"})
     assert "CUDA_VISIBLE_DEVICES" in found(hidden)["gpu-not-reached"].what
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from hotlap.errors import HotlapError
 from hotlap.machine import checkup as module
 from hotlap.machine.checkup import checkup
-from hotlap.machine.in_child import CannotMeasure
 from hotlap.record import Checkup, Measured, TorchBuild, decode, encode, save
 from tests.unit.machine.made_up import HEALTHY, figure
 
@@ -61,7 +61,7 @@ def test_what_is_wrong_is_told(child: Child, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_child_that_fails_is_told_with_its_last_line(child: Child) -> None:
     child.measured, child.stderr = None, "Traceback ...\nImportError: libcudart.so.12: cannot open\n"
-    with pytest.raises(CannotMeasure, match=r"libcudart\.so\.12: cannot open"):
+    with pytest.raises(HotlapError, match=r"libcudart\.so\.12: cannot open"):
         quietly()
 
 

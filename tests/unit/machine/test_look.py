@@ -2,6 +2,7 @@
 
 import shutil
 import sysconfig
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
@@ -116,3 +117,25 @@ def test_a_compiler_counts_only_with_pythons_headers(monkeypatch: pytest.MonkeyP
     assert machine.look().compiler == "/usr/bin/g++"
     monkeypatch.setenv("CXX", "clang++-18")
     assert machine.look().compiler == "/usr/bin/clang++-18"
+
+
+def write_core(root: Path, cpu: int, siblings: str) -> None:
+    write(root, f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list", f"{siblings}\n")
+
+
+@pytest.mark.parametrize("allowed", [range(4), (0, 2, 3)])
+def test_hyper_threads_of_one_core_count_once_and_half_a_core_is_one(root: Path, allowed: Collection[int]) -> None:
+    for cpu in range(4):
+        write_core(root, cpu, f"{cpu % 2},{cpu % 2 + 2}")
+    seen = machine.look(root=root, allowed=allowed)
+    assert (seen.usable_cores, seen.physical_cores) == (len(allowed), 2)
+
+
+def test_without_topology_cores_are_unknown(root: Path) -> None:
+    write_core(root, 0, "0")
+    assert machine.look(root=root, allowed=range(4)).physical_cores is None
+
+
+def test_a_quota_is_less_than_the_affinity_leaves(root: Path) -> None:
+    write(root, "sys/fs/cgroup/cpu.max", "150000 100000")
+    assert machine.look(root=root, allowed=range(4)).usable_cores == 1.5

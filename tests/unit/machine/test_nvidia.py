@@ -21,23 +21,16 @@ def unknown(*_: object) -> Any:
 KNOWN: dict[str, object] = {
     "Name": "NVIDIA GeForce RTX 4090",
     "UUID": "GPU-12345678",
-    "PowerUsage": 149_700,
-    "PowerManagementLimit": 350_000,
     "MemoryInfo": SimpleNamespace(total=24 << 30, used=1 << 30),
     "UtilizationRates": SimpleNamespace(gpu=37, memory=4),
     "ComputeRunningProcesses": [SimpleNamespace(pid=12), SimpleNamespace(pid=13)],
     # Idle, at its power cap, too hot.
     "CurrentClocksEventReasons": 0x1 | 0x4 | 0x40,
 }
-BY_KIND = {("ClockInfo", 1): 2850, ("Temperature", 0): 46}
 
 
 def about(answer: object) -> Any:
     return lambda _handle: answer
-
-
-def of_kind(name: str) -> Any:
-    return lambda _handle, *kind: BY_KIND[(name, *kind)]
 
 
 def bindings(known: dict[str, object], **others: Any) -> Any:
@@ -50,7 +43,6 @@ def bindings(known: dict[str, object], **others: Any) -> Any:
         "nvmlDeviceGetHandleByIndex": lambda number: number if number == 0 else unknown(),
     }
     usual |= {f"nvmlDeviceGet{name}": about(answer) for name, answer in known.items()}
-    usual |= {f"nvmlDeviceGet{name}": of_kind(name) for name in ("ClockInfo", "Temperature")}
     return SimpleNamespace(**{**usual, **others})
 
 
@@ -68,9 +60,6 @@ def test_all_that_a_check_needs_is_read_and_a_gpu_that_does_not_answer_is_left_o
     assert gpu == Gpu(
         name="NVIDIA GeForce RTX 4090",
         slowdowns=("hw_thermal_slowdown",),
-        sm_mhz=2850,
-        power_w=149.7,
-        temperature_c=46,
         used_bytes=1 << 30,
         utilisation=0.37,
         processes=(12, 13),
@@ -81,8 +70,7 @@ def test_what_an_old_driver_calls_otherwise_or_does_not_know_is_read_or_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     old = {"Name": "Tesla V100-SXM2-16GB", "UUID": "GPU-1", "CurrentClocksThrottleReasons": 0x8}
-    module = bindings(old, nvmlDeviceGetClockInfo=unknown)
-    del module.nvmlDeviceGetTemperature
+    module = bindings(old, nvmlDeviceGetMemoryInfo=unknown)
     answering(monkeypatch, module)
     driver = nvidia.ask()
     assert driver is not None
@@ -104,6 +92,5 @@ def test_numbers_and_names_are_those_of_nvidias_bindings() -> None:
     for name, bit in nvidia.SLOWDOWNS.items():
         words = "".join(word.capitalize() for word in name.split("_"))
         assert getattr(pynvml, f"nvmlClocksThrottleReason{words}") == bit
-    assert (pynvml.NVML_CLOCK_SM, pynvml.NVML_TEMPERATURE_GPU) == (1, 0)
-    for name in (*KNOWN, "ClockInfo", "Temperature", "Count", "HandleByIndex"):
+    for name in (*KNOWN, "Count", "HandleByIndex"):
         assert hasattr(pynvml, f"nvmlDeviceGet{name}"), name

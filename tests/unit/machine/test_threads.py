@@ -1,12 +1,20 @@
 """Step times at several numbers of threads -> the best number, and what is said of them."""
 
+from dataclasses import replace
+
 import pytest
 
 from hotlap.machine import threads
 from hotlap.machine.figures import median_interval
-from hotlap.record import Cores, CpuUse, Run, Status, ThreadTime
+from hotlap.record import CpuUse, Machine, Run, Status, ThreadTime
+from tests.unit.machine.made_up import MACHINE
 
-SIXTEEN = Cores(logical=16, allowed=16, physical=16)
+
+def cores(logical: int, *, usable: float | None = None, physical: int | None = None) -> Machine:
+    return replace(MACHINE, num_cores=logical, usable_cores=usable or logical, physical_cores=physical)
+
+
+SIXTEEN = cores(16, physical=16)
 
 
 def times(step_s: dict[int, float], *, error: float = 0.0) -> list[ThreadTime]:
@@ -32,7 +40,7 @@ def test_what_is_not_known_better_counts_as_fast_up_to_a_twentieth() -> None:
 
 def test_one_sentence_says_what_is_busy_what_threads_bring_and_which_number_is_best() -> None:
     """F0: six fast cores, four slow ones, 16 hyper-threads; torch starts ten threads."""
-    i5 = Cores(logical=16, allowed=16, physical=10)
+    i5 = cores(16, physical=10)
     step_s = {1: 0.1, 2: 0.05, 6: 0.019, 8: 0.017, 10: 0.016, 16: 0.0165}
     sweep = threads.explain(times(step_s), i5, default_threads=10)
     assert sweep.why == (
@@ -42,13 +50,13 @@ def test_one_sentence_says_what_is_busy_what_threads_bring_and_which_number_is_b
 
 
 def test_a_better_number_than_the_usual_one_is_told_with_its_gain() -> None:
-    sweep = threads.explain(times({1: 0.01, 2: 0.016}), Cores(logical=2, allowed=2, physical=2))
+    sweep = threads.explain(times({1: 0.01, 2: 0.016}), cores(2, physical=2))
     assert sweep.why.startswith("1 thread is best, at 10.0 ms a step, 1.60x (1.60-1.60x) as fast as 2")
     assert sweep.fewer == "With 1 thread instead of 2, a step is 1.60x (1.60-1.60x) as fast."
 
 
 def test_a_ratio_is_told_with_the_range_that_both_intervals_leave() -> None:
-    two = Cores(logical=2, allowed=2, physical=2)
+    two = cores(2, physical=2)
     sweep = threads.explain(times({1: 0.01, 2: 0.02}, error=0.1), two)
     assert "2.00x (1.64-2.44x) as fast as 2" in sweep.why
     assert "2.00x (1.64-2.44x)" in sweep.fewer
@@ -59,7 +67,7 @@ def test_a_ratio_is_told_with_the_range_that_both_intervals_leave() -> None:
 
 
 def test_doubt_stands_beside_a_gain_by_fewer_threads_only() -> None:
-    two = Cores(logical=2, allowed=2, physical=2)
+    two = cores(2, physical=2)
     for step_s, doubted in (({1: 0.01, 2: 0.32}, True), ({1: 0.02, 2: 0.01}, False)):
         sweep = threads.explain(times(step_s), two, doubt="It was busy.")
         assert sweep.why.endswith("It was busy.") == doubted
@@ -89,14 +97,14 @@ def test_one_number_of_threads_is_best_and_none_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "expected"),
+    ("machine", "expected"),
     [
-        (Cores(logical=2, allowed=2, physical=2), (1, 2)),
-        (Cores(logical=16, allowed=16, physical=10), (1, 2, 3, 4, 6, 8, 10, 12, 16)),
-        (Cores(logical=64, allowed=1), (1,)),
-        (Cores(logical=8, allowed=8, quota=2.5), (1, 2, 3)),
-        (Cores(logical=8, allowed=8, quota=0.5), (1,)),
+        (cores(2, physical=2), (1, 2)),
+        (cores(16, physical=10), (1, 2, 3, 4, 6, 8, 10, 12, 16)),
+        (cores(64, usable=1), (1,)),
+        (cores(8, usable=2.5), (1, 2, 3)),
+        (cores(8, usable=0.5), (1,)),
     ],
 )
-def test_the_numbers_worth_timing(cores: Cores, expected: tuple[int, ...]) -> None:
-    assert threads.counts(cores) == expected
+def test_the_numbers_worth_timing(machine: Machine, expected: tuple[int, ...]) -> None:
+    assert threads.counts(machine) == expected

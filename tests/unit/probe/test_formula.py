@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from hotlap.probe.evidence import Nudge, Updates
+from hotlap.probe.evidence import Perturbation, Updates
 from hotlap.probe.formula import Formula
 
 Make = Callable[[Any], torch.optim.Optimizer]
@@ -152,10 +152,10 @@ def test_no_fault_that_comes_at_equal_intervals_keeps_out_of_the_way(period: int
     assert any(Updates.wanted(step) for step in range(2 * period + phase, 12 * max(period, 30), period))
 
 
-def test_a_nudge_moves_parameters_by_a_unit_of_their_own_or_of_bfloat16_and_without_any_what_takes_gradients() -> None:
+def test_a_perturbation_moves_parameters_by_a_unit_of_their_own_or_of_bfloat16_or_else_what_takes_gradients() -> None:
     for seed, given, unit in ((1, True, 2.0**-24), (-1, True, 2.0**-8), (1, False, 2.0**-24)):
         weights, data = torch.ones(50, requires_grad=True), torch.ones(50)
-        Nudge(seed).apply([weights] if given else [])
+        Perturbation(seed).apply([weights] if given else [])
         moved = (weights.detach() - 1).abs()
         assert unit / 2 <= moved.max() <= 2 * unit
         assert data.eq(1).all()

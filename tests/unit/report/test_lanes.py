@@ -14,8 +14,8 @@ def test_both_sides_share_one_axis_and_the_faster_one_fits_more_steps() -> None:
     picture = lanes.timeline(run_with(step_s=0.004, input_s=0.003), run_with(step_s=0.001, input_s=0.0))
     assert picture is not None
     assert picture.after is not None
-    assert picture.span_s == pytest.approx(0.004 * picture.before.num_steps)
-    assert (picture.before.num_steps, picture.after.num_steps) == (6, 24)
+    assert picture.span_s == pytest.approx(0.004 * len(picture.before.step_ends))
+    assert (len(picture.before.step_ends), len(picture.after.step_ends)) == (6, 24)
     assert picture.before.waiting_share == pytest.approx(0.75, abs=1e-3)
     assert picture.after.waiting_share == 0.0
 
@@ -42,9 +42,9 @@ def test_what_does_not_fit_on_the_axis_is_cut_off_at_its_end() -> None:
     picture = lanes.timeline(run_with(step_s=0.001), run_with(step_s=0.0031))
     assert picture is not None
     assert picture.after is not None
-    assert picture.before.num_steps == 24
+    assert len(picture.before.step_ends) == 24
     blocks = sorted(chain(*picture.after.lanes.values()), key=lambda block: block.x)
-    assert picture.after.num_steps == 7
+    assert len(picture.after.step_ends) == 7
     assert blocks[-1].x + blocks[-1].width == pytest.approx(100, abs=0.01)
     assert all(left.x + left.width <= right.x + 0.01 for left, right in pairwise(blocks))
 
@@ -70,4 +70,4 @@ def test_a_gain_of_a_thousand_draws_one_step_beside_all_that_were_seen() -> None
     assert picture is not None
     assert picture.after is not None
     assert picture.span_s == pytest.approx(1.0)
-    assert (picture.before.num_steps, picture.after.num_steps) == (1, 24)
+    assert (len(picture.before.step_ends), len(picture.after.step_ends)) == (1, 24)

@@ -7,7 +7,6 @@ import pytest
 from hotlap.record import (
     Checkup,
     Complaint,
-    Cores,
     Figure,
     Interval,
     Machine,
@@ -42,6 +41,7 @@ CHECKUP = Checkup(
         processor="A processor",
         num_cores=16,
         usable_cores=16.0,
+        physical_cores=10,
         memory_bytes=64 << 30,
         available_bytes=48 << 30,
         shm_bytes=None,
@@ -49,7 +49,6 @@ CHECKUP = Checkup(
         libc="",
         gpus=("NVIDIA H200",),
     ),
-    cores=Cores(logical=16, allowed=16, physical=10),
     created="2026-01-01T00:00:00+00:00",
     torch=TorchBuild(
         version="2.8.0",

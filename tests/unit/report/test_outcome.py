@@ -120,6 +120,9 @@ def test_a_measurement_says_that_fewer_threads_are_faster_and_how_to_prove_it(ow
     assert told.lines == (swept.fewer, *plain.lines)
     command = ("hotlap tune --levers threads train.py --epochs 3", "tries fewer threads, and proves what helps")
     assert told.commands == (plain.commands if own else (command, *plain.commands))
+    threads = replace(study.findings[0], try_levers=("threads",))
+    twice = document.answer(replace(study, baseline=(run,), sweep=swept, findings=(threads,)))
+    assert sum("hotlap tune" in command for command, _ in twice.commands) == 1, "one that tries threads is enough"
     silent = document.answer(replace(study, sweep=replace(swept, fewer=""), findings=()))
     assert silent.lines == () and silent.commands == ()
 

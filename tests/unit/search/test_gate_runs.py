@@ -62,23 +62,25 @@ def test_harm_by_chance_that_finds_no_time_for_other_seeds_is_no_verdict() -> No
 
 
 class Fails(World):
-    """The first `most` runs of the baseline with this nudge end in an error."""
+    """The first `most` runs of the baseline with this perturbation end in an error."""
 
-    nudge, most = 0, 1
+    perturbation, most = 0, 1
 
     def run(self, plan: Plan) -> Run:
-        if plan.always or plan.nudge != self.nudge or not self.most:
+        if plan.always or plan.perturbation != self.perturbation or not self.most:
             return super().run(plan)
         self.most -= 1
-        return Run(status=Status.CRASHED, error="OSError: planted", nudge=plan.nudge)
+        return Run(status=Status.CRASHED, error="OSError: planted", perturbation=plan.perturbation)
 
 
-@pytest.mark.parametrize("nudge", [0, 2])
-def test_a_run_of_the_baseline_that_fails_once_is_made_again_and_one_that_fails_twice_is_told(nudge: int) -> None:
+@pytest.mark.parametrize("perturbation", [0, 2])
+def test_a_run_of_the_baseline_that_fails_once_is_made_again_and_one_that_fails_twice_is_told(
+    perturbation: int,
+) -> None:
     """No lever could be judged beside it, and what was accepted would be refused in the end."""
     for most, verdict in ((1, Verdict.UNHARMED), (2, Verdict.UNDECIDED)):
         world = Fails(path="/train.py", sha256="0" * 64)
-        world.nudge, world.most = nudge, most
+        world.perturbation, world.most = perturbation, most
         ruling = gate_runs_of(world).judge(({"name": "fused-optimizer"},))
         assert ruling.verdict is verdict
         assert ("OSError: planted" in ruling.why) is (verdict is Verdict.UNDECIDED)
@@ -120,7 +122,7 @@ def test_harm_that_other_seeds_show_as_well_is_harm() -> None:
 def test_losses_beyond_rounding_are_looked_for_from_another_start(unlucky: range, verdict: Verdict) -> None:
     world = chance(unlucky, "channels-last")
     assert gate_runs_of(world).judge(({"name": "channels-last"},)).verdict is verdict
-    assert {plan.reseed for plan in world.plans if plan.nudge} == {0, 1}
+    assert {plan.reseed for plan in world.plans if plan.perturbation} == {0, 1}
 
 
 class Scattered(World):
@@ -186,5 +188,5 @@ def test_a_run_goes_on_for_an_epochs_end_only_where_that_is_near(
     assert "no epoch's end among them" in ruling.why
     later = world.plans[1:]
     assert not any(plan.whole_epoch for plan in later), "what the first run did not see no other is to look for"
-    of_one_seed = {plan.steps for plan in later if not plan.reseed and not plan.nudge}
+    of_one_seed = {plan.steps for plan in later if not plan.reseed and not plan.perturbation}
     assert of_one_seed == {400 if goes_on else 200}, "as many as the first one made"

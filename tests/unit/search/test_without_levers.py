@@ -58,7 +58,7 @@ def test_what_a_busy_machine_showed_is_told_as_such() -> None:
     few, more = (trial(CACHED, saw=(22.3,) * num_processes) for num_processes in (2, 3))
     told = seen(few, cpu=busy)
     assert told is not None and "22" not in told
-    assert told.startswith("cached-dataset may make a step faster, but 2 processes on a busy machine do not tell by")
+    assert told.startswith("cached-dataset may make a step faster, but what 2 processes saw on a busy machine")
     assert "22.30x as fast in 3 processes while the machine was busy:" in (seen(more, cpu=busy) or "")
     assert "busy" not in (seen(few, cpu=quiet) or "busy")
 

@@ -84,7 +84,7 @@ def test_other_losses_fail_every_contract_that_may_be_tried() -> None:
 def test_harm_by_chance_is_looked_for_again_by_the_last_contract_alone(weakest: Numerics, starts: set[int]) -> None:
     other = world(harms={LEVER: 0.5})
     assert check(other, weakest=weakest).verdict is Verdict.HARMED
-    assert {plan.reseed for plan in other.plans if plan.nudge} == starts
+    assert {plan.reseed for plan in other.plans if plan.perturbation} == starts
 
 
 def test_another_training_by_its_bookkeeping_fails_at_once() -> None:

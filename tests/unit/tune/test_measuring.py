@@ -10,7 +10,6 @@ import pytest
 from hotlap.errors import Interrupted, NoSteps, ScriptFailed
 from hotlap.record import (
     NO_OPERATORS,
-    Cores,
     CpuUse,
     Operator,
     OperatorWindow,
@@ -118,9 +117,8 @@ class Threaded(World):
 
 @pytest.mark.parametrize(("served", "doubted"), [(0.5, True), (1.0, False)])
 def test_fewer_threads_that_are_faster_are_told_with_their_range_and_with_doubt_where_others_used_the_cores(
-    served: float, doubted: bool, monkeypatch: pytest.MonkeyPatch
+    served: float, doubted: bool
 ) -> None:
-    monkeypatch.setattr("hotlap.machine.cores.look", lambda: Cores(logical=2, allowed=2, physical=2))
     here = Threaded(path="/home/ada/train.py", sha256="0" * 64)
     here.served = served
     sweep = measure(here).sweep

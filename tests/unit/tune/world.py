@@ -138,7 +138,7 @@ class World:
             num_threads=2,
             seed=(plan.seed or 0) + plan.reseed,
             reseed=plan.reseed,
-            nudge=plan.nudge,
+            perturbation=plan.perturbation,
             order_seed=plan.order_seed,
             arms=plan.arms,
             always=plan.always,
@@ -195,11 +195,11 @@ class World:
 
     def _losses(self, plan: Plan, always: set[str], total: int) -> list[float]:
         rng = random.Random(f"losses-{self.seed}-{plan.reseed}")
-        nudge = random.Random(plan.nudge)
-        rounding = 1e-6 if plan.nudge or always & {"fused-optimizer", "threads"} else 0.0
+        perturbation = random.Random(plan.perturbation)
+        rounding = 1e-6 if plan.perturbation or always & {"fused-optimizer", "threads"} else 0.0
         harm = sum(self.harms.get(name, 0.0) for name in always)
         return [
-            2.0 * math.exp(-k / 100) + 0.2 + rng.gauss(0, 0.01) + rounding * nudge.gauss(0, 1) + harm
+            2.0 * math.exp(-k / 100) + 0.2 + rng.gauss(0, 0.01) + rounding * perturbation.gauss(0, 1) + harm
             for k in range(total)
         ]
 

@@ -39,15 +39,10 @@ def _used(gpu: Gpu) -> Iterator[Complaint]:
 def _held_back(gpu: Gpu) -> Iterator[Complaint]:
     if not gpu.slowdowns:
         return
-    state = ", ".join(
-        f"{value:.0f} {unit}"
-        for value, unit in ((gpu.temperature_c, "C"), (gpu.power_w, "W"), (gpu.sm_mhz, "MHz"))
-        if value is not None
-    )
     yield Complaint(
         code="slowed-down",
         weight=Weight.COSTLY,
-        what=f"{gpu.name} lowers its clocks now ({', '.join((*gpu.slowdowns, state)).removesuffix(', ')}).",
+        what=f"{gpu.name} lowers its clocks now ({', '.join(gpu.slowdowns)}).",
         cost="Clocks under load are below what the GPU could do, and timings drift with its temperature.",
         fix="If it is thermal, see to its cooling (dust, fans, airflow); else look at power cables, supply and the "
         "power cap of the chassis.",

@@ -22,14 +22,13 @@ def check(facts: Facts) -> Iterator[Complaint]:
 
 
 def _granted(facts: Facts) -> Iterator[Complaint]:
-    cores = facts.cores
-    if cores.quota is not None and cores.quota < cores.allowed:
-        threads = (facts.torch and facts.torch.num_threads) or cores.physical or cores.allowed
-        count = max(1, int(cores.quota))
+    if facts.quota < facts.allowed:
+        threads = (facts.torch and facts.torch.num_threads) or facts.machine.physical_cores or facts.allowed
+        count = max(1, int(facts.quota))
         yield Complaint(
             code="cpu-quota",
             weight=Weight.COSTLY if threads > count else Weight.MINOR,
-            what=f"A cgroup grants {cores.quota:g} cores of time, while {cores.allowed} processors can be seen.",
+            what=f"A cgroup grants {facts.quota:g} cores of time, while {facts.allowed} processors can be seen.",
             cost=f"torch starts {threads} threads, which use the time up early and are then all stopped for the rest "
             "of each period (100 ms by default)."
             if threads > count
@@ -40,9 +39,8 @@ def _granted(facts: Facts) -> Iterator[Complaint]:
 
 
 def _threads(facts: Facts) -> Iterator[Complaint]:
-    cores = facts.cores
-    physical, quota = cores.physical or cores.allowed, cores.quota or float("inf")
-    sensible, usable = max(1.0, min(physical, quota)), min(cores.allowed, quota)
+    physical, usable = facts.machine.physical_cores or facts.allowed, facts.machine.usable_cores
+    sensible = max(1.0, min(physical, facts.quota))
     for name in THREAD_VARIABLES:
         # A list holds one number for each level of nesting.
         first = facts.environment.get(name, "").split(",")[0].strip()
@@ -69,12 +67,12 @@ def _threads(facts: Facts) -> Iterator[Complaint]:
 
 
 def _busy(facts: Facts) -> Iterator[Complaint]:
-    if facts.load is None or facts.load < max(_LOAD_SHARE * facts.cores.allowed, 0.5):
+    if facts.load is None or facts.load < max(_LOAD_SHARE * facts.allowed, 0.5):
         return
     yield Complaint(
         code="busy-machine",
-        weight=Weight.MINOR if facts.load < facts.cores.allowed else Weight.COSTLY,
-        what=f"{facts.load:.1f} processes wanted a processor in the last minute; there are {facts.cores.allowed}.",
+        weight=Weight.MINOR if facts.load < facts.allowed else Weight.COSTLY,
+        what=f"{facts.load:.1f} processes wanted a processor in the last minute; there are {facts.allowed}.",
         cost="Steps are slower and vary, and the figures of this machine come out low.",
         fix="Find them with top; measure again when they are done.",
     )

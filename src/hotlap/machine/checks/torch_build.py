@@ -14,7 +14,7 @@ def check(facts: Facts) -> Iterator[Complaint]:
         return
     if not torch.cuda and not torch.hip:
         yield _without_cuda(facts, torch)
-    elif torch.cuda and not torch.cuda_works:
+    elif torch.cuda and not torch.devices:
         yield _driver_too_old(facts, torch) or _not_reached(facts, torch)
     elif torch.cuda and torch.arch_list:
         for number, device in enumerate(torch.devices):

@@ -48,7 +48,6 @@ def _build() -> TorchBuild:
         version=str(torch.__version__),
         cuda=torch.version.cuda,
         hip=torch.version.hip,
-        cuda_works=works,
         arch_list=tuple(torch.cuda.get_arch_list()) if works else (),
         num_threads=torch.get_num_threads(),
         devices=tuple(gpu.describe(number) for number in range(torch.cuda.device_count())) if works else (),

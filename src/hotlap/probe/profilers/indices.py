@@ -56,7 +56,8 @@ class _Table:
             "elements": self.weight.numel(),
         }
         cost_s = per_step * _fill_s(self.weight) if self.weight.device.type == "cpu" else None
-        return sighting(SightingKind.TABLE, self.kind, self.spot, per_step=per_step, cost_s=cost_s, detail=detail)
+        kind = SightingKind.DENSE_GRADIENT
+        return sighting(kind, self.kind, self.spot, per_step=per_step, cost_s=cost_s, detail=detail)
 
 
 def _fill_s(weight: torch.Tensor) -> float:

@@ -135,7 +135,7 @@ def tables_of(model: nn.Module, *, passes: int = 1, num_steps: int = 4) -> tuple
 @pytest.mark.parametrize("table", [nn.Embedding(50, 4), nn.EmbeddingBag(50, 4)])
 def test_rows_with_a_gradient_are_counted_of_each_table(table: nn.Module) -> None:
     (found,) = tables_of(nn.Sequential(table, nn.Linear(4, 1)))
-    assert (found.kind, found.what) == (SightingKind.TABLE, type(table).__name__)
+    assert (found.kind, found.what) == (SightingKind.DENSE_GRADIENT, type(table).__name__)
     assert dict(found.detail) == {"module": "0", "rows": 50, "touched": 3, "elements": 200}
     assert found.cost_s is not None and found.cost_s > 0
 
