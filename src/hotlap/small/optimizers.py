@@ -50,12 +50,17 @@ class NativeOptimizer:
         lists = (group["params"] for group in optimizer.param_groups)
         for what in (optimizer.param_groups, *lists, optimizer.state, *optimizer.state.values(), *_hooks(optimizer)):
             guard.contents(what)
-        states = [state for slot in slots for state in slot[3:] if state is not None]
-        self._memory = [state.untyped_storage() for state in states]  # which another tensor may take the place of
+        for state in [state for slot in slots for state in slot[3:] if state is not None]:
+            guard.tensor(state)
+        self._updated = [slot[2] for slot in slots]
 
     def holds(self) -> bool:
         """Whether all of that is as it was, and the settings are such as are known."""
-        return bool(self._guard.holds() and self.native.has_states() and self.native.reads())
+        return bool(self._guard.holds() and self.native.reads())
+
+    def tell(self) -> None:
+        """Autograd is to notice that the parameters were updated."""
+        torch._C._increment_version(self._updated)
 
 
 def _hooks(optimizer: Any) -> tuple[dict[int, Any], ...]:
