@@ -38,6 +38,9 @@ BY_SYNTAX -= set(dir(object))
 BY_SYNTAX |= {"__getattribute__", "__lt__", "__le__", "__gt__", "__ge__", "__ne__"}
 """Methods that are called though no name in the code tells. Not `__eq__`: of dataclasses it reads all."""
 
+CHANGES = {"STORE_ATTR", "STORE_GLOBAL", "STORE_SUBSCR", "STORE_SLICE", "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_SUBSCR"}
+"""Instructions that change what others read: to trace is to run once more."""
+
 PARTS: dict[type, tuple[str, ...]] = {
     MethodType: ("__self__", "__func__"),
     classmethod: ("__func__",),
@@ -166,10 +169,12 @@ class _Reads:
         """A function of a library is taken as it is, but not one of another's that it decorates."""
         code, is_ours = function.__code__, not _is_of_library(function)
         if is_ours:
-            found: dict[str, set[str]] = {"attribute": set(), "global": set(), "base": set()}
+            found: dict[str, set[str]] = {"attribute": set(), "global": set(), "base": set(), "changed": set()}
             for kind, name in _names_in(code):
                 found[kind].add(name)
-            names, outer, bases = found.values()
+            names, outer, bases, changed = found.values()
+            if changed:
+                raise Unsupported(f"{what} changes {min(changed)}, and would once more while it is traced.")
             if unseen := (names | outer) & UNSEEN:
                 raise Unsupported(f"{what} reads by {min(unseen)}, and what that reads cannot be watched.")
             self._names |= names | outer & {"getattr"}
@@ -233,13 +238,15 @@ class _Reads:
 
 
 def _names_in(code: CodeType) -> Iterator[tuple[str, str]]:
-    """Each name with what it is of: "attribute", "global", or "base" (the class in `super(Class, self)`).
+    """Each name with what it is of: "attribute", "global", "base" (the class in `super(Class, self)`), or "changed".
 
     Also those in functions inside. "__import__" where one imports.
     """
     before = None
     for one in dis.get_instructions(code):
-        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"):
+        if one.opname in CHANGES or (one.opname == "STORE_DEREF" and one.argval in code.co_freevars):
+            yield "changed", one.argval or "an item"
+        elif one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield "base" if before == "super" else "global", one.argval
         elif one.opcode in dis.hasname:
             yield "attribute", "__import__" if one.opname == "IMPORT_NAME" else one.argval

@@ -40,6 +40,7 @@ class Network:
         self._parameters = guards.new()
         for p in self.trained:
             self._parameters.attribute(p, "is_leaf", True)
+            self._parameters.attribute(p, "requires_grad", True)
             self._parameters.attribute(p, "grad", None)
             guards.watch_hooks(self._parameters, p)
         self.memory = guards.memory(self.program.parameters)

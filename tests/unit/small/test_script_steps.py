@@ -264,6 +264,24 @@ def test_what_changes_before_the_backward_pass_is_an_error(change: Callable[[Any
             loss.backward()
 
 
+def test_a_parameter_that_is_frozen_before_the_backward_pass_gets_no_gradient() -> None:
+    net, criterion = model(), nn.CrossEntropyLoss()
+    with installed():
+        loss = criterion(net(X), Y)
+        net[2].requires_grad_(False)
+        loss.backward()
+    assert [p.grad is None for p in net.parameters()] == [False, False, True, True, False, False]
+
+
+def test_what_torch_keeps_no_state_of_has_none() -> None:
+    net = model()
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    with installed() as steps:
+        plain(net, optimizer)
+        assert steps.at_work
+    assert optimizer.state_dict()["state"] == {}
+
+
 def test_a_state_of_the_optimizer_in_other_memory_is_updated() -> None:
     def trained() -> torch.Tensor:
         net = model()
@@ -300,6 +318,13 @@ class Counting(nn.Sequential):
         return out
 
 
+class Masked(nn.Sequential):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = nn.functional.linear(x, weight=self[0].weight * 0.5, bias=self[0].bias)
+        out: torch.Tensor = self[1](hidden)
+        return out
+
+
 class ByRows(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
@@ -313,7 +338,8 @@ class ByRows(nn.Sequential):
         (nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)), "BatchNorm1d"),
         (Branching(nn.Linear(5, 8), nn.Linear(8, 3)), "cannot follow"),
         (Drawing(nn.Linear(5, 8), nn.Linear(8, 3)), "draws random numbers"),
-        (Counting(nn.Linear(5, 8), nn.Linear(8, 3)), "changes what it reads"),
+        (Counting(nn.Linear(5, 8), nn.Linear(8, 3)), "Counting.forward changes calls"),
+        (Masked(nn.Linear(5, 8), nn.Linear(8, 3)), "takes part in elementwise"),
         (ByRows(nn.Linear(5, 8), nn.Linear(8, 3)), "number of rows"),
     ],
 )
