@@ -169,14 +169,7 @@ class _Reads:
         """A function of a library is taken as it is, but not one of another's that it decorates."""
         code, is_ours = function.__code__, not _is_of_library(function)
         if is_ours:
-            found: dict[str, set[str]] = {"attribute": set(), "global": set(), "base": set(), "changed": set()}
-            for kind, name in _names_in(code):
-                found[kind].add(name)
-            names, outer, bases, changed = found.values()
-            if changed:
-                raise Unsupported(f"{what} changes {min(changed)}, and would once more while it is traced.")
-            if unseen := (names | outer) & UNSEEN:
-                raise Unsupported(f"{what} reads by {min(unseen)}, and what that reads cannot be watched.")
+            names, outer, bases = _names(code, what)
             self._names |= names | outer & {"getattr"}
             for name in ("__code__", "__defaults__", "__kwdefaults__"):
                 self.guard.attribute(function, name, getattr(function, name))
@@ -235,6 +228,19 @@ class _Reads:
     def _read_in(self, table: Iterable[str]) -> set[str]:
         """Of the names in it those that are read: after `getattr` it may be any."""
         return {n for n in table if n in self._names or ("getattr" in self._names and n[:2] != "__")}
+
+
+def _names(code: CodeType, what: str) -> tuple[set[str], set[str], set[str]]:
+    """Those of attributes, of globals, and of classes in `super(Class, self)`; Unsupported where more happens."""
+    found: dict[str, set[str]] = {"attribute": set(), "global": set(), "base": set(), "changed": set()}
+    for kind, name in _names_in(code):
+        found[kind].add(name)
+    names, outer, bases, changed = found.values()
+    if changed:
+        raise Unsupported(f"{what} changes {min(changed)}, and would once more while it is traced.")
+    if unseen := (names | outer) & UNSEEN:
+        raise Unsupported(f"{what} reads by {min(unseen)}, and what that reads cannot be watched.")
+    return names, outer, bases
 
 
 def _names_in(code: CodeType) -> Iterator[tuple[str, str]]:

@@ -273,6 +273,21 @@ def test_a_parameter_that_is_frozen_before_the_backward_pass_gets_no_gradient() 
     assert [p.grad is None for p in net.parameters()] == [False, False, True, True, False, False]
 
 
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.AdamW])
+def test_step_hooks_run_once_where_torch_takes_over(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "step" in vars(optim.AdamW):  # until the first one is made it inherits Adam's
+        monkeypatch.delattr(optim.AdamW, "step")
+    net, calls = model(), []
+    with installed() as steps:
+        optimizer = kind(net.parameters(), lr=0.1)
+        optimizer.register_step_post_hook(lambda *_: calls.append(1))
+        plain(net, optimizer)
+        assert steps.at_work
+        net[2].weight.grad = torch.ones(16, 17)[:, :16]  # of a form that only torch takes
+        optimizer.step()
+    assert len(calls) == 41
+
+
 def test_what_torch_keeps_no_state_of_has_none() -> None:
     net = model()
     optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -320,7 +335,8 @@ class Counting(nn.Sequential):
 
 class Masked(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = nn.functional.linear(x, weight=self[0].weight * 0.5, bias=self[0].bias)
+        first: Any = self[0]
+        hidden = nn.functional.linear(x, weight=first.weight * 0.5, bias=first.bias)
         out: torch.Tensor = self[1](hidden)
         return out
 
