@@ -33,8 +33,6 @@ class Network:
         self.eager = eager
         self._model = weakref.ref(model)
         self.trained = self.program.trained
-        if not self.trained:
-            raise Unsupported("the model has no parameter to train.")
         self.features = self.program.values[self.program.input][0]
         self.outputs = self.program.values[self.program.output][0]
         self._parameters = guards.new()

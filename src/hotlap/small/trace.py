@@ -167,7 +167,10 @@ def trace_model(model: nn.Module, sample: tuple[int, ...] | None = None) -> Prog
     for node in inputs:
         if node.args:
             lowering.known[node] = node.args[0]
-    return lowering.run()
+    program = lowering.run()
+    if not program.trained:
+        raise Unsupported("the model has no parameter to train.")
+    return program
 
 
 def why_no_rows(program: Program, model: nn.Module, sample: tuple[int, ...]) -> str:

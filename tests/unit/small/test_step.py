@@ -467,6 +467,17 @@ def test_a_small_loss_of_logits_is_told_to_rounding() -> None:
 
 
 @needs_core
+@pytest.mark.parametrize("frozen_first", [True, False])
+def test_a_model_that_is_frozen_whole_is_refused(frozen_first: bool) -> None:
+    model = network().requires_grad_(not frozen_first)
+    x, y = torch.randn(8, 5), torch.randn(8, 3)
+    with pytest.raises(Unsupported, match="no parameter to train"):
+        step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+        model.requires_grad_(False)
+        step.step(x, y)
+
+
+@needs_core
 def test_samples_of_another_width_after_an_epoch_are_refused_and_not_read() -> None:
     model = network()
     step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
