@@ -169,7 +169,12 @@ class _Reads:
         """A function of a library is taken as it is, but not one of another's that it decorates."""
         code, is_ours = function.__code__, not _is_of_library(function)
         if is_ours:
-            names, outer, bases = _names(code, what)
+            found: dict[str, set[str]] = {"attribute": set(), "global": set(), "base": set()}
+            for kind, name in _names_in(code, what):
+                found[kind].add(name)
+            names, outer, bases = found.values()
+            if unseen := (names | outer) & UNSEEN:
+                raise Unsupported(f"{what} reads by {min(unseen)}, and what that reads cannot be watched.")
             self._names |= names | outer & {"getattr"}
             for name in ("__code__", "__defaults__", "__kwdefaults__"):
                 self.guard.attribute(function, name, getattr(function, name))
@@ -230,36 +235,23 @@ class _Reads:
         return {n for n in table if n in self._names or ("getattr" in self._names and n[:2] != "__")}
 
 
-def _names(code: CodeType, what: str) -> tuple[set[str], set[str], set[str]]:
-    """Those of attributes, of globals, and of classes in `super(Class, self)`; Unsupported where more happens."""
-    found: dict[str, set[str]] = {"attribute": set(), "global": set(), "base": set(), "changed": set()}
-    for kind, name in _names_in(code):
-        found[kind].add(name)
-    names, outer, bases, changed = found.values()
-    if changed:
-        raise Unsupported(f"{what} changes {min(changed)}, and would once more while it is traced.")
-    if unseen := (names | outer) & UNSEEN:
-        raise Unsupported(f"{what} reads by {min(unseen)}, and what that reads cannot be watched.")
-    return names, outer, bases
+def _names_in(code: CodeType, what: str) -> Iterator[tuple[str, str]]:
+    """Each name with what it is of: "attribute", "global", or "base" (the class in `super(Class, self)`).
 
-
-def _names_in(code: CodeType) -> Iterator[tuple[str, str]]:
-    """Each name with what it is of: "attribute", "global", "base" (the class in `super(Class, self)`), or "changed".
-
-    Also those in functions inside. "__import__" where one imports.
+    Also those in functions inside. "__import__" where one imports. Unsupported where something is changed.
     """
     before = None
     for one in dis.get_instructions(code):
         if one.opname in CHANGES or (one.opname == "STORE_DEREF" and one.argval in code.co_freevars):
-            yield "changed", one.argval or "an item"
-        elif one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            raise Unsupported(f"{what} changes {one.argval or 'an item'}, and would once more while it is traced.")
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield "base" if before == "super" else "global", one.argval
         elif one.opcode in dis.hasname:
             yield "attribute", "__import__" if one.opname == "IMPORT_NAME" else one.argval
         before = one.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names_in(constant)
+            yield from _names_in(constant, what)
 
 
 def _is_of_library(value: Any) -> bool:
