@@ -1,6 +1,7 @@
 """Real MNIST, a small network, five epochs: as written, with other loaders, with the data levers cold and warm.
 
-And with what else `tune` may accept for it: fused Adam, one thread, the native step.
+And with what else `tune` may accept for it: fused Adam, one thread, the native step. Two cases are bounds: batches that
+lie ready, so that input costs nothing, with the native step and with `compile_step`, for which the loop is another one.
 
 `python benchmarks/mnist.py [FOLDER]` (with the four `.gz` files) writes `benchmarks/results/mnist-<device>.json`. Every
 case is a fresh process, in turn within each round; seconds are from the first `iter(loader)` to the last step, so the
@@ -68,13 +69,12 @@ def train(folder: Path, case: str, cache: Path) -> dict[str, Any]:
     from torch.utils.data import DataLoader
 
     from hotlap.data import cached
+    from hotlap.small import compile_step, native_steps
 
     torch.manual_seed(0)
     if "one thread" in case:
         torch.set_num_threads(1)
     if "native" in case:
-        from hotlap.small import native_steps
-
         native_steps()
     items = dataset(folder)
     if case.startswith("cached"):
@@ -86,10 +86,15 @@ def train(folder: Path, case: str, cache: Path) -> dict[str, Any]:
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True if "fused" in case else None)
     criterion = nn.CrossEntropyLoss()
+    compiled = compile_step(model, criterion, optimizer) if "compiled" in case else None
+    batches = [*loader] if "ready" in case else loader
     losses, epochs = [], []
     for _ in range(NUM_EPOCHS):
         begun = perf_counter()
-        for images, labels in loader:
+        for images, labels in batches:
+            if compiled is not None:
+                losses.append(torch.tensor(compiled.step(images.flatten(1), labels)))
+                continue
             optimizer.zero_grad()
             loss = criterion(model(images), labels)
             loss.backward()
@@ -111,6 +116,8 @@ CASES = {
     "cached on disk, fused Adam, one thread, warm": "cached disk warm fused one thread",
     "cached on disk and native step, cold": "cached disk native",
     "cached on disk and native step, warm": "cached disk warm native",
+    "batches lie ready, native step": "ready native",
+    "batches lie ready, compile_step": "ready compiled",
 }
 
 

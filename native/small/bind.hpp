@@ -103,7 +103,6 @@ void bind_optimizer(nb::module_& m) {
     nb::class_<P>(m, "Optimizer")
         .def(nb::init<int, nb::list, nb::list>())
         .def("reads", &P::reads)
-        .def("has_states", [](const P& self) { return self.states.holds(); })
         // True if done; False, with nothing changed, where the guard does not hold or a gradient is not as expected.
         .def("step", [](P& self, const Guard& guard) {
             if (!self.find(guard)) return false;
@@ -130,7 +129,7 @@ void bind_step(nb::module_& m) {
         .def("call",
              [](P& self, nb::handle x, nb::handle y) -> std::optional<double> {
                  Batch<T> batch;
-                 if (!self.guard.holds() || !self.update.states.next_holds() || !self.update.reads()) return std::nullopt;
+                 if (!self.guard.holds() || !self.update.reads()) return std::nullopt;
                  if (!read_batch(self, x.ptr(), y.ptr(), batch)) return std::nullopt;
                  Busy busy(self.exec());
                  std::optional<nb::gil_scoped_release> release;

@@ -136,9 +136,6 @@ class Guard {
         return true;
     }
 
-    // Whether one of its tensors is where it lay, the next one at each call: that of all takes long beside the smallest steps.
-    bool next_holds() const { return tensors_.empty() || same(tensors_[turn_++ % tensors_.size()]); }
-
   private:
     struct Tensor {
         nb::object object;
@@ -198,7 +195,6 @@ class Guard {
     }
 
     std::vector<Tensor> tensors_;
-    mutable size_t turn_ = 0;
     std::vector<Entry> entries_, attributes_, results_;
     std::vector<Size> sizes_;
     std::vector<Contents> contents_;

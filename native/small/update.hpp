@@ -38,7 +38,6 @@ template <class T>
 class Update {
   public:
     Optimizer<T> optimizer;
-    Guard states;
 
     // `groups`: the dicts of its parameter groups. `slots`: (number in the program, number of the group, parameter, its two
     // states, its count) of each parameter, None for a state that there is not.
@@ -54,7 +53,6 @@ class Update {
             parameters_.push_back(nb::borrow(slot[2]));
             optimizer.slots.push_back({number(0), number(1), view_of(slot[2]).numel(), numbers(2), {numbers(3), numbers(4)},
                                        static_cast<float*>(memory(5))});
-            for (int i = 3; i <= 5; i++) states.tensor(slot[i]);
         }
     }
 
@@ -78,7 +76,7 @@ class Update {
     // Finds the gradients, and keeps them alive until drop(). False where one is missing or not dense, where the guard does
     // not hold, and while another thread is in run().
     bool find(const Guard& guard) {
-        if (!kept_.empty() || !guard.holds() || !states.holds() || !reads()) return false;
+        if (!kept_.empty() || !guard.holds() || !reads()) return false;
         for (size_t i = 0; i < parameters_.size(); i++) {
             kept_.push_back(nb::getattr(parameters_[i], grad_, nb::none()));
             TensorView v{};

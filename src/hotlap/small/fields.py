@@ -37,7 +37,7 @@ class Compiled:
         self._free: list[Any] = []
         self._followed: tuple[optim.Optimizer, NativeOptimizer] | None = None
 
-    def following(self, optimizer: optim.Optimizer) -> Any:
+    def following(self, optimizer: optim.Optimizer) -> NativeOptimizer:
         """The native optimizer, from the last call where it is of this one: to make it takes longer than an iteration.
 
         Raises:
@@ -45,7 +45,7 @@ class Compiled:
         """
         if self._followed is None or self._followed[0] is not optimizer or not self._followed[1].holds():
             self._followed = optimizer, NativeOptimizer(optimizer, self.program.parameters, guards.new())
-        return self._followed[1].native
+        return self._followed[1]
 
     def versions(self) -> list[int]:
         """Of the tensors that must not change between a solve and its way back."""

@@ -38,6 +38,9 @@ BY_SYNTAX -= set(dir(object))
 BY_SYNTAX |= {"__getattribute__", "__lt__", "__le__", "__gt__", "__ge__", "__ne__"}
 """Methods that are called though no name in the code tells. Not `__eq__`: of dataclasses it reads all."""
 
+CHANGES = {"STORE_ATTR", "STORE_GLOBAL", "STORE_SUBSCR", "STORE_SLICE", "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_SUBSCR"}
+"""Instructions that change what others read: to trace is to run once more."""
+
 PARTS: dict[type, tuple[str, ...]] = {
     MethodType: ("__self__", "__func__"),
     classmethod: ("__func__",),
@@ -167,7 +170,7 @@ class _Reads:
         code, is_ours = function.__code__, not _is_of_library(function)
         if is_ours:
             found: dict[str, set[str]] = {"attribute": set(), "global": set(), "base": set()}
-            for kind, name in _names_in(code):
+            for kind, name in _names_in(code, what):
                 found[kind].add(name)
             names, outer, bases = found.values()
             if unseen := (names | outer) & UNSEEN:
@@ -232,21 +235,23 @@ class _Reads:
         return {n for n in table if n in self._names or ("getattr" in self._names and n[:2] != "__")}
 
 
-def _names_in(code: CodeType) -> Iterator[tuple[str, str]]:
+def _names_in(code: CodeType, what: str) -> Iterator[tuple[str, str]]:
     """Each name with what it is of: "attribute", "global", or "base" (the class in `super(Class, self)`).
 
-    Also those in functions inside. "__import__" where one imports.
+    Also those in functions inside. "__import__" where one imports. Unsupported where something is changed.
     """
     before = None
     for one in dis.get_instructions(code):
-        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"):
+        if one.opname in CHANGES or (one.opname == "STORE_DEREF" and one.argval in code.co_freevars):
+            raise Unsupported(f"{what} changes {one.argval or 'an item'}, and would once more while it is traced.")
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield "base" if before == "super" else "global", one.argval
         elif one.opcode in dis.hasname:
             yield "attribute", "__import__" if one.opname == "IMPORT_NAME" else one.argval
         before = one.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names_in(constant)
+            yield from _names_in(constant, what)
 
 
 def _is_of_library(value: Any) -> bool:

@@ -88,11 +88,8 @@ class NativeLoss:
         self._criterion = recognise(module)
         self._native = {dtype: native(dtype).loss for dtype in NUMBERS}
         self.eager = eager
-        self._guard = guards.reading(module).guard
-
-    def holds(self) -> bool:
+        self.holds: Callable[[], bool] = guards.reading(module).guard.holds
         """Whether the module is still what it was."""
-        return bool(self._guard.holds())
 
     def takes(self, prediction: torch.Tensor, target: torch.Tensor) -> bool:
         """Whether torch would do the same with these: nothing is broadcast, and no target is a probability."""

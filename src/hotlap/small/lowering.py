@@ -31,6 +31,12 @@ INPLACE = {
 """`x += y` and the like, which torch.fx takes for `x = x + y`."""
 
 
+def is_inplace(name: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a function of torch's of this name, given these keywords, changes its first argument, or another."""
+    named = (name.endswith("_") and not name.endswith("__")) or name in (*INPLACE, "__setitem__", "__set__")
+    return bool(named or settings.get("inplace") or settings.get("out") is not None)
+
+
 class Rows(int):
     """The number of rows, another in every batch: a forward may hand it on to `view`, not calculate with it."""
 
@@ -99,9 +105,8 @@ class Lowering:
 
     def _is_inplace(self, node: fx.Node) -> bool:
         name = str(node.target) if node.op == "call_method" else name_of(node.target)
-        flagged = node.kwargs.get("inplace") or any(argument is True for argument in node.args[1:])
-        named = (name.endswith("_") and not name.endswith("__")) or node.target in INPLACE.values()
-        return bool(flagged or named)
+        flagged = node.target in INPLACE.values() or any(argument is True for argument in node.args[1:])
+        return flagged or is_inplace(name, node.kwargs)
 
     def _check_inplace(self, node: fx.Node) -> None:
         """What is changed is a result of its own that nobody else reads."""

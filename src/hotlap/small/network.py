@@ -26,22 +26,24 @@ class Network:
     """
 
     def __init__(self, model: nn.Module, eager: Eager) -> None:
-        self.program, self._guard = guards.traced(model, lambda: trace_model(model))
+        self.program, guard = guards.traced(model, lambda: trace_model(model))
+        self.holds: Callable[[], bool] = guard.holds
+        """Whether the model is still what was traced."""
         if sum(node.op is Op.LINEAR for node in self.program.nodes) < 2:
             raise Unsupported("one layer alone is as fast in torch.")
         self._native = native(self.program.dtype)
         self.eager = eager
         self._model = weakref.ref(model)
         self.trained = self.program.trained
-        if not self.trained:
-            raise Unsupported("the model has no parameter to train.")
         self.features = self.program.values[self.program.input][0]
         self.outputs = self.program.values[self.program.output][0]
-        self._parameters = guards.new()
+        parameters = guards.new()
         for p in self.trained:
-            self._parameters.attribute(p, "is_leaf", True)
-            self._parameters.attribute(p, "grad", None)
-            guards.watch_hooks(self._parameters, p)
+            for name, value in (("is_leaf", True), ("requires_grad", True), ("grad", None)):
+                parameters.attribute(p, name, value)
+            guards.watch_hooks(parameters, p)
+        self.takes_gradients: Callable[[], bool] = parameters.holds
+        """Whether a gradient that is put into `.grad` is all that torch would do with it."""
         self.memory = guards.memory(self.program.parameters)
         self.read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
         """Does the batch want a gradient? -> numbers of parameters that must not change before the backward pass."""
@@ -54,14 +56,6 @@ class Network:
         if model is None:
             raise ReferenceError("the model of these native passes is gone.")
         return model
-
-    def holds(self) -> bool:
-        """Whether the model is still what was traced."""
-        return bool(self._guard.holds())
-
-    def takes_gradients(self) -> bool:
-        """Whether a gradient that is put into `.grad` is all that torch would do with it."""
-        return bool(self._parameters.holds())
 
     def takes(self, x: torch.Tensor) -> bool:
         """Whether `x` is a batch as it was traced for. Of samples with several dimensions that is looked at once."""

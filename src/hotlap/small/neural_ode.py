@@ -115,12 +115,12 @@ class NeuralODE:
         try:
             prepare(solver, t, compiled.rows, self.settings)
             losses = torch.zeros(iterations, dtype=torch.float64, device=y0.device)
-            solver.fit(following, y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
+            solver.fit(following.native, y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None
         finally:
             optimizer._opt_called = True  # type: ignore[attr-defined] # a scheduler asks for it
-        torch._C._increment_version(compiled.program.parameters)  # autograd is to notice the change
+        following.tell()
         return losses.tolist()
 
     def _in_torch(self, data: Data, optimizer: optim.Optimizer, mean: bool, iterations: int) -> list[float]:

@@ -20,11 +20,6 @@ def direct(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     return cast(Callable[..., Any], parent.apply)
 
 
-def is_plain(x: torch.Tensor) -> bool:
-    """Whether no transform of functorch is at work, and `x` has not outlived one."""
-    return not transforms_are_active() and not is_wrapped(x)
-
-
 Subject = TypeVar("Subject")
 Known = TypeVar("Known")
 
@@ -49,9 +44,6 @@ class ByIdentity(Generic[Subject, Known]):
     def forget(self, subject: Subject) -> None:
         """As if it had never been known."""
         self._table.pop(id(subject), None)
-
-    def __len__(self) -> int:
-        return len(self._table)
 
 
 class Lease:

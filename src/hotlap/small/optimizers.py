@@ -37,7 +37,7 @@ class NativeOptimizer:
         method = METHODS[type(optimizer)]
         number_of = {id(p): number for number, p in enumerate(parameters)}
         slots = [
-            (number_of[id(p)], index, p, *_states(optimizer.state[p], method, p, group))
+            (number_of[id(p)], index, p, *_states(optimizer, method, p, group))
             for index, group in enumerate(optimizer.param_groups)
             for p in group["params"]
             if id(p) in number_of and p.requires_grad
@@ -50,12 +50,17 @@ class NativeOptimizer:
         lists = (group["params"] for group in optimizer.param_groups)
         for what in (optimizer.param_groups, *lists, optimizer.state, *optimizer.state.values(), *_hooks(optimizer)):
             guard.contents(what)
-        states = [state for slot in slots for state in slot[3:] if state is not None]
-        self._memory = [state.untyped_storage() for state in states]  # which another tensor may take the place of
+        for state in [state for slot in slots for state in slot[3:] if state is not None]:
+            guard.tensor(state)
+        self._updated = [slot[2] for slot in slots]
 
     def holds(self) -> bool:
         """Whether all of that is as it was, and the settings are such as are known."""
-        return bool(self._guard.holds() and self.native.has_states() and self.native.reads())
+        return bool(self._guard.holds() and self.native.reads())
+
+    def tell(self) -> None:
+        """Autograd is to notice that the parameters were updated."""
+        torch._C._increment_version(self._updated)
 
 
 def _hooks(optimizer: Any) -> tuple[dict[int, Any], ...]:
@@ -81,12 +86,16 @@ def _check_known(optimizer: optim.Optimizer, *, hooks: bool) -> None:
 
 
 def _states(
-    state: dict[str, Any], method: int, p: torch.Tensor, group: Mapping[str, Any]
+    optimizer: optim.Optimizer, method: int, p: torch.Tensor, group: Mapping[str, Any]
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
     """Both states of a parameter, and the count of its updates; None for what its method does not have."""
+    if method == 0 and not group["momentum"]:
+        return None, None, None
+    state = optimizer.state[p]
     if method == 0:
-        return _state(state, "momentum_buffer", p) if group["momentum"] else None, None, None
-    return _state(state, "exp_avg", p), _state(state, "exp_avg_sq", p), _count(state)
+        return _state(state, "momentum_buffer", p), None, None
+    count = _count(state)  # first, as torch makes it
+    return _state(state, "exp_avg", p), _state(state, "exp_avg_sq", p), count
 
 
 def _count(state: dict[str, Any]) -> torch.Tensor:

@@ -111,8 +111,8 @@ class NativeSteps(Served):
         if parts == "model":
             return
         put(optim.Optimizer, "zero_grad", self._zero_grad_of(optim.Optimizer.zero_grad))
-        for kind in METHODS:
-            put(kind, "step", self._step_of(kind, _hooked(kind)))
+        for kind, step in [(kind, _hooked(kind)) for kind in METHODS]:  # first all: one inherits another's
+            put(kind, "step", self._step_of(kind, step))
 
     def take_over(self, optimizer: optim.Optimizer, put: Set) -> None:
         """An optimizer whose `step` a scheduler wrapped before this was installed: wrap it again, with ours inside."""

@@ -9,7 +9,7 @@ import torch
 
 from hotlap.errors import HotlapError, UserError
 from hotlap.small.fields import Compiled, Field, compiled_for, prepare
-from hotlap.small.node import direct, is_plain
+from hotlap.small.node import direct, is_wrapped, transforms_are_active
 from hotlap.small.program import Unsupported
 from hotlap.small.solve_settings import Settings, read_settings, times_of
 
@@ -68,7 +68,7 @@ def solve_natively(func: Field, y0: Any, t: torch.Tensor, settings: Settings) ->
     if t.requires_grad and torch.is_grad_enabled():
         raise Unsupported("gradients to t are taken in torch.")
     compiled = compiled_for(func, y0, settings.method)
-    apply = _apply_directly if is_plain(y0) else _Solution.apply
+    apply = _apply_directly if not (transforms_are_active() or is_wrapped(y0)) else _Solution.apply
     out: torch.Tensor = apply(compiled, settings, y0, t, *compiled.trained)
     return out
 

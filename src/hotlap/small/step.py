@@ -39,14 +39,9 @@ class CompiledStep:
         """One forward, backward and update; returns the loss before the update."""
         loss: float | None = self._native.call(x, y)
         if loss is None:
-            had_states = self._optimizer.native.has_states()
             self._revalidate()
-            if not had_states:
-                raise RuntimeError(
-                    "a state of the optimizer was given other memory (`.data = ...`), perhaps some steps ago: one is "
-                    "looked at in each step. What it was updated to since is lost; compile again after such a change."
-                )
             loss = float(self._native.call(*self._check(x, y)))
+        self._optimizer.tell()
         return loss
 
     def fit(
@@ -75,7 +70,7 @@ class CompiledStep:
             order = torch.randperm(len(given), generator=generator, device="cpu") if shuffle else None
             address = 0 if order is None else order.data_ptr()
             mean = self._native.epoch(given.data_ptr(), target.data_ptr(), len(given), address, batch_size, drop_last)
-            torch._C._increment_version(self._program.trained)  # autograd is to notice the change
+            self._optimizer.tell()
             history.append(float(mean))
             if after_epoch is not None and after_epoch(epoch, history[-1]) is True:
                 break

@@ -17,7 +17,7 @@ from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 
 from hotlap.errors import UserError
-from hotlap.small.lowering import INPLACE, Lowering, Recorded, Rows, Sym, flattened, name_of
+from hotlap.small.lowering import INPLACE, Lowering, Recorded, Rows, Sym, flattened, is_inplace, name_of
 from hotlap.small.program import Program, Unsupported
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -96,10 +96,15 @@ def _modes() -> tuple[bool, ...]:
 
 
 class _Alone(TorchFunctionMode):
-    """Refuses what is calculated of a trained tensor alone, outside of a module: its value would be recorded."""
+    """Refuses what is calculated of a trained tensor alone, outside of a module: its value would be recorded.
+
+    And what would change a tensor: to trace is to run once more.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         flat, name = flattened(args, kwargs or {}), name_of(func)
+        if isinstance(args[0] if args else None, torch.Tensor) and is_inplace(name, kwargs or {}):
+            raise Unsupported(f"{name} changes a tensor of its own")
         alone = any(isinstance(a, torch.Tensor) and a.requires_grad for a in flat)
         if alone and name != "__get__" and not any(isinstance(a, fx.Proxy) for a in flat):
             raise Unsupported(f"{name} of a trained tensor alone, which is no parameter of the module")
@@ -162,7 +167,10 @@ def trace_model(model: nn.Module, sample: tuple[int, ...] | None = None) -> Prog
     for node in inputs:
         if node.args:
             lowering.known[node] = node.args[0]
-    return lowering.run()
+    program = lowering.run()
+    if not program.trained:
+        raise Unsupported("the model has no parameter to train.")
+    return program
 
 
 def why_no_rows(program: Program, model: nn.Module, sample: tuple[int, ...]) -> str:
@@ -206,8 +214,9 @@ def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Progra
 
 
 def _first_layer(recorded: Recorded) -> tuple[int, torch.dtype]:
-    for node in recorded.graph.nodes:
-        if node.op == "call_function" and node.target is F.linear and isinstance(node.args[1], fx.Node):
-            weight = recorded.found[str(node.args[1].target)]
-            return weight.shape[1], weight.dtype
+    layers = (node for node in recorded.graph.nodes if node.target is F.linear)
+    read = (recorded.found[str(one.target)] for node in layers for one in node.all_input_nodes if one.op == "get_attr")
+    for tensor in read:
+        if tensor.dim() == 2:
+            return tensor.shape[1], tensor.dtype
     raise Unsupported("the model has no Linear layer, so the width of its input is not known.")

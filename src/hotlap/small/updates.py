@@ -17,9 +17,8 @@ class NativeUpdate:
         if not trained:
             raise Unsupported("no parameter has a gradient.")
         _check_parameters(trained)
-        self._parameters = trained
         self._guard = guards.new()
-        self._native = NativeOptimizer(optimizer, trained, self._guard, hooks=True).native
+        self._optimizer = NativeOptimizer(optimizer, trained, self._guard, hooks=True)
         for p in parameters:
             if p.grad is None:
                 self._guard.attribute(p, "grad", None)
@@ -28,9 +27,9 @@ class NativeUpdate:
 
     def step(self) -> bool:
         """Update all parameters; False, with nothing done, where something is not as it was."""
-        done: bool = self._native.step(self._guard)
+        done: bool = self._optimizer.native.step(self._guard)
         if done:
-            torch._C._increment_version(self._parameters)  # autograd is to notice the change
+            self._optimizer.tell()
         return done
 
 

@@ -122,7 +122,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeSteps]:
     for owner, name in ((ARGS, "temp"), (Net, "temp"), (Net, "deeper"), (Above, "above"), (PLAIN, "temp")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     monkeypatch.setitem(globals(), "TEMP", 1.0)
-    monkeypatch.setitem(DICT, "temp", 1.0)
+    monkeypatch.setitem(globals(), "DICT", {"temp": 1.0})
     monkeypatch.setattr(CONFIG, "temp", 1.0, raising=False)
     patch = Patch()
     known_steps().install(patch.set)
@@ -192,7 +192,8 @@ REFUSED: dict[str, tuple[Forward, str]] = {
         lambda s, x: s.body(x) if x.sum() > np.random.rand() else x,
         "cannot follow",
     ),
-    "counted": (lambda s, x: s.body(x) * count(), "changes what it reads"),
+    "counted": (lambda s, x: s.body(x) * count(), "count changes temp"),
+    "counted in a dict": (lambda s, x: s.body(x) * DICT.setdefault("temp" + "s", 1.0), "changes what it reads"),
 }
 
 
@@ -246,6 +247,49 @@ def test_a_tensor_from_outside_is_read_as_it_is(
 def count() -> float:
     ARGS.temp += 1
     return float(ARGS.temp)
+
+
+def counts(net: Any, x: torch.Tensor) -> None:
+    net.calls += 1
+
+
+def counts_by_name(net: Any, x: torch.Tensor) -> None:
+    net.seen["calls"] += 1
+
+
+def averages(net: Any, x: torch.Tensor) -> None:
+    """As a running mean is kept that is no buffer."""
+    net.average = 0.9 * net.average + 0.1 * x.mean(0)
+
+
+def averages_in_place(net: Any, x: torch.Tensor) -> None:
+    net.mean.mul_(0.9).add_(0.1 * x.mean(0))
+
+
+def moves(net: Any, x: torch.Tensor) -> None:
+    net.mean.data = net.mean * 0.9
+
+
+def fills(net: Any, x: torch.Tensor) -> None:
+    torch.add(net.mean, 1.0, out=net.mean)
+
+
+@pytest.mark.parametrize("also", [counts, counts_by_name, averages, averages_in_place, moves, fills])
+def test_what_a_forward_does_beside_its_result_is_done_once_a_call(also: Callable[[Any, torch.Tensor], None]) -> None:
+    def forward(s: Any, x: torch.Tensor) -> Any:
+        s.also(s, x)
+        return s.body(x)
+
+    def done(call: Callable[[Any, torch.Tensor], object]) -> Any:
+        torch.manual_seed(0)
+        model = net(forward)
+        model.also, model.calls, model.seen, model.average = also, 0, {"calls": 0}, torch.ones(4)
+        model.register_buffer("mean", torch.ones(4))
+        for _ in range(2):
+            call(model, X)
+        return model.calls, model.seen, model.average.tolist(), model.mean.tolist()
+
+    assert done(Net.__call__) == done(lambda model, x: model.forward(x))
 
 
 class Equation:

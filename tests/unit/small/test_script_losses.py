@@ -88,7 +88,7 @@ def test_what_is_changed_at_a_loss_counts_from_the_next_call_on() -> None:
         gone = weakref.ref(criterion)
         del criterion, mean  # whose graph may be asked for a second derivative
         gc.collect()
-        assert gone() is None and not steps._losses
+        assert gone() is None and not steps._losses._table
 
 
 def test_a_loss_is_gone_backward_once_and_labels_have_to_name_a_column() -> None:

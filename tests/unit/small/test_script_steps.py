@@ -264,6 +264,39 @@ def test_what_changes_before_the_backward_pass_is_an_error(change: Callable[[Any
             loss.backward()
 
 
+def test_a_parameter_that_is_frozen_before_the_backward_pass_gets_no_gradient() -> None:
+    net, criterion = model(), nn.CrossEntropyLoss()
+    with installed():
+        loss = criterion(net(X), Y)
+        net[2].requires_grad_(False)
+        loss.backward()
+    assert [p.grad is None for p in net.parameters()] == [False, False, True, True, False, False]
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.AdamW])
+def test_step_hooks_run_once_where_torch_takes_over(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "step" in vars(optim.AdamW):  # until the first one is made it inherits Adam's
+        monkeypatch.delattr(optim.AdamW, "step")
+    net, calls = model(), []
+    with installed() as steps:
+        optimizer = kind(net.parameters(), lr=0.1)
+        optimizer.register_step_post_hook(lambda *_: calls.append(1))
+        plain(net, optimizer)
+        assert steps.at_work
+        net[2].weight.grad = torch.ones(16, 17)[:, :16]  # of a form that only torch takes
+        optimizer.step()
+    assert len(calls) == 41
+
+
+def test_what_torch_keeps_no_state_of_has_none() -> None:
+    net = model()
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    with installed() as steps:
+        plain(net, optimizer)
+        assert steps.at_work
+    assert optimizer.state_dict()["state"] == {}
+
+
 def test_a_state_of_the_optimizer_in_other_memory_is_updated() -> None:
     def trained() -> torch.Tensor:
         net = model()
@@ -300,6 +333,14 @@ class Counting(nn.Sequential):
         return out
 
 
+class Masked(nn.Sequential):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first: Any = self[0]
+        hidden = nn.functional.linear(x, weight=first.weight * 0.5, bias=first.bias)
+        out: torch.Tensor = self[1](hidden)
+        return out
+
+
 class ByRows(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
@@ -313,7 +354,8 @@ class ByRows(nn.Sequential):
         (nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)), "BatchNorm1d"),
         (Branching(nn.Linear(5, 8), nn.Linear(8, 3)), "cannot follow"),
         (Drawing(nn.Linear(5, 8), nn.Linear(8, 3)), "draws random numbers"),
-        (Counting(nn.Linear(5, 8), nn.Linear(8, 3)), "changes what it reads"),
+        (Counting(nn.Linear(5, 8), nn.Linear(8, 3)), "Counting.forward changes calls"),
+        (Masked(nn.Linear(5, 8), nn.Linear(8, 3)), "takes part in elementwise"),
         (ByRows(nn.Linear(5, 8), nn.Linear(8, 3)), "number of rows"),
     ],
 )
@@ -360,7 +402,7 @@ def test_an_optimizer_that_a_scheduler_wrapped_before_is_taken_over_and_given_ba
     steps.take_over(optimizer, patch.set)
     plain_step(net, optimizer)
     scheduler.step()
-    assert len(steps._updates)
+    assert steps._updates.get(optimizer) is not None
     patch.undo()
     assert vars(optimizer)["step"] is was
     plain_step(net, optimizer)
