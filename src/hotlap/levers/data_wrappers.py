@@ -1,6 +1,6 @@
 """Functions of `hotlap.data` around the data sets of loaders: each of them is a lever."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from hotlap.data.item_cache.memory import default_folder, room_bytes
@@ -19,7 +19,7 @@ _LEAST_ON_DISK_S = 1.0
 _DISK_BYTES_PER_S = 200e6
 
 
-class DataWrapper(Lever):
+class DataWrapper(Lever, ABC):
     """A function of `hotlap.data` around the data set of each loader that it serves."""
 
     scope = Scope.LOADER
@@ -114,11 +114,10 @@ class CachedDataset(DataWrapper):
     When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
     the true items handed out); the first epoch is a little slower; each of several processes that train together keeps
     items of its own; a data set that counts, logs or mutates things as it is read does so less often.
-    Before each epoch all that items are made from is compared, to the last byte, with the time and size of the files
-    that they are read from; a change in the middle of an epoch may be seen with the next one. What cannot be compared,
-    or takes longer than half of what its items take, is left alone. Not seen: what is changed and put back within one
-    epoch, environment variables, state of installed libraries and of other machines, files whose time and size stay the
-    same, and files added to folders that no item lists.
+    When data change: before each epoch all that items are made from is compared, to the last byte, with the time and
+    size of the files that they are read from; a change in the middle of an epoch may be seen with the next one. What
+    cannot be compared, or takes longer than half of what its items take, is left alone. Not seen: what is put back
+    within one epoch, the environment, installed libraries, other machines, files whose time and size stay the same.
     """
 
     function = "cached"
@@ -163,7 +162,7 @@ def _pays_on_disk(loader: LoaderFacts) -> bool:
     return slower and loader.item_s * loader.num_items >= _LEAST_ON_DISK_S
 
 
-class DeviceResident(DataWrapper):
+class DeviceResident(CachedDataset):
     """Wraps map-style data sets in `hotlap.data.resident`.
 
     What: each item is computed once and kept, as by `cached-dataset`; after some batches all of them are copied to the
@@ -186,14 +185,6 @@ class DeviceResident(DataWrapper):
             return "The model runs on the CPU: its batches lie where they are needed."
         return super().refuses(run, machine)
 
-    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
-        """As cached-dataset."""
-        return CachedDataset().leaves(run, loader)
-
-    def no_room(self, run: Run, loader: LoaderFacts, machine: Machine) -> str | None:
-        """As cached-dataset."""
-        return CachedDataset().no_room(run, loader, machine)
-
     def gains_nothing(self, run: Run) -> str | None:
         """Of batches and their copies."""
         shares = [run.share(Phase.TRANSFER), run.share(Phase.INPUT)]
@@ -215,9 +206,8 @@ class CachedPrefix(DataWrapper):
     When it hurts: decoded pictures take memory (ten times their files), and beyond it the disk must be faster than the
     decoder. A data set that counts, logs or changes things as it is read does so less often. Data sets that cannot be
     cut without changing an item, or draw in their own `__getitem__`, are noticed, and left alone.
-    When data change: as for cached-dataset. Before each epoch all that items are made from is compared, and heads are
-    dropped where anything differs, a setting of a random transform too: after three such epochs no heads are kept. What
-    cannot be compared is refused, and what is not seen is the same.
+    When data change: as for cached-dataset; heads are dropped where a setting of a random transform differs, too, and
+    after three such epochs none are kept.
     """
 
     function = "cached_prefix"
@@ -227,15 +217,10 @@ class CachedPrefix(DataWrapper):
         if loader.dataset_anew:
             return _made_anew(loader)
         if loader.deterministic is True:
-            return _always_the_same(loader)
+            return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
         if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
             return f"Items of {loader.dataset} depend on hidden state ({loader.why_not})."
         return None
-
-
-def _always_the_same(loader: LoaderFacts) -> str:
-    """Which lever serves it better."""
-    return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
 
 
 def _made_anew(loader: LoaderFacts) -> str:

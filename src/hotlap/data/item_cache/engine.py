@@ -4,7 +4,6 @@ It is one for the training process and for forked workers: the store, and what i
 memory that they share. All else each of them has for itself, as it was when it was forked.
 """
 
-import operator
 import os
 import reprlib
 from collections.abc import Sequence
@@ -186,13 +185,14 @@ class ItemCache(ComputedAgain):
             items = self.plain(indices, single=single)
             rows = [] if self._before_first and self._note_first() else list(range(len(indices)))
             return ([items] if single else items), rows
-        kept = [row for row, index in enumerate(indices) if self.exact_items and not self._ahead and self._has(index)]
-        items = [None] * len(indices)
-        if kept and self.store is not None:
-            taken = self.store.take([operator.index(indices[row]) for row in kept])
-            for row, item in zip(kept, taken, strict=True):
+        items: list[Any] = [None] * len(indices)
+        kept = dict[int, int]()
+        if self.store is not None and self.exact_items and not self._ahead:
+            places = (self.position(index) if type(index) in self.index_types else None for index in indices)
+            kept = {row: place for row, place in enumerate(places) if place is not None and self.present[place]}
+            for row, item in zip(kept, self.store.take([*kept.values()]), strict=True):
                 items[row] = item
-        rows = sorted(set(range(len(indices))).difference(kept))
+        rows = [row for row in range(len(indices)) if row not in kept]
         for row in tuple(rows):
             items[row] = self.item(indices[row])
             if self._before_first and self._note_first():
