@@ -99,7 +99,9 @@ class HeadCache(ItemCache):
         except (CannotSplit, Unsupported, NoAnswer) as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
         else:
-            pipelines.heads, self._entry_bytes = cut  # a process may have found them that is no more
+            heads, self._entry_bytes = cut  # a process may have found them that is no more
+            for pipeline, num_head in zip(pipelines.found, heads, strict=True):
+                pipeline.num_head = num_head
             self.pipelines = pipelines
             self._before_first = in_copy
 
@@ -135,7 +137,7 @@ class HeadCache(ItemCache):
         changed = inputs.watch.changed()
         if changed is not None:
             raise CannotSplit(f"computing an item changes {changed} of the data set")
-        return pipelines.heads, sum(tried) // len(tried)
+        return tuple(pipeline.num_head for pipeline in pipelines.found), sum(tried) // len(tried)
 
     def _try_item(self, place: int, pipelines: Pipelines, streams: Streams) -> int:
         """Bytes of its entry; `CannotSplit` if the halves do not make it."""

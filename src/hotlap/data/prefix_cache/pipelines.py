@@ -113,16 +113,6 @@ class Pipelines:
         self.dataset = dataset
         self.found = [*_find(dataset)]
 
-    @property
-    def heads(self) -> tuple[int, ...]:
-        """Steps of each head."""
-        return tuple(pipeline.num_head for pipeline in self.found)
-
-    @heads.setter
-    def heads(self, heads: tuple[int, ...]) -> None:
-        for pipeline, num_head in zip(self.found, heads, strict=True):
-            pipeline.num_head = num_head
-
     def find_heads(self, index: Any, own: Sequence[Stream]) -> None:
         """Shorten each head to the steps that draw nothing for this item. Begins with all steps of a new `Pipeline`."""
         streams = Streams(own)
