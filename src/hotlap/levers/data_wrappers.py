@@ -99,28 +99,8 @@ class BatchedFetch(DataWrapper):
         return f"Items of {rows_of} are made in Python, one by one; there is nothing to gather them from."
 
 
-class CachedDataset(DataWrapper):
-    """Wraps map-style data sets in `hotlap.data.cached`.
-
-    What: each item is computed once (where that is safe, in parallel) and kept in contiguous arrays; then a batch is
-    one gather per tensor instead of a Python loop over the items and a stack. Same samples, same order, same random
-    draws. Worker processes of the script are needed for the first epoch at most. Where making all items takes more than
-    a second, and longer than a slow disk reads them, it is written `cached(..., disk=True)`: they are kept in
-    `$HOTLAP_CACHE` or `~/.cache/hotlap/data`, and the next run begins with them; without the argument no
-    file is left.
-    Why: reading, decoding and collating item by item is most of a small model's step: 5.5 days became 24 hours in
-    pytorch/pytorch#26957; even tensors in memory are slow when they are fetched one by one (pytorch/pytorch#106704,
-    #4959).
-    When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
-    the true items handed out); the first epoch is a little slower; each of several processes that train together keeps
-    items of its own; a data set that counts, logs or mutates things as it is read does so less often.
-    When data change: before each epoch all that items are made from is compared, to the last byte, with the time and
-    size of the files that they are read from; a change in the middle of an epoch may be seen with the next one. What
-    cannot be compared, or takes longer than half of what its items take, is left alone. Not seen: what is put back
-    within one epoch, the environment, installed libraries, other machines, files whose time and size stay the same.
-    """
-
-    function = "cached"
+class KeptItems(DataWrapper, ABC):
+    """Keeps whole items."""
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
         """It serves items that were not seen to change, and cost something where the script puts them together."""
@@ -154,6 +134,30 @@ class CachedDataset(DataWrapper):
         return "disk=True" if _pays_on_disk(loader) else ""
 
 
+class CachedDataset(KeptItems):
+    """Wraps map-style data sets in `hotlap.data.cached`.
+
+    What: each item is computed once (where that is safe, in parallel) and kept in contiguous arrays; then a batch is
+    one gather per tensor instead of a Python loop over the items and a stack. Same samples, same order, same random
+    draws. Worker processes of the script are needed for the first epoch at most. Where making all items takes more than
+    a second, and longer than a slow disk reads them, it is written `cached(..., disk=True)`: they are kept in
+    `$HOTLAP_CACHE` or `~/.cache/hotlap/data`, and the next run begins with them; without the argument no
+    file is left.
+    Why: reading, decoding and collating item by item is most of a small model's step: 5.5 days became 24 hours in
+    pytorch/pytorch#26957; even tensors in memory are slow when they are fetched one by one (pytorch/pytorch#106704,
+    #4959).
+    When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
+    the true items handed out); the first epoch is a little slower; each of several processes that train together keeps
+    items of its own; a data set that counts, logs or mutates things as it is read does so less often.
+    When data change: before each epoch all that items are made from is compared, to the last byte, with the time and
+    size of the files that they are read from; a change in the middle of an epoch may be seen with the next one. What
+    cannot be compared, or takes longer than half of what its items take, is left alone. Not seen: what is put back
+    within one epoch, the environment, installed libraries, other machines, files whose time and size stay the same.
+    """
+
+    function = "cached"
+
+
 def _pays_on_disk(loader: LoaderFacts) -> bool:
     """The next run would find its items on disk sooner than it makes them, and that is worth a file."""
     if loader.item_s is None or loader.item_bytes is None or loader.num_items is None:
@@ -162,7 +166,7 @@ def _pays_on_disk(loader: LoaderFacts) -> bool:
     return slower and loader.item_s * loader.num_items >= _LEAST_ON_DISK_S
 
 
-class DeviceResident(CachedDataset):
+class DeviceResident(KeptItems):
     """Wraps map-style data sets in `hotlap.data.resident`.
 
     What: each item is computed once and kept, as by `cached-dataset`; after some batches all of them are copied to the
