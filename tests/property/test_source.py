@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotlap.source import AddArgument, CannotEdit, Edit, WrapArgument, WrapStatement, diff, patch
+from hotlap.source import AddArgument, CannotEdit, Edit, WrapArgument, WrapStatement, file, patch
 from tests.edits.sites import sites
 
 FORMS = ("{0}", "é = {0}", "r = ({0}).sum()", "r += {0} + {1}", "r = [{0} for s in t]", "r = other({0})")
@@ -130,7 +130,7 @@ def test_does_what_was_asked_and_nothing_else(text: str, add: bool, wrap: bool, 
         # What is between the calls stays where it is, space included.
         kept = [line for line in text.split("\n") if "between" in line or "drawn" in line]
         assert [line for line in new.split("\n") if "between" in line or "drawn" in line] == kept
-        assert patched.diff == diff.unified(text, new, label="train.py")
+        assert patched.diff == file.unified(text, new, label="train.py")
         # Once more on the result: all of it is there.
         path.write_bytes(new.encode())
         again = edits_for(new, path, add=add, wrap=wrap, suffix=suffix)
@@ -146,7 +146,7 @@ pieces = st.lists(
 @settings(max_examples=25)
 @given(old=pieces.map("".join), new=pieces.map("".join))
 def test_git_applies_a_diff_and_takes_it_back(old: str, new: str) -> None:
-    made = diff.unified(old, new, label="x.py")
+    made = file.unified(old, new, label="x.py")
     assert (made == "") == (old == new)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.py"

@@ -38,11 +38,6 @@ class DatasetWrapper(Dataset[Any]):
         """One sentence if it is not at work now: what was seen."""
         return self._hotlap_note
 
-    def _hotlap_say(self, note: str) -> None:
-        """For the user, and for the record."""
-        self.__dict__["_hotlap_note"] = note
-        at_work.note(note)
-
     def _hotlap_idle(self) -> str | None:
         """Why it is not at work; "" if it was not asked for anything yet, None if it is at work."""
         return self.note

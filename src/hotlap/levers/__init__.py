@@ -1,10 +1,10 @@
 """What each lever is: when it applies, what it can save, how it is switched, how it reads as source."""
 
+from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
-from inspect import isabstract
 from pkgutil import iter_modules
 from typing import Any
 
@@ -50,8 +50,8 @@ def _kinds() -> tuple[type[Lever], ...]:
     """Those of the files of this folder."""
     modules = [import_module(f"{__name__}.{one.name}") for one in iter_modules(__path__)]
     found = [value for module in modules for value in vars(module).values()]
-    kinds = {kind for kind in found if isinstance(kind, type) and issubclass(kind, Lever) and not isabstract(kind)}
-    return tuple(sorted(kinds - {Lever}, key=lambda kind: (_SCOPES.index(kind.scope), kind.name)))
+    kinds = {kind for kind in found if isinstance(kind, type) and issubclass(kind, Lever) and ABC not in kind.__bases__}
+    return tuple(sorted(kinds, key=lambda kind: (_SCOPES.index(kind.scope), kind.name)))
 
 
 # Where bounds are equal, what is larger by experience comes first, and then what is cheaper to compare.

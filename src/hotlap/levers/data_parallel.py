@@ -1,15 +1,15 @@
 """What a script can tell DistributedDataParallel where it wraps its model: each of these is a lever."""
 
 import ast
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import ABC
+from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 from hotlap.levers.cards import is_before_ampere
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics
 from hotlap.levers.models import forward_sites, not_float32
-from hotlap.record import Ceiling, Machine, Phase, Run, Scalar
+from hotlap.record import CallSite, Ceiling, Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, InsertBehind, Script, is_name, scripts
 
 WRAPPERS = (
@@ -24,9 +24,6 @@ EXCHANGE: Sequence[Phase] = (Phase.BACKWARD, Phase.COMMUNICATION)
 # A model takes one hook, and an error ends the training at the second.
 _REGISTERS = frozenset({"register_comm_hook", "_register_builtin_comm_hook"})
 
-Models = Sequence[Mapping[str, Scalar]]
-"""How each was wrapped (`hotlap.probe.facts.wrapped_with`)."""
-
 
 def why_none(run: Run) -> str | None:
     """Why there is no model that DistributedDataParallel wraps; None where there is one."""
@@ -35,7 +32,7 @@ def why_none(run: Run) -> str | None:
     return None if forward_sites(run, "data_parallel") else "No model was seen that DistributedDataParallel wraps."
 
 
-class WrapperArgument(Lever):
+class WrapperArgument(Lever, ABC):
     """Turns something off by an argument of DistributedDataParallel, where the script wraps its model or in a
     framework's own words.
 
@@ -46,22 +43,20 @@ class WrapperArgument(Lever):
     across_ranks = True
     no_line = "The script makes no DistributedDataParallel, or chooses this itself."
     replaces: ClassVar[bool] = False
+    detail: ClassVar[str]
+    """What is known of a model that has it on (`hotlap.probe.facts.wrapped_with`): the argument's name in this torch,
+    unless `argument` says it."""
+    argument: ClassVar[str] = ""
+    absent: ClassVar[str]
+    """Why it brings nothing where no model has it on."""
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
-        """Is there such a model?"""
-        return why_none(run) or self.why_not([site.detail for site in forward_sites(run, "data_parallel")])
-
-    @abstractmethod
-    def why_not(self, models: Models) -> str | None:
-        """Why it brings nothing to these models."""
-
-    @abstractmethod
-    def keyword(self, run: Run) -> str:
-        """Of the argument; empty where this torch has none."""
+        """Is there such a model, and is it on?"""
+        return why_none(run) or (None if self._on(run) else self.absent)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One argument more, or another value of it."""
-        keyword = self.keyword(run)
+        keyword = self.argument or next((str(site.detail[self.detail]) for site in self._on(run)), "")
         if not keyword:
             return ()
         calls = [(script, call) for script in scripts(run) for call in script.calls(*WRAPPERS)]
@@ -72,6 +67,9 @@ class WrapperArgument(Lever):
             for script, call in calls
             if any(word.arg == keyword for word in call.keywords) == self.replaces
         )
+
+    def _on(self, run: Run) -> list[CallSite]:
+        return [site for site in forward_sites(run, "data_parallel") if site.detail.get(self.detail)]
 
 
 class BufferBroadcast(WrapperArgument):
@@ -87,19 +85,14 @@ class BufferBroadcast(WrapperArgument):
     """
 
     shortens = (Phase.FORWARD, Phase.COMMUNICATION)  # it begins the forward pass
+    detail = "sends_buffers"
+    absent = "No model has buffers that are sent in each step."
 
-    def why_not(self, models: Models) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Has it buffers that are sent, and are they no statistics of a rank's own batches?"""
-        if not any(one.get("sends_buffers") for one in models):
-            return "No model has buffers that are sent in each step."
-        if any(one.get("batch_statistics") for one in models):
-            return "A layer keeps statistics of the batches of its own rank in its buffers, which would drift apart."
-        return None
-
-    def keyword(self, run: Run) -> str:
-        """The name that this torch has for it."""
-        keywords = [str(site.detail.get("sends_buffers") or "") for site in forward_sites(run, "data_parallel")]
-        return next(filter(None, keywords), "")
+        drifts = any(site.detail.get("batch_statistics") for site in forward_sites(run, "data_parallel"))
+        apart = "A layer keeps statistics of the batches of its own rank in its buffers, which would drift apart."
+        return super().refuses(run, machine) or (apart if drifts else None)
 
 
 class UnusedParameters(WrapperArgument):
@@ -118,15 +111,9 @@ class UnusedParameters(WrapperArgument):
     shortens = (Phase.FORWARD, *EXCHANGE)  # the walk is in the forward pass
     no_line = "The search is not turned on in the script's own source."
     replaces = True
-
-    def why_not(self, models: Models) -> str | None:
-        """Is the search on?"""
-        found = any(one.get("finds_unused") for one in models)
-        return None if found else "DistributedDataParallel does not look for unused parameters here."
-
-    def keyword(self, run: Run) -> str:
-        """The same in every torch."""
-        return "find_unused_parameters"
+    detail = "finds_unused"
+    argument = "find_unused_parameters"
+    absent = "DistributedDataParallel does not look for unused parameters here."
 
 
 class GradientCompression(Lever):

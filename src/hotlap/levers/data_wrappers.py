@@ -1,6 +1,6 @@
 """Functions of `hotlap.data` around the data sets of loaders: each of them is a lever."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from hotlap.data.item_cache.memory import default_folder, room_bytes
@@ -19,7 +19,7 @@ _LEAST_ON_DISK_S = 1.0
 _DISK_BYTES_PER_S = 200e6
 
 
-class DataWrapper(Lever):
+class DataWrapper(Lever, ABC):
     """A function of `hotlap.data` around the data set of each loader that it serves."""
 
     scope = Scope.LOADER
@@ -99,29 +99,8 @@ class BatchedFetch(DataWrapper):
         return f"Items of {rows_of} are made in Python, one by one; there is nothing to gather them from."
 
 
-class CachedDataset(DataWrapper):
-    """Wraps map-style data sets in `hotlap.data.cached`.
-
-    What: each item is computed once (where that is safe, in parallel) and kept in contiguous arrays; then a batch is
-    one gather per tensor instead of a Python loop over the items and a stack. Same samples, same order, same random
-    draws. Worker processes of the script are needed for the first epoch at most. Where making all items takes more than
-    a second, and longer than a slow disk reads them, it is written `cached(..., disk=True)`: they are kept in
-    `$HOTLAP_CACHE` or `~/.cache/hotlap/data`, and the next run begins with them; without the argument no
-    file is left.
-    Why: reading, decoding and collating item by item is most of a small model's step: 5.5 days became 24 hours in
-    pytorch/pytorch#26957; even tensors in memory are slow when they are fetched one by one (pytorch/pytorch#106704,
-    #4959).
-    When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
-    the true items handed out); the first epoch is a little slower; each of several processes that train together keeps
-    items of its own; a data set that counts, logs or mutates things as it is read does so less often.
-    Before each epoch all that items are made from is compared, to the last byte, with the time and size of the files
-    that they are read from; a change in the middle of an epoch may be seen with the next one. What cannot be compared,
-    or takes longer than half of what its items take, is left alone. Not seen: what is changed and put back within one
-    epoch, environment variables, state of installed libraries and of other machines, files whose time and size stay the
-    same, and files added to folders that no item lists.
-    """
-
-    function = "cached"
+class KeptItems(DataWrapper, ABC):
+    """Keeps whole items."""
 
     def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
         """It serves items that were not seen to change, and cost something where the script puts them together."""
@@ -155,6 +134,30 @@ class CachedDataset(DataWrapper):
         return "disk=True" if _pays_on_disk(loader) else ""
 
 
+class CachedDataset(KeptItems):
+    """Wraps map-style data sets in `hotlap.data.cached`.
+
+    What: each item is computed once (where that is safe, in parallel) and kept in contiguous arrays; then a batch is
+    one gather per tensor instead of a Python loop over the items and a stack. Same samples, same order, same random
+    draws. Worker processes of the script are needed for the first epoch at most. Where making all items takes more than
+    a second, and longer than a slow disk reads them, it is written `cached(..., disk=True)`: they are kept in
+    `$HOTLAP_CACHE` or `~/.cache/hotlap/data`, and the next run begins with them; without the argument no
+    file is left.
+    Why: reading, decoding and collating item by item is most of a small model's step: 5.5 days became 24 hours in
+    pytorch/pytorch#26957; even tensors in memory are slow when they are fetched one by one (pytorch/pytorch#106704,
+    #4959).
+    When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
+    the true items handed out); the first epoch is a little slower; each of several processes that train together keeps
+    items of its own; a data set that counts, logs or mutates things as it is read does so less often.
+    When data change: before each epoch all that items are made from is compared, to the last byte, with the time and
+    size of the files that they are read from; a change in the middle of an epoch may be seen with the next one. What
+    cannot be compared, or takes longer than half of what its items take, is left alone. Not seen: what is put back
+    within one epoch, the environment, installed libraries, other machines, files whose time and size stay the same.
+    """
+
+    function = "cached"
+
+
 def _pays_on_disk(loader: LoaderFacts) -> bool:
     """The next run would find its items on disk sooner than it makes them, and that is worth a file."""
     if loader.item_s is None or loader.item_bytes is None or loader.num_items is None:
@@ -163,7 +166,7 @@ def _pays_on_disk(loader: LoaderFacts) -> bool:
     return slower and loader.item_s * loader.num_items >= _LEAST_ON_DISK_S
 
 
-class DeviceResident(DataWrapper):
+class DeviceResident(KeptItems):
     """Wraps map-style data sets in `hotlap.data.resident`.
 
     What: each item is computed once and kept, as by `cached-dataset`; after some batches all of them are copied to the
@@ -185,14 +188,6 @@ class DeviceResident(DataWrapper):
         if run.loaders and run.device == "cpu":
             return "The model runs on the CPU: its batches lie where they are needed."
         return super().refuses(run, machine)
-
-    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
-        """As cached-dataset."""
-        return CachedDataset().leaves(run, loader)
-
-    def no_room(self, run: Run, loader: LoaderFacts, machine: Machine) -> str | None:
-        """As cached-dataset."""
-        return CachedDataset().no_room(run, loader, machine)
 
     def gains_nothing(self, run: Run) -> str | None:
         """Of batches and their copies."""
@@ -216,9 +211,8 @@ class CachedPrefix(DataWrapper):
     When it hurts: decoded pictures take memory (ten times their files), and beyond it the disk must be faster than the
     decoder. A data set that counts, logs or changes things as it is read does so less often. Data sets that cannot be
     cut without changing an item are noticed, and left alone.
-    When data change: as for cached-dataset. Before each epoch all that items are made from is compared, and heads are
-    dropped where anything differs, a setting of a random transform too: after three such epochs no heads are kept. What
-    cannot be compared is refused, and what is not seen is the same.
+    When data change: as for cached-dataset; heads are dropped where a setting of a random transform differs, too, and
+    after three such epochs none are kept.
     """
 
     function = "cached_prefix"
@@ -228,15 +222,10 @@ class CachedPrefix(DataWrapper):
         if loader.dataset_anew:
             return _made_anew(loader)
         if loader.deterministic is True:
-            return _always_the_same(loader)
+            return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
         if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
             return f"Items of {loader.dataset} depend on hidden state ({loader.why_not})."
         return None
-
-
-def _always_the_same(loader: LoaderFacts) -> str:
-    """Which lever serves it better."""
-    return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
 
 
 def _made_anew(loader: LoaderFacts) -> str:

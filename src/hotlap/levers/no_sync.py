@@ -1,6 +1,7 @@
 """no-sync: gradients are exchanged once for each update, not after every backward pass."""
 
 import ast
+import re
 from collections.abc import Sequence
 
 from hotlap.levers.data_parallel import EXCHANGE, why_none
@@ -64,17 +65,12 @@ class NoSync(Lever):
 def _last(script: Script, call: ast.Call) -> str | None:
     """An expression that is true in front of the last pass before an update; None where it is not known."""
     loop = next((node for node in script.around(call) if isinstance(node, ast.For | ast.While)), None)
-    steps = [step for step in script.methods("step") if _may_update(step)]
+    others = re.compile(r"sched|profil|prof\.", re.IGNORECASE)  # which step as well
+    steps = [step for step in script.methods("step") if not others.search(script.code(step.func))]
     inside = [step for step in steps if any(outer is loop for outer in script.around(step))]
     if loop is None or not steps or 0 < len(inside) < len(steps):
         return None
     return _by_condition(script, call, loop, steps) if inside else _by_count(script, loop, steps)
-
-
-def _may_update(call: ast.Call) -> bool:
-    """`optimizer.step()`, `scaler.step(optimizer)`; schedulers and profilers step as well."""
-    owner = ast.unparse(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
-    return not any(word in owner for word in ("sched", "profil", "prof."))
 
 
 def _by_count(script: Script, loop: ast.For | ast.While, steps: Sequence[ast.Call]) -> str | None:

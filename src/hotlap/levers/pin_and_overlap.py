@@ -72,15 +72,9 @@ class PinAndOverlap(Lever):
         copied = [
             AddArgument(site=script.site(call, calls="to"), keyword="non_blocking", value="True")
             for script, call in copies(scripts(run))
-            if _may_block(call)
+            if not any(word.arg == "non_blocking" and ast.unparse(word.value) != "False" for word in call.keywords)
         ]
         return (*pinned, *copied, *(words or ()))
-
-
-def _may_block(call: ast.Call) -> bool:
-    """The script does not say otherwise."""
-    said = [word.value for word in call.keywords if word.arg == "non_blocking"]
-    return all(isinstance(value, ast.Constant) and not value.value for value in said)
 
 
 def _refuses(run: Run, loader: LoaderFacts) -> str | None:

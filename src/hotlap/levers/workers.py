@@ -160,9 +160,12 @@ def _batch_bytes(loader: LoaderFacts) -> int:
 
 
 def _refuses(run: Run, loader: LoaderFacts) -> str | None:
-    unfit = _unfit_items(loader)
-    if unfit is not None:
-        return unfit
+    if loader.num_items is None:
+        return f"{loader.dataset} is an iterable data set: each worker would give all of it, or its own part of it."
+    if loader.num_items < LEAST_BATCHES * (loader.batch_size or 1):
+        return f"{loader.dataset} is over after {loader.num_items} items, before workers have started."
+    if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
+        return f"Items of {loader.dataset} depend on hidden state ({loader.why_not}), of which each worker has a copy."
     if not loader.num_workers and loader.start_method not in ("fork", None):
         return f"Workers would be started by {loader.start_method}, which needs a script that can be imported again."
     hidden = loaders.why_hidden(run, loader)
@@ -170,16 +173,6 @@ def _refuses(run: Run, loader: LoaderFacts) -> str | None:
     if any(word.arg == "in_order" for _, call in calls for word in call.keywords):
         return "The script says in which order batches of workers may come (in_order)."
     return hidden
-
-
-def _unfit_items(loader: LoaderFacts) -> str | None:
-    if loader.num_items is None:
-        return f"{loader.dataset} is an iterable data set: each worker would give all of it, or its own part of it."
-    if loader.num_items < LEAST_BATCHES * (loader.batch_size or 1):
-        return f"{loader.dataset} is over after {loader.num_items} items, before workers have started."
-    if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
-        return f"Items of {loader.dataset} depend on hidden state ({loader.why_not}), of which each worker has a copy."
-    return None
 
 
 def _any_may_stay(run: Run) -> bool:

@@ -67,7 +67,10 @@ class Layout:
         """Where an import goes that may stand behind `place` or, in the same run of imports, in front of it: in its
         order among those of other packages, where they are in order. (Offset, the line with empty ones around it.)"""
         first = place + 1
-        while first > max(self._head + 1, 0) and all(_is_plain_import(node) for node in self._lines[first - 1]):
+        plain = (ast.Import, ast.ImportFrom)
+        while first > max(self._head + 1, 0) and all(
+            isinstance(node, plain) and node.names[0].name != "*" for node in self._lines[first - 1]
+        ):
             first -= 1
         keys = [_import_key(self._lines[index][0], path) for index in range(first, place + 1)]
         new = _import_key(snippet.parse(statement).body[0], path)
@@ -137,11 +140,6 @@ class Layout:
 
 def _is_future(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.level == 0
-
-
-def _is_plain_import(node: ast.stmt) -> bool:
-    """It binds what it says, and nothing else."""
-    return isinstance(node, ast.Import | ast.ImportFrom) and all(alias.name != "*" for alias in node.names)
 
 
 def _import_key(node: ast.stmt, path: str) -> _Key:

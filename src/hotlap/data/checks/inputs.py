@@ -116,10 +116,14 @@ class Contents:
 
     def differs(self) -> str | None:
         """As `changed`, whatever it takes."""
+        first, nothing = self._first, lambda _: None
         try:
-            return self.changed_for_copies() or (
-                None if self._look_again().digest == self._first.digest else "the content"
-            )
+            changed = self.changed_for_copies()
+            if changed is None:
+                held = self._root, self._held
+                now = FirstLook(*held, nothing, nothing) if first.sorts else Look(*held, nothing)
+                changed = None if now.digest == first.digest else "the content"
+            return changed
         except Unseen as reason:
             return f"the content ({reason})"
 
@@ -152,11 +156,6 @@ class Contents:
         self._stamps = _stamps(self._texts)
         named = {name for name, *_ in self._stamps}.intersection(self._texts)
         return f"{_digest(about, versions, sorted(map(os.path.abspath, named)))}-{_digest(self._stamps)}"
-
-    def _look_again(self) -> Look:
-        if self._first.sorts:
-            return FirstLook(self._root, self._held, lambda _: None, lambda _: None)
-        return Look(self._root, self._held, lambda _: None)
 
     def _note(self, text: str) -> None:
         if 0 < len(text) < 1024 and "\n" not in text and "\0" not in text:

@@ -39,13 +39,8 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) > 0 and isinstance(value[0], str | bytes)
 
 
-def is_picture(value: Any) -> bool:
-    """True for a plain PIL image (one that a file is still open behind is another type)."""
-    return is_kind_of_picture(value.__class__)  # of a lazy one of ours as well
-
-
 def is_kind_of_picture(kind: type) -> bool:
-    """True for the class of plain PIL images."""
+    """True for the class of plain PIL images (one that a file is still open behind is another type)."""
     return kind.__module__ == "PIL.Image" and kind.__name__ == "Image"
 
 
@@ -57,11 +52,6 @@ def is_plain_tensor(value: Any) -> bool:
         and value.is_cpu
         and not (value.requires_grad or value.is_quantized or value.is_nested or value.is_conj() or value.is_neg())
     )
-
-
-def is_marked(value: Any) -> bool:
-    """True for torchvision's tensors that know what they show."""
-    return type(value).__module__.startswith("torchvision.tv_tensors")
 
 
 def dense_strides(value: torch.Tensor) -> tuple[int, ...]:
@@ -189,11 +179,11 @@ class _Packer(pickle.Pickler):
             return NotImplemented
         if is_plain_tensor(value):
             return _pack_tensor(value)
-        if is_picture(value):
+        if is_kind_of_picture(value.__class__):  # of a lazy one of ours as well
             return _pack_picture(value)
         if kind is np.ndarray:
             return _pack_array(value)
-        if is_marked(value):
+        if kind.__module__.startswith("torchvision.tv_tensors"):  # which know what they show
             return _pack_marked(value)
         raise Unsupported(f"it holds a {_what(value)}, which might not come out the same")
 

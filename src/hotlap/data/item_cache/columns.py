@@ -5,19 +5,12 @@ Shape letters: N items of the data set, B items of a batch.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from math import prod
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
 import torch
 
-from hotlap.data.item.codec import (
-    Unsupported,
-    as_array,
-    dense_strides,
-    is_plain_tensor,
-    same_tensor,
-)
+from hotlap.data.item.codec import Unsupported, as_array, is_plain_tensor, same_tensor
 from hotlap.native import extension
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
@@ -63,30 +56,21 @@ class Column(ABC):
     _kept_dtype: ClassVar[torch.dtype | None] = None
     """Of the store, where it is another one than that of the values."""
 
-    def __init__(
-        self,
-        sample: Any,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: torch.dtype,
-        num_items: int,
-        allocate: Allocate,
-    ) -> None:
+    def __init__(self, sample: Any, like: torch.Tensor, num_items: int, allocate: Allocate) -> None:
+        """`like`: a value, or what becomes of one in a batch: its shape, strides and dtype."""
         # Which order of dimensions a stack of such values comes out in (images held channels-last stay so) is
         # torch's to decide, so torch is asked.
-        with torch.inference_mode(False):
-            value = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
-        stacked = torch.stack([value, value]).stride()[1:]
-        order = sorted(range(len(shape)), key=lambda dim: (-stacked[dim], dim))
+        stacked = torch.stack([like, like]).stride()[1:]
+        order = sorted(range(like.ndim), key=lambda dim: (-stacked[dim], dim))
         self._order = [0, *(1 + dim for dim in order)]
-        self._inverse = [self._order.index(dim) for dim in range(len(shape) + 1)]
+        self._inverse = [self._order.index(dim) for dim in range(like.ndim + 1)]
         self._straight = self._order == sorted(self._order)
         self._type = type(sample)
-        self._shape, self._strides, self._dtype = shape, strides, dtype
+        self._shape, self._strides, self._dtype = tuple(like.shape), like.stride(), like.dtype
         # Normal tensors also when made inside of inference mode: those could not be written to outside of it.
         with torch.inference_mode(False):
-            self.store = allocate((num_items, *(shape[dim] for dim in order)), self._kept_dtype or dtype)
-        self._row_elements = prod(shape)
+            self.store = allocate((num_items, *(like.shape[dim] for dim in order)), self._kept_dtype or like.dtype)
+        self._row_elements = like.numel()
         self.item_bytes = max(1, self._row_elements * self.store.element_size())
         self._array = as_array(self.store)
 
@@ -160,7 +144,7 @@ class _TensorColumn(Column):
     """Tensors of one dtype, shape and strides."""
 
     def __init__(self, sample: torch.Tensor, num_items: int, allocate: Allocate) -> None:
-        super().__init__(sample, tuple(sample.shape), dense_strides(sample), sample.dtype, num_items, allocate)
+        super().__init__(sample, torch.empty_like(sample), num_items, allocate)
         self._accepted = sample.stride(), self._strides
 
     def accepts(self, value: Any) -> bool:
@@ -224,8 +208,7 @@ class _ArrayColumn(Column):
         if type(sample) is not np.ndarray or sample.dtype.kind not in "biufc" or not sample.dtype.isnative:
             raise Unsupported(f"an item holds an array of {sample.dtype}, a {type(sample).__name__}")
         like = np.empty_like(sample)
-        strides = tuple(stride // sample.itemsize for stride in like.strides)
-        super().__init__(sample, sample.shape, strides, _torch_dtype(sample), num_items, allocate)
+        super().__init__(sample, _as_tensor(like), num_items, allocate)
         self._array_dtype, self._accepted = sample.dtype, (sample.strides, like.strides)
         self._writeable = sample.flags.writeable
 
@@ -253,12 +236,12 @@ class _ArrayColumn(Column):
 class _NumberColumn(Column):
     """Python's int, float or bool, or NumPy scalars of one type (exactly these types)."""
 
-    _DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool}  # noqa: RUF012 - never changed
+    _DTYPES = {int: np.int64, float: np.float64, bool: np.bool_}  # noqa: RUF012 - never changed
 
     def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
         dtype = self._DTYPES.get(type(sample))
         self._of_numpy = dtype is None
-        super().__init__(sample, (), (), _torch_dtype(sample) if dtype is None else dtype, num_items, allocate)
+        super().__init__(sample, _as_tensor(np.empty((), dtype or sample.dtype)), num_items, allocate)
 
     def accepts(self, value: Any) -> bool:
         return type(value) is self._type and (self._type is not int or -(2**63) <= value < 2**63)
@@ -271,12 +254,12 @@ class _NumberColumn(Column):
         return [self._type(value) for value in values] if self._of_numpy else list(values.tolist())
 
 
-def _torch_dtype(sample: Any) -> torch.dtype:
-    """That a batch of such arrays or scalars has."""
+def _as_tensor(like: Any) -> torch.Tensor:
+    """A NumPy array as what it is in a batch."""
     try:
-        return torch.from_numpy(np.empty(1, dtype=sample.dtype)).dtype
+        return torch.from_numpy(like)
     except TypeError as error:
-        raise Unsupported(f"an item holds a NumPy {type(sample).__name__} of {sample.dtype}") from error
+        raise Unsupported(f"an item holds a NumPy array or number of {like.dtype}") from error
 
 
 def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: bool) -> Column:

@@ -4,7 +4,6 @@ It is one for the training process and for forked workers: the store, and what i
 memory that they share. All else each of them has for itself, as it was when it was forked.
 """
 
-import operator
 import os
 import reprlib
 from collections.abc import Sequence
@@ -183,16 +182,17 @@ class ItemCache(ComputedAgain):
     def _items(self, indices: Sequence[Any], *, single: bool) -> tuple[Any, list[int]]:
         """(items, rows of them that were computed just now, and may be kept): kept ones from the store, in order."""
         if single or self.whole or not len(indices):
-            items = self.plain(indices, single=single)
+            made = self.plain(indices, single=single)
             rows = [] if self._before_first and self._note_first() else list(range(len(indices)))
-            return ([items] if single else items), rows
-        kept = [row for row, index in enumerate(indices) if self.exact_items and not self._ahead and self._has(index)]
-        items = [None] * len(indices)
-        if kept and self.store is not None:
-            taken = self.store.take([operator.index(indices[row]) for row in kept])
-            for row, item in zip(kept, taken, strict=True):
+            return ([made] if single else made), rows
+        items: list[Any] = [None] * len(indices)
+        kept = dict[int, int]()
+        if self.store is not None and self.exact_items and not self._ahead:
+            places = (self.position(index) if type(index) in self.index_types else None for index in indices)
+            kept = {row: place for row, place in enumerate(places) if place is not None and self.present[place]}
+            for row, item in zip(kept, self.store.take([*kept.values()]), strict=True):
                 items[row] = item
-        rows = sorted(set(range(len(indices))).difference(kept))
+        rows = [row for row in range(len(indices)) if row not in kept]
         for row in tuple(rows):
             items[row] = self.item(indices[row])
             if self._before_first and self._note_first():
@@ -241,18 +241,15 @@ class ItemCache(ComputedAgain):
             return
         self.index_types = {type(indices[rows[0]])}
         self.rechecks = Rechecks(compared.item_s)
-        if self.keep_as(compared._replace(item_s=min(self.item_s, compared.item_s)), items, length):
-            self._begin_filling(items, length)
-
-    def _begin_filling(self, items: list[Any], length: int) -> None:
-        if self.warm:
-            for place in spread(length, NUM_WARM_CHECKS):
-                again = self.again(place)
-                if again is not None and self.store is not None and not self.store.holds(place, again[0]):
-                    self.leave_disk(items, length)
-                    return
-        else:
+        if not self.keep_as(compared._replace(item_s=min(self.item_s, compared.item_s)), items, length):
+            return
+        if not self.warm:
             self._fill(length)
+        for place in spread(length, NUM_WARM_CHECKS) if self.warm else ():
+            again = self.again(place)
+            if again is not None and self.store is not None and not self.store.holds(place, again[0]):
+                self.leave_disk(items, length)
+                return
 
     def keep_as(self, compared: Compared, items: list[Any], length: int, *, shared: bool = False) -> bool:
         """Note all that items are made from, to be compared when an epoch begins, and make the store for items like

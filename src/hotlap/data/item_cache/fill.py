@@ -19,7 +19,7 @@ from hotlap.data.item_cache import disk
 from hotlap.data.item_cache.columns import Varies
 from hotlap.data.item_cache.disk import DiskUnavailable, UnfinishedFile
 from hotlap.data.item_cache.memory import ALLOWANCE, default_folder, limit_bytes
-from hotlap.data.item_cache.shared_memory import Progress, SharedBlock
+from hotlap.data.item_cache.shared_memory import Progress, SharedBlock, whole_pages
 from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store, too_much
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
 from hotlap.folders import lies_in_memory
@@ -152,7 +152,8 @@ class CacheFill:
         """The full store off the disk, or one that is written there; `DiskUnavailable` says why neither is possible."""
         folder = default_folder() if isinstance(self.disk, bool) else Path(self.disk)
         columns = make(0)
-        total, in_memory = columns.block_bytes(length), lies_in_memory(folder)
+        total = sum(whole_pages(length * column.item_bytes) for column in columns.columns)
+        in_memory = lies_in_memory(folder)
         if total > self._limit_bytes and in_memory:
             raise DiskUnavailable(f"{folder} lies in memory itself")
         found = disk.opened(folder, f"{zlib.crc32(columns.layout.encode()):08x}-{key}", total, self._say_of_store)
@@ -268,10 +269,6 @@ class CacheFill:
         length = self.inputs.watch.length if self.inputs is not None else None
         position = operator.index(index)
         return position if length is not None and 0 <= position < length else None
-
-    def _has(self, index: Any) -> bool:
-        position = self.position(index) if type(index) in self.index_types else None
-        return position is not None and bool(self.present[position])
 
     def _note(self) -> None:
         """Take what items are made from as it is now."""

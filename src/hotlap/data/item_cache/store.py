@@ -16,7 +16,7 @@ from torch.utils.data import default_collate
 
 from hotlap.data.item.codec import Unsupported, flatten_batch, pack, same, unpack
 from hotlap.data.item_cache.columns import Allocate, Column, Varies, column_for, same_batch
-from hotlap.data.item_cache.shared_memory import rounded_up, shared_tensor, whole_pages
+from hotlap.data.item_cache.shared_memory import rounded_up, shared_tensor
 from hotlap.units import size
 
 # Parts of a record begin at multiples of this, as memory from torch does.
@@ -41,10 +41,6 @@ class ColumnStore:
     def layout(self) -> str:
         """What the allocated bytes mean; equal layouts can share them."""
         return "; ".join([repr(self._structure), *(column.layout for column in self.columns)])
-
-    def block_bytes(self, num_items: int) -> int:
-        """What a `SharedBlock` must hold for N such items."""
-        return sum(whole_pages(num_items * column.item_bytes) for column in self.columns)
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
         """Keep copies of all; `Varies` for an item that does not fit."""
