@@ -20,12 +20,11 @@ After:
         loss = criterion(out, y)
 """
 
-from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.record import Finding, HotLine, Machine, Phase, Run
 from hotlap.rules.step import (
     at_lines,
     chosen,
     finding,
-    in_operators,
     model_levers,
     on_cpu,
     parts,
@@ -55,12 +54,19 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     no_tensor_cores = run.operators is not None and run.operators.tensor_core_share == 0 and not run.autocast
     levers = {"tf32": no_tensor_cores, **model_levers(run), "bf16-autocast": not run.autocast}
     cores = " No matrix kernel used tensor cores." if no_tensor_cores else ""
-    place = at_lines(in_operators(run, Phase.FORWARD, Phase.OTHER), cost_s)
     beside = f", {percent(share_of(run, functions_s))} in functions" if functions_s >= _LEAST * cost_s else ""
     return finding(
         run,
         cost_s,
         f"Each step spends {spent(run, cost_s, ' of it')} in the model: {percent(share_of(run, forward_s))} forward, "
-        f"{percent(share_of(run, backward_s))} backward{beside}{place}.{cores}",
+        f"{percent(share_of(run, backward_s))} backward{beside}{at_lines(_lines(run), cost_s)}.{cores}",
         levers=chosen({**levers, "threads": on_cpu(run), "huge-pages": on_cpu(run)}),
+    )
+
+
+def _lines(run: Run) -> list[HotLine]:
+    """The script's own that call operators; where the device computes, the host's lines do not tell."""
+    lines = (line for line in run.hot_lines if line.phase in (Phase.FORWARD, Phase.OTHER) and line.inside)
+    return (
+        [line for line in lines if f"{line.path}:{line.line}" in run.calls_in(line.phase).lines] if on_cpu(run) else []
     )

@@ -291,13 +291,6 @@ def python_s(run: Run, line: HotLine) -> float:
     return max(0.0, line.step_s - longer_than_seen(run, line.phase) * known_s)
 
 
-def in_operators(run: Run, *phases: Phase) -> list[HotLine]:
-    """The same lines, each with what its operators take."""
-    whole = (line for line in run.hot_lines if line.phase in phases and line.inside)
-    beside = in_python(run, *phases)
-    return [replace(one, step_s=one.step_s - line.step_s) for one, line in zip(whole, beside, strict=True)]
-
-
 def at_lines(lines: Iterable[HotLine], cost_s: float) -> str:
     """A clause for a sentence about `cost_s`: the function, and the line, in which most of it is spent; nothing where
     that is hardly any of it."""
