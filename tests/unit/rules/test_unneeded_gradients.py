@@ -352,7 +352,12 @@ for _ in range(8):
 
 
 def again(folder: Path, body: str) -> Finding | None:
-    return repeated_backward.check(trained(folder, body, stage=Stage()))
+    """Of passes that take three quarters of the phase where they are repeated: these are too short for a clock."""
+    run = trained(folder, body, stage=Stage())
+    sites = [one for one in run.call_sites if one.detail.get("again")]
+    assert all(0 < float(one.detail["again_part"] or 0) < 1 for one in sites)
+    part = tuple(replace(one, detail={**one.detail, "again_part": 0.75}) for one in sites)
+    return repeated_backward.check(replace(run, call_sites=part))
 
 
 def test_losses_that_are_gone_through_one_by_one_over_one_forward_pass_are_told_with_their_line(tmp_path: Path) -> None:
@@ -360,7 +365,7 @@ def test_losses_that_are_gone_through_one_by_one_over_one_forward_pass_are_told_
     assert told is not None
     place = f"Line {line_of(MANY_TASKS, '# again')} of train.py goes backward again and again"
     assert told.evidence.startswith(place) and "3 times a step more than once" in told.evidence
-    assert told.cost_s == pytest.approx(0.75 * 0.012, rel=0.6), "three of four passes, the shortest of which are alike"
+    assert told.cost_s == pytest.approx(0.75 * 0.012)
     assert found(tmp_path, MANY_TASKS) is None
 
 

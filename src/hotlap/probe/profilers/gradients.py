@@ -114,6 +114,7 @@ class Gradients(Profiler):
         """None: what goes backward in no line of the user's."""
         self._parameters: dict[int, _Parameter] = {}
         self._called: set[torch.nn.Module] = set()
+        self._warm = False
         self._went_forward = False
         """A model was called since the last backward pass."""
         self._stepping: list[torch.optim.Optimizer] = []
@@ -204,7 +205,9 @@ class Gradients(Profiler):
 
     def _went_backward(self, line: _Line, seconds: float, *, keeps_graph: bool) -> None:
         line.num_passes += 1
-        line.seconds += seconds
+        # The first one of a process starts threads, and may take as long as hundreds of others.
+        seconds = seconds if self._warm else 0.0
+        line.seconds, self._warm = line.seconds + seconds, True
         changed = [parameter for parameter in self._parameters.values() if parameter.changed()]
         if line.keeps_graph and not self._went_forward and any(line in parameter.pending for parameter in changed):
             line.num_again += 1
@@ -258,10 +261,13 @@ class Gradients(Profiler):
         if not self._has_stepped or self._for_inputs or self.session.collectives.active:
             return
         num_steps = max(1, min(self.session.steps, _PROFILED_STEPS))
-        all_s = sum(line.seconds for line in self._lines.values())
+        all_s = sum(line.seconds for line in self._lines.values()) or 1.0
         for line in self._lines.values():
             if line.site is not None and line.num_again:
-                again: dict[str, Scalar] = {"again": line.num_again / num_steps, "again_part": line.again_s / all_s}
+                again: dict[str, Scalar] = {
+                    "again": line.num_again / num_steps,
+                    "again_part": line.again_s / (all_s or 1.0),
+                }
                 self.session.facts.call_sites.append(replace(line.site, detail=again))
             unread = [parameter for parameter in line.got if line.is_unread(parameter)]
             if line.site is not None and unread:
