@@ -165,6 +165,13 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
             sightings=(table(cost_s=0.1 * step_s),),
         ),
         "padding": replace(run, sightings=(padding(),)),
+        "sparse-as-dense": replace(
+            run,
+            sightings=(
+                sighting(SightingKind.ZEROS, cost_s=0.2 * step_s, phase="forward", filled=0.01, shape="64 x 20000"),
+            ),
+        ),
+        "repeated-backward": _with_again(run),
         "single-samples": replace(
             run,
             calls=calls(step_s=step_s, arithmetic=0.1, number=600),
@@ -221,6 +228,13 @@ def _with_unneeded(run: Run) -> Run:
     (call,) = script.methods("backward")
     detail = {"parameters": 2, "unneeded": 4160, "elements": 4680, "seconds": 0.5 * run.step_s[0], "owned": False}
     return replace(run, call_sites=(replace(script.site(call, calls="backward"), detail=detail),))
+
+
+def _with_again(run: Run) -> Run:
+    """Five sixths of its backward passes go over a graph that was gone through before."""
+    run = _with_unneeded(run)
+    (site,) = run.call_sites
+    return replace(run, call_sites=(replace(site, detail={"again": 5.0, "again_part": 5 / 6}),))
 
 
 def _with_frozen(run: Run) -> Run:

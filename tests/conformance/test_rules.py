@@ -81,7 +81,7 @@ def test_fires_on_its_fixture_with_the_code_it_is_known_by(code: str) -> None:
 @every_rule
 def test_comes_first_on_its_fixture_or_last_as_advice(code: str) -> None:
     found = rules.check(firing(code), machine_for(code))
-    if found_in(code).is_negligible and not found_in(code).advice:  # it does not hide the model's own work
+    if code != "compute-bound":  # the model's own work is no fault: it stands behind all that costs something
         found = tuple(one for one in found if one.code != "compute-bound")
     place = -1 if found_in(code).advice else 0
     assert found[place].code == code, [(finding.code, finding.cost_s) for finding in found]

@@ -154,6 +154,8 @@ class SightingKind(StrEnum):
     """An operator of the model is given float32 and float64, and makes float64."""
     UNCHANGED = "unchanged"
     """Operators on data alone are given the same, and make the same of it, in each step."""
+    ZEROS = "zeros"
+    """A product with a matrix of data that is nearly all 0."""
     PADDING = "padding"
     """The model is given batches with columns that are padding in all rows."""
     DENSE_GRADIENT = "dense-gradient"

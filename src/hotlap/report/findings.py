@@ -24,7 +24,8 @@ def _bound(study: Study, finding: Finding) -> str | None:
     known = next((one for one in study.ceilings if one.name in _CEILINGS_OF.get(finding.code, ())), None)
     if finding.code == "compute-bound" or (known is None and _is_open(study, finding)):
         return None
-    is_bound = finding.advice or finding.code in _BOUNDED
+    whole_loop = finding.code == "launch-bound" and finding.at_most_share > 0
+    is_bound = finding.advice or finding.code in _BOUNDED or whole_loop
     share = finding.share if known is None else 1 - 1 / (known.speedup.high if is_bound else known.speedup.mid)
     gain = 1 / (1 - min(max(share, finding.at_most_share), _ALL_OF_IT))
     how = "at most" if is_bound else "about"

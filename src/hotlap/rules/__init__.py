@@ -94,13 +94,15 @@ def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The one to look at first comes first: what ends the training, the costliest, what costs next to nothing."""
+    """The one to look at first comes first: what ends the training, the costliest, the model's own work, and last what
+    costs next to nothing."""
     return tuple(sorted(findings, key=_place))
 
 
-def _place(finding: Finding) -> tuple[bool, bool, float, bool]:
+def _place(finding: Finding) -> tuple[bool, bool, bool, float, bool]:
     weight_s = finding.cost_s * (_OF_ADVICE if finding.advice else 1.0)
-    return finding.is_negligible, not finding.urgent, -weight_s, finding.advice
+    nothing_to_fix = finding.code == _NO_FAULT
+    return finding.is_negligible, not finding.urgent, nothing_to_fix, -weight_s, finding.advice
 
 
 def _explained(finding: Finding, others: list[Finding], run: Run) -> bool:

@@ -34,7 +34,7 @@ import ast
 from hotlap.record import Finding, HotLine, Machine, Phase, Run, Sighting, SightingKind
 from hotlap.rules.advice import advice, of_line
 from hotlap.rules.change import readable
-from hotlap.rules.step import at_line, at_pace, at_sighting, on_cpu, share_of, sightings, without_gradients_s
+from hotlap.rules.step import at_lines, at_pace, at_sighting, on_cpu, share_of, sightings, without_gradients_s
 from hotlap.source import Script
 
 # Ours: a training that is a fifth shorter is worth a loop over the data beforehand.
@@ -55,7 +55,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None  # what is computed again later is under `no_grad` the first time
     line = seen[0] if seen else next((line for line in run.hot_lines if line.phase is Phase.FORWARD), None)
     at_most_s = _at_most_s(run)
-    place = at_line(line, at_most_s) if isinstance(line, HotLine) else f": {seen[0].what}{at_sighting(seen[0])}"
+    place = at_lines([line], at_most_s) if isinstance(line, HotLine) else f": {seen[0].what}{at_sighting(seen[0])}"
     return advice(
         run,
         at_most_s,

@@ -32,12 +32,13 @@ from itertools import accumulate
 
 from hotlap.record import Finding, HotLine, IdleReason, Machine, Phase, Run, growth
 from hotlap.rules.step import (
-    at_line,
+    at_lines,
     at_pace,
     device_s,
     finding,
     held_up_s,
     hottest,
+    in_python,
     named,
     on_cpu,
     parts,
@@ -77,16 +78,18 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     # Operators of the script's own are no Python.
     does = "what the script does beside its model" if called_s > cost_s / 2 else whose
     told = f"Each step spends {spent(run, cost_s, ' of it')} in {does}{where}"
-    line = hottest(run, *phases)
-    place = at_line(line and replace(line, step_s=python_s(run, line)), cost_s)
+    lines = in_python(run, *phases)
+    place = at_lines(lines, cost_s)
     found = finding(run, cost_s, f"{_idled(run, cost_s, whose) or told}{place}.")
-    if line is None or not place or not on_cpu(run):
+    if not place or not on_cpu(run):
         return found
+    line = hottest(lines)[0]
+    whole_s = next(one.step_s for one in run.hot_lines if replace(one, step_s=line.step_s) == line)
     # Who mends the line may do without all that it calls: of one that drew an action for each state, operators were
     # half, and one draw for all was 2.15x faster where Python alone promised 1.54x at most.
-    called_s = line.step_s - min(cost_s, python_s(run, line))
+    called_s = whole_s - min(cost_s, line.step_s)
     if called_s >= _LEAST_PART * cost_s:
-        found = replace(found, evidence=f"{found.evidence[:-1]} ({duration(line.step_s)} with all that it calls).")
+        found = replace(found, evidence=f"{found.evidence[:-1]} ({duration(whole_s)} with all that it calls).")
     return replace(found, at_most_share=share_of(run, cost_s + called_s))
 
 

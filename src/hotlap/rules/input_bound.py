@@ -21,7 +21,7 @@ import re
 from dataclasses import replace
 
 from hotlap.record import Finding, HotLine, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
-from hotlap.rules.step import at_line, chosen, device_s, finding, hottest, share_of, spent
+from hotlap.rules.step import at_lines, chosen, device_s, finding, in_python, share_of, spent
 from hotlap.units import duration, percent, plural
 
 # XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
@@ -52,12 +52,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         anew = ", which begins an epoch for one batch: an order of all items is made, and dropped"
         # It is dropped in no loader.
         most_s = wait_s + sum(one.step_s for one in run.hot_lines if one.phase is Phase.OTHER and _same(one, first))
-        found = finding(run, wait_s, f"{told}{at_line(first, wait_s)}{anew}.")
+        found = finding(run, wait_s, f"{told}{at_lines([first], wait_s)}{anew}.")
         return replace(found, at_most_share=share_of(run, most_s))
     return finding(
         run,
         wait_s,
-        f"{told}{_collates(run, loader, wait_s)}{at_line(hottest(run, Phase.INPUT), wait_s)}.",
+        f"{told}{_collates(run, loader, wait_s)}{at_lines(in_python(run, Phase.INPUT), wait_s)}.",
         levers=_levers(loader, _part(run)),
     )
 

@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import at_line, chosen, finding, on_cpu, phase_s, share_of, spent
+from hotlap.rules.step import at_lines, chosen, finding, on_cpu, phase_s, share_of, spent
 
 # An update of N parameters moves about 7 N numbers, forward and backward of a batch of 32 do 6 N x 32 operations; with
 # 10 or more operations a byte moved that makes less than a tenth. But default Adam makes about ten operators a tensor,
@@ -45,4 +45,4 @@ def _where(run: Run, cost_s: float) -> str:
     """Of several optimizers the line whose step takes longest, and of one that the script wrote itself."""
     several = len(run.optimizers) > 1
     lines = [line for line in run.hot_lines if line.phase is Phase.OPTIMIZER and (several or line.inside)]
-    return at_line(max(lines, key=lambda line: line.step_s, default=None), cost_s)
+    return at_lines(lines, cost_s)

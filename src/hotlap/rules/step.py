@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from hotlap.record import Finding, HotLine, IdleReason, OperatorWindow, Phase, Run, Sighting, SightingKind
@@ -20,6 +20,9 @@ _BYTES_PER_S = 5e9
 
 # Ours: a line that takes less of it than this is not where to look.
 _NAMED_SHARE = 0.10
+
+# Ours: a line with less of what its function takes is one of several to look at.
+_MOST_OF_IT = 0.5
 
 # Of what held the device up, so many are named in a sentence.
 _MOST_NAMED = 3
@@ -267,11 +270,19 @@ def held_up_s(run: Run, phase: Phase) -> float:
     return max(without_gradients_s(run, phase), at_pace(run, phase, seen.inside_s - seen.graph_inside_s))
 
 
-def hottest(run: Run, *phases: Phase) -> HotLine | None:
-    """The line of the script's own code that takes longest in these phases beside operators; None where none was
-    seen."""
+def hottest(lines: Iterable[HotLine]) -> list[HotLine]:
+    """Those of the function in which most time is spent, costliest first: a loop may be spread over many lines."""
+    functions: dict[tuple[str, str], list[HotLine]] = defaultdict(list)
+    for line in lines:
+        functions[line.path, line.function].append(line)
+    most = max(functions.values(), key=lambda found: sum(one.step_s for one in found), default=[])
+    return sorted(most, key=lambda one: -one.step_s)
+
+
+def in_python(run: Run, *phases: Phase) -> list[HotLine]:
+    """Lines of the script's own code in these phases, each with what it takes beside operators."""
     lines = (line for line in run.hot_lines if line.phase in phases and line.inside)
-    return max(lines, key=lambda line: python_s(run, line), default=None)
+    return [replace(line, step_s=python_s(run, line)) for line in lines]
 
 
 def python_s(run: Run, line: HotLine) -> float:
@@ -280,13 +291,20 @@ def python_s(run: Run, line: HotLine) -> float:
     return max(0.0, line.step_s - longer_than_seen(run, line.phase) * known_s)
 
 
-def at_line(line: HotLine | None, cost_s: float) -> str:
-    """A clause for a sentence about `cost_s`: where most of it is spent; nothing where that is hardly any of it."""
-    if line is None or line.step_s < _NAMED_SHARE * cost_s:
+def at_lines(lines: Iterable[HotLine], cost_s: float) -> str:
+    """A clause for a sentence about `cost_s`: the function, and the line, in which most of it is spent; nothing where
+    that is hardly any of it."""
+    found = hottest(lines)
+    all_s = sum(one.step_s for one in found)
+    if not found or all_s < _NAMED_SHARE * cost_s:
         return ""
+    most, first, last = found[0], min(one.line for one in found), max(one.line for one in found)
+    where = f"{file_name(most.path)}, {most.function}"
+    if most.step_s >= _MOST_OF_IT * all_s:
+        return f"; {duration(min(most.step_s, cost_s))} of that in line {most.line} of {where}: {most.text}"
     # What a line calls may be worth more than what is found to be lost there.
-    spent = duration(min(line.step_s, cost_s))
-    return f"; {spent} of that in line {line.line} of {file_name(line.path)}, {line.function}: {line.text}"
+    spent = duration(min(all_s, cost_s))
+    return f"; {spent} of that in lines {first} to {last} of {where}, most in line {most.line}: {most.text}"
 
 
 def at_sighting(sighting: Sighting) -> str:

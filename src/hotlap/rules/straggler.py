@@ -23,7 +23,7 @@ from dataclasses import replace
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, RankFacts, Run
-from hotlap.rules.step import at_line, finding, share_of, spent
+from hotlap.rules.step import at_lines, finding, share_of, spent
 from hotlap.units import duration
 
 # TraceML's limits are 10% (a note) and 20% (critical) of the step.
@@ -101,5 +101,5 @@ def _where(slowest: RankFacts, others: Sequence[RankFacts]) -> str:
     phase = max(longer_s, key=lambda phase: longer_s[phase], default=None)
     if phase is None or longer_s[phase] <= 0:
         return ""
-    line = next((line for line in slowest.hot_lines if line.phase is phase), None)
-    return f"; {duration(longer_s[phase])} longer in {phase.value}{at_line(line, longer_s[phase])}"
+    lines = (line for line in slowest.hot_lines if line.phase is phase)
+    return f"; {duration(longer_s[phase])} longer in {phase.value}{at_lines(lines, longer_s[phase])}"

@@ -71,6 +71,7 @@ def test_a_bound_that_is_measured_later_than_the_finding_is_not_named_before() -
     assert findings.cost(early, called) == "3.00 ms, 27% of a step, about 2.00x", "with all that its line calls"
     known = tuple(replace(one, name="host") for one in study.ceilings[:1])
     assert findings.cost(replace(study, ceilings=known), called).endswith("about 2.00x")
+    assert findings.cost(early, replace(called, code="launch-bound")).endswith("at most 2.00x"), "a loop as a whole"
     timed = replace(waits, code="thread-oversubscription")
     assert findings.cost(early, timed) == "3.00 ms, 27% of a step, about 1.37x", "turns of a few steps are no bound"
     assert findings.cost(early, replace(timed, advice=True)).endswith("at most 1.37x")

@@ -282,6 +282,23 @@ def test_host_bound_names_the_line() -> None:
     assert evidence_of(hardly).endswith("own Python.")
 
 
+def test_a_loop_over_many_lines_is_named_with_its_function() -> None:
+    """No line of the loop is the costliest, all of it is."""
+    one = HotLine(path=SCRIPT, line=31, function="main", text="log(loss)", phase=Phase.OTHER, step_s=0.0015)
+    loop = [
+        replace(one, line=n, function="confuse", text=f"row[{n}] += 1", step_s=s)
+        for n, s in ((7, 0.001), (9, 0.0012), (8, 0.0008))
+    ]
+    run = replace(run_of(forward=0.004, backward=0.001, other=0.005), hot_lines=(one, *loop))
+    assert evidence_of(run).endswith(
+        "; 3.00 ms of that in lines 7 to 9 of digits.py, confuse, most in line 9: row[9] += 1."
+    )
+    hot = replace(loop[0], step_s=0.0025)
+    assert "; 2.50 ms of that in line 7 of digits.py, confuse" in evidence_of(
+        replace(run, hot_lines=(one, hot, *loop[1:]))
+    )
+
+
 def evidence_of(run: Run) -> str:
     return rules.check(run)[0].evidence
 
@@ -454,6 +471,30 @@ def test_compute_bound_says_how_much_is_forward_and_how_much_backward() -> None:
     assert finding.evidence == "Each step spends 8.00 ms (80% of it) in the model: 30% forward, 50% backward."
 
 
+def test_compute_bound_names_the_line_of_the_model_or_of_a_loss_with_most_arithmetic() -> None:
+    """A penalty by a decomposition, written as a function: the step's largest part, and no Python."""
+    line = HotLine(path="/t.py", line=22, function="penalty", text="svd(w)", phase=Phase.OTHER, step_s=0.007)
+    seen = calls(step_s=0.01)
+    svd = PhaseCalls(
+        calls=5, arithmetic_s=0.007, graph_calls=5, graph_s=0.007, graph_inside_s=0.007, inside_s=0.007,
+        lines={"/t.py:22": 0.007},
+    )  # fmt: skip
+    run = replace(run_of(forward=0.001, backward=0.001, other=0.008), hot_lines=(line,))
+    run = replace(run, calls=replace(seen, phases={**seen.phases, Phase.OTHER: svd}))
+    finding = next(one for one in rules.check(run) if one.code == "compute-bound")
+    assert finding.evidence == (
+        "Each step spends 9.00 ms (90% of it) in the model: 10% forward, 10% backward, 70% in functions; 7.00 ms of "
+        "that in line 22 of t.py, penalty: svd(w)."
+    )
+
+
+def test_what_can_be_fixed_stands_before_the_models_own_work() -> None:
+    run = firing("unneeded-gradients")
+    (site,) = run.call_sites
+    run = replace(run, call_sites=(replace(site, detail={**site.detail, "unneeded": 2000}),))
+    assert [one.code for one in rules.check(run)] == ["unneeded-gradients", "compute-bound"]
+
+
 def test_compute_bound_never_advises_autocast_where_it_is_on() -> None:
     finding = compute_bound.check(replace(run_of(forward=0.003, backward=0.005), autocast=True, compiled=True))
     assert finding is not None
@@ -479,6 +520,17 @@ def test_launch_bound_counts_calls_and_sets_them_beside_the_arithmetic() -> None
         "Each step makes 700 calls of operators in the model, which cost 7.08 ms (71% of it) beside "
         "1.84 ms of arithmetic."
     )
+
+
+def test_launch_bound_may_bring_all_that_a_loop_computes_and_its_part_of_the_backward_pass() -> None:
+    """Nine tenths of the calls of a forward pass are made in one line."""
+    run = firing("launch-bound")
+    assert run.calls is not None
+    forward = replace(run.calls.phases[Phase.FORWARD], line_calls={"/t.py:3": 315.0, "/t.py:9": 35.0})
+    loop = replace(run, calls=replace(run.calls, phases={**run.calls.phases, Phase.FORWARD: forward}))
+    shares = [found.at_most_share for one in (loop, run) if (found := launch_bound.check(one)) is not None]
+    passes = sum(run.mean_phase_s(phase) or 0.0 for phase in (Phase.FORWARD, Phase.BACKWARD)) / run.mean_step_s()
+    assert shares == [pytest.approx(0.9 * passes), 0.0]
 
 
 @pytest.mark.parametrize("path", ["/home/me/tr\\udce4in.py", "C:\\me\\train.py", "train.py"])

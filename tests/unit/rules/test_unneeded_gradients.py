@@ -19,7 +19,7 @@ from hotlap.probe.guard import Guard
 from hotlap.probe.profilers.gradients import Gradients
 from hotlap.probe.session import Session
 from hotlap.record import Finding, Phase, Run
-from hotlap.rules import unneeded_gradients
+from hotlap.rules import repeated_backward, unneeded_gradients
 from tests.sample_runs import optimizer, run_with
 
 HEAD = """
@@ -335,3 +335,61 @@ def test_after_its_steps_it_hears_nothing_any_more(tmp_path: Path) -> None:
 
 def test_an_error_of_ours_is_not_the_scripts_and_nothing_is_claimed(tmp_path: Path) -> None:
     assert found(tmp_path, FROZEN + "    if _ == 5: stage.facts.optimizers = None\n") is None
+
+
+MANY_TASKS = """
+heads = nn.ModuleList(nn.Linear(64, 1) for _ in range(4))
+optimizer = torch.optim.SGD([*body.parameters(), *heads.parameters()], lr=0.1)
+for _ in range(8):
+    optimizer.zero_grad()
+    made = body(x)
+    outs = [head(made) for head in heads]
+    for out in outs:
+        F.mse_loss(out, y[:, :1]).backward(retain_graph=True)  # again
+    optimizer.step()
+    stage.steps += 1
+"""
+
+
+def again(folder: Path, body: str) -> Finding | None:
+    """Of passes that take three quarters of the phase where they are repeated: these are too short for a clock."""
+    run = trained(folder, body, stage=Stage())
+    sites = [one for one in run.call_sites if one.detail.get("again")]
+    assert all(0 < float(one.detail["again_part"] or 0) < 1 for one in sites)
+    part = tuple(replace(one, detail={**one.detail, "again_part": 0.75}) for one in sites)
+    return repeated_backward.check(replace(run, call_sites=part))
+
+
+def test_losses_that_are_gone_through_one_by_one_over_one_forward_pass_are_told_with_their_line(tmp_path: Path) -> None:
+    told = again(tmp_path, MANY_TASKS)
+    assert told is not None
+    place = f"Line {line_of(MANY_TASKS, '# again')} of train.py goes backward again and again"
+    assert told.evidence.startswith(place) and "3 times a step more than once" in told.evidence
+    assert told.cost_s == pytest.approx(0.75 * 0.012)
+    assert found(tmp_path, MANY_TASKS) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "other"),
+    [
+        ("(retain_graph=True)", "(retain_graph=out is not outs[-1])"),
+        (
+            "    outs = [head(made) for head in heads]\n    for out in outs:",
+            "    for head in heads:\n        out = head(body(x))",
+        ),
+        (
+            "loss(out, y[:, :1]).backward(retain_graph=True)",
+            "loss(out, y[:, :1]).backward(retain_graph=True); optimizer.step(); optimizer.zero_grad()",
+        ),
+        (
+            "    for out in outs:\n        F.mse_loss(out, y[:, :1])",
+            "    for _ in range(1):\n        sum(F.mse_loss(out, y[:, :1]) for out in outs)",
+        ),
+    ],
+    ids=["the last graph is freed", "a forward pass each", "an update each", "one pass"],
+)
+def test_only_passes_over_the_same_graph_whose_gradients_add_up_are_repeated(
+    code: str, other: str, tmp_path: Path
+) -> None:
+    assert code in MANY_TASKS
+    assert (again(tmp_path, MANY_TASKS.replace(code, other)) is not None) is ("is not" in other)

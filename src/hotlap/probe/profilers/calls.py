@@ -22,6 +22,7 @@ from hotlap.probe.modes import ObserverMode, name_of, take_off
 from hotlap.probe.profilers.operators import dispatch_s
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.unchanged import Unchanged
+from hotlap.probe.zeros import Zeros
 from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
 from hotlap.record.moments import median
 
@@ -55,7 +56,7 @@ class _Calls:
 _Key = tuple[Phase, Any, bool, int, bool]
 """(phase, operator, it belongs to the graph, bits of the number of bytes, it makes float64)."""
 _Line = tuple[Phase, Spot, Any, int]
-"""(phase, line, operator, how many times its seconds count)."""
+"""(phase, line, operator, bits of the number of bytes)."""
 
 
 class Calls(Profiler):
@@ -123,6 +124,7 @@ class _Prices(ObserverMode):
         self._lines: dict[_Line, list[float]] = {}
         self._event_counter = EventCounter()
         self._unchanged = Unchanged()
+        self._zeros = Zeros(self._event_counter)
         self._price_s = median(self._own_price() for _ in range(5))
 
     def _own_price(self) -> float:
@@ -147,11 +149,11 @@ class _Prices(ObserverMode):
         spot = here() if phase in (Phase.FORWARD, Phase.OTHER) else None
         line: _Line | None = None
         if spot is not None and (graph or phase is Phase.FORWARD):
-            # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
-            line = phase, spot, func, 2 if moved >= _LARGE_BYTES else 1
+            line = phase, spot, func, moved.bit_length()
         self._step.append(((phase, func, graph, moved.bit_length(), double), line, moved, seconds))
         if spot is not None and double and graph and any(one.dtype is torch.float32 for one in tensors):
             self._event_counter.add(SightingKind.PROMOTED, name_of(func), spot, cost_s=seconds)
+        self._zeros.saw(name_of(func), tensors, phase, spot, seconds)
         if spot is None:
             self._unchanged.passed((args, kwargs))
         else:
@@ -166,6 +168,7 @@ class _Prices(ObserverMode):
                 self._lines.setdefault(line, []).append(seconds)
         self._step.clear()
         self._unchanged.end_step(counts=counts)
+        self._zeros.end_step()
         self._event_counter.end_step(counts=counts)
 
     def sightings(self) -> tuple[Sighting, ...]:
@@ -200,8 +203,10 @@ class _Prices(ObserverMode):
         """Line -> seconds a step of its operators, and how many they are."""
         lines: dict[str, float] = {}
         numbers: dict[str, float] = {}
-        for (met_in, spot, _, times), seconds in self._lines.items():
+        for (met_in, spot, _, bits), seconds in self._lines.items():
             if met_in is phase and spot.path is not None:
+                # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
+                times = 2 if bits >= _LARGE_BYTES.bit_length() else 1
                 line = f"{Path(spot.path).resolve()}:{spot.line}"
                 number = len(seconds) / num_steps
                 lines[line] = lines.get(line, 0.0) + times * median(seconds) * number

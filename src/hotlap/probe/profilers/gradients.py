@@ -42,6 +42,10 @@ class _Line:
     site: CallSite | None = None
     num_passes: int = 0
     seconds: float = 0.0
+    num_again: int = 0
+    """Passes that added to gradients of the pass before, of the same graph."""
+    again_s: float = 0.0
+    keeps_graph: bool = False
     got: "Counter[_Parameter]" = field(default_factory=Counter)
     """In so many passes."""
     cleared: "Counter[_Parameter]" = field(default_factory=Counter)
@@ -110,6 +114,9 @@ class Gradients(Profiler):
         """None: what goes backward in no line of the user's."""
         self._parameters: dict[int, _Parameter] = {}
         self._called: set[torch.nn.Module] = set()
+        self._warm = False
+        self._went_forward = False
+        """A model was called since the last backward pass."""
         self._stepping: list[torch.optim.Optimizer] = []
         self._has_stepped = self._over = False
         self._for_inputs = False
@@ -144,6 +151,7 @@ class Gradients(Profiler):
     # What is heard
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        self._went_forward |= bool(module._parameters or module._modules)
         if self.session.steps < _CALLED_STEPS:
             self._do(lambda: self._knows(module, tensors((args, kwargs))))
 
@@ -159,7 +167,8 @@ class Gradients(Profiler):
         begun = time.perf_counter()
         result = backward(root, *args, **kwargs)
         seconds = time.perf_counter() - begun
-        self._do(lambda: self._went_backward(line, seconds))
+        keeps_graph = bool(kwargs.get("retain_graph", args[1] if len(args) > 1 else False))
+        self._do(lambda: self._went_backward(line, seconds, keeps_graph=keeps_graph))
         return result
 
     def _clearing(self, zero_grad: Function, owner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -194,14 +203,20 @@ class Gradients(Profiler):
         for parameter in self._owned_by(optimizer):
             parameter.was_read()
 
-    def _went_backward(self, line: _Line, seconds: float) -> None:
+    def _went_backward(self, line: _Line, seconds: float, *, keeps_graph: bool) -> None:
         line.num_passes += 1
-        line.seconds += seconds
-        for parameter in self._parameters.values():
-            if parameter.changed():
-                line.got[parameter] += 1
-                parameter.pending.append(line)
-                parameter.version = parameter.tensor._version
+        # The first one of a process starts threads, and may take as long as hundreds of others.
+        seconds = seconds if self._warm else 0.0
+        line.seconds, self._warm = line.seconds + seconds, True
+        changed = [parameter for parameter in self._parameters.values() if parameter.changed()]
+        if line.keeps_graph and not self._went_forward and any(line in parameter.pending for parameter in changed):
+            line.num_again += 1
+            line.again_s += seconds
+        line.keeps_graph, self._went_forward = keeps_graph, False
+        for parameter in changed:
+            line.got[parameter] += 1
+            parameter.pending.append(line)
+            parameter.version = parameter.tensor._version
         for optimizer in self._stepping:  # a closure's gradients are the optimizer's
             for parameter in self._owned_by(optimizer):
                 parameter.was_read()
@@ -245,14 +260,22 @@ class Gradients(Profiler):
         # Processes that train together exchange them.
         if not self._has_stepped or self._for_inputs or self.session.collectives.active:
             return
+        num_steps = max(1, min(self.session.steps, _PROFILED_STEPS))
+        all_s = sum(line.seconds for line in self._lines.values()) or 1.0
         for line in self._lines.values():
+            if line.site is not None and line.num_again:
+                again: dict[str, Scalar] = {
+                    "again": line.num_again / num_steps,
+                    "again_part": line.again_s / (all_s or 1.0),
+                }
+                self.session.facts.call_sites.append(replace(line.site, detail=again))
             unread = [parameter for parameter in line.got if line.is_unread(parameter)]
             if line.site is not None and unread:
                 detail: dict[str, Scalar] = {
                     "parameters": len(unread),
                     "unneeded": sum(parameter.tensor.numel() for parameter in unread),
                     "elements": sum(parameter.tensor.numel() for parameter in line.got),
-                    "seconds": line.seconds / max(1, min(self.session.steps, _PROFILED_STEPS)),
+                    "seconds": line.seconds / num_steps,
                     "owned": all(parameter.owned for parameter in unread),
                 }
                 self.session.facts.call_sites.append(replace(line.site, detail=detail))

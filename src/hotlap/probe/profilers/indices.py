@@ -2,17 +2,18 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from hotlap.probe.clock import BACKWARD
 from hotlap.probe.event_counter import Spot, here, sighting
+from hotlap.probe.modes import ObserverMode
 from hotlap.probe.profilers.modules import results
 from hotlap.probe.profilers.profiler import Profiler
-from hotlap.record import Scalar, Sighting, SightingKind
+from hotlap.record import Phase, Scalar, Sighting, SightingKind
 from hotlap.record.moments import median
 
 # What indexes a table or says what counts. (Bytes are mostly pixels, whose dark borders are data.)
@@ -23,6 +24,9 @@ _SHORTEST = 8
 
 # Padding comes behind an item and hardly within. Zeros of counts, of classes (one-hot) and of images lie all over.
 _WITHIN = 0.1
+
+# What takes longer to fill than to call, and to sort the rows that are looked up.
+_LARGE_BYTES = 1 << 20
 
 _Key = tuple[str, Spot, tuple[int, ...]]
 """(module, line, shape)."""
@@ -46,7 +50,7 @@ class _Table:
     spot: Spot
     touched: list[torch.Tensor] = field(default_factory=list)
 
-    def sighting(self, steps: int) -> Sighting:
+    def sighting(self, steps: int, cost_s: float) -> Sighting:
         rows, per_step = len(self.weight), len(self.touched) / max(1, steps)
         touched = int(torch.stack(self.touched).float().mean() * per_step)
         detail: Mapping[str, Scalar] = {
@@ -55,17 +59,25 @@ class _Table:
             "touched": touched,
             "elements": self.weight.numel(),
         }
-        cost_s = per_step * _fill_s(self.weight) if self.weight.device.type == "cpu" else None
+        known_s = cost_s if self.weight.device.type == "cpu" else None
         kind = SightingKind.DENSE_GRADIENT
-        return sighting(kind, self.kind, self.spot, per_step=per_step, cost_s=cost_s, detail=detail)
+        return sighting(kind, self.kind, self.spot, per_step=per_step, cost_s=known_s, detail=detail)
 
 
-def _fill_s(weight: torch.Tensor) -> float:
-    ends = [time.perf_counter()]
-    for _ in range(3):
-        torch.empty_like(weight).fill_(0)  # (Zeros may be pages that nobody has touched yet.)
-        ends.append(time.perf_counter())
-    return min(later - sooner for sooner, later in pairwise(ends))
+class _Made(ObserverMode):
+    """What backward passes take to make tensors, by their shape: gradients of a table are filled, and added up, as
+    often as it is used."""
+
+    def __init__(self, phase: Callable[[], Phase]) -> None:
+        super().__init__()
+        self._phase = phase
+        self.seconds: dict[torch.Size, float] = defaultdict(float)
+
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+        """An operator was called."""
+        large = isinstance(result, torch.Tensor) and result.nbytes >= _LARGE_BYTES and result.is_floating_point()
+        if large and self._phase() is Phase.BACKWARD:
+            self.seconds[result.shape] += seconds
 
 
 class Indices(Profiler):
@@ -83,6 +95,8 @@ class Indices(Profiler):
         self._steps = 0
         self._tables: dict[int, _Table] = {}
         """By the identity of their weight."""
+        self._made: _Made | None = None
+        self._backward_s = 0.0
 
     def steps(self) -> Iterator[None]:
         """Forward passes that train, from in front of them."""
@@ -92,6 +106,11 @@ class Indices(Profiler):
                 return
             yield
             self._steps += 1
+            if self._made is not None:
+                self._backward_s += self.session.clock.last_spent[BACKWARD] if self.session.clock.last_spent else 0.0
+            elif self._tables:
+                self._made, self._backward_s = _Made(self.session.clock.phase), 0.0
+                self.put_on(self._made)
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         if not (module.training and torch.is_grad_enabled()):
@@ -116,16 +135,19 @@ class Indices(Profiler):
         found = self._tables[id(weight)] = _Table(weight, type(table).__name__, name, here())
 
         def arrived(gradient: torch.Tensor) -> None:
+            begun = time.perf_counter()
             if gradient.layout == torch.strided:
                 found.touched.append((gradient != 0).any(1).sum())
+            self._backward_s -= time.perf_counter() - begun  # it is in the backward pass
 
         handle = weight.register_hook(self.guarded(arrived))  # type: ignore[no-untyped-call]
         self.patch.on_undo(handle.remove)
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.sightings` of batches that are longer than their longest item (`share`: of the forward passes' time); of
-        tables with dense gradients (`cost_s`: to fill one, on the CPU)."""
-        found = [table.sighting(self._steps) for table in self._tables.values() if table.touched]
+        tables with dense gradients (`cost_s`: to make them, on the CPU)."""
+        tables = [table for table in self._tables.values() if table.touched]
+        found = [table.sighting(self._steps, self._made_s(table)) for table in tables]
         for (name, spot, shape), seen in self._seen.items():
             batches = [batch for batch, _ in seen]
             # Columns of a table that happen to be constant lie behind rows of one length.
@@ -142,6 +164,14 @@ class Indices(Profiler):
                 }
                 found.append(sighting(SightingKind.PADDING, name, spot, per_step=per_step, detail=detail))
         return {"sightings": tuple(found)}
+
+    def _made_s(self, table: _Table) -> float:
+        """Of a recorded step, for its gradients; its part where others have its shape."""
+        if self._made is None or not self._backward_s:
+            return 0.0
+        shape = table.weight.shape
+        part = self._made.seconds[shape] / sum(one.weight.shape == shape for one in self._tables.values())
+        return self.session.ledger.phase_s()[BACKWARD] * part / self._backward_s
 
 
 def _padded(given: Sequence[torch.Tensor]) -> tuple[_Batch, tuple[int, ...]] | None:

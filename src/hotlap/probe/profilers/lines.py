@@ -159,12 +159,22 @@ def place(frame: FrameType, phase: Phase, callers: Container[CodeType] | None = 
         inner.f_code.co_filename == _SESSION for inner in takewhile(lambda inner: inner is not found, outwards(frame))
     ):
         return None
-    if found is None or found.f_lineno is None:
+    line = None if found is None else _line(found)
+    if found is None or line is None:
         return _Place("", 0, "", phase)
     code = found.f_code
     inside = callers is None or any(outer.f_code in callers for outer in outwards(found.f_back))
     function = _WITHIN.sub("", code.co_qualname) or "<module>"
-    return _Place(code.co_filename, found.f_lineno, function, phase, inside, library_below(frame, found))
+    return _Place(code.co_filename, line, function, phase, inside, library_below(frame, found))
+
+
+def _line(frame: FrameType) -> int | None:
+    """That of the instruction before, where one has none: a loop's jump back behind an `if`, at which Python lets the
+    sampler in, so that half of the samples of such a loop were of no line (Python 3.11)."""
+    if frame.f_lineno is not None:
+        return frame.f_lineno
+    before = [line for start, _, line in frame.f_code.co_lines() if line is not None and start <= frame.f_lasti]
+    return before[-1] if before else None
 
 
 def of_steps(

@@ -294,7 +294,7 @@ def _is_of_one_sample(given: Sequence[torch.Tensor]) -> bool:
     """Each tensor has one row, or is a row itself (a list of whole numbers may be a batch), and a pass alone needs it:
     what has gradients is a state or a result that went through another one. Under `vmap` it stands for all of them."""
     return bool(given) and all(
-        not (one.requires_grad or torch._C._functorch.is_batchedtensor(one))
+        not (one.grad_fn is not None or torch._C._functorch.is_batchedtensor(one))
         and (one.shape[0] == 1 if one.dim() > 1 else one.dim() == 1 and (len(one) == 1 or one.is_floating_point()))
         for one in given
     )

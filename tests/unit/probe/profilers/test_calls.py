@@ -110,6 +110,20 @@ def test_lines_know_what_their_operators_take_and_that_of_metrics_is_the_scripts
     assert made.graph_s <= made.graph_inside_s < made.inside_s, "of the loss alone, calls and waits with it"
 
 
+def test_a_line_whose_operators_differ_in_size_takes_what_all_of_them_take() -> None:
+    """One of three is large: their median says nothing of it."""
+    stage, large, small = Stage(), torch.ones(900, 900), torch.ones(8, 8)
+    stage.clock.now = Phase.FORWARD
+
+    def step() -> None:
+        for one in (small, large, small):
+            one @ one
+
+    found = seen(step, stage=stage).phases[Phase.FORWARD]
+    (line_s,) = found.lines.values()
+    assert line_s > 0.5 * found.arithmetic_s > 0
+
+
 def test_float64_that_creeps_into_a_model_is_told_with_its_line() -> None:
     large, scale = torch.ones(600, 600, requires_grad=True), torch.full((600,), 2.0, dtype=torch.float64)
 
@@ -185,3 +199,36 @@ def test_nothing_is_told_of_a_fork_which_has_none_of_its_parents_threads() -> No
     stage = Stage()
     stage.shutdown.is_fork = True
     assert play(Calls(), lambda: torch.ones(3), stage=stage) == {}
+
+
+def multiplied(data: torch.Tensor, weight: torch.Tensor) -> list[Sighting]:
+    """What is told of `data @ weight` and its gradient, where both are looked at."""
+    stage = Stage()
+
+    def step() -> None:
+        stage.clock.now = Phase.FORWARD
+        made = data @ weight
+        stage.clock.now = Phase.BACKWARD
+        torch.autograd.backward(made.sum(), retain_graph=True)
+
+    told: tuple[Sighting, ...] = play(Calls(), step, stage=stage, num_steps=Calls.num_steps)["sightings"]
+    return [one for one in told if one.kind is SightingKind.ZEROS]
+
+
+def test_products_with_data_that_are_nearly_all_zeros_are_told_with_their_line_and_their_gradients() -> None:
+    words = torch.zeros(64, 2000)
+    words[:, ::100] = 1.0
+    found = multiplied(words, torch.ones(2000, 16, requires_grad=True))
+    assert {str(one.detail["phase"]) for one in found} == {"forward", "backward"}
+    assert {(one.text, one.detail["filled"]) for one in found} == {("made = data @ weight", 0.01)}
+    assert all(one.cost_s is not None and one.cost_s > 0 for one in found)
+
+
+def test_dense_data_results_of_the_model_and_small_matrices_are_no_zeros() -> None:
+    weight = torch.ones(2000, 16, requires_grad=True)
+    words = torch.zeros(64, 2000)
+    assert multiplied(words, weight) == [], "nothing is in it yet"
+    words[:, ::100] = 1.0
+    assert multiplied(words[:8].clone(), weight) == []
+    assert multiplied(words + 0.1, weight) == []
+    assert multiplied(words * torch.ones(2000, requires_grad=True), weight) == [], "an activation"

@@ -1,5 +1,6 @@
 """Batches that are longer than their longest item, and what only looks like them."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from hotlap.probe.clock import BACKWARD
 from hotlap.probe.profilers.indices import Indices
-from hotlap.record import Sighting, SightingKind
+from hotlap.record import Phase, Sighting, SightingKind
 from tests.unit.probe.profilers.stage import Stage, play
 
 
@@ -125,7 +127,11 @@ def tables_of(model: nn.Module, *, passes: int = 1, num_steps: int = 4) -> tuple
             made = model(rows)
             for told in list(stage.script.on_forward):
                 told(model, (rows,), {}, made)
+            stage.clock.now, begun = Phase.BACKWARD, time.perf_counter()
             made.square().mean().backward()
+            stage.clock.now = Phase.OTHER
+            stage.clock.last_spent = [0.0] * len(Phase)
+            stage.clock.last_spent[BACKWARD] = time.perf_counter() - begun
 
     found: tuple[Sighting, ...] = play(Indices(), step, stage=stage, num_steps=num_steps)["sightings"]
     assert not any(one._backward_hooks for one in model.parameters())
@@ -137,7 +143,7 @@ def test_rows_with_a_gradient_are_counted_of_each_table(table: nn.Module) -> Non
     (found,) = tables_of(nn.Sequential(table, nn.Linear(4, 1)))
     assert (found.kind, found.what) == (SightingKind.DENSE_GRADIENT, type(table).__name__)
     assert dict(found.detail) == {"module": "0", "rows": 50, "touched": 3, "elements": 200}
-    assert found.cost_s is not None and found.cost_s > 0
+    assert found.cost_s == 0, "a small one takes no longer than a call"
 
 
 def test_rows_of_all_backward_passes_of_a_step_count() -> None:
@@ -163,3 +169,20 @@ def test_a_table_whose_weight_makes_the_output_as_well_is_touched_as_a_whole() -
 )
 def test_tables_without_a_dense_gradient_or_a_way_to_a_sparse_one_are_left_out(table: nn.Module) -> None:
     assert tables_of(nn.Sequential(table, nn.Linear(4, 1))) == ()
+
+
+class Twice(nn.Module):
+    """Looks up of one table twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(8000, 64)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.mul(self.table(rows), self.table(rows + 1))
+
+
+def test_a_gradient_takes_what_all_that_make_it_take() -> None:
+    """By far most of a backward pass through tables of 2 MB of which three rows are looked up, by the clock."""
+    (found,) = tables_of(Twice())
+    assert found.cost_s is not None and found.cost_s > 0.5

@@ -104,6 +104,23 @@ def test_python_sleep_and_calls_that_hold_the_interpreter_are_all_found() -> Non
         assert there > sum(one.step_s for one in lines if one.phase is not phase), text
 
 
+def test_a_loop_that_ends_in_a_condition_is_found_whole() -> None:
+    """Its jump back has no line of its own in Python 3.11, and is where Python lets others in."""
+
+    def counts() -> int:
+        found = 0
+        for number in range(20_000):
+            if number < 0:
+                found += 1
+            elif number > 30_000:
+                found -= 1
+        return found
+
+    found = play(Lines(), counts, num_steps=200)["hot_lines"]
+    first = counts.__code__.co_firstlineno
+    assert sum(one.step_s for one in found if one.line in range(first, first + 8)) > 0.9, "of one second"
+
+
 def test_a_line_that_hands_over_the_interpreter_is_not_given_what_those_before_it_take() -> None:
     def step() -> None:
         for _ in range(50):

@@ -133,9 +133,9 @@ def test_tensors_without_a_storage_are_passed_over(training: Training) -> None:
         (lambda i: X[i : i + 1], True),
         (lambda i: X[i], True),
         (lambda i: X, False),
-        (lambda i: X[i : i + 1].clone().requires_grad_(), False),
+        (lambda i: X[i : i + 1].clone().requires_grad_(), True),
     ],
-    ids=["one row", "a sample without a batch", "a batch", "what needs a gradient itself"],
+    ids=["one row", "a sample without a batch", "a batch", "a sample whose gradient is wanted"],
 )
 def test_passes_of_one_sample_each_are_told_with_their_line(
     training: Training, given: Callable[[int], torch.Tensor], single: bool

@@ -1,0 +1,49 @@
+"""sparse-as-dense: products with matrices that are nearly all 0 are computed as if they were full.
+
+What it says: what such products of data (an adjacency, counts of words, one-hot vectors) take in a step beyond what
+they would take of a sparse matrix, and the line with most of it. It is looked for on the CPU.
+Why it is bad: a dense product multiplies and reads each 0. One of a sparse matrix takes as long as some four to eleven
+dense ones for each element that is not 0: of a matrix that is filled to 1% it is some ten times as fast.
+Example: `adjacency @ x` in each layer of a graph network; a linear layer on bags of 20,000 words.
+Risk: sums are made in another order, so the last bits differ; not every operator takes sparse matrices.
+
+Before:
+
+    adjacency = adjacency / adjacency.sum(1, keepdim=True)
+    for epoch in range(100):
+        h = adjacency @ x
+
+After:
+
+    adjacency = (adjacency / adjacency.sum(1, keepdim=True)).to_sparse_csr()
+    for epoch in range(100):
+        h = adjacency @ x
+"""
+
+from hotlap.record import Finding, Machine, Run, SightingKind
+from hotlap.rules.advice import of_line
+from hotlap.rules.step import at_sighting, finding, looked_at_s, share_of, sightings, spent
+from hotlap.units import percent
+
+# Ours, as of other work in vain.
+MIN_SHARE = 0.05
+
+EXPLAINS = frozenset({"memory-bound"})
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Products of forward and backward passes."""
+    seen = sightings(run, SightingKind.ZEROS)
+    cost_s = looked_at_s(run, seen)
+    if share_of(run, cost_s) < MIN_SHARE:
+        return None
+    worst = seen[0]
+    return finding(
+        run,
+        cost_s,
+        f"Products with matrices that are nearly all 0 take {spent(run, cost_s)} of each step for zeros; most of it"
+        f"{at_sighting(worst)}, where {worst.detail['shape']} elements are filled to "
+        f"{percent(float(worst.detail['filled'] or 0.0))}: {worst.text}. A sparse matrix (`to_sparse_csr()`; of rows "
+        "that change, `nn.EmbeddingBag` of their columns) leaves these out.",
+        change=of_line(worst),
+    )
