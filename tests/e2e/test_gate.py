@@ -23,6 +23,7 @@ SAVED = SCRIPTS / "saved.py"
 IN_PARTS = SCRIPTS / "in_parts.py"
 VALIDATED = SCRIPTS / "validated.py"
 ACTS = SCRIPTS / "acts.py"
+DROPPED = SCRIPTS / "dropped.py"
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ UNSEEN_IN_THE_LOSS = {
     "one of two dropouts that is off": (
         "torch.nn.Tanh(),\n        torch.nn.Dropout(0.1)",
         "torch.nn.Tanh(),\n        torch.nn.Identity()",
-        "in 1 call; in the baseline",
+        "in 2 calls; in the baseline",
     ),
     "a limit of gradients that none reaches here": (
         "parameters(), 1000.0",
@@ -235,3 +236,49 @@ def test_gradients_that_nobody_asks_for_may_go_where_batches_are_drawn_by_hand(l
     fewer = edited(text, ("range(512, 640, 64)", "range(512, 576, 64)", "total / 2", "total"))
     ruling = gate.judge((), replaced={str(ACTS): fewer})
     assert ruling.verdict is Verdict.HARMED and "the script prints" in ruling.why, ruling.why
+
+
+BY_HAND = """        scores = q @ k.transpose(1, 2) / 4
+        weights = scores.masked_fill(padding[:, None], float("-inf")).softmax(-1)
+        return self.told(self.dropout(weights) @ v)
+"""
+FUSED = """        p = 0.3 if self.training else 0.0
+        return self.told(functional.scaled_dot_product_attention(q, k, v, ~padding[:, None], p))
+"""
+NOISE = "teacher(x + 0.3 * torch.randn_like(x) * real)"
+HARMLESS_BESIDE_DROPOUTS = {
+    "attention in one kernel": (BY_HAND, FUSED),
+    "the graph on the other side": (
+        "norm @ torch.tanh(self.embedded(x))",
+        'torch.einsum("ij,bjc->bic", norm, torch.tanh(self.embedded(x)))',
+    ),
+    "channels in front, so that elements are dropped in another order": (
+        "self.dropout(norm @ torch.tanh(self.embedded(x)))",
+        "self.dropout((norm @ torch.tanh(self.embedded(x))).transpose(1, 2).contiguous()).transpose(1, 2)",
+    ),
+    "weights that backward computes again": (
+        "self.told(self.dropout(weights) @ v)",
+        "self.told(torch.utils.checkpoint.checkpoint(self.weighted, weights, v, use_reentrant=False))\n\n"
+        "    def weighted(self, weights, v):\n"
+        "        return functional.dropout(weights, 0.3, self.training) @ v",
+    ),
+}
+HARMFUL_BESIDE_DROPOUTS = {
+    "a mask that leaks": ('masked_fill(padding[:, None], float("-inf"))', "masked_fill(padding[:, None], -4.0)"),
+    "a graph normalised by rows": (
+        "beside.sum(0).rsqrt()[:, None] * beside * beside.sum(1).rsqrt()",
+        "beside / beside.sum(1, keepdim=True)",
+    ),
+    "one noise for both": (NOISE, "teacher(noisy)"),
+}
+
+
+def test_what_dropouts_hide_is_refused_and_another_order_of_what_they_drop_is_not(launcher: Launcher) -> None:
+    options = Options(command=(sys.executable, str(DROPPED)), cwd=str(SCRIPTS), title=DROPPED.name)
+    gate, text = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=60)), DROPPED.read_text()
+    for name, edits in HARMLESS_BESIDE_DROPOUTS.items():
+        ruling = gate.judge((), replaced={str(DROPPED): edited(text, edits)}, numerics=Numerics.STATISTICAL)
+        assert ruling.verdict is Verdict.UNHARMED, f"{name}: {ruling.why}"
+    for name, edits in HARMFUL_BESIDE_DROPOUTS.items():
+        ruling = gate.judge((), replaced={str(DROPPED): edited(text, edits)}, numerics=Numerics.STATISTICAL)
+        assert ruling.verdict is Verdict.HARMED, f"{name}: {ruling.why}"

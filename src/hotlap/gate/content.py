@@ -1,11 +1,11 @@
-"""How what models are given to train on is distributed (`Run.content`), step by step, with and without the lever.
+"""How what models are given to train on is distributed (`Run.content`, `Run.between`), with and without the lever.
 
 Draws from one distribution differ in it by chance alone. Draws that are frozen, or come from another distribution,
 stay apart from those of the baseline over a whole run, long before a loss tells.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,27 +36,44 @@ _USUAL = _FREEDOM / (_FREEDOM - 2)
 def harm(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None:
     """HARMED where the mean of a feature, or its variance from step to step, is another one beyond chance, and beyond
     what baseline runs differ by among themselves."""
-    tables = [table for pair in pairs if (table := _both(pair.base, pair.lever)) is not None]
-    if len(tables) < len(pairs) or not tables:
-        return None
-    known = [table for pair in references if (table := _both(pair.base, pair.lever)) is not None]
-    num_tensors = min(mine.shape[1] for mine, _ in (*tables, *known)) // NUM_FEATURES
-    for at in range(num_tensors):
-        part = slice(at * NUM_FEATURES, (at + 1) * NUM_FEATURES)
-        some, others = ([(mine[:, part], other[:, part]) for mine, other in each] for each in (tables, known))
-        sizes = [[float(table[:, SQUARES].mean()) for table in both] for both in some]
-        if any(min(both) <= 0 or max(both) > OTHER_FORM * min(both) for both in sizes):
-            continue
-        for of_variance in (False, True):
-            ruling = _apart(some, others, of_variance=of_variance, num_tensors=num_tensors)
-            if ruling is not None:
-                return ruling
+    for what, of in _KINDS.items():
+        tables, known = _tables(pairs, of), _tables(references, of)
+        num_features = min((mine.shape[1] for mine, _ in (*tables, *known)), default=0)
+        for part in map(
+            slice, range(0, num_features, NUM_FEATURES), range(NUM_FEATURES, num_features + 1, NUM_FEATURES)
+        ):
+            if len(tables) < len(pairs) or _is_other_form(pairs, part):
+                continue
+            some, others = ([(mine[:, part], other[:, part]) for mine, other in each] for each in (tables, known))
+            for of_variance in (False, True):
+                told = _apart(some, others, of_variance=of_variance, num_tensors=num_features // NUM_FEATURES)
+                if told:
+                    return harmed(f"{what} {told}.", by_chance=True)
     return None
 
 
-def _both(base: Run, lever: Run) -> tuple[Table, Table] | None:
+_Rows = Callable[[Run], Sequence[tuple[float, ...] | None] | None]
+_KINDS: Mapping[str, _Rows] = {
+    "What models are given to train on": lambda run: run.content,
+    "The distance between the two batches that models are given in a step": lambda run: run.between,
+}
+
+
+def _is_other_form(pairs: Sequence[Pair], part: slice) -> bool:
+    """A tensor that models are given is much larger, or smaller: scaled within the model, say."""
+    squares = slice(part.start + SQUARES.start, part.start + SQUARES.stop)
+    tables = _tables(pairs, lambda run: run.content)
+    sizes = [[float(table[:, squares].mean()) for table in both] for both in tables if both[0].shape[1] >= part.stop]
+    return any(min(both) <= 0 or max(both) > OTHER_FORM * min(both) for both in sizes)
+
+
+def _tables(pairs: Sequence[Pair], of: _Rows) -> list[tuple[Table, Table]]:
+    return [table for pair in pairs if (table := _both(pair, of)) is not None]
+
+
+def _both(pair: Pair, of: _Rows) -> tuple[Table, Table] | None:
     """(step, feature) of both, where both know it."""
-    rows = [row for row in Pair(base, lever).of_both(lambda run: run.content) if None not in row]
+    rows = [row for row in pair.of_both(of) if None not in row]
     if len(rows) < max(MIN_STEPS, NUM_BLOCKS):
         return None
     _, mine, other = zip(*rows, strict=True)
@@ -70,7 +87,8 @@ def _apart(
     *,
     of_variance: bool,
     num_tensors: int,
-) -> Ruling | None:
+) -> str:
+    """What is otherwise, and by how much; "" where nothing is."""
     from scipy.special import fdtri
 
     gaps, scores, floors = _measured(tables, of_variance=of_variance)
@@ -88,14 +106,11 @@ def _apart(
         np.where(np.abs(gaps.mean(axis=0)) > floors, together, 0.0),
     )
     if not beyond.max() > 1:
-        return None
+        return ""
     at = int(beyond.argmax())
     what = "varies otherwise from step to step" if of_variance else "is distributed otherwise"
-    return harmed(
-        f"What models are given to train on {what} than in the baseline ({_name(at)}: "
-        f"{beyond[at]:.1f} times what chance explains, in {len(tables)} pairs of runs).",
-        by_chance=True,
-    )
+    times = f"{beyond[at]:.1f} times what chance explains, in {len(tables)} pairs of runs"
+    return f"{what} than in the baseline ({_name(at)}: {times})"
 
 
 def _measured(tables: Sequence[tuple[Table, Table]], *, of_variance: bool) -> tuple[Table, Table, Table]:

@@ -40,7 +40,7 @@ def other_dropouts(a: Run, b: Run) -> dict[str, str]:
         (wanted_calls, wanted), (calls, found) = mine.get(drops, (0, 0)), other.get(drops, (0, 0))
         if wanted_calls != calls and wanted != found:
             return {
-                str(drops): f"Forward passes of a step drop {percent(drops)} of {found:,} elements in "
+                str(drops): f"Forward passes of two steps drop {percent(drops)} of {found:,} elements in "
                 f"{plural(calls, 'call')}; in the baseline of {wanted:,} in {plural(wanted_calls, 'call')}."
             }
     return {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
-from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS, GRADIENT_FLOOR, unsteady
+from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS, GRADIENT_FLOOR, explained_at_once, unsteady
 from hotlap.gate.standing_out import Trait, common_updates, log_ratios, trained, untrained, without
 from hotlap.record import Run, Update, as_float
 
@@ -23,8 +23,13 @@ BFLOAT16_MARGIN = 5.0
 SURE_PAIRS = 3
 # bfloat16 leaves a loss in which thousands of terms are summed to a thousandth; other masks of a dropout do not.
 SAME_LOSS = 1e-3
+# bfloat16 leaves sums of data, and squares of them, to some ten-thousandths; other draws of an augmentation do not.
+SAME_DATA = 1e-3
 # An angle of 17 degrees, where it is not known how far bfloat16 turns a gradient.
 ANGLE_FLOOR = 0.3
+
+_Updates = tuple[Update, Update]
+_First = tuple[Pair, Update, Update]
 
 
 def none(pairs: Sequence[Pair]) -> Ruling | None:
@@ -39,42 +44,71 @@ def none(pairs: Sequence[Pair]) -> Ruling | None:
     return None
 
 
+def other_first_loss(evidence: Evidence, alike: Sequence[Pair]) -> Ruling | None:
+    """With the same weights, data and draws, in numbers as long, a first loss is the same but for rounding."""
+    gap = min((abs(pair.first_loss_gap()) for pair in alike if _is_as_long(pair)), default=0.0)
+    explained = explained_at_once(evidence) if gap else math.inf
+    if not gap > explained:
+        return None
+    return harmed(
+        f"The first loss is {gap:.2g} of it away from that of the baseline, before any update, with the same data and "
+        f"random numbers; rounding alone explains {explained:.2g}.",
+        by_chance=True,
+    )
+
+
+def _is_as_long(pair: Pair) -> bool:
+    """Both are known to compute in float32, and alike."""
+    return pair.base.precision == pair.lever.precision is not None and pair.lever.precision.startswith("4 bytes")
+
+
 def other_at_first(evidence: Evidence, alike: Sequence[Pair], rounding: frozenset[int]) -> Ruling | None:
-    """At its first update a run has its partner's weights, and where it had the same draws and found the same loss, its
-    gradient. Of a parameter's rounding may leave little; of all together, bfloat16 leaves 99%. Where the loss is the
-    same but for the rounding of float32, both went forward alike, and gradients point the same way as well: what comes
-    through a `detach` that was lost, or added, shows here alone. Where it is not, what bfloat16 does to gradients of
-    this script must explain the distance: a mask that leaks moves no loss before it was learnt what to make of that.
+    """At its first update a run has its partner's weights, and where it had the same data and draws, its gradient. Of a
+    parameter's rounding may leave little; of all together, bfloat16 leaves 99%. Where the loss is the same but for the
+    rounding of float32, both went forward alike, and gradients point the same way as well: what comes through a
+    `detach` that was lost, or added, shows here alone. Where it is not, what bfloat16 does to gradients of this script
+    must explain the distance: a mask that leaks moves no loss before it was learnt what to make of that.
     Every pair must show it: in a small net one unit that rounding takes across 0 may be a tenth of a gradient.
     """
+    firsts = [(pair, *both) for pair in alike for both in islice(common_updates(pair), 1)]
+    firsts = [one for one in firsts if one[1].step == one[0].base.step_index[0] == one[0].lever.step_index[0]]
     same = all(abs(pair.first_loss_gap()) <= FLOOR_ULPS * FLOAT32_ULP for pair in alike)
     seconds = (both for run in evidence.rounded for both in common_updates(Pair(evidence.base[0], run)))
     rounded = [] if same else [both for both in seconds if both[0].step == 1]
-    limits: dict[int, float] = {}
-    for p, gap in ((p, gap) for both in rounded for p, gap, _ in _apart(*both)):
-        limits[p] = max(limits.get(p, FIRST_FLOOR), BFLOAT16_MARGIN * gap)
-    firsts = [(pair, *both) for pair in alike for both in islice(common_updates(pair), 1)]
-    firsts = [one for one in firsts if one[1].step == one[0].base.step_index[0] == one[0].lever.step_index[0]]
+    return _other_size_at_first(firsts, rounded, same=same) or _elsewhere_at_first(firsts, rounded, rounding, same=same)
+
+
+def _other_size_at_first(firsts: Sequence[_First], rounded: Sequence[_Updates], *, same: bool) -> Ruling | None:
     growths = [_growth(mine, other) if _same_first_loss(pair) else 0.0 for pair, mine, other in firsts]
     least = max([GRADIENT_FLOOR, *(BFLOAT16_MARGIN * abs(_growth(*both)) for both in rounded)])
-    if min(map(abs, growths), default=0.0) > least:
-        return harmed(
-            f"The first gradient, of all parameters together, is {math.exp(growths[0]):.3g} times as large as in the "
-            "baseline, with the same batch, random numbers and loss.",
-            by_chance=not (same or rounded),
-        )
+    if not min(map(abs, growths), default=0.0) > least:
+        return None
+    return harmed(
+        f"The first gradient, of all parameters together, is {math.exp(growths[0]):.3g} times as large as in the "
+        "baseline, with the same batch, random numbers and loss.",
+        by_chance=not (same or rounded),
+    )
+
+
+def _elsewhere_at_first(
+    firsts: Sequence[_First], rounded: Sequence[_Updates], rounding: frozenset[int], *, same: bool
+) -> Ruling | None:
+    limits: dict[int, float] = {}
+    for p, gap, _ in (one for both in rounded for one in _apart(*both)):
+        limits[p] = max(limits.get(p, FIRST_FLOOR), BFLOAT16_MARGIN * gap)
     gaps: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for p, gap, share in (one for _, mine, other in firsts for one in _apart(mine, other)):
         if gap * share > FIRST_SHARE and (same or p not in rounding):
             gaps[p].append((gap, share))
-    for p, (gap, share) in ((p, min(found)) for p, found in gaps.items() if len(found) == len(firsts)):
+    in_all = ((p, *min(found)) for p, found in gaps.items() if len(found) == len(firsts))
+    for p, gap, share in in_all:
         limit = FIRST_FLOOR if same else limits.get(p, ANGLE_FLOOR)
         if gap > limit:
             loss = " and loss" if same else f"; bfloat16 explains {limit:.1%}" if rounded else ""
             certain = len(firsts) >= SURE_PAIRS or (gap > ANGLE_FLOOR and share > FIRST_SHARE)
             return harmed(
-                f"The first gradient of {trained(alike, p)} is {gap:.1%} of its size away from that of the baseline, "
-                f"with the same batch, random numbers{loss}.",
+                f"The first gradient of {trained([firsts[0][0]], p)} is {gap:.1%} of its size away from that of the "
+                f"baseline, with the same batch, random numbers{loss}.",
                 by_chance=not (same and certain),
             )
     return None
@@ -148,10 +182,11 @@ def _angles(mine: Update, other: Update) -> list[float]:
 
 
 def alike_at_first(pairs: Sequence[Pair]) -> list[Pair]:
-    """Those that begin with the same batch and the same random numbers. None where forward passes draw them and a first
-    loss is another one: samples in another order meet other draws, as in a dropout."""
-    alike = same_first_draws(pairs)
-    return alike if all(_same_first_loss(pair) or not draws_forward(pair.base) for pair in alike) else []
+    """Those that begin with the same data and the same random numbers. None where forward passes draw more than what is
+    to be dropped, and a first loss is another one: samples in another order meet other draws."""
+    alike = [pair for pair in same_first_draws(pairs) if _same_first_data(pair)]
+    drawn = [pair for pair in alike if _draws_to_keep(pair.base) or _draws_to_keep(pair.lever)]
+    return alike if all(map(_same_first_loss, drawn)) else []
 
 
 def same_first_draws(pairs: Sequence[Pair]) -> list[Pair]:
@@ -164,5 +199,18 @@ def draws_forward(run: Run) -> bool:
     return bool(run.draws and run.draws[0][0])
 
 
-def _first_draws(run: Run) -> tuple[object, object]:
-    return (run.batch_digest or (None,))[0], (run.rng_digest or (None,))[0]
+def _draws_to_keep(run: Run) -> bool:
+    return draws_forward(run) and (run.dropouts is None or any(drops is None for drops, *_ in run.dropouts))
+
+
+def _same_first_data(pair: Pair) -> bool:
+    """What models are given is the same but for rounding. Two draws in another order leave generators as they were."""
+    mine, other = ((run.content or (None,))[0] or () for run in (pair.base, pair.lever))
+    both = list(zip(mine, other, strict=False))
+    return math.dist(*zip(*both, strict=True)) <= SAME_DATA * math.hypot(*mine) if both else True
+
+
+def _first_draws(run: Run) -> tuple[object, object, bool]:
+    """The last one: what torch.compile made drops elements in the first steps as well."""
+    drops = draws_forward(run) and run.dropouts is None
+    return (run.batch_digest or (None,))[0], (run.rng_digest or (None,))[0], drops

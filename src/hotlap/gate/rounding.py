@@ -79,7 +79,7 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
         return undecided(
             "Losses differ, and it was not measured how far rounding alone takes them (no perturbed runs)."
         )
-    at_once = _limit_at_once(evidence, base, known)
+    at_once = explained_at_once(evidence) * float(_local_scale(base)[0])
     for pair, losses_of_pair in zip(pairs, lever, strict=True):
         why = _beyond(pair, steps, abs(losses_of_pair - base), limit, at_once=at_once)
         if why is not None:
@@ -129,14 +129,15 @@ def _limit(base: Row, known: Row) -> Row:
     return np.asarray(np.maximum(bound, FLOOR_ULPS * _ulp(base) * scale))
 
 
-def _limit_at_once(evidence: Evidence, base: Row, known: Row) -> float:
-    """What rounding explains of the first loss, before it has grown. Without end where it is not known: of float32 that
-    is computed from shorter numbers a perturbation of float32 says little."""
-    short = any(run.autocast for run in evidence.base) or _ulp(base) != FLOAT32_ULP
-    if short or not len(known):
+def explained_at_once(evidence: Evidence) -> float:
+    """Part of the first loss that rounding explains, before it has grown. Without end where it is not known: of float32
+    that is computed from shorter numbers a perturbation of float32 says little."""
+    _, (base, *others) = loss_matrix([evidence.base[0], *evidence.perturbed, *evidence.base[1:]])
+    perturbed = max((float(abs(losses - base)[: AT_ONCE + 1].max()) for losses in others), default=0.0)
+    different = any((losses != base).any() for losses in others)
+    if not different or any(run.autocast for run in evidence.base) or _ulp(base) != FLOAT32_ULP:
         return math.inf
-    perturbed = float(np.nanmax(np.abs(known[:, : AT_ONCE + 1])))
-    return max(SMALL_MARGIN * perturbed, FLOOR_ULPS * FLOAT32_ULP * float(_local_scale(base)[0]))
+    return max(SMALL_MARGIN * perturbed / float(_local_scale(base)[0]), FLOOR_ULPS * FLOAT32_ULP)
 
 
 def _gaps(run: Run, steps: Sequence[int], base: Row) -> Row:

@@ -16,6 +16,7 @@ from hotlap.gate import prints
 from hotlap.gate.evidence import STILL_SAME, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 from hotlap.gate.gradients import same_first_draws
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, SOURCES, StepField
+from hotlap.record import KEPT_STEPS
 from hotlap.student import quantile
 
 Losses = NDArray[np.float64]
@@ -155,7 +156,14 @@ def _jump(pairs: Sequence[Pair]) -> Ruling | None:
         gaps = np.abs(lever - base) / np.maximum.accumulate(np.abs(base))
         at = int((gaps > STILL_SAME).argmax())
         others = (field.first(pair.base, pair.lever) for field in _drawn(pair))
-        if at > 0 and gaps[at] > JUMP and not any(other is not None and other[0] <= steps[at] for other in others):
+        # Where elements are dropped from that step on, they may be others.
+        begins = KEPT_STEPS if pair.base.dropouts else 0
+        if (
+            at > 0
+            and steps[at] != begins
+            and gaps[at] > JUMP
+            and not any(other is not None and other[0] <= steps[at] for other in others)
+        ):
             return harmed(
                 f"The loss at step {steps[at]} is {gaps[at]:.1%} away from that of the baseline, with the same batches "
                 f"and random numbers, and before {gaps[:at].max():.1g} of it at most."

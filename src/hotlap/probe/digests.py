@@ -23,18 +23,23 @@ _MIN_NUMBERS = 8
 _MOST_NUMBERS = 64
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """The leaves of nested lists, tuples and mappings, in order."""
+def paths(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """(keys that lead to it, leaf) of nested mappings, lists and tuples, in order."""
     if isinstance(value, torch.Tensor):  # most are, and to ask for a mapping takes long
-        yield value
+        yield keys, value
     elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from leaves(part)
+        for key, part in value.items():
+            yield from paths(part, (*keys, key))
     elif isinstance(value, list | tuple):
-        for part in value:
-            yield from leaves(part)
+        for k, part in enumerate(value):
+            yield from paths(part, (*keys, k))
     else:
-        yield value
+        yield keys, value
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Those of nested mappings, lists and tuples, in order."""
+    return (leaf for _, leaf in paths(value))
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -68,6 +68,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         skipped_updates=session.skipped_updates,
         updates=tuple(session.script.updates.seen) if plan.evidence else None,
         dropouts=session.script.dropouts.found(),
+        precision=session.script.dropouts.precision(),
         printed=tuple(session.printed.lines),
         trained=session.script.updates.trained,
         untrained=session.script.updates.untrained,

@@ -136,6 +136,30 @@ class Content:
         return None if whole is None else tuple(float(f"{value:.9g}") for value in (whole / num_rows).tolist())
 
 
+class Between:
+    """The two batches that models are given within a step -> how far they are apart, told as `Content` does."""
+
+    def __init__(self) -> None:
+        self._seen: list[torch.Tensor] = []
+        self._models: set[int] = set()
+
+    def add(self, model: object, data: torch.Tensor) -> None:
+        """`data`: a plain tensor, rows first."""
+        rows = sampled_rows(data)
+        self._models.add(id(model))
+        if not any(torch.equal(rows, one) for one in self._seen):
+            self._seen.append(rows.clone())
+
+    def take(self) -> tuple[float, ...] | None:
+        """Since the last call; None if there were not two of one shape, nor one for several models."""
+        seen = self._seen * 2 if len(self._models) > len(self._seen) == 1 else self._seen
+        self._seen, self._models = [], set()
+        found = Content()
+        if len(seen) == 2 and seen[0].shape == seen[1].shape:
+            found.add([(seen[0].double() - seen[1].double()).abs()])
+        return found.take()
+
+
 def _of_rows(rows: torch.Tensor) -> torch.Tensor:
     # Numbers of a token or of a pixel count have more digits than their cosine could tell in single precision.
     rows = rows.to("cpu", torch.float32 if rows.is_floating_point() and rows.element_size() <= 4 else torch.float64)

@@ -25,8 +25,9 @@ from hotlap.probe.dropouts import Dropouts
 from hotlap.probe.evidence import Lapses, Updates, learning_rates, settings_digest
 from hotlap.probe.facts import length_of
 from hotlap.probe.replay import Replay
-from hotlap.probe.sampling import Content
+from hotlap.probe.sampling import Between, Content
 from hotlap.probe.seeds import generators, sources
+from hotlap.record import KEPT_STEPS
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -80,14 +81,12 @@ class ScriptCalls:
         `no_grad`, a network whose statistics stand still)."""
         self._evaluates = False
         """The last model that was called is in evaluation: a loss has no such mode of its own."""
-        self._content = Content()
+        self._content, self._between = Content(), Between()
         self._sources: dict[str, None] = {}
         """States in which batches found the generators, each once: a batch that draws nothing adds none."""
         self._generators: list[Any] = []
         """Of the script's own, as the last step left them: looking for them takes longer than what they say."""
         self._num_backwards = 0
-        self._drew: bool | None = None
-        """In forward passes with gradients of the last step."""
         for name, what in _REPORTS.items():
             setattr(self, name, session.guard(getattr(self, name), what, off=session.must_be_there))
 
@@ -102,9 +101,12 @@ class ScriptCalls:
         """An outermost module call begins. Only called where evidence is wanted."""
         if not self._hidden():
             self._session.own(lambda: self.draws.look(ELSEWHERE))
-            # What compiled code drops is not seen, so what is dropped beside it would say nothing.
-            if self._drew and self._session.steps == 1 and torch.is_grad_enabled() and not self._facts.compiled:
-                self.dropouts.begin()
+            self._keep_all(counts=torch.is_grad_enabled())
+
+    def _keep_all(self, *, counts: bool) -> None:
+        # What compiled code drops is not seen, so what is dropped beside it would say nothing.
+        if self._session.steps < KEPT_STEPS and not self._facts.compiled:
+            self.dropouts.begin(counts=counts)
 
     def forward_left(self) -> None:
         """It is over, or has failed. Only called where evidence is wanted."""
@@ -129,9 +131,11 @@ class ScriptCalls:
         self._num_backwards += counts
         if not self._hidden():
             self._session.own(lambda: self._lapses.backward_begins(self._facts.optimizers()))
+            self._keep_all(counts=False)  # what is computed again is what it was
 
     def backward_ended(self) -> None:
         """Only called where evidence is wanted."""
+        self.dropouts.end()
         if not self._hidden():
             self._session.own(lambda: self._lapses.backward_ended(self._facts.optimizers()))
 
@@ -187,14 +191,17 @@ class ScriptCalls:
         trains = torch.is_grad_enabled()
         self.draws.look(WITH_GRADIENTS if trains else WITHOUT)
         is_model = next(module.parameters(), None) is not None
+        of_data = [] if any(map(self._trained_on.is_made, tensors(inputs)[:1])) else data_of(inputs)
         if is_model:
             self._evaluates = not module.training
+            for one in of_data[:1]:
+                self._between.add(module, one)
         if trains:
             # A teacher is given them too, with gradients or without.
             self._inputs[self._evaluates].add(inputs, is_made=self._trained_on.is_made)
         # What a part of a model hands on to the next part is no sample.
-        if trains and module.training and not any(map(self._trained_on.is_made, tensors(inputs)[:1])):
-            data = self._trained_on.not_made(data_of(inputs))
+        if trains and module.training and of_data:
+            data = self._trained_on.not_made(of_data)
             data = [*data[:1], *(one for one in data[1:] if not self._trained_on.is_state(one))]
             rows = list(samples(data))
             self._samples.add(rows)
@@ -223,8 +230,6 @@ class ScriptCalls:
         trained = self.updates.in_order(self._facts.optimizers())
         num_backwards, self._num_backwards = self._num_backwards, 0
         num_added, forgetful = self._lapses.take()
-        draws = self.draws.take()
-        self._drew = draws[WITH_GRADIENTS]
         self._generators = generators()
         drawn_from, self._sources = "".join(self._sources | {sources(self._generators): None}), {}
         return {
@@ -233,11 +238,12 @@ class ScriptCalls:
             "rows_digest": rows,
             "given": self._trained_on.take(),
             "content": self._content.take(),
+            "between": self._between.take(),
             "fresh_samples": self._samples.take(),
             "fresh_batches": fresh,
             "num_added": num_added,
             "forgetful_updates": forgetful,
-            "draws": draws,
+            "draws": self.draws.take(),
             "clips": self._clips.take(),
             "rng_digest": rng_digest(),
             "sources_digest": xxhash.xxh3_128_hexdigest(drawn_from.encode()),

@@ -19,7 +19,7 @@ import xxhash
 from torch import nn
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.digests import bytes_of, is_plain, storages, tensors
+from hotlap.probe.digests import bytes_of, is_plain, leaves, paths, storages, tensors
 from hotlap.probe.guard import Guard, call_before
 from hotlap.probe.sampling import projections, sampled
 from hotlap.record import COPY, FILE, StateDigest
@@ -85,12 +85,12 @@ def _held(trained: Mapping[int, int]) -> Iterator[tuple[Place, Any]]:
     modules, others = _alive()
     for title, root in _titled(modules, trained):
         for name, part in root.named_modules():
-            for keys, leaf in _paths({key: getattr(part, key) for key in ("_parameters", "_buffers")}):
+            for keys, leaf in paths({key: getattr(part, key) for key in ("_parameters", "_buffers")}):
                 label = ".".join(filter(None, (title, name, keys[-1])))
                 yield Place(_attributes(part), keys, label), leaf
     for other in sorted(others, key=lambda other: type(other).__name__):
         if not isinstance(other, torch.optim.Optimizer) and type(other).__weakrefoffset__:
-            for keys, leaf in islice(_paths(getattr(other, "__dict__", {})), _MAX_LEAVES):
+            for keys, leaf in islice(paths(getattr(other, "__dict__", {})), _MAX_LEAVES):
                 yield Place(_attributes(other), keys, ".".join(map(str, (type(other).__name__, *keys)))), leaf
 
 
@@ -120,7 +120,7 @@ def _held_in_copies(trained: Iterable[torch.Tensor]) -> Iterator[tuple[Place, An
     found = _attributes_that_are(copies)
     for copy in copies:
         owner, first = found.get(id(copy)) or (_while_held(copy), ())
-        for keys, leaf in _paths(copy):
+        for keys, leaf in paths(copy):
             yield Place(owner, (*first, *keys), ".".join(map(str, ("copy", *keys)))), leaf
 
 
@@ -157,10 +157,10 @@ def _copies(trained: Iterable[torch.Tensor]) -> list[Any]:
     def is_copy(thing: Any) -> bool:
         if len(thing) < number:
             return False
-        leaves = thing.values() if isinstance(thing, dict) else thing
-        if type(next(iter(leaves))) is not torch.Tensor:
+        parts = thing.values() if isinstance(thing, dict) else thing
+        if type(next(iter(parts))) is not torch.Tensor:
             return False
-        tensors = [leaf for leaf in leaves if type(leaf) is torch.Tensor and not leaf.requires_grad]
+        tensors = [part for part in parts if type(part) is torch.Tensor and not part.requires_grad]
         return bool(shapes) and Counter(tuple(tensor.shape) for tensor in tensors) >= shapes
 
     found = [thing for thing in gc.get_objects() if type(thing) in (dict, list, OrderedDict) and is_copy(thing)]
@@ -184,7 +184,7 @@ def states(step: int, trained: Iterable[torch.Tensor] = ()) -> Iterator[StateDig
     for copy in _copies(trained):
         # In whatever form it holds them, and whether it is none.
         follows = any(ref in theirs for ref in storages(copy))
-        yield _digest(step, COPY, [f"{follows}", _in_order(leaf for _, leaf in _paths(copy))])
+        yield _digest(step, COPY, [f"{follows}", _in_order(leaves(copy))])
 
 
 def _settings(step: int, title: str, root: nn.Module) -> Iterator[StateDigest]:
@@ -300,22 +300,10 @@ def _of_schedule(key: str, value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _paths(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """(keys that lead to it, leaf) of nested mappings, lists and tuples."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _paths(part, (*keys, key))
-    elif isinstance(value, list | tuple):
-        for k, part in enumerate(value):
-            yield from _paths(part, (*keys, k))
-    else:
-        yield keys, value
-
-
 def _digest(step: int, name: str, content: Any) -> StateDigest:
     whole, counts = xxhash.xxh3_128(), xxhash.xxh3_128()
     sketches = []
-    for keys, leaf in _paths(content):
+    for keys, leaf in paths(content):
         if isinstance(leaf, torch.Tensor):
             if _is_lazy(leaf):
                 continue
@@ -351,7 +339,7 @@ def _of_file(step: int, name: str, content: Any) -> list[StateDigest]:
 
 
 def _tensors_in(content: Any) -> Iterator[torch.Tensor]:
-    for keys, leaf in _paths(content):
+    for keys, leaf in paths(content):
         if isinstance(leaf, nn.Module):
             yield from tensors(leaf.state_dict())
         elif isinstance(leaf, torch.Tensor):

@@ -12,6 +12,10 @@ SCHEMA = 3
 # it that are recorded, so that the new epoch's first batches are seen as well.
 EPOCH_STRETCH, BEYOND_EPOCH = 4, 10
 
+# First steps of a run with evidence in which nothing is dropped at random: the first one shows whether a version makes
+# the same gradients, the next one what rounding does to them.
+KEPT_STEPS = 2
+
 Scalar = str | int | float | bool | None
 LeverSpec = Mapping[str, Scalar]
 """A lever as data: `{"name": "threads", "count": 1}`: the name, and each setting beside it."""

@@ -161,6 +161,9 @@ class Run:
     """(S,) how what models were given to train on is distributed: means over the samples of their length, of sums of
     their elements with fixed signs, of squares of these, and of waves of the elements. Draws from one distribution
     differ in them by chance alone. None where models were given nothing."""
+    between: tuple[tuple[float, ...] | None, ...] | None = None
+    """(S,) the same of how far two batches of one shape are apart, where models (a student and its teacher) are given
+    two in the step, or several are given one, in training or not."""
     fresh_samples: tuple[float | None, ...] | None = None
     """(S,) part of the samples that models were given to train on that had not come in an earlier step, nor twice in
     this one, in [0, 1]; None where they were given none."""
@@ -173,9 +176,12 @@ class Run:
     """(S,) to what gradients were clipped ("norm 1", "" for no limit), and whether their norm was beyond it; None where
     that is not known, as within what torch.compile made."""
     dropouts: tuple[tuple[float | None, int, int], ...] | None = None
-    """(probability to drop an element, calls, elements) of what forward passes with gradients drop at random in the
-    second step, where they drew in the first one; without a probability: of what they draw otherwise. None where that
-    is not known, as beside torch.compile."""
+    """(probability to drop an element, calls, elements) of what forward passes with gradients would drop at random in
+    the first two steps, and keep there; without a probability: of what they draw otherwise. None where that is not
+    known, and elements are dropped, as beside torch.compile."""
+    precision: str | None = None
+    """The shortest floating-point numbers that forward passes with gradients made in these two steps, and how factors
+    of float32 are rounded: "4 bytes, highest". None where that is not known, as beside torch.compile."""
     rng_digest: tuple[str, ...] | None = None
     """(S,) digest of the states of Python's, NumPy's and torch's generators at the end of the step."""
     sources_digest: tuple[str, ...] | None = None

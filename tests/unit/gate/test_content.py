@@ -7,7 +7,7 @@ import torch
 
 from hotlap.gate import content
 from hotlap.gate.evidence import Pair
-from hotlap.probe.sampling import Content
+from hotlap.probe.sampling import Between, Content
 from hotlap.record import Run, Status
 
 NUM_STEPS, NUM_ROWS = 72, 16
@@ -113,3 +113,74 @@ def test_parts_of_a_step_are_summed_up_as_the_whole() -> None:
         parts.add([IMAGES[begin : begin + 4]])
     assert whole.take() == pytest.approx(parts.take(), rel=1e-6)
     assert whole.take() is None
+
+
+MODELS = "a teacher", "a student"
+Views = Callable[[torch.Tensor, torch.Generator], tuple[torch.Tensor, torch.Tensor]]
+
+
+def own_noise(x: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    weak, strong = (torch.randn(x.shape, generator=generator) for _ in range(2))
+    return x + 0.05 * weak, x + 0.2 * strong
+
+
+def within_the_model(x: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    weak, strong = own_noise(x, generator)
+    return 255 * weak, 255 * strong
+
+
+def one_noise(x: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    noise = torch.randn(x.shape, generator=generator)
+    return x + 0.05 * noise, x + 0.2 * noise
+
+
+def one_view(x: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    return (own_noise(x, generator)[1],) * 2
+
+
+def viewed(views: Views, *, seed: int, stream: int = 0, order: int = 1) -> Run:
+    """A teacher and its student. `order`: -1: the student comes first."""
+    generator = torch.Generator().manual_seed(1000 * stream + seed)
+    given, between = Content(), Between()
+    rows, distances = [], []
+    for _ in range(NUM_STEPS):
+        both = views(IMAGES[torch.randperm(len(IMAGES), generator=generator)[:NUM_ROWS]], generator)
+        for k, one in enumerate(both[::order]):
+            between.add(MODELS[k], one)
+        given.add(both[-1:])
+        rows.append(given.take())
+        distances.append(between.take())
+    steps = tuple(range(NUM_STEPS))
+    return Run(status=Status.COMPLETE, seed=seed, step_index=steps, content=tuple(rows), between=tuple(distances))
+
+
+@pytest.mark.parametrize(
+    ("views", "order", "is_harm"),
+    [
+        (own_noise, 1, False),
+        (own_noise, -1, False),
+        (within_the_model, 1, False),
+        (one_noise, 1, True),
+        (one_view, 1, True),
+    ],
+)
+def test_two_models_that_are_given_what_belongs_together_are_given_it_still(
+    views: Views, order: int, is_harm: bool
+) -> None:
+    bases = [viewed(own_noise, seed=seed) for seed in range(5)]
+    pairs = [Pair(one, viewed(views, seed=seed, stream=1, order=order)) for seed, one in enumerate(bases)]
+    ruling = content.harm(pairs, [Pair(a, b) for a in bases for b in bases if (a.seed or 0) < (b.seed or 0)])
+    assert (ruling is not None) is is_harm
+    assert ruling is None or "distance between the two batches" in ruling.why
+
+
+def test_of_one_batch_or_of_three_nothing_is_known_between_them() -> None:
+    for number in (0, 1, 3):
+        between = Between()
+        for k in range(number):
+            between.add(MODELS[0], IMAGES[k : k + 4])
+        assert between.take() is None
+    for other in (IMAGES[:4], IMAGES[:3]):
+        for one in (IMAGES[:4], other):
+            between.add(MODELS[0], one)
+        assert between.take() is None

@@ -120,6 +120,33 @@ def test_a_first_gradient_is_no_further_away_than_bfloat16_explains(pulled: floa
     assert judge("statistical", e).verdict is Verdict.UNHARMED, "as of a unit that flips in one run and not in the next"
 
 
+@pytest.mark.parametrize(
+    ("of_base", "of_lever", "is_harm"),
+    [
+        ("4 bytes, highest", "4 bytes, highest", True),
+        ("4 bytes, highest", "2 bytes, highest", False),
+        ("4 bytes, highest", "4 bytes, medium", False),
+        ("2 bytes, highest", "2 bytes, highest", False),
+        (None, None, False),
+    ],
+)
+def test_a_first_loss_is_another_one_only_where_numbers_are_shorter(
+    of_base: str | None, of_lever: str | None, is_harm: bool
+) -> None:
+    """It is as far away as bfloat16 takes it: as of a mask that leaks a little, where nothing is rounded to that."""
+    e = evidence(bf16=False, flipped=False)
+    base = tuple(replace(one, precision=of_base) for one in e.base_seeds)
+    lever = tuple(replace(run(seed=seed, bf16=True), precision=of_lever) for seed in range(5))
+    e = replace(e, base=base[:1] * 2, base_seeds=base, lever=lever[:1], lever_seeds=lever)
+    ruling = judge("statistical", e)
+    assert ruling.verdict is (Verdict.HARMED if is_harm else Verdict.UNHARMED), ruling.why
+    assert ("The first loss is" in ruling.why) is is_harm
+    other_draws = tuple(replace(one, content=((float(k), 1.0),) * NUM_STEPS) for k, one in enumerate(lever))
+    base = tuple(replace(one, content=((7.0, 1.0),) * NUM_STEPS) for one in base)
+    e = replace(e, base=base[:1] * 2, base_seeds=base, lever=other_draws[:1], lever_seeds=other_draws)
+    assert "The first loss is" not in judge("statistical", e).why, "of other data it may be any"
+
+
 def test_gradients_of_other_draws_may_point_anywhere_but_backwards() -> None:
     """Of another seed, as if the lever drew other numbers from the first step on."""
     e = evidence(bf16=False, flipped=False)

@@ -1,4 +1,4 @@
-"""Dropouts: what a forward pass drops is counted, however it is written, and nothing else of it changes."""
+"""Dropouts: what a forward pass would drop is counted, however it is written, and kept."""
 
 from collections.abc import Callable
 
@@ -66,14 +66,32 @@ def test_what_is_dropped_is_counted_by_its_probability(
     assert counted(forward) == found
 
 
-@pytest.mark.parametrize("forward", [lambda: attention(0.1), lambda: nn.Dropout(0.1)(ROWS), stochastic_depth, by_hand])
-def test_the_numbers_are_the_same_with_it(forward: Forward) -> None:
+KEPT = (lambda p: nn.Dropout(p)(ROWS), lambda p: nn.Dropout1d(p)(ROWS), attention, attention_written_out, head_by_head)
+
+
+@pytest.mark.parametrize("forward", KEPT)
+def test_nothing_is_dropped_and_later_draws_are_the_same(forward: Callable[[float], Tensor]) -> None:
+    plain = forward(0.0)
     torch.manual_seed(3)
-    plain = forward()
+    forward(0.1)
+    next_draw = torch.rand(1)
     torch.manual_seed(3)
     dropouts = Dropouts()
     dropouts.begin()
-    assert torch.equal(forward(), plain)
+    torch.testing.assert_close(forward(0.1), plain)
+    dropouts.end()
+    assert torch.equal(torch.rand(1), next_draw)
+
+
+@pytest.mark.parametrize("forward", [by_hand, nn.Dropout(0.1).eval()])
+def test_other_numbers_are_the_same_with_it(forward: Callable[..., Tensor]) -> None:
+    given = (ROWS,) if isinstance(forward, nn.Module) else ()
+    torch.manual_seed(3)
+    plain = forward(*given)
+    torch.manual_seed(3)
+    dropouts = Dropouts()
+    dropouts.begin()
+    assert torch.equal(forward(*given), plain)
     dropouts.end()
 
 
@@ -87,3 +105,20 @@ def test_passes_of_one_step_add_up_and_what_comes_between_them_does_not_count() 
         dropouts.end()
         nn.Dropout(0.1)(ROWS)
     assert dropouts.found() == ((0.1, 2, 288),)
+
+
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        (lambda: ROWS @ ROWS.mT, "4 bytes, highest"),
+        (lambda: functional.softmax(ROWS.double(), -1).float(), "4 bytes, highest"),
+        (lambda: torch.autocast("cpu", torch.bfloat16)(torch.matmul)(ROWS, ROWS.mT).float(), "2 bytes, highest"),
+    ],
+)
+def test_how_long_the_shortest_numbers_of_a_forward_pass_are(forward: Forward, expected: str) -> None:
+    dropouts = Dropouts()
+    assert dropouts.precision() is None
+    dropouts.begin()
+    forward()
+    dropouts.end()
+    assert dropouts.precision() == expected
