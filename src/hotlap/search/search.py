@@ -139,7 +139,7 @@ class Search:
         if late:
             stacks += self._stacks(self._candidates.unshown(), late=True)
             if not (stacks or self._candidates.open()):
-                stacks = self._candidates.beside_each_other()
+                stacks = (not self.stack and self._candidates.undecided()) or self._candidates.beside_each_other()
         # Where there is no time for a stack, there may be for one lever that needs no more trial groups.
         compared = filter(self._costs.is_compared, compatible(shown))
         alone = [stack for one in compared for stack in self._stacks([one], late=late)]
@@ -217,7 +217,7 @@ class Search:
                 self._add_all(list(zip(group, comparison.effects, strict=True)), keep_s=keep_s)
 
     def _comparison(self, group: Group, *, keep_s: float) -> Comparison:
-        effects = [Effect(Arm(levers=one.specs), self._log.pooled(self._costs.scope(one))) for one in group]
+        effects = [self._effect(one) for one in group]
 
         def time_left() -> bool:
             still = [one for one, effect in zip(group, effects, strict=True) if effect.open]
@@ -229,9 +229,15 @@ class Search:
         return Comparison(
             effects=effects,
             design=Design(stack=self.stack, switched=group[0].switched),
-            rule=Rule(planned=self._costs.planned(group)),
+            rule=Rule(planned=self._costs.planned(group), earlier=len(effects[0].log_ratios)),
             time_left=time_left,
         )
+
+    def _effect(self, one: Candidate) -> Effect:
+        """What was undecided goes on with the pairs that it has."""
+        scope, earlier = self._costs.scope(one), self._costs.goes_on_from(one)
+        ratios = [] if earlier is None else list(earlier.log_ratios)
+        return Effect(Arm(levers=one.specs), self._log.pooled(scope, without=earlier), ratios)
 
     def _add_all(self, compared: Sequence[tuple[Candidate, Effect]], *, keep_s: float) -> None:
         """What a comparison came to. Several that start at the same time slow each other down: what is worth its cost
@@ -265,6 +271,8 @@ class Search:
         kind = "screening" if gained else "lever"
         scope = self._costs.scope(one)
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=scope)
+        if earlier := self._costs.goes_on_from(one):
+            trial = replace(trial, order_seeds=(*earlier.order_seeds, *trial.order_seeds))
         why = reasons.GAINED if gained else reasons.why_not_judged(effect, late)
         if one.trial is not None and not gained:
             why = reasons.with_earlier(one.trial, why, stack=self.stack)
