@@ -19,7 +19,7 @@ _LEAST_SHARE = 1 - 1 / LEAST_GAIN
 
 MUCH_SHORTER = 1.5
 """Once a step is so many times shorter, what was tried in vain before is tried again: what it saves is that much more
-of it. (`late` hardly shows beside decoding, which a cached prefix takes away.)"""
+of it."""
 
 CLEAR = 2
 """Trial groups that decide whether something is faster, where that is clear."""

@@ -1154,6 +1154,19 @@ def test_of_steps_too_long_for_blocks_to_tell_their_noise_that_between_processes
     assert max(numbers) < 4, "as many as are wanted where nothing is known of the noise"
 
 
+def test_it_is_said_that_training_is_checked_once_more_only_where_it_is(script: Path) -> None:
+    """What passed the gate as it is handed over is not run again; what is left of a stack is."""
+    settings = {"costs": {"cached-dataset": 0.5, "native-step": 0.4}, "one_time_s": {"cached-dataset": 4.0}}
+    together = {frozenset({"cached-dataset", "native-step"}): 1.9}
+    for names in (["native-step"], ["cached-dataset", "native-step"]):
+        observer = Silent()
+        world = world_of(script, together=together, **settings)
+        study = tune(world, levers=tuple(names), total_steps=4_000, budget_s=900.0, observer=observer)
+        assert accepted(study) == ["native-step"]
+        told = "checking that the patched script trains as the baseline does" in observer.done
+        assert told is world.plans[-1].evidence is (len(names) > 1)
+
+
 def test_where_noise_hides_gains_and_time_is_short_the_others_are_tried_as_well(script: Path) -> None:
     costs = {"threads": 0.9, "native-step": 0.9, "cached-dataset": 0.5}
     for seed in range(3):
