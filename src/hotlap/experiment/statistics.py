@@ -32,7 +32,7 @@ FALSE_GAIN = 0.005
 FALSE_CONFIRMATION = 0.025
 # An interval is shown from so many processes on: one or two may agree by luck, and what they saw is no more than seen.
 FEWEST_SHOWN = 3
-# What one look may spend on dropping a lever that is worth it. Generous: a lever near the line is worth little.
+# What one look may spend on dropping what is worth it. Generous: a lever near the line is worth little.
 FALSE_DROP = 0.05
 
 
@@ -128,6 +128,7 @@ class Rule:
     least: float = LEAST_GAIN
     """Speed-up from which on a gain counts: what was seen of it must reach that."""
     false_gain: float = FALSE_GAIN
+    false_drop: float = FALSE_DROP
     patient: bool = False
     """An interval is wanted, not only whether it is a GAIN: no fewer processes than that takes are timed."""
 
@@ -141,7 +142,7 @@ class Rule:
         strict = _bounds(log_ratios, pooled, tail=self._spend(n, looks))
         if strict is not None and strict[0] > goal and strict[1] >= least and n >= fewest_for_a_gain(pooled):
             return Progress.GAIN
-        loose = _bounds(log_ratios, pooled, tail=FALSE_DROP)
+        loose = _bounds(log_ratios, pooled, tail=self.false_drop)
         if loose is not None and loose[2] < least:
             return Progress.NO_GAIN
         hopeless = (

@@ -35,6 +35,8 @@ _MUCH = math.log(MUCH_SHORTER)
 # Of each lever that is left out, trial groups until it is clear whether the step is faster without it; by chance it
 # seems so as rarely as the truth lies below a 95% interval.
 _LEFT_OUT = Rule(least=1.0, planned=FEWEST_SHOWN, false_gain=0.025)
+# What was never shown to gain is given time to be shown, and stays by chance as rarely, over all looks.
+_NEVER_SHOWN = replace(_LEFT_OUT, planned=PLANNED, false_drop=0.025 / PLANNED, patient=True)
 
 
 class Search:
@@ -303,11 +305,11 @@ class Search:
         self._log.doing(f"leaving {', '.join(one.title for one in group)} out once")
         arms = (Arm(levers=tuple(spec for spec in taken if spec not in one.specs)) for one in group)
         without = [Effect(arm, pooled) for arm in arms]
+        rule = _LEFT_OUT if all(one.shown for one in group) else _NEVER_SHOWN
         comparison = Comparison(
             effects=without,
             design=Design(arms=(Arm(levers=taken),), stack=always, switched=switched),
-            # What was never shown to gain is given time to be shown.
-            rule=_LEFT_OUT if all(one.shown for one in group) else replace(_LEFT_OUT, planned=PLANNED, patient=True),
+            rule=rule,
             time_left=lambda: self._log.budget.affords(0.0, keep_s=keep_s),
         )
         compare(self._executor, comparison)
@@ -321,7 +323,7 @@ class Search:
             if one.shown:
                 stays, goes = not effect.gained, "it costs, so it goes"
             else:
-                is_slower_without = _LEFT_OUT.progress(effect.log_ratios, pooled) is Progress.NO_GAIN
+                is_slower_without = rule.progress(effect.log_ratios, pooled) is Progress.NO_GAIN
                 stays = is_slower_without or (self._candidates.is_last(one) and effect.mean <= 0.0)
                 goes = "that could not be told from nothing, so it goes"
             if stays and self._never_shorter([(other, base) for base, other in effect.pairs]):
