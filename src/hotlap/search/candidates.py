@@ -267,7 +267,9 @@ class Candidates:
         harmless = [
             self._alone(lever, log_gain=_log_seen(own[-1]))
             for lever in self._not_rejected()
-            if (own := self._trials_of(lever.spec())) and _may_gain(own[-1], least=1 / LEAST_GAIN)
+            if (own := self._trials_of(lever.spec()))
+            and _may_gain(own[-1], least=1 / LEAST_GAIN)
+            and not _may_gain(own[-1])  # its own gain would be taken for theirs
         ]
         one = stacked(compatible(one for one in harmless if one.switched and not one.other_numbers))
         known = any(one.key <= key(trial.levers) for trial in self._trials())
