@@ -106,6 +106,31 @@ def test_two_equal_things_claim_a_gain_as_rarely_as_promised(
     assert claims / TRIALS < 2 * false_gain, "the other half is for noise that is not normal"
 
 
+@pytest.mark.parametrize("name", ["quiet", "heavy", "two modes"])
+def test_what_goes_on_with_its_ratios_spends_on_a_false_gain_what_two_rules_may(name: str) -> None:
+    rng = np.random.default_rng(12)
+    claims = 0
+    for _ in range(TRIALS):
+        known = pool([NOISES[name](rng, 4)])
+        drawn = NOISES[name](rng, 16)
+        first = [Rule().progress(drawn[:n], known) for n in range(1, 6)]
+        again = [Rule(planned=16, earlier=5).progress(drawn[:n], known) for n in range(6, 17)]
+        claims += Progress.GAIN in (*first, *again)
+    assert claims / TRIALS < 2 * 2 * FALSE_GAIN, "the other half is for noise that is not normal"
+
+
+def test_more_processes_show_what_the_first_left_undecided() -> None:
+    rng = np.random.default_rng(13)
+    found = {0: 0, 5: 0}
+    for _ in range(200):
+        known = pool([normal(0.022)(rng, 4)])
+        drawn = [x + math.log(1.03) for x in normal(0.022)(rng, 12)]
+        for earlier in found:  # seven more processes, with those before them and without
+            progress = Rule(planned=7 + earlier, earlier=earlier).progress(drawn[: 7 + earlier], known)
+            found[earlier] += progress is Progress.GAIN
+    assert found[5] > 1.1 * found[0]
+
+
 def test_a_gain_well_above_the_noise_is_found() -> None:
     rng = np.random.default_rng(5)
     found = 0

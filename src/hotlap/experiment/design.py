@@ -118,13 +118,19 @@ class Sizes:
         return afresh_s + processes * (self.beyond_s or 0.0)
 
     def _trial_group_s(self, num_arms: int, processes: int, setup_s: float) -> float:
-        starts = setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))
-        return starts + (num_arms * self.steps + processes * self.warmup) * self.step_s + 1.0
+        num_steps = num_arms * self.steps + processes * self.warmup
+        return self._starts_s(processes, setup_s) + num_steps * self.step_s + 1.0
 
-    def evidence_s(self, num_steps: int | None = None) -> float:
-        """What one run for the gate takes on a quiet machine, of so many steps or of `evidence_steps`."""
+    def _starts_s(self, processes: int, setup_s: float) -> float:
+        """Of processes that start at the same time, or one after the other where they are too many."""
+        return setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))
+
+    def evidence_s(self, *num_steps: int) -> float:
+        """What runs for the gate that start at the same time take on a quiet machine, of so many steps each; without
+        any one of `evidence_steps`."""
         each_s = self.step_s + min(_DIGESTS * self.step_s, _DIGESTS_S)
-        return self.setup_s + (num_steps or self.evidence_steps) * each_s + 1.0
+        runs = num_steps or (self.evidence_steps,)
+        return self._starts_s(len(runs), self.setup_s) + sum(runs) * each_s + 1.0
 
 
 def _fitting_on_host(run: Run, machine: Machine) -> int:

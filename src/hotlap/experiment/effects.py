@@ -105,8 +105,8 @@ class Comparison:
     @property
     def num_left(self) -> int:
         """Trial groups at most from now on."""
-        going_on = self._number < self.rule.planned and self.time_left() and any(effect.open for effect in self.effects)
-        return self.rule.planned - self._number if going_on else 0
+        left = self.rule.planned - self.rule.earlier - self._number
+        return left if left > 0 and self.time_left() and any(effect.open for effect in self.effects) else 0
 
     def next_design(self) -> Design:
         """The base, and what is still open."""

@@ -32,12 +32,12 @@ FALSE_GAIN = 0.005
 FALSE_CONFIRMATION = 0.025
 # An interval is shown from so many processes on: one or two may agree by luck, and what they saw is no more than seen.
 FEWEST_SHOWN = 3
-# What one look may spend on dropping a lever that is worth it. Generous: a lever near the line is worth little.
+# What one look may spend on dropping what is worth it. Generous: a lever near the line is worth little.
 FALSE_DROP = 0.05
 
 
-# Trial groups at most for one comparison. Fewer when it is clear before.
-PLANNED = 5
+# Trial groups at most for one comparison, and where one that was left undecided goes on. Fewer when it is clear before.
+PLANNED, MOST = 5, 16
 
 
 class Progress(StrEnum):
@@ -120,11 +120,15 @@ class Rule:
 
     planned: int = PLANNED
     """Processes at most. Said before the first, as looks are counted."""
+    earlier: int = 0
+    """Of these so many were looked at by a rule before this one, which left it undecided. What this one spends comes on
+    top of what that one spent."""
     line: float = 1.0
     """Speed-up that is certainly exceeded."""
     least: float = LEAST_GAIN
     """Speed-up from which on a gain counts: what was seen of it must reach that."""
     false_gain: float = FALSE_GAIN
+    false_drop: float = FALSE_DROP
     patient: bool = False
     """An interval is wanted, not only whether it is a GAIN: no fewer processes than that takes are timed."""
 
@@ -133,39 +137,38 @@ class Rule:
         n = len(log_ratios)
         if self.patient and n < FEWEST_SHOWN:
             return Progress.GO_ON
-        looks = max(self.planned, n, 1)
+        looks = max(self.planned, n, self.earlier + 1)
         goal, least = math.log(self.line), math.log(self.least)
-        strict = _bounds(log_ratios, pooled, tail=_spend(n, looks, self.false_gain))
+        strict = _bounds(log_ratios, pooled, tail=self._spend(n, looks))
         if strict is not None and strict[0] > goal and strict[1] >= least and n >= fewest_for_a_gain(pooled):
             return Progress.GAIN
-        loose = _bounds(log_ratios, pooled, tail=FALSE_DROP)
+        loose = _bounds(log_ratios, pooled, tail=self.false_drop)
         if loose is not None and loose[2] < least:
             return Progress.NO_GAIN
         hopeless = (
             not self.patient
-            and n > 1
+            and n > (PLANNED if self.earlier else 1)
             and loose is not None
-            and loose[2] < goal + _margin(log_ratios, pooled, looks, self.false_gain)
+            and loose[2] < goal + self._margin(log_ratios, pooled, looks)
         )
         return Progress.UNSHOWN if hopeless or n >= self.planned else Progress.GO_ON
 
+    def _spend(self, look: int, looks: int) -> float:
+        """What one look of so many may spend on a false gain."""
+        own_look, own_looks = look - self.earlier, looks - self.earlier
+        growth: float = 2.0 ** min(1.0, 8 / own_looks)
+        return self.false_gain * growth ** (own_look - 1) * (growth - 1) / (growth**own_looks - 1)
 
-def _spend(look: int, looks: int, false_gain: float) -> float:
-    """What one look of so many may spend on a false gain."""
-    growth: float = 2.0 ** min(1.0, 8 / looks)
-    return false_gain * growth ** (look - 1) * (growth - 1) / (growth**looks - 1)
+    def _margin(self, log_ratios: Sequence[float], pooled: Pool | None, looks: int) -> float:
+        """How far beyond the line the last look would have to find the mean log-ratio, if the spread stays what it is.
 
-
-def _margin(log_ratios: Sequence[float], pooled_variance: Pool | None, looks: int, false_gain: float) -> float:
-    """How far beyond the line the last look would have to find the mean log-ratio, if the spread stays what it is.
-
-    A trial whose true gain is below this even at best would more likely than not come to nothing: the time is better
-    spent on others.
-    """
-    variance, freedom = _variance(log_ratios, pooled_variance)
-    freedom += looks - len(log_ratios)
-    sd = max(LEAST_SD, math.sqrt(variance))
-    return quantile(freedom, 1 - _spend(looks, looks, false_gain)) * sd / math.sqrt(looks)
+        A trial whose true gain is below this even at best would more likely than not come to nothing: the time is
+        better spent on others.
+        """
+        variance, freedom = _variance(log_ratios, pooled)
+        sd = max(LEAST_SD, math.sqrt(variance))
+        tail = self._spend(looks, looks)
+        return quantile(freedom + looks - len(log_ratios), 1 - tail) * sd / math.sqrt(looks)
 
 
 def fewest_for_a_gain(pooled_variance: Pool | None) -> int:

@@ -164,7 +164,7 @@ def draw(section: Section) -> RenderableType:
     elif any(row.mark for row in section.rows):
         parts += map(_trial, section.rows)
     elif section.rows:
-        parts.append(_rows(section.rows))
+        parts += _rows(section.rows)
     if section.output:
         parts += [Text("the end of what it printed:", "dim"), Padding(Text(section.output), (0, 0, 0, 2))]
     mark = "! " if section.name == "warnings" else ""
@@ -176,13 +176,16 @@ def _closer(found: tuple[Section, ...]) -> Iterator[RenderableType]:
         yield _section("A closer look", *map(draw, found))
 
 
-def _rows(rows: Iterable[Row]) -> RenderableType:
-    table = _columns(25, None)
+def _rows(rows: Iterable[Row]) -> Iterator[RenderableType]:
     for row in rows:
+        table = _columns(25, None)
         left = [_text(row.head, "bold"), *([_text(row.note)] if row.note else [])]
-        aside = [_text(row.aside, "dim")] if row.aside else []
-        table.add_row(Group(*left), Group(_text(row.text), *_changes(row.code), *aside))
-    return table
+        aside, following, command = row.aside.partition("Next: ")
+        beside = [_text(aside + following, "dim")] if row.aside else []
+        table.add_row(Group(*left), Group(_text(row.text), *_changes(row.code), *beside))
+        yield table
+        if command:  # below, for a command in pieces cannot be copied
+            yield Text.assemble("    ", _text(command.strip("`"), "bold"), no_wrap=True, overflow="ignore")
 
 
 def _changes(lines: Iterable[str]) -> Iterator[RenderableType]:
@@ -217,7 +220,9 @@ def _phases(rows: Iterable[Row]) -> RenderableType:
 
 
 def _section(title: str, *parts: RenderableType) -> RenderableType:
-    return Group(_text(title, "bold underline"), Padding(Group(*parts), (0, 0, 0, 2)))
+    whole = (isinstance(part, Text) and part.no_wrap for part in parts)  # padding would cut it
+    padded = (part if one else Padding(part, (0, 0, 0, 2)) for part, one in zip(parts, whole, strict=True))
+    return Group(_text(title, "bold underline"), *padded)
 
 
 def _columns(*widths: int | None) -> Table:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotlap import levers
-from hotlap.experiment import Rule, Stack
-from hotlap.experiment.statistics import Progress
+from hotlap.experiment import PLANNED, Rule, Stack
+from hotlap.experiment.statistics import MOST, Progress
 from hotlap.levers import Lever, Numerics, Scope
 from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial
 from hotlap.search.alternatives import alternative, excluding
@@ -19,7 +19,7 @@ _LEAST_SHARE = 1 - 1 / LEAST_GAIN
 
 MUCH_SHORTER = 1.5
 """Once a step is so many times shorter, what was tried in vain before is tried again: what it saves is that much more
-of it. (`late` hardly shows beside decoding, which a cached prefix takes away.)"""
+of it."""
 
 CLEAR = 2
 """Trial groups that decide whether something is faster, where that is clear."""
@@ -245,13 +245,21 @@ class Candidates:
         gains = self.shown()
         return [one for one in gains if not any(one.key < other.key for other in gains)]
 
-    def unshown(self) -> list[Candidate]:
-        """What seemed to gain alone, could not be shown to, and was not compared again, by itself or with others."""
+    def undecided(self) -> list[Candidate]:
+        """What was a little faster alone, and by more trial groups may be shown to gain, or not to. (Of what was
+        compared again, by itself or with others, nothing.)"""
         return [
-            self._alone(lever, log_gain=_log_seen(own[0]))
+            self._alone(lever, log_gain=_log_seen(own[0]), trial=own[0])
             for lever in self._not_rejected()
-            if len(own := self._trials_of(lever.spec())) == 1 and _may_gain(own[0]) and not self._is_settled(lever)
+            if len(own := self._trials_of(lever.spec())) == 1
+            and _may_gain(own[0], least=1.0)
+            and self._is_open(own[0])
+            and not self._is_settled(lever)
         ]
+
+    def unshown(self) -> list[Candidate]:
+        """Of that what seemed to gain as much as counts."""
+        return [one for one in self.undecided() if one.log_gain >= math.log(LEAST_GAIN)]
 
     def beside_each_other(self) -> list[Candidate]:
         """What is switched, and alone brought nothing and cost nothing that counts, as one: some levers help only
@@ -259,7 +267,9 @@ class Candidates:
         harmless = [
             self._alone(lever, log_gain=_log_seen(own[-1]))
             for lever in self._not_rejected()
-            if (own := self._trials_of(lever.spec())) and _may_gain(own[-1], least=1 / LEAST_GAIN)
+            if (own := self._trials_of(lever.spec()))
+            and _may_gain(own[-1], least=1 / LEAST_GAIN)
+            and not _may_gain(own[-1])  # its own gain would be taken for theirs
         ]
         one = stacked(compatible(one for one in harmless if one.switched and not one.other_numbers))
         known = any(one.key <= key(trial.levers) for trial in self._trials())
@@ -296,6 +306,12 @@ class Candidates:
         """It gained certainly more than what counts."""
         pooled = self._log.pooled(trial.scope, without=trial)
         return Rule(line=LEAST_GAIN).progress(trial.log_ratios, pooled) is Progress.GAIN
+
+    def _is_open(self, trial: Trial) -> bool:
+        """It was compared once, and more trial groups may tell."""
+        number, pooled = len(trial.log_ratios), self._log.pooled(trial.scope, without=trial)
+        again = Rule(planned=MOST, earlier=number).progress(trial.log_ratios, pooled)
+        return number <= PLANNED and again is Progress.GO_ON
 
     def _was_accepted(self, spec: LeverSpec) -> bool:
         """Also where it is left out since."""

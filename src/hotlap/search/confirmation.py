@@ -82,7 +82,8 @@ class Confirmation:
         speedup = copy.speedup
         whole_s: WholeS | str = ()
         if copy.gained:
-            self._log.doing("checking that the patched script trains as the baseline does")
+            if self._gate.estimate_s(self._stack):
+                self._log.doing("checking that the patched script trains as the baseline does")
             ruling = self._gate.judge(self._stack)
             whole_s = self._whole_s(copy) if ruling.verdict is Verdict.UNHARMED else ()
             if isinstance(whole_s, str):

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 
 from hotlap.experiment import PLANNED, Executor
-from hotlap.experiment.statistics import FEWEST_SHOWN, fewest_for_a_gain
+from hotlap.experiment.statistics import FEWEST_SHOWN, MOST, fewest_for_a_gain
+from hotlap.record import Trial
 from hotlap.search.candidates import CLEAR, MOST_SWITCHED, Candidate, Candidates, compatible, grouped, stacked
 from hotlap.search.confirmation import fewest_trial_groups, whole_trainings_s
 from hotlap.search.gate_runs import GateRuns
@@ -14,8 +15,8 @@ from hotlap.search.study_log import StudyLog
 # a machine on which the usual budget was not enough.
 _WORTH_MORE = 0.10
 
-# Trial groups at most for what is compared again, to show what was too small for the usual number, where there is time.
-_PLANNED_LAST, _MOST_LAST = 8, 16
+# Trial groups that are planned at least for what is compared again.
+_FEWEST_AGAIN = 8
 
 MOST_LATE = 0.15
 """Part of the budget by which a study may end late where a gain would be lost else."""
@@ -122,6 +123,13 @@ class Costs:
         """It was shown to gain on top of what is accepted now."""
         return one.trial is not None and bool(one.trial.runs) and one.trial.on_top_of == self.candidates.stack
 
+    def goes_on_from(self, one: Candidate) -> Trial | None:
+        """What was undecided when it was compared with the same base, in the same way; None where that was not."""
+        trial = one.trial
+        if trial is None or trial.runs or (trial.on_top_of, trial.scope) != (self.candidates.stack, self.scope(one)):
+            return None
+        return trial
+
     def is_worth_more_time(self) -> bool:
         """What is left could make a step much shorter: by what was measured; by bounds if nothing was found."""
         step_s = self.candidates.profile().median_step_s()
@@ -135,7 +143,7 @@ class Costs:
         would leave others untried, as on a busy machine: what seems to gain is timed again."""
         if group[0].log_gain > 0.0 and not group[0].shown:  # it seemed to gain
             left_s = self._log.budget.left_s - self.end_s - self.gate_s(group[0])
-            return max(_PLANNED_LAST, min(_MOST_LAST, int(left_s / self._executor.estimate_s())))
+            return max(_FEWEST_AGAIN, min(MOST, int(left_s / self._executor.estimate_s())))
         tried_now = {one.key for one in group}
         others = [one for one in self.candidates.open() if one.key not in tried_now]
         # All trial groups of the group, and those that decide clear cases among what is tried after it.

@@ -226,13 +226,13 @@ class GateRuns:
 
     def takes_s(self, plans: Sequence[Plan]) -> float:
         """About what such runs take, as far as earlier ones tell."""
-        return self._pace.factor * sum(map(self._expected_s, plans))
+        groups = self._groups(plans)
+        return self._pace.factor * sum(self._sizes.evidence_s(*map(self._num_steps, one.plans)) for one in groups)
 
-    def _expected_s(self, plan: Plan) -> float:
-        """What such a run takes on a quiet machine; how far it is to an epoch's end is known once one was made."""
+    def _num_steps(self, plan: Plan) -> int:
+        """Of such a run; how far it is to an epoch's end is known once one was made."""
         known = [len(run.step_index) for run in self.known if not run.perturbation]
-        num_steps = max([plan.steps, *known]) if plan.whole_epoch else plan.steps
-        return self._sizes.evidence_s(num_steps)
+        return max([plan.steps, *known]) if plan.whole_epoch else plan.steps
 
     def _baseline(self, reseed: int = 0) -> list[Run]:
         return [run for run in self.known if not run.perturbation and run.reseed == reseed]
@@ -244,7 +244,7 @@ class GateRuns:
         for start in range(0, len(groups), nodes):
             begun = self._log.now()
             brought = self._executor.together(groups[start : start + nodes])
-            expected_s = max(sum(self._sizes.evidence_s(len(run.step_index)) for run in runs) for runs in brought)
+            expected_s = max(self._sizes.evidence_s(*(len(run.step_index) for run in runs)) for runs in brought)
             self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
             found += [run for runs in brought for run in runs]
         return found
@@ -253,10 +253,8 @@ class GateRuns:
         """Each of one node: pairs where there are more runs than nodes."""
         size = 2 if self._sizes.together >= 2 and len(plans) > self._executor.nodes else 1
         pairs = [plans[start : start + size] for start in range(0, len(plans), size)]
-        return [
-            Group(pair, turn=_TURN_STEPS, limit_s=sum(4 * self._expected_s(plan) + 10 for plan in pair))
-            for pair in pairs
-        ]
+        limits_s = [sum(4 * self._sizes.evidence_s(self._num_steps(plan)) + 10 for plan in pair) for pair in pairs]
+        return [Group(pair, turn=_TURN_STEPS, limit_s=s) for pair, s in zip(pairs, limits_s, strict=True)]
 
     def plan(self, reseed: int = 0, perturbation: int = 0) -> Plan:
         """Of a run that begins like that."""

@@ -35,6 +35,8 @@ _MUCH = math.log(MUCH_SHORTER)
 # Of each lever that is left out, trial groups until it is clear whether the step is faster without it; by chance it
 # seems so as rarely as the truth lies below a 95% interval.
 _LEFT_OUT = Rule(least=1.0, planned=FEWEST_SHOWN, false_gain=0.025)
+# What was never shown to gain is given time to be shown, and stays by chance as rarely, over all looks.
+_NEVER_SHOWN = replace(_LEFT_OUT, planned=PLANNED, false_drop=0.025 / PLANNED, patient=True)
 
 
 class Search:
@@ -139,7 +141,7 @@ class Search:
         if late:
             stacks += self._stacks(self._candidates.unshown(), late=True)
             if not (stacks or self._candidates.open()):
-                stacks = self._candidates.beside_each_other()
+                stacks = (not self.stack and self._candidates.undecided()) or self._candidates.beside_each_other()
         # Where there is no time for a stack, there may be for one lever that needs no more trial groups.
         compared = filter(self._costs.is_compared, compatible(shown))
         alone = [stack for one in compared for stack in self._stacks([one], late=late)]
@@ -217,7 +219,7 @@ class Search:
                 self._add_all(list(zip(group, comparison.effects, strict=True)), keep_s=keep_s)
 
     def _comparison(self, group: Group, *, keep_s: float) -> Comparison:
-        effects = [Effect(Arm(levers=one.specs), self._log.pooled(self._costs.scope(one))) for one in group]
+        effects = [self._effect(one) for one in group]
 
         def time_left() -> bool:
             still = [one for one, effect in zip(group, effects, strict=True) if effect.open]
@@ -229,9 +231,15 @@ class Search:
         return Comparison(
             effects=effects,
             design=Design(stack=self.stack, switched=group[0].switched),
-            rule=Rule(planned=self._costs.planned(group)),
+            rule=Rule(planned=self._costs.planned(group), earlier=len(effects[0].log_ratios)),
             time_left=time_left,
         )
+
+    def _effect(self, one: Candidate) -> Effect:
+        """What was undecided goes on with the pairs that it has."""
+        scope, earlier = self._costs.scope(one), self._costs.goes_on_from(one)
+        ratios = [] if earlier is None else list(earlier.log_ratios)
+        return Effect(Arm(levers=one.specs), self._log.pooled(scope, without=earlier), ratios)
 
     def _add_all(self, compared: Sequence[tuple[Candidate, Effect]], *, keep_s: float) -> None:
         """What a comparison came to. Several that start at the same time slow each other down: what is worth its cost
@@ -265,6 +273,8 @@ class Search:
         kind = "screening" if gained else "lever"
         scope = self._costs.scope(one)
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=scope)
+        if earlier := self._costs.goes_on_from(one):
+            trial = replace(trial, order_seeds=(*earlier.order_seeds, *trial.order_seeds))
         why = reasons.GAINED if gained else reasons.why_not_judged(effect, late)
         if one.trial is not None and not gained:
             why = reasons.with_earlier(one.trial, why, stack=self.stack)
@@ -295,11 +305,11 @@ class Search:
         self._log.doing(f"leaving {', '.join(one.title for one in group)} out once")
         arms = (Arm(levers=tuple(spec for spec in taken if spec not in one.specs)) for one in group)
         without = [Effect(arm, pooled) for arm in arms]
+        rule = _LEFT_OUT if all(one.shown for one in group) else _NEVER_SHOWN
         comparison = Comparison(
             effects=without,
             design=Design(arms=(Arm(levers=taken),), stack=always, switched=switched),
-            # What was never shown to gain is given time to be shown.
-            rule=_LEFT_OUT if all(one.shown for one in group) else replace(_LEFT_OUT, planned=PLANNED, patient=True),
+            rule=rule,
             time_left=lambda: self._log.budget.affords(0.0, keep_s=keep_s),
         )
         compare(self._executor, comparison)
@@ -313,7 +323,7 @@ class Search:
             if one.shown:
                 stays, goes = not effect.gained, "it costs, so it goes"
             else:
-                is_slower_without = _LEFT_OUT.progress(effect.log_ratios, pooled) is Progress.NO_GAIN
+                is_slower_without = rule.progress(effect.log_ratios, pooled) is Progress.NO_GAIN
                 stays = is_slower_without or (self._candidates.is_last(one) and effect.mean <= 0.0)
                 goes = "that could not be told from nothing, so it goes"
             if stays and self._never_shorter([(other, base) for base, other in effect.pairs]):

@@ -185,8 +185,9 @@ class StudyLog:
         )
 
     def add(self, trial: Trial) -> None:
-        """One thing was tried. What became of a gain takes the place of its screening."""
-        others = [one for one in self.study.trials if not _is_screening_of(one, trial)]
+        """One thing was tried. What became of a gain takes the place of its screening, and what goes on from an earlier
+        comparison that of the earlier one."""
+        others = [one for one in self.study.trials if not _is_in(one, trial)]
         self.change("trial", trials=(*others, trial))
 
     def extend(self, needs_s: float = math.inf) -> bool:
@@ -209,15 +210,19 @@ class StudyLog:
 
     def pooled(self, scope: str, *, without: Trial | None = None) -> Pool | None:
         """Variance of all comparisons of this scope so far, those of equal things included, and `without` left out: its
-        own spread must not count twice."""
-        groups = [noise.log_ratios for noise in self.study.noise if noise.scope == scope]
+        own spread must not count twice. Where steps are so long that blocks of one process do not tell their noise,
+        that between processes stands in for it: it holds that of blocks."""
+        known = {noise.scope for noise in self.study.noise}
+        of_equal = "process" if scope == "step" and scope not in known else scope
+        groups = [noise.log_ratios for noise in self.study.noise if noise.scope == of_equal]
         groups += [trial.log_ratios for trial in self.study.trials if trial.scope == scope and trial is not without]
         return pool(groups)
 
 
-def _is_screening_of(earlier: Trial, trial: Trial) -> bool:
-    known = earlier.kind == "screening" and trial.kind in ("screening", "lever")
-    return known and key(earlier.levers) == key(trial.levers)
+def _is_in(earlier: Trial, trial: Trial) -> bool:
+    known = earlier.kind == "screening" or trial.log_ratios[: len(earlier.log_ratios)] == earlier.log_ratios
+    both_are = all(one.kind in ("screening", "lever") and one.scope != "none" for one in (earlier, trial))
+    return both_are and known and key(earlier.levers) == key(trial.levers)
 
 
 _LOOKED_AT = ("switches", "shapes", "sightings", "operators", "input_s", "cpu")

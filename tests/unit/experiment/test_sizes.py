@@ -33,6 +33,14 @@ def test_the_confirmation_goes_on_to_the_end_of_an_epoch_where_that_takes_as_muc
     assert seen.trial_group_s(2) == FIRST.trial_group_s(2)
 
 
+def test_runs_for_the_gate_that_start_at_the_same_time_start_once_as_far_as_there_are_cores() -> None:
+    one_s, two_s = FIRST.evidence_s(60), FIRST.evidence_s(60, 60)
+    assert FIRST.evidence_s() == one_s
+    assert two_s < 2 * one_s - 0.9 * FIRST.setup_s
+    assert replace(FIRST, cores=1.0).evidence_s(60, 60) == pytest.approx(two_s + FIRST.setup_s)
+    assert replace(FIRST, together=1).evidence_s(60, 60) == pytest.approx(two_s + FIRST.setup_s)
+
+
 def test_a_pause_of_the_machine_is_no_part_of_each_step_and_a_loaders_bursts_are() -> None:
     def planned(*step_s: float) -> Sizes:
         return Sizes.of(Run(status=Status.COMPLETE, device="cpu", step_s=step_s), MACHINE)

@@ -196,3 +196,12 @@ def test_a_command_is_one_piece_however_long_it_is(width: int, shown: list[str])
     commands = (("hotlap apply", "applies it"), (TUNE, "asks again"))
     terminal.print_on(Console(file=out, width=width, _environ={}), [terminal.Commands(commands)])
     assert [line.rstrip() for line in out.getvalue().rstrip().split("\n")] == shown
+
+
+@pytest.mark.parametrize("width", [70, 100])
+def test_the_command_that_a_finding_names_is_one_piece(width: int) -> None:
+    command = "hotlap tune --levers cached-dataset,loader-workers examples/digits.py --epochs 3"
+    out = StringIO()
+    console = Console(file=out, width=width, _environ={})
+    terminal.print_on(console, terminal.part(samples.study_full(), "findings"))
+    assert command in [line.strip() for line in out.getvalue().split("\n")]

@@ -48,7 +48,8 @@ def test_the_estimate_is_of_one_look(lever: str) -> None:
     gate.look()
     before_s, made = gate.estimate_s(({"name": lever},)), len(world.plans)
     assert gate.judge(({"name": lever},)).verdict is Verdict.UNHARMED
-    assert before_s == pytest.approx((len(world.plans) - made) * SIZES.evidence_s(200), rel=0.3)
+    num_pairs = (len(world.plans) - made) / 2
+    assert before_s == pytest.approx(num_pairs * SIZES.evidence_s(200, 200), rel=0.3)
 
 
 def test_harm_by_chance_that_finds_no_time_for_other_seeds_is_no_verdict() -> None:
