@@ -70,7 +70,7 @@ def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(forks: Fork
     assert "memory-growth" not in faults
     host = faults["host-bound"]
     # Which of the two functions has the line that costs most is the machine's affair as well.
-    assert re.search(r" of forked\.py, (choose|finish_episode)\S*: ", host.evidence)
+    assert re.search(r" of forked\.py, (choose|finish_episode)\b", host.evidence)
 
 
 def test_workers_are_waited_for_and_known(forks: Forks) -> None:

@@ -266,7 +266,7 @@ class Gradients(Profiler):
             if line.site is not None and line.num_again:
                 again: dict[str, Scalar] = {
                     "again": line.num_again / num_steps,
-                    "again_part": line.again_s / (all_s or 1.0),
+                    "again_part": line.again_s / all_s,
                 }
                 self.session.facts.call_sites.append(replace(line.site, detail=again))
             unread = [parameter for parameter in line.got if line.is_unread(parameter)]
