@@ -247,16 +247,15 @@ FUSED = """        p = 0.3 if self.training else 0.0
 """
 NOISE = "teacher(x + 0.3 * torch.randn_like(x) * real)"
 HARMLESS_BESIDE_DROPOUTS = {
-    "attention in one kernel": (BY_HAND, FUSED),
-    "the graph on the other side": (
+    "attention in one kernel, the graph on the other side": (
+        BY_HAND,
+        FUSED,
         "norm @ torch.tanh(self.embedded(x))",
         'torch.einsum("ij,bjc->bic", norm, torch.tanh(self.embedded(x)))',
     ),
-    "channels in front, so that elements are dropped in another order": (
+    "channels in front, so that elements are dropped in another order; weights that backward computes again": (
         "self.dropout(norm @ torch.tanh(self.embedded(x)))",
         "self.dropout((norm @ torch.tanh(self.embedded(x))).transpose(1, 2).contiguous()).transpose(1, 2)",
-    ),
-    "weights that backward computes again": (
         "self.told(self.dropout(weights) @ v)",
         "self.told(torch.utils.checkpoint.checkpoint(self.weighted, weights, v, use_reentrant=False))\n\n"
         "    def weighted(self, weights, v):\n"
