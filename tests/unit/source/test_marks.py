@@ -199,6 +199,8 @@ def test_marks_stand_behind_the_head_of_the_file(first: str) -> None:
     assert ast.get_docstring(ast.parse(text)) == ("Doc." if "Doc" in first else None)
 
 
-def test_a_file_may_be_all_docstring() -> None:
+def test_a_file_may_be_all_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TORCHDYNAMO_DISABLE", "PYTORCH_JIT", "NUMBA_DISABLE_JIT"):
+        monkeypatch.setenv(name, "")  # what importing the marks sets is gone behind this test
     run: Callable[..., None] = exec
     run(compile(marked('"""Doc."""\n', "x = 1\n")[0], "x.py", "exec"), {})
