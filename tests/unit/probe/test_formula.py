@@ -1,6 +1,7 @@
 """The second opinion on an update: silent where the optimizer does what it says, loud where something else happens."""
 
 import copy
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -152,9 +153,13 @@ def test_no_fault_that_comes_at_equal_intervals_keeps_out_of_the_way(period: int
     assert any(Updates.wanted(step) for step in range(2 * period + phase, 12 * max(period, 30), period))
 
 
-def test_a_perturbation_moves_parameters_by_a_unit_of_their_own_or_of_bfloat16_or_else_what_takes_gradients() -> None:
+def test_a_perturbation_moves_parameters_by_a_unit_of_their_own_or_of_bfloat16_or_else_what_takes_gradients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for seed, given, unit in ((1, True, 2.0**-24), (-1, True, 2.0**-8), (1, False, 2.0**-24)):
         weights, data = torch.ones(50, requires_grad=True), torch.ones(50)
+        alive: list[object] = [weights, data, "what other tests leave alive is none of it"]
+        monkeypatch.setattr(gc, "get_objects", lambda alive=alive: alive)
         Perturbation(seed).apply([weights] if given else [])
         moved = (weights.detach() - 1).abs()
         assert unit / 2 <= moved.max() <= 2 * unit
