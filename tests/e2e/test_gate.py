@@ -246,7 +246,7 @@ FUSED = """        p = 0.3 if self.training else 0.0
         return self.told(functional.scaled_dot_product_attention(q, k, v, ~padding[:, None], p))
 """
 NOISE = "teacher(x + 0.3 * torch.randn_like(x) * real)"
-HARMLESS_BESIDE_DROPOUTS = {
+HARMLESS_BESIDE_DROPOUTS: dict[str, tuple[str, ...]] = {
     "attention in one kernel, the graph on the other side": (
         BY_HAND,
         FUSED,
@@ -262,7 +262,7 @@ HARMLESS_BESIDE_DROPOUTS = {
         "        return functional.dropout(weights, 0.3, self.training) @ v",
     ),
 }
-HARMFUL_BESIDE_DROPOUTS = {
+HARMFUL_BESIDE_DROPOUTS: dict[str, tuple[str, ...]] = {
     "a mask that leaks": ('masked_fill(padding[:, None], float("-inf"))', "masked_fill(padding[:, None], -4.0)"),
     "a graph normalised by rows": (
         "beside.sum(0).rsqrt()[:, None] * beside * beside.sum(1).rsqrt()",
