@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import xxhash
+from torch._subclasses.fake_tensor import is_fake
 
 from hotlap.probe.formula import Formula
 from hotlap.probe.sampling import direction, projections, sampled
@@ -316,7 +317,8 @@ class Perturbation:
         """Looked for again where one is gone: that takes some hundredths of a second."""
         known = [found for one in self._by_hand if (found := one()) is not None]
         if not known or len(known) < len(self._by_hand):
-            every = (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor))
+            # (Compilers keep fake tensors alive, which hold no numbers.)
+            every = (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and not is_fake(one))
             known = [one for one in every if one.is_leaf and one.requires_grad]
             self._by_hand = [weakref.ref(one) for one in known]
         return known

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from hotlap.probe.evidence import Perturbation, Updates
 from hotlap.probe.formula import Formula
@@ -158,7 +159,9 @@ def test_a_perturbation_moves_parameters_by_a_unit_of_their_own_or_of_bfloat16_o
 ) -> None:
     for seed, given, unit in ((1, True, 2.0**-24), (-1, True, 2.0**-8), (1, False, 2.0**-24)):
         weights, data = torch.ones(50, requires_grad=True), torch.ones(50)
-        alive: list[object] = [weights, data, "what other tests leave alive is none of it"]
+        with FakeTensorMode():  # as a compiler leaves them
+            fake = torch.ones(50, requires_grad=True)
+        alive: list[object] = [weights, data, fake, "what other tests leave alive is none of it"]
         monkeypatch.setattr(gc, "get_objects", lambda alive=alive: alive)
         Perturbation(seed).apply([weights] if given else [])
         moved = (weights.detach() - 1).abs()
