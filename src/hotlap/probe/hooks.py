@@ -94,7 +94,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     patch.set(torch.nn.Module, "__call__", __call__)
 
 
-def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:  # noqa: C901 - a call each would be dear in every step
+def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:  # noqa: C901 - a call each would cost every step
     clock, words, marker, told = session.clock, session.words, session.marker, session.losses
     now, note = clock.now, clock.note
 

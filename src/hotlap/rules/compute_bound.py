@@ -38,8 +38,7 @@ from hotlap.units import percent
 # two, what costs the rest is told by a finding of its own in place of this one.)
 MIN_SHARE = 0.50
 
-
-# Less of it is not worth a clause.
+# Ours: a smaller part of what is told is not worth a clause.
 _LEAST = 0.1
 
 
@@ -66,7 +65,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 def _lines(run: Run) -> list[HotLine]:
     """The script's own that call operators; where the device computes, the host's lines do not tell."""
+    if not on_cpu(run):
+        return []
     lines = (line for line in run.hot_lines if line.phase in (Phase.FORWARD, Phase.OTHER) and line.inside)
-    return (
-        [line for line in lines if f"{line.path}:{line.line}" in run.calls_in(line.phase).lines] if on_cpu(run) else []
-    )
+    return [line for line in lines if f"{line.path}:{line.line}" in run.calls_in(line.phase).lines]

@@ -25,21 +25,17 @@ After:
 
 from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import of_line
-from hotlap.rules.step import at_sighting, finding, looked_at_s, share_of, sightings, spent
-
-# Ours, as of other passes in vain: a small mask is no waste to speak of.
-MIN_SHARE = 0.05
+from hotlap.rules.step import at_sighting, finding, in_vain, spent
 
 EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators of forward passes and of the script's own code."""
-    seen = sightings(run, SightingKind.UNCHANGED)
-    cost_s = looked_at_s(run, seen)
-    if share_of(run, cost_s) < MIN_SHARE:
+    found = in_vain(run, SightingKind.UNCHANGED)
+    if found is None:
         return None
-    worst = seen[0]
+    worst, cost_s = found
     return finding(
         run,
         cost_s,

@@ -22,22 +22,18 @@ After:
 
 from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import of_line
-from hotlap.rules.step import at_sighting, finding, looked_at_s, share_of, sightings, spent
+from hotlap.rules.step import at_sighting, finding, in_vain, spent
 from hotlap.units import percent
-
-# Ours, as of other work in vain.
-MIN_SHARE = 0.05
 
 EXPLAINS = frozenset({"memory-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Products of forward and backward passes."""
-    seen = sightings(run, SightingKind.ZEROS)
-    cost_s = looked_at_s(run, seen)
-    if share_of(run, cost_s) < MIN_SHARE:
+    found = in_vain(run, SightingKind.ZEROS)
+    if found is None:
         return None
-    worst = seen[0]
+    worst, cost_s = found
     return finding(
         run,
         cost_s,

@@ -24,6 +24,9 @@ _NAMED_SHARE = 0.10
 # Ours: a line with less of what its function takes is one of several to look at.
 _MOST_OF_IT = 0.5
 
+# Ours: a product or a mask that takes less of a step is no waste to speak of.
+_IN_VAIN_SHARE = 0.05
+
 # Of what held the device up, so many are named in a sentence.
 _MOST_NAMED = 3
 
@@ -93,18 +96,21 @@ def cost_of(seen: Iterable[Sighting]) -> float:
     return sum(one.cost_s or 0.0 for one in seen)
 
 
-def looked_at_s(run: Run, seen: Iterable[Sighting]) -> float:
-    """Seconds of a recorded step for operators that were seen one by one, each in a phase: no larger part of it than of
-    the time in all its operators, whatever held these up."""
-    cost_s: dict[Phase, float] = defaultdict(float)
+def in_vain(run: Run, kind: SightingKind) -> tuple[Sighting, float] | None:
+    """(the costliest, seconds of a recorded step for all) of operators that were seen one by one, each in a phase: no
+    larger part of it than of the time in all its operators, whatever held these up. None where it is not worth telling.
+    """
+    seen = sightings(run, kind)
+    phase_cost_s: dict[Phase, float] = defaultdict(float)
     for one in seen:
-        cost_s[Phase(str(one.detail["phase"]))] += one.cost_s or 0.0
-    return sum(
+        phase_cost_s[Phase(str(one.detail["phase"]))] += one.cost_s or 0.0
+    cost_s = sum(
         min(at_pace(run, phase, seen_s), (run.mean_phase_s(phase) or 0.0) * seen_s / max(seen_s, inside_s))
-        for phase, seen_s in cost_s.items()
+        for phase, seen_s in phase_cost_s.items()
         if seen_s
         for inside_s in [run.calls_in(phase).inside_s]
     )
+    return None if share_of(run, cost_s) < _IN_VAIN_SHARE else (seen[0], cost_s)
 
 
 def share_of(run: Run, seconds: float) -> float:
