@@ -25,12 +25,15 @@ from hotlap.rules.advice import of_line
 from hotlap.rules.step import at_sighting, finding, in_vain, spent
 from hotlap.units import percent
 
+# Ours, as of other work in vain.
+MIN_SHARE = 0.05
+
 EXPLAINS = frozenset({"memory-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Products of forward and backward passes."""
-    found = in_vain(run, SightingKind.ZEROS)
+    found = in_vain(run, SightingKind.ZEROS, min_share=MIN_SHARE)
     if found is None:
         return None
     worst, cost_s = found

@@ -24,9 +24,6 @@ _NAMED_SHARE = 0.10
 # Ours: a line with less of what its function takes is one of several to look at.
 _MOST_OF_IT = 0.5
 
-# Ours: a product or a mask that takes less of a step is no waste to speak of.
-_IN_VAIN_SHARE = 0.05
-
 # Of what held the device up, so many are named in a sentence.
 _MOST_NAMED = 3
 
@@ -96,9 +93,9 @@ def cost_of(seen: Iterable[Sighting]) -> float:
     return sum(one.cost_s or 0.0 for one in seen)
 
 
-def in_vain(run: Run, kind: SightingKind) -> tuple[Sighting, float] | None:
+def in_vain(run: Run, kind: SightingKind, *, min_share: float) -> tuple[Sighting, float] | None:
     """(the costliest, seconds of a recorded step for all) of operators that were seen one by one, each in a phase: no
-    larger part of it than of the time in all its operators, whatever held these up. None where it is not worth telling.
+    larger part of it than of the time in all its operators, whatever held these up. None below `min_share` of a step.
     """
     seen = sightings(run, kind)
     phase_cost_s: dict[Phase, float] = defaultdict(float)
@@ -110,7 +107,7 @@ def in_vain(run: Run, kind: SightingKind) -> tuple[Sighting, float] | None:
         if seen_s
         for inside_s in [run.calls_in(phase).inside_s]
     )
-    return None if share_of(run, cost_s) < _IN_VAIN_SHARE else (seen[0], cost_s)
+    return None if share_of(run, cost_s) < min_share else (seen[0], cost_s)
 
 
 def share_of(run: Run, seconds: float) -> float:
