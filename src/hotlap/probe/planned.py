@@ -2,9 +2,9 @@
 
 `for epoch in range(args.epochs)` around `for batch in loader`: the iterables of the loops that are under way are worked
 out from the variables of their frames. Only what cannot do anything is worked out: names, attributes that lie in an
-object's own dictionary, whole numbers and arithmetic on them, `len` and `range` of such, and the usual wrappers of an
-iterable (enumerate, tqdm). A `while` loop has a counter that runs up to a limit, in its head or in an `if` that leaves
-it. Another one, a comprehension, or anything else, is not known.
+object's own dictionary, numbers and arithmetic on them, `len` and `range` of such, lengths of tensors, and the usual
+wrappers of an iterable (enumerate, zip, tqdm). A `while` loop has a counter that runs up to a limit, in its head or in
+an `if` that leaves it. Another one, a comprehension, or anything else, is not known.
 """
 
 import ast
@@ -24,12 +24,15 @@ from hotlap.probe.sites import is_users, outwards, position
 
 _SHOWING = frozenset({"tqdm", "tqdm_notebook", "track"})
 _WRAPPERS = _SHOWING | {"enumerate", "list", "iter", "reversed"}
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
 }
+_OF_NUMBERS = (int, min, max, math.ceil, math.floor)
 _Loop = ast.For | ast.While
 # (line, column): several statements may share a line.
 _Place = tuple[int, int]
@@ -46,6 +49,7 @@ _GOES_ON: _Kinds = {
 # What ends a loop that goes on while the opposite holds, in the same order.
 _ENDS: _Kinds = dict(zip((ast.GtE, ast.Eq, ast.Gt, ast.LtE, ast.Lt), _GOES_ON.values(), strict=True))
 _CONTAINERS = frozenset({list, tuple, dict, range})
+_ARRAYS = frozenset({"torch.Tensor", "torch.nn.parameter.Parameter", "numpy.ndarray"})
 
 
 class _Unknown(Exception):  # noqa: N818 - no error: the answer is that it cannot be told
@@ -261,18 +265,30 @@ def _addition(loop: ast.While, counter: str) -> tuple[_Place, int] | None:
 
 def _count(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> tuple[int, bool]:
     """How often a loop over it goes round, and whether it goes over a loader."""
-    if isinstance(iterable, ast.Call):
-        name = _called(iterable)
-        if name in _WRAPPERS and iterable.args:
-            return _count(iterable.args[0], frame, num_batches)
-        if name in ("range", "trange"):
-            return len(range(*(_number(argument, frame) for argument in iterable.args))), False
-        if num_batches is not None and _value(iterable.func, frame) is DataLoader:
+    name = _called(iterable) if isinstance(iterable, ast.Call) else None
+    match iterable:
+        case ast.Call(args=[over, *_]) if name in _WRAPPERS:
+            return _count(over, frame, num_batches)
+        case ast.Call(args=several) if name == "zip":
+            return min(_count(one, frame, num_batches) for one in several)
+        case ast.Call(args=limits) if name in ("range", "trange"):
+            number = len(range(*(_number(limit, frame) for limit in limits)))
+        case ast.Call(func=ast.Attribute(value=array), args=[size, *_]) if name == "split":
+            number = math.ceil(_rows(array, frame) / _number(size, frame))
+        case ast.Call(func=made_by) if num_batches is not None and _value(made_by, frame) is DataLoader:
             return num_batches, True
-    if isinstance(iterable, ast.Tuple | ast.List):
-        return len(iterable.elts), False
-    value = _sized(iterable, frame)
-    return len(value), isinstance(value, DataLoader)
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            number = len(elements)
+        case _:
+            value = _sized(iterable, frame)
+            return len(value), isinstance(value, DataLoader)
+    return number, False
+
+
+def _rows(array: ast.expr, frame: FrameType) -> int:
+    if isinstance(array, ast.Call) and _called(array) == "randperm":
+        return _number(array.args[0], frame)
+    return _shape(array, frame)[0]
 
 
 def _called(call: ast.Call) -> str:
@@ -280,36 +296,70 @@ def _called(call: ast.Call) -> str:
 
 
 def _number(expression: ast.expr, frame: FrameType) -> int:
-    value = _value(expression, frame)
-    if not isinstance(value, int | float) or value != int(value):
+    value = _real(expression, frame)
+    if value != int(value):
         raise _Unknown
     return int(value)
 
 
+def _real(expression: ast.expr, frame: FrameType) -> float:
+    value = _value(expression, frame)
+    if not isinstance(value, int | float):
+        raise _Unknown
+    return value
+
+
 def _value(expression: ast.expr, frame: FrameType) -> Any:
+    value: Any
     match expression:
         case ast.Constant():
-            return expression.value
+            value = expression.value
         case ast.Name(id=name):
-            return (frame.f_locals if name in frame.f_locals else frame.f_globals)[name]
-        case ast.Attribute():
-            return vars(_value(expression.value, frame))[expression.attr]
+            value = next(scope[name] for scope in (frame.f_locals, frame.f_globals, frame.f_builtins) if name in scope)
+        case ast.Attribute(value=owner, attr="shape") if _is_array(array := _value(owner, frame)):
+            value = tuple(array.shape)
+        case ast.Attribute(value=owner, attr=name):
+            value = vars(_value(owner, frame))[name]
+        case ast.Subscript(value=owner, slice=key) if not _is_array(container := _sized(owner, frame)):
+            value = container[_value(key, frame)]
+        case _:
+            value = _computed(expression, frame)
+    return value
+
+
+def _computed(expression: ast.expr, frame: FrameType) -> float:
+    match expression:
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_real(operand, frame)
         case ast.BinOp():
-            return _ARITHMETIC[type(expression.op)](_number(expression.left, frame), _number(expression.right, frame))
+            return _ARITHMETIC[type(expression.op)](_real(expression.left, frame), _real(expression.right, frame))
         case ast.Call(func=ast.Name(id="len"), args=[argument]):
             return len(_sized(argument, frame))
-        case ast.Subscript(value=owner, slice=key):
-            return _sized(owner, frame)[_value(key, frame)]
+        case ast.Call(func=ast.Attribute(value=owner, attr="size"), args=[axis]):
+            return _shape(owner, frame)[_number(axis, frame)]
+        case ast.Call(args=arguments) if (function := _value(expression.func, frame)) in _OF_NUMBERS:
+            return float(function(*(_real(argument, frame) for argument in arguments)))
     raise _Unknown
 
 
 def _sized(expression: ast.expr, frame: FrameType) -> Any:
-    """A loader or a container of Python's own: asking those for their length or an item runs nothing of the script's
-    but a sampler's length."""
+    """A loader, an array or a container of Python's own: asking those for their length or an item runs nothing of the
+    script's but a sampler's length."""
     value = _value(expression, frame)
-    if type(value) not in _CONTAINERS and not isinstance(value, DataLoader):
+    if type(value) not in _CONTAINERS and not isinstance(value, DataLoader) and not _is_array(value):
         raise _Unknown
     return value
+
+
+def _shape(expression: ast.expr, frame: FrameType) -> tuple[int, ...]:
+    value = _value(expression, frame)
+    if not _is_array(value):
+        raise _Unknown
+    return tuple(value.shape)
+
+
+def _is_array(value: object) -> bool:
+    return f"{type(value).__module__}.{type(value).__qualname__}" in _ARRAYS
 
 
 def trains_again(frame: FrameType | None, optimizers: Sequence[Made]) -> str | None:

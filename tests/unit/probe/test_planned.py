@@ -10,8 +10,12 @@ import pytest
 from hotlap.probe.planned import planned_steps
 
 HEAD = """
-import argparse
+import argparse, math
+import numpy as np
+import torch
 from torch.utils.data import DataLoader
+x = torch.zeros(100, 3)
+y = np.zeros((30, 2))
 class Settings:
     epochs = 3
 def tqdm(x, **k): return x
@@ -58,6 +62,15 @@ def planned(
         ("def main():\n    n = 4\n    for e in range(n * 2):\n        if e >= 0:\n            train(e)\nmain()", 80),
         ("for seed in (1, 2):\n    for e in range(3):\n        train(e)", 60),
         ("for batch in loader:\n    step()\nfor e in range(9):\n    pass", 10),
+        ("for e in range(2):\n    for i in range(0, x.size(0) - 1, 10):\n        step()", 20),
+        ("for i in range(0, x.shape[0], 8):\n    step()", 13),
+        ("for e in range(2):\n    for i in range(-(-len(x) // 8)):\n        step()", 26),
+        ("for i in range(math.ceil(len(x) / 8)):\n    step()", 13),
+        ("for i in range(int(x.size(0) / 8)):\n    step()", 12),
+        ("for i in range(min(len(x), 2**5)):\n    step()", 32),
+        ("for e in range(2):\n    for rows in torch.randperm(len(x)).split(8):\n        step()", 26),
+        ("for a, b in zip(x.split(8), range(20)):\n    step()", 13),
+        ("for row in y:\n    step()", 30),
     ],
 )
 def test_loops_over_ranges_and_loaders_are_counted(tmp_path: Path, body: str, steps: int) -> None:
@@ -72,6 +85,8 @@ def test_loops_over_ranges_and_loaders_are_counted(tmp_path: Path, body: str, st
         "import itertools\nfor e in itertools.count():\n    train(e)\n    break",
         "for e in range(Settings().epochs):\n    train(e)",  # it may be a property
         "step()",
+        "for word in 'a b'.split(' '):\n    step()",
+        "class Odd:\n    shape = (3,)\n    def size(self, axis): return 3\nfor e in range(Odd().size(0)):\n    step()",
         "scores = [train(fold) for fold in (1, 2)]",
         "for seed in (1, 2):\n    print([\n        train(fold)\n        for fold in (1, 2)\n    ])",
     ],
