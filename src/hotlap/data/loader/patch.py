@@ -92,7 +92,7 @@ def _prepare_for_workers(loader: Any) -> bool:
     if reason is not None:
         kept.say(f"{kept.name} is read by its own workers: {reason}")
     elif type(dataset) is PrefixDataset:
-        kept.prepare(role_of(loader))
+        kept.prepare(role=role_of(loader))
     else:
         before_workers(kept, role_of(loader))
     return reason is None

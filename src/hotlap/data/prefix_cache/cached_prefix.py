@@ -43,12 +43,13 @@ class HeadCache(ItemCache):
         """Of what is kept."""
         return f"the prefix of {super().name}"
 
-    def prepare(self, role: Role = _IN_THIS_PROCESS) -> bool:
-        """True if heads may be used for the next batch. `role`: before workers are started, what they are told."""
+    def prepare(self, indices: Sequence[Any] = (), role: Role = _IN_THIS_PROCESS) -> bool:
+        """True if heads may be used for the next batch, of these items. `role`: before workers are started, what they
+        are told."""
         self.used = True
         if self.num_asked >= len(self.present) > 0:
             self.begin_epoch()  # a script that goes through the items without a loader
-        self.in_doubt()
+        self.in_doubt([index for index in indices if type(index) is int])
         if self.pipelines is None and not self.given_up:
             if get_worker_info() is not None:
                 return False  # what this process would keep is lost with it
@@ -65,7 +66,7 @@ class HeadCache(ItemCache):
         pipelines, store = self.pipelines, self.store
         if pipelines is None or type(index) is not int or self.position(index) is None:
             return None
-        if store is not None and self.present[index] and not self.in_doubt([index]) and self._may_be_served([index]):
+        if store is not None and self.present[index] and self._may_be_served([index]):
             return pipelines, store.take([index])[0]
         try:
             dropped = self.given_up or self.pipelines is None  # just now, as it was changed
@@ -175,7 +176,7 @@ class PrefixDataset(CacheWrapper):
         return self.__getitems__([index])[0]
 
     def _hotlap_fetch(self, indices: Any, *, whole: bool) -> list[Any]:
-        ready = self._hotlap_cache.prepare()
+        ready = self._hotlap_cache.prepare(indices)
         halves = ((index, self._hotlap_cache.half(index) if ready else None) for index in indices)
         return [self._hotlap_dataset[index] if half is None else half[0].whole(half[1]) for index, half in halves]
 
