@@ -21,6 +21,10 @@ from hotlap.units import factor, percent
 # the track's chatty loop ended at 1.10x (1.03x to 1.18x), unshown.
 PLANNED, MOST = 4, 16
 
+# The fewest are made beyond the budget as well, but for no longer than this part of it: on a machine that others crowd
+# (ten programs on two cores) four trial groups took ten minutes where thirty seconds were expected.
+_LATE = 0.25
+
 # Pairs of whole trainings, where there is time for them: nothing tells truer what the user gains. (How much processes
 # differ, the trial groups before them say.) Twice as many where the gain is expected to be below `_MUCH`.
 _WHOLE = 4
@@ -74,6 +78,8 @@ class Confirmation:
         # Of earlier comparisons: this one must not count twice once its trial is in the study.
         self._pooled = log.pooled(self._scope)
         self._length = log.length
+        self._left_s = min(0.0, log.budget.left_s + log.budget.extension_s)
+        """Where the search itself has ended late: how late."""
 
     def run(self) -> None:
         """Result and patch: the accepted levers as they are handed over, once more, in fresh processes."""
@@ -214,13 +220,15 @@ class Confirmation:
         return max(PLANNED, min(MOST, int(left_s / self._executor.estimate_s(afresh=True)) - 2))
 
     def _has_time(self, effect: Effect) -> bool:
-        """The fewest trial groups are made in any case: what was found must not be lost to noise. Where the budget is
-        ours to choose, it becomes the longer one for more."""
+        """The fewest trial groups are made somewhat late as well: what was found must not be lost to noise. Where the
+        budget is ours to choose, it becomes the longer one for more."""
         gate_s, trial_group_s = self._gate.estimate_s(self._stack), self._executor.estimate_s(afresh=True)
         if self._log.budget.left_s < gate_s + 3 * trial_group_s:
             self._log.extend()
-        keep_s = whole_trainings_s(self._log, self._gate)
-        return len(effect.log_ratios) < PLANNED or self._log.budget.affords(gate_s + trial_group_s, keep_s=keep_s)
+        keep_s, budget = whole_trainings_s(self._log, self._gate), self._log.budget
+        if len(effect.log_ratios) < PLANNED and budget.left_s > self._left_s - _LATE * budget.total_s:
+            return True
+        return budget.affords(gate_s + trial_group_s, keep_s=keep_s)
 
     def _whole_s(self, effect: Effect) -> WholeS | str:
         """Whole trainings of the baseline and of its patched copy in turns; empty where there is no time for one of

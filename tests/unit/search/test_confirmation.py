@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment import Sizes
+from hotlap.experiment import Arm, Effect, Sizes
 from hotlap.record import Phase, Run
 from hotlap.search import GateRuns, StudyLog
-from hotlap.search.confirmation import _expected_s, whole_trainings_s
+from hotlap.search.confirmation import Confirmation, _expected_s, whole_trainings_s
+from hotlap.search.study_log import Budget
 from tests.unit.tune.world import LOADER, MACHINE, Silent, World, new_study, options_for
 
 # An epoch of 16 steps (`LOADER`); 160 of 10 ms are ten epochs, behind a start of 2 s.
@@ -71,3 +72,22 @@ def test_time_is_kept_for_one_pair_where_that_is_not_too_much() -> None:
     for pairs_in_budget, kept in ((20.0, 1), (2.6, 1), (2.4, 0)):
         log = log_of(run, budget_s=pairs_in_budget * pair_s)
         assert whole_trainings_s(log, gate_of(log)) == pytest.approx(kept * pair_s), pairs_in_budget
+
+
+@pytest.mark.parametrize("spent_before_s", [100.0, 700.0])
+def test_the_fewest_trial_groups_are_made_late_as_well_but_not_for_ever(spent_before_s: float) -> None:
+    log = log_of(run_of())
+    now = 0.0
+    log.budget = Budget(300.0, longer_s=540.0, spent_s=spent_before_s, now=lambda: now)
+    gate = gate_of(log)
+    one = Confirmation(log, gate._executor, gate, ({"name": "huge-pages"},))
+    effect = Effect(Arm(), None, log_ratios=[0.1])
+    assert one._has_time(effect), "the fewest are made, however late the search has ended"
+    end_s = max(spent_before_s, 540.0) - spent_before_s
+    now = end_s + 100.0
+    assert one._has_time(effect), "and somewhat beyond the longer budget"
+    now = end_s + 200.0
+    assert not one._has_time(effect)
+    effect.log_ratios += [0.1] * 3
+    now = end_s + 50.0
+    assert not one._has_time(effect), "more of them only within it"
