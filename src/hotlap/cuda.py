@@ -1,14 +1,14 @@
 """What only CUDA (and ROCm under its name) has: captured graphs, and the mode that tells of synchronising calls."""
 
-import functools
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
 SYNC_WARNING = "called a synchronizing CUDA operation"
 """In each warning of the debug mode (c10/cuda/CUDAFunctions.cpp, warn_or_error_on_sync)."""
+
+Graph = torch.cuda.CUDAGraph
+"""All captured graphs come by its methods: torch.cuda.graph, make_graphed_callables and torch.compile use them."""
 
 
 def in_use() -> bool:
@@ -38,37 +38,3 @@ def detaches_profiler() -> bool:
     """CUPTI can be taken off when a profiler stops. Kernels are launched 10 to 20% more slowly while it is on
     (pytorch/pytorch#146604); with captured graphs that crashed before CUDA 12.6."""
     return tuple(map(int, (torch.version.cuda or "0").split("."))) >= (12, 6)
-
-
-def follow_graphs(
-    put: Callable[[type, str, Any], None],
-    *,
-    begins: Callable[[Any], None],
-    ends: Callable[[], None],
-    replay: Callable[[Any, Any], None],
-) -> None:
-    """`begins(graph)` comes before a capture, `ends()` after it, and `replay(run, graph)` in place of each `run()`.
-
-    All graphs come by here: torch.cuda.graph, make_graphed_callables and torch.compile use these methods.
-    """
-    capture_begin, capture_end = torch.cuda.CUDAGraph.capture_begin, torch.cuda.CUDAGraph.capture_end
-    run = torch.cuda.CUDAGraph.replay
-
-    @functools.wraps(capture_begin)
-    def beginning(graph: Any, *args: Any, **kwargs: Any) -> None:
-        begins(graph)
-        capture_begin(graph, *args, **kwargs)
-
-    @functools.wraps(capture_end)
-    def ending(graph: Any) -> None:
-        try:
-            capture_end(graph)
-        finally:
-            ends()
-
-    @functools.wraps(run)
-    def replaying(graph: Any) -> None:
-        replay(functools.partial(run, graph), graph)
-
-    for name, method in (("capture_begin", beginning), ("capture_end", ending), ("replay", replaying)):
-        put(torch.cuda.CUDAGraph, name, method)

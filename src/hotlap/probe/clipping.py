@@ -1,12 +1,9 @@
 """To what limits a script clips its gradients: where none of them is that large, no loss shows the limit."""
 
-import functools
 from collections.abc import Callable
-from threading import get_ident
 from typing import Any
 
 import torch
-from torch.compiler import is_compiling
 from torch.nn import utils
 
 from hotlap.levers.lever import Patch
@@ -39,19 +36,10 @@ class Clips:
 def hook(patch: Patch, thread: TrainingThread, told: Callable[[str, Any, torch.Tensor | None], None]) -> None:
     """`told` is called as `Clips.add`, whenever the training thread clips gradients."""
     for name, key, what in _FUNCTIONS:
-        wrapper = _telling(getattr(utils, name), key, thread, functools.partial(told, what))
+
+        def clipped(norm: torch.Tensor | None, *args: Any, key: str = key, what: str = what, **kwargs: Any) -> None:
+            told(what, args[1] if len(args) > 1 else kwargs[key], norm)
+
+        wrapper = thread.telling(getattr(utils, name), clipped)
         for module in (utils, utils.clip_grad):
             patch.set(module, name, wrapper)
-
-
-def _telling(
-    function: Callable[..., Any], key: str, thread: TrainingThread, told: Callable[[Any, torch.Tensor | None], None]
-) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        if not (unseen.compiles and is_compiling()) and get_ident() == thread.id:
-            told(args[1] if len(args) > 1 else kwargs[key], result)
-        return result
-
-    return wrapper

@@ -1,6 +1,6 @@
 """Steps that a script captures in a graph of the device: each replay makes them, and no other hook is called then."""
 
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -10,6 +10,7 @@ import torch
 from hotlap import cuda
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
+from hotlap.probe.guard import call_before
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -39,21 +40,24 @@ class Graphs:
     def install(self, patch: Patch) -> None:
         """Follow captures and replays."""
         guard, what = self._session.guard, "graphs of the device"
-        replayed = guard(self._replayed, what)
+        run, replayed = cuda.Graph.replay, guard(self._replayed, what)
 
-        def replay(run: Callable[[], None], graph: Any) -> None:
+        @functools.wraps(run)
+        def replay(graph: Any) -> None:
             begin = self._session.clock.now()
-            run()
+            run(graph)
             replayed(graph, begin)
 
-        cuda.follow_graphs(patch.set, begins=guard(self._begins, what), ends=guard(self._ends, what), replay=replay)
+        call_before(patch, cuda.Graph, "capture_begin", guard(self._begins, what))
+        call_before(patch, cuda.Graph, "capture_end", guard(self._ends, what))
+        patch.set(cuda.Graph, "replay", replay)
 
-    def _begins(self, graph: Any) -> None:
+    def _begins(self, graph: Any, *_: Any, **__: Any) -> None:
         self.capturing = self._known[graph] = _Captured()
         self._session.device_clock.paused = True
         self._session.marker.only = None  # the short way of the hooks would count a step
 
-    def _ends(self) -> None:
+    def _ends(self, _: Any) -> None:
         self.capturing = None
         self._session.device_clock.paused = False
 

@@ -72,10 +72,10 @@ class Losses:
         self.went_backward = session.guard(self._went_backward, "the losses", off=off)
         self.scaled = session.guard(self._note_scaled, "the losses before they are scaled", off=off)
 
-    def _note_scaled(self, loss: Any, scaled: Any) -> None:
-        """`scaled` is what backward will be called on in place of `loss`."""
-        if isinstance(loss, Tensor) and isinstance(scaled, Tensor):
-            self.last_scaled = weakref.ref(scaled), loss.detach()
+    def _note_scaled(self, scaled: Any, scaler: Any, outputs: Any) -> None:
+        """`scaled` is what backward will be called on in place of `outputs`."""
+        if isinstance(outputs, Tensor) and isinstance(scaled, Tensor):
+            self.last_scaled = weakref.ref(scaled), outputs.detach()
 
     def _went_backward(self, roots: Any) -> None:
         """Scalars among what a backward pass started from."""

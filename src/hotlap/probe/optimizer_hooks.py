@@ -35,7 +35,7 @@ _OF_STEPS = frozenset({"wrapper", "step"})
 def install(session: Session, patch: Patch, thread: TrainingThread) -> None:
     """Report steps, cleared gradients and skipped steps to `session`."""
     _hook_steps(session, patch, thread)
-    _hook_scaler(session, patch)
+    _hook_scaler(session, patch, thread)
     if not session.windows.idle:
         _surround_steps(session, patch)
     if session.survives:
@@ -162,33 +162,23 @@ def _surround_steps(session: Session, patch: Patch) -> None:
     patch.set(torch.optim.Optimizer, "profile_hook_step", staticmethod(profile_hook_step))
 
 
-def _hook_scaler(session: Session, patch: Patch) -> None:
+def _hook_scaler(session: Session, patch: Patch, thread: TrainingThread) -> None:
     """A step that a GradScaler leaves out is no step, but it is counted; losses are told as they were before it."""
     scaler_step = torch.amp.GradScaler.step
     hooked = set()
-
-    def noted(scale: Any) -> Any:
-        @functools.wraps(scale)
-        def noted_scale(self: Any, outputs: Any) -> Any:
-            scaled = scale(self, outputs)
-            if not (unseen.compiles and is_compiling()) and get_ident() == session.thread.id:
-                session.losses.scaled(outputs, scaled)
-            return scaled
-
-        return noted_scale
 
     def made(scaler: Any) -> None:
         """That of FSDP scales by itself, and is imported later."""
         kind = next(one for one in type(scaler).__mro__ if "scale" in vars(one))
         if kind not in hooked:
             hooked.add(kind)
-            patch.set(kind, "scale", noted(vars(kind)["scale"]))
+            patch.set(kind, "scale", thread.telling(vars(kind)["scale"], session.losses.scaled))
 
     @functools.wraps(scaler_step)
     def counted_step(self: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         updates = session.updates_made
         result = scaler_step(self, optimizer, *args, **kwargs)
-        if session.updates_made == updates and get_ident() == session.thread.id:
+        if session.updates_made == updates and get_ident() == thread.id:
             session.skipped_updates += 1
         return result
 

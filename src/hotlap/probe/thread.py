@@ -1,10 +1,15 @@
 """Which thread trains? The hooks pass over all others."""
 
+import functools
 from threading import Thread, active_count, current_thread, get_ident, main_thread
+from typing import Any
+
+from torch.compiler import is_compiling
 
 from hotlap.levers.lever import Patch
+from hotlap.probe import unseen
 from hotlap.probe.clock import Clock
-from hotlap.probe.guard import call_before
+from hotlap.probe.guard import Function, call_before
 
 
 class TrainingThread:
@@ -35,6 +40,19 @@ class TrainingThread:
         self._thread = current_thread()
         self._clock.shared = active_count() > 1
         return True
+
+    def telling(self, function: Function, note: Function) -> Function:
+        """`function`; each call in this thread is followed by one of `note`, with its result and its arguments."""
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            # First: within a compiled function there must be nothing that Dynamo cannot trace.
+            if not (unseen.compiles and is_compiling()) and get_ident() == self.id:
+                note(result, *args, **kwargs)
+            return result
+
+        return wrapper
 
     def install(self, patch: Patch) -> None:
         """Notice when the script starts another thread."""

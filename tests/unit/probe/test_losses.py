@@ -112,7 +112,7 @@ def test_a_larger_tensor_is_not_held_for_a_loss_within_it() -> None:
 def test_a_scaled_loss_is_told_as_it_was_before(on: torch.dtype) -> None:
     training, here = Training(), torch.tensor(2.0, dtype=on)
     scaled = here * 1024
-    training.losses.scaled(here, scaled)
+    training.losses.scaled(scaled, None, here)
     training.step(scaled)
     training.step(here)
     assert training.told() == [2.0, 2.0]
