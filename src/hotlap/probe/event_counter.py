@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hotlap.probe.sites import users_frame
 from hotlap.record import Scalar, Sighting, SightingKind
@@ -17,6 +17,13 @@ class Spot(NamedTuple):
 
     path: str | None = None
     line: int | None = None
+
+    def told(self) -> dict[str, Any]:
+        """Fields of a Sighting, with the text of the line."""
+        if self.path is None or self.line is None:
+            return {"path": self.path, "line": self.line}
+        text = linecache.getline(self.path, self.line).strip()
+        return {"path": str(Path(self.path).resolve()), "line": self.line, "text": text}
 
 
 def here() -> Spot:
@@ -84,37 +91,15 @@ class EventCounter:
     def sightings(self) -> tuple[Sighting, ...]:
         """Costliest first."""
         found = [
-            sighting(
-                *key,
+            Sighting(
+                kind=kind,
+                what=what,
+                **spot.told(),
                 per_step=seen.num / self.step,
                 cost_s=seen.cost_s(self.step),
                 num_bytes=None if seen.num_bytes is None else seen.num_bytes / self.step,
                 detail=seen.detail,
             )
-            for key, seen in self._seen.items()
+            for (kind, what, spot), seen in self._seen.items()
         ]
         return tuple(sorted(found, key=lambda one: (-(one.cost_s or 0.0), -one.per_step)))
-
-
-def sighting(
-    kind: SightingKind,
-    what: str,
-    spot: Spot,
-    *,
-    per_step: float,
-    cost_s: float | None = None,
-    num_bytes: float | None = None,
-    detail: Mapping[str, Scalar],
-) -> Sighting:
-    """With the text of the line."""
-    return Sighting(
-        kind=kind,
-        what=what,
-        path=None if spot.path is None else str(Path(spot.path).resolve()),
-        line=spot.line,
-        text=linecache.getline(spot.path, spot.line).strip() if spot.path and spot.line else "",
-        per_step=per_step,
-        cost_s=cost_s,
-        num_bytes=num_bytes,
-        detail=detail,
-    )

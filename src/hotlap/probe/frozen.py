@@ -2,7 +2,7 @@
 sample in every epoch."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from hotlap.probe.digests import storages
-from hotlap.probe.event_counter import Spot, sighting
-from hotlap.record import Scalar, Sighting, SightingKind
+from hotlap.probe.event_counter import Spot
+from hotlap.record import Sighting, SightingKind
 
 _Pass = tuple[int, str, Spot]
 """(address of the module, its name, where it was called)."""
@@ -71,18 +71,14 @@ class Frozen:
         for key, steps in self._steps.items() if num_steps else ():
             address, name, spot = key
             if address not in self._changing and 2 * len(set(steps)) > num_steps:
-                seconds = self._seconds[key]
-                detail: Mapping[str, Scalar] = {
-                    "part": seconds / self._all_s,
-                    "shared": not self._given.isdisjoint(self._trained_on),
-                }
-                yield sighting(
-                    SightingKind.FROZEN,
-                    name,
-                    spot,
+                seconds, shared = self._seconds[key], not self._given.isdisjoint(self._trained_on)
+                yield Sighting(
+                    kind=SightingKind.FROZEN,
+                    what=name,
+                    **spot.told(),
                     per_step=len(steps) / num_steps,
                     cost_s=seconds / num_steps,
-                    detail=detail,
+                    detail={"part": seconds / self._all_s, "shared": shared},
                 )
 
 

@@ -65,7 +65,6 @@ class Schedule:
         """Steps of the whole training, as far as its source says, where profilers want some of them."""
         self.opens_s: float | None = None
         """With `Plan.whole`: when profilers get theirs, after the first step; None: none wants any (more)."""
-        self._same = Move(recorded=False)
         self.move = Move(recorded=False)
         if plan.warmup == 0 and self._num_arms == 1:
             self.warm = True
@@ -131,8 +130,8 @@ class Schedule:
                 return self._go(replace(self.move, recorded=False, new_block=False, done=True))
         if self._in_block < self._block_steps:
             if self.move.new_block:
-                self._same = replace(self.move, new_block=False)
-            return self._go(self._same)
+                self.move = replace(self.move, new_block=False)
+            return self.move
         self._in_block = 0
         return self._go(self._next_block(self.move.block + 1))
 

@@ -205,7 +205,7 @@ class SwitchFacts:
     cudnn_deterministic: bool = False
     matmul_precision: str = "highest"
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that matter here: OMP_NUM_THREADS, MKL_NUM_THREADS, CUDA_LAUNCH_BLOCKING, ..."""
+    """Variables that matter here: OMP_NUM_THREADS, NVIDIA_TF32_OVERRIDE, PYTORCH_CUDA_ALLOC_CONF."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from threading import get_ident
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim import optimizer as optimizer_module
@@ -20,9 +20,6 @@ from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.sites import call_site, users_frame
 from hotlap.record import CallSite, Scalar
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 # Looking at each gradient before and after each pass takes about a microsecond a parameter, so it is done in the first
 # steps only. A step is over when each optimizer has stepped, so what one of them does more rarely is in them, too.
@@ -122,12 +119,11 @@ class Gradients(Profiler):
         self._for_inputs = False
         """A model was given something of which the gradient may be wanted: its own gradients come by the way."""
 
-    def install(self, session: "Session", patch: Patch) -> None:
+    def put_hooks(self, patch: Patch) -> None:
         """Hear of models, of backward passes, of optimizers' steps, and of what clears gradients."""
-        super().install(session, patch)
         patch.on_undo(self.patch.undo)
         self.hook(self.patch, torch.Tensor, "backward", self._backward)
-        self.hear(session.script.on_forward, self._forward_made)
+        self.hear(self.session.script.on_forward, self._forward_made)
         for kind in (torch.optim.Optimizer, torch.nn.Module):
             self.hook(self.patch, kind, "zero_grad", self._clearing)
         for hook, register in (

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from hotlap.probe.clock import BACKWARD
-from hotlap.probe.event_counter import Spot, here, sighting
+from hotlap.probe.event_counter import Spot, here
 from hotlap.probe.modes import ObserverMode
 from hotlap.probe.profilers.modules import results
 from hotlap.probe.profilers.profiler import Profiler
@@ -53,15 +53,14 @@ class _Table:
     def sighting(self, steps: int, cost_s: float) -> Sighting:
         rows, per_step = len(self.weight), len(self.touched) / max(1, steps)
         touched = int(torch.stack(self.touched).float().mean() * per_step)
-        detail: Mapping[str, Scalar] = {
-            "module": self.name,
-            "rows": rows,
-            "touched": touched,
-            "elements": self.weight.numel(),
-        }
-        known_s = cost_s if self.weight.device.type == "cpu" else None
-        kind = SightingKind.DENSE_GRADIENT
-        return sighting(kind, self.kind, self.spot, per_step=per_step, cost_s=known_s, detail=detail)
+        return Sighting(
+            kind=SightingKind.DENSE_GRADIENT,
+            what=self.kind,
+            **self.spot.told(),
+            per_step=per_step,
+            cost_s=cost_s if self.weight.device.type == "cpu" else None,
+            detail={"module": self.name, "rows": rows, "touched": touched, "elements": self.weight.numel()},
+        )
 
 
 class _Made(ObserverMode):
@@ -154,7 +153,6 @@ class Indices(Profiler):
             alike = min(one.shortest for one in batches) == max(one.longest for one in batches)
             share = sum(seconds * (1 - one.longest / one.padded) for one, seconds in seen)
             if share and not alike:
-                per_step = len(seen) / max(1, self._steps)
                 detail: Mapping[str, Scalar] = {
                     "share": share / self._forward_s,
                     "shape": str(shape),
@@ -162,7 +160,8 @@ class Indices(Profiler):
                     "needed": int(median(one.longest for one in batches)),
                     "batches": len(seen),
                 }
-                found.append(sighting(SightingKind.PADDING, name, spot, per_step=per_step, detail=detail))
+                kind, per_step = SightingKind.PADDING, len(seen) / max(1, self._steps)
+                found.append(Sighting(kind=kind, what=name, **spot.told(), per_step=per_step, detail=detail))
         return {"sightings": tuple(found)}
 
     def _made_s(self, table: _Table) -> float:

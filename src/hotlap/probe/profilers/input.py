@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch.utils.data import DataLoader, dataloader
@@ -13,9 +13,6 @@ from hotlap.probe import clock as phases
 from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import InputPart
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 # Attributes by which data sets call their transforms (torchvision's convention), and by which they wrap one another.
 _TRANSFORMS = ("transform", "target_transform", "transforms")
@@ -49,9 +46,8 @@ class Input(Profiler):
         self._seen: set[int] = set()
         """Iterators and data sets, which the patch keeps alive."""
 
-    def install(self, session: "Session", patch: Patch) -> None:
+    def put_hooks(self, patch: Patch) -> None:
         """Time each start of an iterator."""
-        super().install(session, patch)
         self.hook(patch, DataLoader, "__iter__", self._starting)
 
     def _starting(self, begin: Function, loader: "DataLoader[Any]") -> Any:

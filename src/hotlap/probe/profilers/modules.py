@@ -6,22 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.digests import leaves, storages
-from hotlap.probe.event_counter import Spot, here, sighting
+from hotlap.probe.event_counter import Spot, here
 from hotlap.probe.frozen import Frozen
 from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.sites import is_users, outwards, position
 from hotlap.record import Scalar, Sighting, SightingKind
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 # Following a forward pass takes 6 to 10 us, so it is done at a few steps only, and where a step makes more of them
 # than any step before it: there somebody may be validating. Not the first one: what comes between two updates is not in
@@ -92,11 +89,10 @@ class Modules(Profiler):
         self._depth = 0
         self._frozen = Frozen()
 
-    def install(self, session: "Session", patch: Patch) -> None:
+    def put_hooks(self, patch: Patch) -> None:
         """Hear of forward passes; look into attention for the first steps."""
-        super().install(session, patch)
-        session.script.on_forward.append(self.guarded(self._forward_made))
-        session.script.on_batch.append(self.guarded(self._batch_drawn))
+        self.session.script.on_forward.append(self.guarded(self._forward_made))
+        self.session.script.on_batch.append(self.guarded(self._batch_drawn))
         for kind in (torch.nn.TransformerEncoder, torch.nn.TransformerDecoder, torch.nn.TransformerEncoderLayer,
                      torch.nn.TransformerDecoderLayer, torch.nn.MultiheadAttention):  # fmt: skip
             self.hook(self.patch, kind, "forward", self._attending)
@@ -246,8 +242,12 @@ class Modules(Profiler):
         sightings = list(self._of_passes())
         sightings += self._frozen.sightings(min(self._followed_steps, len(_FOLLOWED)))
         sightings += [
-            sighting(
-                SightingKind.ATTENTION_OVER_BATCH, name, place, per_step=1.0, detail={"length": length, "batch": batch}
+            Sighting(
+                kind=SightingKind.ATTENTION_OVER_BATCH,
+                what=name,
+                **place.told(),
+                per_step=1.0,
+                detail={"length": length, "batch": batch},
             )
             for name, place, length, batch in self._attention
             if self._runs_over_the_batch(length, batch)
@@ -264,10 +264,10 @@ class Modules(Profiler):
             by_place[kind, name, evaluating, (own or calls)[:1], not own].append(a_step)
         for (kind, name, evaluating, place, shared), found in by_place.items():
             spot, span = _place(place)
-            yield sighting(
-                kind,
-                name,
-                spot,
+            yield Sighting(
+                kind=kind,
+                what=name,
+                **spot.told(),
                 per_step=sum(seen.num for seen in found),
                 cost_s=sum(seen.seconds for seen in found),
                 detail={"evaluation": evaluating, **({} if shared else span)},

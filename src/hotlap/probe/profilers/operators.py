@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch.autograd import profiler as torch_profiler
@@ -22,9 +22,6 @@ from hotlap.probe.guard import Function
 from hotlap.probe.modes import ObserverMode, name_of, take_off
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import NO_OPERATORS, Operator, OperatorWindow
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 # Steps that are looked at, for so long at most; one whole step in any case.
 _STEPS = 5
@@ -76,9 +73,8 @@ class Operators(Profiler):
         """Steps that were seen whole in the session under way, of those that are looked at."""
         self._dispatch_s: float | None = None
 
-    def install(self, session: "Session", patch: Patch) -> None:
+    def put_hooks(self, patch: Patch) -> None:
         """Hear of profilers that the script makes: two at a time are an error, which must never hit the script."""
-        super().install(session, patch)
         for kind in (torch_profiler.profile, torch_profiler.emit_nvtx, kineto_profiler._KinetoProfile):
             self.hook(patch, kind, "__init__", self._noticing)
 

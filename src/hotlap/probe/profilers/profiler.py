@@ -75,9 +75,12 @@ class Profiler(ABC):
         return f"the profiler {type(self).__name__}"
 
     def install(self, session: "Session", patch: Patch) -> None:
-        """Once, when torch has been imported and before the script goes on. `session` has lists to join, `patch` takes
-        what is hooked for good."""
+        """Once, when torch has been imported and before the script goes on."""
         self.session = session
+        self.put_hooks(patch)
+
+    def put_hooks(self, patch: Patch) -> None:  # noqa: B027 - most with steps of their own have none beside
+        """`patch` takes what is hooked for good; the session has lists to join."""
 
     def step_ended(self, step: int) -> None:  # noqa: B027 - called only where it is overridden
         """PASSIVE: step number `step` (from 0, the warm-up counts) is over. Called about every ten steps: at the end of

@@ -1,16 +1,13 @@
 """How many different shapes the model is given."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import ShapeFacts
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 _MAX_SHAPES = 1000
 _MOST_STEPS = 1000
@@ -27,10 +24,10 @@ class Shapes(Profiler):
         self._looked_at = -1
         self._num_steps = 0
 
-    def install(self, session: "Session", patch: Patch) -> None:
+    def put_hooks(self, patch: Patch) -> None:
         """Hear of forward passes."""
-        super().install(session, patch)
-        seen, elements, grad, looked_at = self._seen, self._elements, torch.is_grad_enabled, -1
+        session, grad = self.session, torch.is_grad_enabled
+        seen, elements, looked_at = self._seen, self._elements, -1
 
         def forward_made(module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
             nonlocal looked_at

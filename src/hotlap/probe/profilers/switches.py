@@ -11,29 +11,8 @@ from hotlap import cuda
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import SwitchFacts
 
-# Those that change how fast torch runs; their values go into the record, others' never do.
-VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "OMP_PROC_BIND",
-    "OMP_SCHEDULE",
-    "GOMP_CPU_AFFINITY",
-    "KMP_AFFINITY",
-    "KMP_BLOCKTIME",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "NVIDIA_TF32_OVERRIDE",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "TORCH_LOGS",
-    "TORCH_DISTRIBUTED_DEBUG",
-    "NCCL_DEBUG",
-    "NCCL_BLOCKING_WAIT",
-    "MALLOC_CONF",
-    "LD_PRELOAD",
-    "GLIBC_TUNABLES",
-)
+# Those that a rule or a lever asks for; their values go into the record, others' never do.
+_VARIABLES = ("OMP_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "PYTORCH_CUDA_ALLOC_CONF")
 
 # Each answers whether it is on now.
 _SWITCHES: Mapping[str, Callable[[], object]] = {
@@ -68,6 +47,6 @@ class Switches(Profiler):
             cudnn_benchmark=torch.backends.cudnn.benchmark,
             cudnn_deterministic=torch.backends.cudnn.deterministic,
             matmul_precision=torch.get_float32_matmul_precision(),
-            environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
+            environment={name: os.environ[name] for name in _VARIABLES if name in os.environ},
         )
         return {"switches": facts}

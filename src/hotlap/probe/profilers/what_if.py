@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -15,9 +15,6 @@ from hotlap.probe.profilers.cpu import neighbours, strangers, usable_cores
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import Scalar, WhatIf
 from hotlap.record.moments import median
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 # The first step after a switch builds what the others find (a pool of threads), so it is not timed. Of steps that are
 # longer than half a second a block has one that is: what disturbs a step for some milliseconds does not matter there.
@@ -57,9 +54,8 @@ class WhatIfs(Profiler):
         self._at_begin: tuple[float, Mapping[int, Process]] = (0.0, {})
         """When, and the other programs then."""
 
-    def install(self, session: "Session", patch: Patch) -> None:
+    def put_hooks(self, patch: Patch) -> None:
         """Look at the other programs."""
-        super().install(session, patch)
         self._at_begin = time.perf_counter(), strangers()
 
     def steps(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import Signature, signature
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -24,9 +24,6 @@ from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import Phase, encode
 from hotlap.record.moments import median
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 # Time for measuring the host: a few hundred operators.
 _HOST_S = 0.01
@@ -53,11 +50,10 @@ class WorkloadProfiler(Profiler):
         self._autocasts: WeakKeyDictionary[Any, torch.dtype] = WeakKeyDictionary()
         self._autocast: torch.dtype | None = None
 
-    def install(self, session: "Session", patch: Patch) -> None:
+    def put_hooks(self, patch: Patch) -> None:
         """Loading a batch is no work of the device: what runs within it is left out."""
-        super().install(session, patch)
-        session.script.on_batch.append(self.guarded(self._drawn))
-        session.script.on_forward.append(self.guarded(self._called))
+        self.session.script.on_batch.append(self.guarded(self._drawn))
+        self.session.script.on_forward.append(self.guarded(self._called))
         self.hook(patch, dataloader._BaseDataLoaderIter, "__next__", self._drawing)
         if not accelerator.may_come():
             # Without a GPU, torch disables autocast for one: what was asked is known when it is made, and counts if it
