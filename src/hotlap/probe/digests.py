@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 import xxhash
-from numpy.typing import NDArray
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator
@@ -109,7 +108,7 @@ class Rows:
 
     def _begin(self) -> None:
         self._sum, self._whole, self._any_alone = 0, set[bytes](), False
-        self._open, self._num_tensors = np.zeros(0, np.uint64), 0
+        self._open, self._num_tensors = list[bytes](), 0
 
     def add(self, batch: Any) -> None:
         """Take in the samples of a batch; what is no part of one of them is taken in as it is."""
@@ -117,19 +116,20 @@ class Rows:
         first = next((leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)), None)
         if first is None or not first.requires_grad:
             self._close()
-            self._open = np.zeros((first is not None and num_samples(batch)) or 0, np.uint64)
+            self._open = [b""] * ((first is not None and num_samples(batch)) or 0)
         whole = []
         for leaf in found:
-            numbers = _numbers(leaf, len(self._open))
-            if numbers is None:
-                whole.append(digest_of(leaf))
-            else:
-                self._open = _mixed(self._open + numbers)
+            if _has_rows(leaf, len(self._open)):
+                kind, rows = str(leaf.dtype).encode(), _rows(leaf, len(self._open))
+                told = (one + kind + row for one, row in zip(self._open, rows, strict=True))
+                self._open = list(map(xxhash.xxh3_64_digest, told))
                 self._num_tensors += 1
+            else:
+                whole.append(digest_of(leaf))
         self._whole.add(b"".join(whole))
 
     def _close(self) -> None:
-        self._sum += int(_mixed(self._open).sum())
+        self._sum += sum(map(int.from_bytes, self._open))
         self._any_alone |= self._num_tensors == 1
         self._num_tensors = 0
 
@@ -143,27 +143,15 @@ class Rows:
         return xxhash.xxh3_128_hexdigest(told.encode()) if known else None
 
 
-def _numbers(leaf: Any, num_rows: int) -> NDArray[np.uint64] | None:
-    """(num_rows,) a number for what each row of a tensor holds, zeros at its end left out: padding is as long as the
-    longest sample of a batch asks for. None for what has not as many rows, nor a multiple (places of sequences)."""
-    if not isinstance(leaf, torch.Tensor) or leaf.is_nested or leaf.layout != torch.strided:
-        return None
-    if not leaf.dim() or not leaf.numel() or not num_rows or len(leaf) % num_rows:
-        return None
-    rows = bytes_of(_peeked(leaf)).reshape(num_rows, -1)
-    words = np.zeros((num_rows, -(-rows.shape[1] // 8)), np.uint64)
-    words.view(np.uint8)[:, : rows.shape[1]] = rows
-    factors = _mixed(np.arange(1, words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
-    found: NDArray[np.uint64] = words @ factors + np.uint64(xxhash.xxh3_64_intdigest(str(leaf.dtype).encode()))
-    return found
+def _has_rows(leaf: Any, num: int) -> bool:
+    """A tensor of as many rows, or of a multiple (places of sequences)."""
+    plain = isinstance(leaf, torch.Tensor) and not leaf.is_nested and leaf.layout == torch.strided
+    return plain and bool(num and leaf.dim() and leaf.numel()) and len(leaf) % num == 0
 
 
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Others in their places, of which each bit depends on all bits of the one before (the last steps of SplitMix64:
-    Steele, Lea and Flood, OOPSLA 2014)."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
-    return numbers
+def _rows(tensor: torch.Tensor, num: int) -> Iterator[bytes]:
+    """(num,) what each holds, without zeros at its end: padding is as long as the longest sample of a batch asks for."""
+    return (bytes(row).rstrip(b"\0") for row in bytes_of(_peeked(tensor)).reshape(num, -1))
 
 
 class Given:
@@ -317,10 +305,8 @@ def _is_data(tensor: torch.Tensor) -> bool:
 
 def samples(data: Sequence[torch.Tensor]) -> Iterator[bytes]:
     """Digests of the rows of these, side by side."""
-    parts = [bytes_of(_peeked(one)).reshape(len(one), -1) for one in data]
-    for rows in zip(*parts, strict=True):
-        # Padding is as long as the longest sample of a batch asks for.
-        yield xxhash.xxh3_128_digest(b"".join(bytes(row).rstrip(b"\0") for row in rows))
+    rows = zip(*(_rows(one, len(one)) for one in data), strict=True)
+    return (xxhash.xxh3_128_digest(b"".join(parts)) for parts in rows)
 
 
 def digest_of(leaf: Any) -> bytes:
