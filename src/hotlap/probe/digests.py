@@ -150,7 +150,7 @@ def _has_rows(leaf: Any, num: int) -> bool:
 
 
 def _rows(tensor: torch.Tensor, num: int) -> Iterator[bytes]:
-    """(num,) what each holds, without zeros at its end: padding is as long as the longest sample of a batch asks for."""
+    """(num,) what each holds, without zeros at its end: padding is as long as a batch's longest sample asks for."""
     return (bytes(row).rstrip(b"\0") for row in bytes_of(_peeked(tensor)).reshape(num, -1))
 
 

@@ -1,24 +1,26 @@
 """A torch dispatch mode of ours, put on and taken off between steps, in whatever order the script nests its own."""
 
 import sys
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 from torch.utils import _python_dispatch as dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+Saw = Callable[[Any, Any, Any, Any, float], None]
+"""Is given (func, args, kwargs, result, seconds): `func(*args, **kwargs)` gave that and took the host so long."""
+
 
 class ObserverMode(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for its modes
-    """Sees every operator that reaches a kernel, and changes nothing. What torch.compile made runs as it is.
-
-    Who wants to know of operators derives from it and says what to do with each in `saw`.
-    """
+    """Sees every operator that reaches a kernel, and changes nothing. What torch.compile made runs as it is."""
 
     # Else torch refuses higher-order operators (flex_attention, cond) while the mode is on.
     supports_higher_order_operators = True
 
-    def __init__(self) -> None:
+    def __init__(self, saw: Saw = lambda *_: None) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # as above
+        self._saw = saw
         self.failures = 0
         """Operators that could not be looked at."""
 
@@ -37,14 +39,10 @@ class ObserverMode(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch 
         seconds = perf_counter() - begun
         # Our looking must never become the script's error.
         try:
-            self.saw(func, args, kwargs, result, seconds)
+            self._saw(func, args, kwargs, result, seconds)
         except Exception:
             self.failures += 1
         return result
-
-    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
-        """`func(*args, **kwargs)` gave `result`, and took the host so many seconds."""
-        raise NotImplementedError
 
 
 def name_of(func: Any) -> str:

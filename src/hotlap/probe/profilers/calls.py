@@ -114,7 +114,7 @@ class _Prices(ObserverMode):
     """What each operator took, by phase and size."""
 
     def __init__(self, phase: Callable[[], Phase], *, bytes_per_s: float) -> None:
-        super().__init__()
+        super().__init__(self._see)
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
@@ -137,7 +137,7 @@ class _Prices(ObserverMode):
         self.end_step(counts=False)
         return median(prices)
 
-    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+    def _see(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         """An operator was called."""
         if name_of(func).startswith("profiler::"):
             return

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -63,22 +63,6 @@ class _Table:
         )
 
 
-class _Made(ObserverMode):
-    """What backward passes take to make tensors, by their shape: gradients of a table are filled, and added up, as
-    often as it is used."""
-
-    def __init__(self, phase: Callable[[], Phase]) -> None:
-        super().__init__()
-        self._phase = phase
-        self.seconds: dict[torch.Size, float] = defaultdict(float)
-
-    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
-        """An operator was called."""
-        large = isinstance(result, torch.Tensor) and result.nbytes >= _LARGE_BYTES and result.is_floating_point()
-        if large and self._phase() is Phase.BACKWARD:
-            self.seconds[result.shape] += seconds
-
-
 class Indices(Profiler):
     """WINDOW: one step where the model is given nothing that could be padded, and has no table."""
 
@@ -94,7 +78,10 @@ class Indices(Profiler):
         self._steps = 0
         self._tables: dict[int, _Table] = {}
         """By the identity of their weight."""
-        self._made: _Made | None = None
+        self._watches = False
+        """For gradients of tables, which are filled, and added up, as often as one is used."""
+        self._made_s: dict[torch.Size, float] = defaultdict(float)
+        """What backward passes take to make tensors, by their shape."""
         self._backward_s = 0.0
 
     def steps(self) -> Iterator[None]:
@@ -105,11 +92,16 @@ class Indices(Profiler):
                 return
             yield
             self._steps += 1
-            if self._made is not None:
+            if self._watches:
                 self._backward_s += self.session.clock.last_spent[BACKWARD] if self.session.clock.last_spent else 0.0
             elif self._tables:
-                self._made, self._backward_s = _Made(self.session.clock.phase), 0.0
-                self.put_on(self._made)
+                self._watches, self._backward_s = True, 0.0
+                self.put_on(ObserverMode(self._see))
+
+    def _see(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+        large = isinstance(result, torch.Tensor) and result.nbytes >= _LARGE_BYTES and result.is_floating_point()
+        if large and self.session.clock.phase() is Phase.BACKWARD:
+            self._made_s[result.shape] += seconds
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         if not (module.training and torch.is_grad_enabled()):
@@ -146,7 +138,7 @@ class Indices(Profiler):
         """`Run.sightings` of batches that are longer than their longest item (`share`: of the forward passes' time); of
         tables with dense gradients (`cost_s`: to make them, on the CPU)."""
         tables = [table for table in self._tables.values() if table.touched]
-        found = [table.sighting(self._steps, self._made_s(table)) for table in tables]
+        found = [table.sighting(self._steps, self._filling_s(table)) for table in tables]
         for (name, spot, shape), seen in self._seen.items():
             batches = [batch for batch, _ in seen]
             # Columns of a table that happen to be constant lie behind rows of one length.
@@ -164,12 +156,12 @@ class Indices(Profiler):
                 found.append(Sighting(kind=kind, what=name, **spot.told(), per_step=per_step, detail=detail))
         return {"sightings": tuple(found)}
 
-    def _made_s(self, table: _Table) -> float:
+    def _filling_s(self, table: _Table) -> float:
         """Of a recorded step, for its gradients; its part where others have its shape."""
-        if self._made is None or not self._backward_s:
+        if not self._watches or not self._backward_s:
             return 0.0
         shape = table.weight.shape
-        part = self._made.seconds[shape] / sum(one.weight.shape == shape for one in self._tables.values())
+        part = self._made_s[shape] / sum(one.weight.shape == shape for one in self._tables.values())
         return self.session.ledger.phase_s()[BACKWARD] * part / self._backward_s
 
 

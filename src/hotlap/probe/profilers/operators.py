@@ -206,7 +206,7 @@ class Counting(ObserverMode):
     """On for one step. It sees what torch's kernels are called with; a graph of torch.compile it sees only in parts."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self._see)
         self.calls: dict[str, int] = defaultdict(int)
         self.seconds: dict[str, float] = defaultdict(float)
         self.num_bytes = 0.0
@@ -223,7 +223,7 @@ class Counting(ObserverMode):
         costliest = sorted(self.seconds.items(), key=lambda item: -item[1])[:_MAX_OPERATORS]
         return tuple(Operator(name=name, per_step=self.calls[name], self_s=seconds) for name, seconds in costliest)
 
-    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+    def _see(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         """An operator was called."""
         name = name_of(func)
         self.calls[name] += 1

@@ -7,7 +7,7 @@ was dispatched since the last one. Where data come from, and whether they had to
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache, partial
@@ -80,32 +80,32 @@ class Syncs(Profiler):
     def __init__(self) -> None:
         super().__init__()
         self._event_counter = EventCounter()
-        self._followed: _Followed | None = None
+        self._mode = ObserverMode(self._see)
         self._note: str | None = None
+        self._warns = False
+        """torch tells of each wait, as a warning."""
         self._explicit = False
         """Within a call that the script makes in order to wait."""
+        self._origins: dict[StorageWeakRef, _Origin] = {}
+        """Of what is no data. (A reference keeps the address from being that of another storage.)"""
+        self._since: list[tuple[str, float]] = []
+        """(operator, seconds) since the last warning."""
 
     def steps(self) -> Iterator[None]:
         """Have torch warn, and hear the warnings before anybody else does."""
         if accelerator.in_use() is None:
             return
-        warns = cuda.in_use()
-        before = cuda.sync_debug_mode() if warns else 0  # 0 off, 1 warns, 2 raises
+        self._warns = cuda.in_use()
+        before = cuda.sync_debug_mode() if self._warns else 0  # 0 off, 1 warns, 2 raises
         if before > 1:
             self._note = "The script lets torch raise at each wait for the device, so hotlap did not look for them."
             return
-        followed = _Followed(
-            self._event_counter,
-            is_loading=lambda: self.session.clock.phase() is Phase.INPUT,
-            told=None if warns else self.guarded(self._saw),
-        )
-        self.put_on(followed)
-        self._followed = followed
-        self.hear(self.session.script.on_batch, lambda iterator, batch: followed.remember(tensors(batch), _DATA))
+        self.put_on(self._mode)
+        self.hear(self.session.script.on_batch, lambda iterator, batch: self._remember(tensors(batch), _DATA))
         # Those that wait for a stream or the whole device are no operators, and raise no warning.
         for owner, name, what in accelerator.waits():
             self.hook(self.patch, owner, name, partial(self._waiting, what))
-        if warns:
+        if self._warns:
             self._listen(before)
         for _ in self.paced():
             yield
@@ -113,7 +113,7 @@ class Syncs(Profiler):
 
     def fields(self) -> Mapping[str, Any]:
         """One sighting for each line, kind and call."""
-        failures = 0 if self._followed is None else self._followed.failures
+        failures = self._mode.failures
         note = f"{failures} operators could not be followed on the device." if failures else self._note
         return {"sightings": self._event_counter.sightings(), "notes": (note,) if note else ()}
 
@@ -146,53 +146,34 @@ class Syncs(Profiler):
             self._event_counter.add(SightingKind.SYNC, what, here(), cost_s=time.perf_counter() - begun)
 
     def _heard(self) -> None:
-        if self._followed is not None and not self._explicit:
-            self._saw(*self._followed.take())
-
-    def _saw(self, what: str, cost_s: float | None) -> None:
         if not self._explicit:
-            self._event_counter.add(SightingKind.SYNC, what, here(), cost_s=cost_s)
+            self._waited_for(*self._take())
 
+    def _waited_for(self, what: str, cost_s: float | None) -> None:
+        self._event_counter.add(SightingKind.SYNC, what, here(), cost_s=cost_s)
 
-class _Followed(ObserverMode):
-    """Tells an EventCounter of needless and blocking copies; and someone of each operator that waited, or, where torch
-    warns of these, knows what was dispatched since the last warning, and how long that took on the host."""
-
-    def __init__(
-        self, event_counter: EventCounter, *, is_loading: Callable[[], bool], told: Callable[[str, float], None] | None
-    ) -> None:
-        """`is_loading`: the script draws a batch, so what is made now are data. `told`: None where torch warns."""
-        super().__init__()
-        self._event_counter, self._is_loading, self._told = event_counter, is_loading, told
-        self._origins: dict[StorageWeakRef, _Origin] = {}
-        """Of what is no data. (A reference keeps the address from being that of another storage.)"""
-        self._since: list[tuple[str, float]] = []
-        """(operator, seconds) since the last warning."""
-
-    def remember(self, made: list[torch.Tensor], origin: _Origin) -> None:
-        """These come from there."""
+    def _remember(self, made: list[torch.Tensor], origin: _Origin) -> None:
         for tensor in made:
             self._origins.pop(_storage(tensor), None)
             if origin is not _DATA:
                 self._origins[_storage(tensor)] = origin
 
-    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
-        """An operator was called."""
+    def _see(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         name = name_of(func)
         copy = _copied(name, args, kwargs, result)
         if copy is not None:
             self._note_copy(_COPIES[name], copy, seconds)
         elif not _views(func):
             self._note_made(name, tensors((args, kwargs)), tensors(result), seconds)
-        if self._told is None:
+        if self._warns:
             self._since.append((name, seconds))
-        elif name in _WAITS and _waited(name, args, copy):
-            self._told(_WAITS[name], seconds)
+        elif not self._explicit and name in _WAITS and _waited(name, args, copy):
+            self._waited_for(_WAITS[name], seconds)
 
     def _note_copy(self, what: str, copy: _Copy, seconds: float) -> None:
         (source, target, non_blocking), spot = copy, here()
         if accelerator.on_device(source):
-            self.remember([target], _Origin(_From.DEVICE, what, spot, self._event_counter.step, seconds))
+            self._remember([target], _Origin(_From.DEVICE, what, spot, self._event_counter.step, seconds))
             return
         num_bytes = source.numel() * source.element_size()
         origin = self._origin(source)
@@ -212,19 +193,19 @@ class _Followed(ObserverMode):
         origins = [self._origin(tensor) for tensor in inputs]
         if not inputs or name == "aten::lift_fresh":
             # What wraps foreign memory (`torch.from_numpy`) cannot be resized: it holds the script's data.
-            fresh = not self._is_loading() and outputs[0].untyped_storage().resizable()
+            fresh = self.session.clock.phase() is not Phase.INPUT and outputs[0].untyped_storage().resizable()
             what = "torch.tensor" if name == "aten::lift_fresh" else name.replace("aten::", "torch.")
             origin = _Origin(_From.CREATED, what, here(), self._event_counter.step, seconds) if fresh else _DATA
         elif any(origin.kind is _From.DEVICE for origin in origins):
             origin = next(origin for origin in origins if origin.kind is _From.DEVICE)
         else:
             origin = origins[0] if all(origin.kind is _From.CREATED for origin in origins) else _DATA
-        self.remember(outputs, origin)
+        self._remember(outputs, origin)
 
     def _origin(self, tensor: torch.Tensor) -> _Origin:
         return self._origins.get(_storage(tensor), _DATA)
 
-    def take(self) -> tuple[str, float | None]:
+    def _take(self) -> tuple[str, float | None]:
         """(call, seconds) that a warning is about. Several may come at once: the first one gets the time of all."""
         since, self._since = self._since, []
         waits = [(name, seconds) for name, seconds in since if name in _WAITS]

@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import nn
 
+from hotlap.levers.lever import Patch
 from hotlap.probe.clock import BACKWARD
-from hotlap.probe.profilers import indices
 from hotlap.probe.profilers.indices import Indices
+from hotlap.probe.session import Session
 from hotlap.record import Phase, Sighting, SightingKind
 from tests.unit.probe.profilers.stage import Stage, play
 
@@ -186,8 +187,10 @@ class Twice(nn.Module):
 def test_a_gradient_takes_what_all_that_make_it_take() -> None:
     (found,) = tables_of(Twice())
     assert found.cost_s is not None and found.cost_s > 0
-    made = indices._Made(lambda: Phase.BACKWARD)
+    profiler, stage = Indices(), Stage()
+    stage.clock.now = Phase.BACKWARD
+    profiler.install(cast(Session, stage), Patch())
     table = torch.empty(1 << 18, 2)
     for result in (table, torch.empty(4, 4), table.long(), table):
-        made.saw(torch.ops.aten.add.Tensor, (), {}, result, 0.25)
-    assert made.seconds == {table.shape: 0.5}, "filled, and added up; not what is small, or positions"
+        profiler._see(torch.ops.aten.add.Tensor, (), {}, result, 0.25)
+    assert profiler._made_s == {table.shape: 0.5}, "filled, and added up; not what is small, or positions"
