@@ -201,7 +201,7 @@ def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> No
     of_phase = dict(zip(PHASES, with_validation.aside.spent, strict=True))
     assert {name: s for name, s in of_phase.items() if s} == {"input": 6.0, "forward": 3.0, "other": 1.5}
     assert sum(with_validation.spent) - sum(with_validation.aside.spent) == 12
-    assert with_validation.aside_at == (without.end, without.end + 3 * 3.5)
+    assert with_validation.aside is not None and with_validation.aside.at == (without.end, without.end + 3 * 3.5)
 
 
 def start(clock: Clock, now: Now, *, seconds: float) -> None:

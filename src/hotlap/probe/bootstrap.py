@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,20 +33,20 @@ def start(plan_path: str, begun: float) -> None:
 
 
 def _await_torch(plan_path: str, begun: float) -> None:
-    from hotlap.probe import edited
+    from hotlap.probe import edited, enclose
 
     # For the kernel "parent" is the thread that started a process, and only hotlap's own is known to outlive what it
     # started. Other processes see between two steps that hotlap has gone.
     if os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
-        _die_with_parent()
+        enclose.die_with_parent()
     arrive(plan_path, begun)
     edited.main_becomes_stand_in()
 
 
-def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session | None]":
+def arrive(plan_path: str, begun: float | None = None) -> "Sequence[Session]":
     """Start the probe as soon as torch has been imported; until then only seed and serve edited sources.
 
-    Answers how to ask for the session, which is None as long as there was no torch.
+    What it returns holds the session, once there is torch.
     """
     import random
 
@@ -79,7 +79,7 @@ def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session 
 
     arrived_s = 0.0 if begun is None else time.perf_counter() - begun
     after_import("torch", begin)  # at once, where a child of multiprocessing has read the script already
-    return lambda: sessions[0] if sessions else None
+    return sessions
 
 
 def _await_target(plan_path: str) -> None:
@@ -92,21 +92,21 @@ def _await_target(plan_path: str) -> None:
         edited.serve(replaced, plan_path)
 
     @functools.cache  # a child that this process forks later on has it already
-    def arrived() -> "Callable[[], Session | None]":
+    def arrived() -> "Sequence[Session]":
         try:
             return arrive(plan_path)
         except Exception:  # hotlap has gone meanwhile
-            return lambda: None
+            return ()
 
     _around_bootstrap(arrived)
 
 
 def follow(session: "Session") -> None:
     """In a process with a probe: its forked children have one as well, and leave past every atexit hook."""
-    _around_bootstrap(lambda: lambda: session)
+    _around_bootstrap(lambda: (session,))
 
 
-def _around_bootstrap(arrive: "Callable[[], Callable[[], Session | None]]") -> None:
+def _around_bootstrap(arrive: "Callable[[], Sequence[Session]]") -> None:
     from multiprocessing.process import BaseProcess
 
     bootstrap = BaseProcess._bootstrap  # type: ignore[attr-defined]
@@ -115,11 +115,10 @@ def _around_bootstrap(arrive: "Callable[[], Callable[[], Session | None]]") -> N
         target = getattr(self, "_target", None)
         if f"{getattr(target, '__module__', '')}.".startswith(_SERVANTS):
             return bootstrap(self, *args, **kwargs)
-        session = arrive()
+        sessions = arrive()
         code = bootstrap(self, *args, **kwargs)
-        found = session()
-        if found is not None:
-            found.shutdown.child_ends(code or 0)
+        for session in sessions:
+            session.shutdown.child_ends(code or 0)
         return code
 
     setattr(BaseProcess, "_bootstrap", _bootstrap)  # noqa: B010 - a plain assignment to a method is a type error
@@ -129,12 +128,3 @@ def tell_why_not(out: Path, text: str) -> None:
     """Why there is no record of this process: for the parent, if it is still there."""
     with contextlib.suppress(OSError), (out / "no-probe").open("ab") as told:
         told.write(f"{text[:300]}\n".encode(errors="backslashreplace"))  # names of files that are not UTF-8
-
-
-def _die_with_parent() -> None:
-    """The kernel ends this process when hotlap is gone, however it went: no orphan is left."""
-    import ctypes
-    import signal
-
-    pr_set_pdeathsig = 1  # <linux/prctl.h>
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -53,6 +53,8 @@ class Stretch(NamedTuple):
     """Forward passes without training."""
     num_samples: int
     """Samples that were drawn and only looked at."""
+    at: tuple[float, float] = (nan, nan)
+    """Begin and end, by the clock."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,8 +65,6 @@ class Lap(record.Step):
     """Seconds by phase; they sum to the wall time of the step without hotlap's own work, up to float rounding."""
     aside: Stretch | None = None
     """Of these, in a stretch without training; None if there was none."""
-    aside_at: tuple[float, float] | None = None
-    """Begin and end of that stretch, by the clock."""
     losses: list[Any] = field(default_factory=list)
     """Scalars that backward was called on, as `probe.losses` notes them; numbers once they are read."""
     loaders: Sequence[int | None] = ()
@@ -293,5 +293,5 @@ def _set_apart(lap: Lap, kinds: list[int], tape: list[Any]) -> None:
         spent=record.sums_of(inside, end - begin)[: record.OWN],
         num_looks=kinds.count(LOOK),
         num_samples=sum(told[k] for a, b in untrained for k in range(a, b) if kinds[k] == SAMPLES),
+        at=(begin, end),
     )
-    lap.aside_at = begin, end

@@ -39,7 +39,7 @@ def prepare(path: str) -> None:
     with open(path, encoding="utf-8") as file:
         spec = json.load(file)
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     _offer_to_the_oom_killer()
     covered: list[str] = []
     # All folders, or none, and "edited" files (copy, place) in them; then there is a file "written".
@@ -58,6 +58,11 @@ def prepare(path: str) -> None:
         with open(spec["told"], "w", encoding="utf-8", errors="backslashreplace") as why:
             why.write(f"{error.strerror} ({error.filename or 'namespace'})")
     os.chdir(spec["cwd"])
+
+
+def die_with_parent() -> None:
+    """The kernel ends this process when the thread that started it is gone, however it went: no orphan is left."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _put(libc: ctypes.CDLL, copy: str, place: str, covered: list[str]) -> None:

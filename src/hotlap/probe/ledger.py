@@ -77,8 +77,7 @@ class Ledger:
 
     def validated_at(self) -> list[tuple[float, float]]:
         """Begin and end, by the clock, of the validations in recorded steps; empty with thinning."""
-        found = zip(self._rows, validations([row.aside for row in self._rows]), strict=True)
-        return [row.aside_at for row, stretch in found if stretch is not None and row.aside_at is not None]
+        return [one.at for one in validations([row.aside for row in self._rows]) if one is not None]
 
     def columns(self, *, measured: frozenset[int]) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""
@@ -123,7 +122,6 @@ def without(row: Lap, stretch: Stretch) -> Lap:
     return replace(
         row,
         aside=None,
-        aside_at=None,
         # Rounding of the clock must not make a phase negative.
         spent=[max(0.0, whole - part) for whole, part in zip(row.spent, stretch.spent, strict=True)],
         num_samples=row.num_samples - stretch.num_samples if row.num_samples is not None else None,

@@ -99,15 +99,15 @@ def _projections(tensor: torch.Tensor) -> tuple[torch.Tensor, float] | None:
     size = flat.abs().max() if flat.numel() else flat.sum()
     if not (size > 0 and size.isfinite()):
         return None
-    spectrum = torch.fft.rfft(flat / size * _random_signs()[: len(flat)], n=_MAX_POINTED)
+    spectrum = torch.fft.rfft(flat / size * _signs(0, _MAX_POINTED)[: len(flat)], n=_MAX_POINTED)
     at = 1 + torch.arange(_NUM_SIGNS) * (len(spectrum) - 2) // _NUM_SIGNS
     return spectrum[at].real - spectrum[at].imag, float(size)
 
 
-@lru_cache(maxsize=1)
-def _random_signs() -> torch.Tensor:
+@lru_cache(maxsize=2)
+def _signs(seed: int, *shape: int) -> torch.Tensor:
     # Its own generator: the script's random streams must stay as they are.
-    return torch.randint(2, (_MAX_POINTED,), generator=torch.Generator().manual_seed(0)).float() * 2 - 1
+    return torch.randint(2, shape, generator=torch.Generator().manual_seed(seed)).float() * 2 - 1
 
 
 class Content:
@@ -170,7 +170,7 @@ def _features(rows: torch.Tensor) -> Sequence[torch.Tensor]:
     """Means over rows."""
     real = ~_padding(rows)
     rows = torch.where(real, rows, 0.0)
-    sums = (rows @ _signs()[: rows.shape[1]].to(rows.dtype)).double()
+    sums = (rows @ _signs(1, _MAX_COLUMNS, _NUM_SUMS)[: rows.shape[1]].to(rows.dtype)).double()
     num_zero = (rows == 0).sum()
     num_filled = (rows.numel() - num_zero).clamp(min=1)
     # Of a zero the cosine is 1, the sine 0.
@@ -198,10 +198,3 @@ def _padding(rows: torch.Tensor) -> torch.Tensor:
     length = torch.where(differs.any(1), differs.view(torch.uint8).argmax(1), num_columns)[:, None]
     padded = torch.where((length > 1) | (last == 0), length, 0)
     return torch.arange(num_columns) >= num_columns - padded
-
-
-@lru_cache(maxsize=1)
-def _signs() -> torch.Tensor:
-    # Its own generator: the script's random streams must stay as they are.
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(2, (2048, _NUM_SUMS), generator=generator).double() * 2 - 1

@@ -214,7 +214,7 @@ def _become(request: dict[str, Any], streams: list[int], template: int) -> None:
     os.environ.update(environ)
     enclose.prepare(request["spec"])
     # Another user namespace takes the wish to end with the parent away.
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, <linux/prctl.h>
+    enclose.die_with_parent()
     if os.getppid() != template:
         os._exit(1)
 

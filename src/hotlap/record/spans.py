@@ -115,24 +115,22 @@ class SpanRing:
             elif what == _BROUGHT:
                 brought = tuple(told)
             else:
-                found.append(_step(int(what) - _STEP, told, pieces, brought))
+                flags, (samples, updates, forwards) = int(what) - _STEP, brought
+                found.append(
+                    Step(
+                        number=int(told[2]),
+                        begin=told[0],
+                        end=told[1],
+                        recorded=bool(flags & _RECORDED),
+                        epoch_started=bool(flags & _EPOCH),
+                        pieces=pieces,
+                        num_samples=None if isnan(samples) else int(samples),
+                        num_updates=int(updates),
+                        num_forwards=int(forwards),
+                    )
+                )
                 pieces = []
         return found if count <= _CAPACITY else found[1:]
-
-
-def _step(flags: int, told: Sequence[float], pieces: list[Piece], brought: tuple[float, ...]) -> Step:
-    samples, updates, forwards = brought
-    return Step(
-        number=int(told[2]),
-        begin=told[0],
-        end=told[1],
-        recorded=bool(flags & _RECORDED),
-        epoch_started=bool(flags & _EPOCH),
-        pieces=pieces,
-        num_samples=None if isnan(samples) else int(samples),
-        num_updates=int(updates),
-        num_forwards=int(forwards),
-    )
 
 
 def excerpt(steps: Sequence[Step], *, last: bool = False) -> Excerpt | None:

@@ -18,8 +18,8 @@ def test_where_torch_was_first_the_probe_starts_at_once_and_fails_at_nothing(
     made = SimpleNamespace(own_start_s=None)
     monkeypatch.setattr(start, "start", lambda plan: made)
     save(Plan(command=("train.py",), cwd=".", out=str(tmp_path)), tmp_path / "plan.json")
-    found: object = bootstrap.arrive(str(tmp_path / "plan.json"))()
-    assert found is made
+    found = bootstrap.arrive(str(tmp_path / "plan.json"))
+    assert list(found) == [made]
     assert made.own_start_s is not None
     assert not (tmp_path / "no-probe").exists()
 

@@ -29,9 +29,7 @@ def test_what_validations_spend_in_loaders_and_when_they_were_is_known() -> None
     for one in (ledger, thinned):
         for number in range(20):
             validates = number % 10 == 9
-            one.add(
-                Lap(number=number, aside=looks(1) if validates else None, aside_at=(9.0, 9.5) if validates else None)
-            )
+            one.add(Lap(number=number, aside=looks(1)._replace(at=(9.0, 9.5)) if validates else None))
     for one in (ledger, thinned):
         seen = one.columns(measured=frozenset())
         assert (seen["num_validations"], seen["validation_input_s"]) == (2, pytest.approx(0.002))

@@ -1,7 +1,7 @@
 """`device`: the phases of some steps by the device's own clock, an event on its stream wherever the host's is read."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -64,7 +64,9 @@ class DeviceClock:
             return {}
         return {
             "device_phase_s": {
-                phase: _column(rows, i) if i in clock.entered or i == OTHER else None for i, phase in enumerate(PHASES)
+                # Two events may come out in the wrong order by the clock's resolution, half a microsecond.
+                phase: tuple(max(0.0, row[i]) for row in rows) if i in clock.entered or i == OTHER else None
+                for i, phase in enumerate(PHASES)
             }
         }
 
@@ -82,11 +84,6 @@ def _times(events: Mapping[float, Any]) -> dict[float, float]:
         if times[moment] - base_s > _NEAR_S:
             base, base_s = event, times[moment]
     return times
-
-
-def _column(rows: Sequence[Sequence[float]], i: int) -> tuple[float, ...]:
-    # Two events may come out in the wrong order by the clock's resolution, half a microsecond.
-    return tuple(max(0.0, row[i]) for row in rows)
 
 
 class DevicePhases(Profiler):

@@ -111,7 +111,7 @@ class Profiler(ABC):
         lap = self.session.clock.last
         if lap is None or lap.aside is None or not self.session.ledger.is_validation(lap.aside):
             return None
-        return lap.aside_at
+        return lap.aside.at
 
     def close(self) -> None:
         """WINDOW: its steps are over, or were cut off where the script or its time ended. PASSIVE: it has failed, and

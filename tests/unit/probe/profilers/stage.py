@@ -68,8 +68,8 @@ class Stage:
         """The step that is over held a validation, from begin to end; None: it held none."""
         self.clock.last = None
         if at is not None:
-            away = Stretch([0.0] * len(Phase), num_looks=1, num_samples=0)
-            self.clock.last = Lap(begin=at[0], end=at[1], aside=away, aside_at=at)
+            away = Stretch([0.0] * len(Phase), num_looks=1, num_samples=0, at=at)
+            self.clock.last = Lap(begin=at[0], end=at[1], aside=away)
 
 
 def play(
