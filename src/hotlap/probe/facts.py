@@ -15,7 +15,7 @@ from hotlap import accelerator
 from hotlap.levers.compiling import has_torch_forward
 from hotlap.probe.evidence import settings_of
 from hotlap.probe.imported import Imported
-from hotlap.probe.items import UNSEEN, sample_items
+from hotlap.probe.items import sample_items
 from hotlap.probe.parts import Made
 from hotlap.probe.sites import call_site, called_through, outwards
 from hotlap.record import CallSite, LoaderFacts, OptimizerFacts, Scalar
@@ -284,9 +284,7 @@ def _loader_facts(number: int, loader: "DataLoader[Any]") -> LoaderFacts:
         persistent_workers=bool(loader.persistent_workers),
         start_method=_start_method(loader),
         num_batches=_num_batches(loader),
-        trained_on=False,
         subset_of=_subset_of(loader.dataset),
-        **UNSEEN,
     )
 
 
@@ -310,7 +308,7 @@ def _sampled(loader: _Loader, *, sample: bool) -> LoaderFacts:
     if dataset is None:
         return facts
     num_items = length_of(dataset)
-    seen = sample_items(dataset, num_items) if sample and num_items else UNSEEN
+    seen = sample_items(dataset, num_items) if sample and num_items else {}
     return replace(facts, num_items=num_items, **seen)
 
 

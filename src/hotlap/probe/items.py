@@ -16,10 +16,6 @@ _SAMPLE_ITEMS = 12
 _SAMPLE_S = 2.0
 
 
-UNSEEN: dict[str, Any] = dict.fromkeys(("deterministic", "why_not", "item_s", "item_bytes"))
-"""Fields of `LoaderFacts`, where nothing was sampled."""
-
-
 def sample_items(dataset: Any, num_items: int) -> dict[str, Any]:
     """Compute some items twice: equal, and without a draw? As `LoaderFacts` has it."""
     seconds: list[float] = []
@@ -31,7 +27,7 @@ def sample_items(dataset: Any, num_items: int) -> dict[str, Any]:
         try:
             reason = _compare_item(dataset, index, seconds, sizes)
         except Exception as error:  # the user's code; it is the script's affair when it meets it
-            return {**UNSEEN, "why_not": f"item {index} could not be computed alone: {error!r}"[:200]}
+            return {"why_not": f"item {index} could not be computed alone: {error!r}"[:200]}
         if reason is not None or time.perf_counter() - begin > _SAMPLE_S:
             break
     return {

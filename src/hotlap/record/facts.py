@@ -38,15 +38,15 @@ class LoaderFacts:
     batch_size: int | None
     default_collate: bool
     pin_memory: bool
-    trained_on: bool
+    trained_on: bool = False
     """True if steps with a backward pass used batches of it, and did more than look at them (as a validation does)."""
-    deterministic: bool | None
+    deterministic: bool | None = None
     """Items twice computed came out equal and drew no random number; None where it was not checked."""
-    why_not: str | None
+    why_not: str | None = None
     """If `deterministic` is False: what was seen."""
-    item_s: float | None
+    item_s: float | None = None
     """Median time of one item; None where items are fetched elsewhere (workers)."""
-    item_bytes: int | None
+    item_bytes: int | None = None
     iterable: bool = False
     persistent_workers: bool = False
     start_method: str | None = None

@@ -109,8 +109,6 @@ class InputPart(StrEnum):
     """Waiting for a worker's batch."""
     START = "start"
     """Making the iterator and starting its workers, at an epoch's start."""
-    PIN = "pin"
-    """Copying batches into pinned memory, in the training process."""
 
     @property
     def words(self) -> str:
@@ -125,7 +123,6 @@ _INPUT_WORDS = {
     InputPart.COLLATE: "collating items into batches",
     InputPart.WORKERS: "waiting for workers",
     InputPart.START: "starting the loader",
-    InputPart.PIN: "pinning",
 }
 
 

@@ -1,29 +1,30 @@
-"""The operators of a few steps, one by one: how many in which phase, and how much of their time is arithmetic.
+"""The operators of a few steps, one by one: how many in which phase, how much of their time is arithmetic, which do the
+same in each step, and which multiply with zeros.
 
 Steps that are looked at alternate with steps that are not: what part of a phase lies in no operator is told from the
 same seconds, whatever else the machine did while the recorded steps were made.
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap.predict.trace import kind_of
 from hotlap.predict.workload import Kind
 from hotlap.probe.clock import PHASES
+from hotlap.probe.digests import digest_of, leaves, storages
 from hotlap.probe.digests import tensors as tensors_of
 from hotlap.probe.event_counter import EventCounter, Spot, here
 from hotlap.probe.modes import ObserverMode, name_of, take_off
 from hotlap.probe.profilers.operators import dispatch_s
 from hotlap.probe.profilers.profiler import Profiler
-from hotlap.probe.unchanged import Unchanged
-from hotlap.probe.zeros import Zeros
-from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
+from hotlap.record import CallFacts, Phase, PhaseCalls, Scalar, Sighting, SightingKind
 from hotlap.record.moments import median
 
 # Operators that read memory here and there: bound by it at any rate.
@@ -40,6 +41,22 @@ _TINY_PRICES = 5.0
 
 _COPY_BYTES = 32 << 20
 _REPEATS = 200
+
+_PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::mv", "aten::addmv"})
+
+# Ours: a product with a smaller matrix takes next to nothing.
+_LEAST_ELEMENTS = 1 << 16
+
+# For each element that is not 0 a sparse product (CSR) takes as long as a dense one for 4 to 11: 3000 x 3000 by 64 and
+# 64 x 20,000 by 128 of which 0.1 to 3% are filled, forward and backward, one thread, torch 2.13.
+_PRICE = 10.0
+
+# Half of the time at least is saved.
+_MOST_FILLED = 0.5 / _PRICE
+
+# What fills or copies memory gives what may be written to next, and must be made each time, unless all that comes of it
+# is the same.
+_FILLS = ("clone", "_like", "::new_", "::empty", "::zeros", "::ones", "::full")
 
 # Medians of five tell a step from one that was disturbed. Of long steps fewer are looked at, but never fewer than two.
 _PAIRS = 5
@@ -100,14 +117,9 @@ class Calls(Profiler):
             return {}
         failures = self._prices.failures
         notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
-        facts = replace(self._prices.facts(self._looked_at), plain_s=_medians(self._plain))
+        plain_s = {phase: median(spent) for phase, spent in zip(PHASES, zip(*self._plain, strict=True), strict=False)}
+        facts = replace(self._prices.facts(self._looked_at), plain_s=plain_s)
         return {"calls": facts, "notes": notes, "sightings": self._prices.sightings()}
-
-
-def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
-    if not steps:
-        return {}
-    return {phase: median(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)}
 
 
 class _Prices(ObserverMode):
@@ -123,8 +135,8 @@ class _Prices(ObserverMode):
         self._seen: dict[_Key, _Calls] = {}
         self._lines: dict[_Line, list[float]] = {}
         self._event_counter = EventCounter()
-        self._unchanged = Unchanged()
-        self._zeros = Zeros(self._event_counter)
+        self._unchanged = _Unchanged()
+        self._zeros = _Zeros(self._event_counter)
         self._price_s = median(self._own_price() for _ in range(5))
 
     def _own_price(self) -> float:
@@ -251,3 +263,119 @@ def _copy_rate() -> float:
         target.copy_(source)
         best_s = min(best_s, time.perf_counter() - begun)
     return 2 * _COPY_BYTES / best_s
+
+
+_Repeated = tuple[Phase, Spot, Any, int]
+"""(phase, line, operator, which of these in the step)."""
+
+
+@dataclass(slots=True)
+class _Same:
+    name: str
+    digest: bytes | None
+    """None: it differed."""
+    seconds: list[float] = field(default_factory=list)
+    counts: bool = True
+    """It could be made once, in all steps so far."""
+
+
+class _Unchanged:
+    """Which operators are given the same, and make the same of it, in each step."""
+
+    def __init__(self) -> None:
+        self._seen: dict[_Repeated, _Same] = {}
+        self._step: dict[_Repeated, tuple[str, bytes, float, frozenset[StorageWeakRef]]] = {}
+        """The step in progress: (operator, digest, seconds, what is filled or written to)."""
+        self._numbers: Counter[tuple[Phase, Spot, Any]] = Counter()
+        self._changing: set[StorageWeakRef] = set()
+        """Storages last written by what changes: that `isfinite` is true of each batch tells of no sameness."""
+        self._born: set[StorageWeakRef] = set()
+        self._read: set[StorageWeakRef] = set()
+        """By what is the same."""
+        self._passed_on: set[StorageWeakRef] = set()
+        """To what changes, or is not looked at: it may write to them."""
+
+    def saw(self, name: str, func: Any, phase: Phase, spot: Spot, *, graph: bool, told: Any, seconds: float) -> None:
+        """An operator; `told`: what it was given, and made. `seconds`: the call included, which goes with it. (To hash
+        3 MB takes 0.3 ms; what differed once is not hashed again.)"""
+        *given, made = told
+        sources, targets = frozenset(storages(given)), frozenset(storages(made))
+        changes = graph or not self._changing.isdisjoint(sources)
+        self._numbers[phase, spot, func] += 1
+        key = phase, spot, func, self._numbers[phase, spot, func]
+        seen = self._seen.get(key)
+        if not changes and (seen is None or seen.digest is not None):
+            digest = b"".join(map(digest_of, leaves(told)))
+            changes = seen is not None and digest != seen.digest
+            fills = _writes(func) or any(part in name for part in _FILLS)
+            self._step[key] = name, b"" if changes else digest, seconds, targets if fills else frozenset()
+        elif seen is not None:
+            changes, seen.digest = True, None
+        (self._changing.update if changes else self._changing.difference_update)(targets)
+        (self._passed_on if changes else self._read).update(sources if changes else sources - targets)
+        self._born |= targets - sources
+
+    def passed(self, given: Any) -> None:
+        """An operator that is not looked at was given this."""
+        self._passed_on.update(storages(given))
+
+    def end_step(self, *, counts: bool) -> None:
+        """The operators that come next are those of another step; one that does not count is forgotten."""
+        once = (self._born & self._read) - self._passed_on
+        for key, (name, digest, seconds, filled) in self._step.items() if counts else ():
+            seen = self._seen.setdefault(key, _Same(name, digest))
+            seen.digest = digest if digest == seen.digest else None
+            seen.seconds.append(seconds)
+            seen.counts &= filled <= once
+        for kept in (self._step, self._numbers, self._changing, self._born, self._read, self._passed_on):
+            kept.clear()
+
+    def sightings(self, num_steps: int) -> tuple[Sighting, ...]:
+        """By line and operator, costliest first."""
+        found = EventCounter()
+        for step in range(num_steps if num_steps > 1 else 0):
+            for (phase, spot, _, _), seen in self._seen.items():
+                same = seen.counts and seen.digest is not None and len(seen.seconds) == num_steps
+                if same:
+                    detail: Mapping[str, Scalar] = {"phase": phase, "steps": num_steps}
+                    found.add(SightingKind.UNCHANGED, seen.name, spot, cost_s=seen.seconds[step], detail=detail)
+            found.end_step()
+        return found.sightings()
+
+
+def _writes(func: Any) -> bool:
+    """Into what it is given; higher-order operators (cond, flex_attention) have no schema."""
+    schema = getattr(func, "_schema", None)
+    return schema is None or bool(schema.is_mutable)
+
+
+class _Zeros:
+    """Products with matrices of data that are nearly all 0: what a sparse one would save. Of results of the model (an
+    activation, a dropout) it says nothing."""
+
+    def __init__(self, event_counter: EventCounter) -> None:
+        self._event_counter = event_counter
+        self._step: dict[StorageWeakRef, tuple[Spot | None, float, str]] = {}
+        """Of matrices in the step in progress: the line that multiplies with it first, the part that is not 0, and the
+        shape."""
+
+    def saw(self, name: str, given: Iterable[torch.Tensor], phase: Phase, spot: Spot | None, seconds: float) -> None:
+        """An operator. A backward pass multiplies with what the forward pass had (turned), in no line of its own."""
+        for matrix in given if name in _PRODUCTS else ():
+            if matrix.numel() < _LEAST_ELEMENTS or matrix.layout is not torch.strided:
+                continue
+            (storage,) = storages([matrix])
+            if storage not in self._step and spot is not None and not matrix.requires_grad:
+                filled = int(torch.count_nonzero(matrix)) / matrix.numel()
+                self._step[storage] = spot, filled, " x ".join(map(str, matrix.shape))
+            place, filled, shape = self._step.get(storage, (None, 0.0, ""))
+            if place is not None and 0 < filled <= _MOST_FILLED:
+                detail: Mapping[str, Scalar] = {"phase": phase, "filled": filled, "shape": shape}
+                cost_s = seconds * (1 - _PRICE * filled)
+                self._event_counter.add(
+                    SightingKind.ZEROS, f"{name} ({phase.value})", place, cost_s=cost_s, detail=detail
+                )
+
+    def end_step(self) -> None:
+        """What comes next is of another step."""
+        self._step.clear()

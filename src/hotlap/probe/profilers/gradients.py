@@ -5,6 +5,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import get_ident
 from types import CodeType
 from typing import Any
@@ -126,11 +127,11 @@ class Gradients(Profiler):
         self.hear(self.session.script.on_forward, self._forward_made)
         for kind in (torch.optim.Optimizer, torch.nn.Module):
             self.hook(self.patch, kind, "zero_grad", self._clearing)
-        for hook, register in (
-            (self._step_begins, optimizer_module.register_optimizer_step_pre_hook),
-            (self._step_ends, optimizer_module.register_optimizer_step_post_hook),
+        for work, register in (
+            (self._steps_with, optimizer_module.register_optimizer_step_pre_hook),
+            (self._stepped, optimizer_module.register_optimizer_step_post_hook),
         ):
-            self.patch.on_undo(register(unseen.never_compiled(self.guarded(hook))).remove)
+            self.patch.on_undo(register(unseen.never_compiled(self.guarded(partial(self._do, work)))).remove)
         # What is compiled computes its gradients in one piece: nothing can be saved, and hooks would be in the way.
         unseen.when_compiled(self.guarded(self._stop))
 
@@ -149,7 +150,7 @@ class Gradients(Profiler):
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         self._went_forward |= bool(module._parameters or module._modules)
         if self.session.steps < _CALLED_STEPS:
-            self._do(lambda: self._knows(module, tensors((args, kwargs))))
+            self._do(self._knows, module, args, kwargs)
 
     def _backward(self, backward: Function, root: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if self.session.clock.where == BACKWARD or get_ident() != self.session.thread.id:
@@ -164,40 +165,37 @@ class Gradients(Profiler):
         result = backward(root, *args, **kwargs)
         seconds = time.perf_counter() - begun
         keeps_graph = bool(kwargs.get("retain_graph", args[1] if len(args) > 1 else False))
-        self._do(lambda: self._went_backward(line, seconds, keeps_graph=keeps_graph))
+        self._do(self._went_backward, line, seconds, keeps_graph=keeps_graph)
         return result
 
     def _clearing(self, zero_grad: Function, owner: Any, *args: Any, **kwargs: Any) -> Any:
         self._do(self._look)
         result = zero_grad(owner, *args, **kwargs)
-        self._do(lambda: self._look(by_zero_grad=True))
+        self._do(self._look, by_zero_grad=True)
         return result
 
-    def _step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        self._do(lambda: self._steps_with(optimizer))
-
-    def _step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        self._do(self._stepping.clear)
-
-    def _do(self, work: Callable[[], None]) -> None:
+    def _do(self, work: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         """Our own work within a step of the user's."""
         if not self._over and get_ident() == self.session.thread.id:
-            self.session.own(work)
+            self.session.own(lambda: work(*args, **kwargs))
 
-    def _knows(self, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
-        leaves = (one for one in given if one.requires_grad and one.is_leaf)
+    def _knows(self, module: torch.nn.Module, *given: Any) -> None:
+        leaves = (one for one in tensors(given) if one.requires_grad and one.is_leaf)
         self._for_inputs |= any(not isinstance(one, torch.nn.Parameter) for one in leaves)
         if module not in self._called:
             self._called.add(module)
             for tensor in module.parameters():
                 self._parameter(tensor)
 
-    def _steps_with(self, optimizer: torch.optim.Optimizer) -> None:
+    def _steps_with(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._look()
         self._has_stepped = True
         self._stepping.append(optimizer)
         for parameter in self._owned_by(optimizer):
             parameter.was_read()
+
+    def _stepped(self, *_: Any) -> None:
+        self._stepping.clear()
 
     def _went_backward(self, line: _Line, seconds: float, *, keeps_graph: bool) -> None:
         line.num_passes += 1
