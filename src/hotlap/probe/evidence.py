@@ -3,7 +3,7 @@
 import gc
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 import xxhash
 from torch._subclasses.fake_tensor import is_fake
 
-from hotlap.probe.formula import Formula
+from hotlap.probe.formula import departures
 from hotlap.probe.sampling import direction, projections, sampled
 from hotlap.probe.states import Place, held
 from hotlap.record import Update, as_number
@@ -170,7 +170,8 @@ class Updates:
         self._labels: dict[int, str] = {}
         self._gradients: dict[int, tuple[float, float, float, str | None]] = {}
         self._projections: dict[int, tuple[float, ...] | None] = {}
-        self._formula: Formula | None = None
+        self._departed: Callable[[], dict[int, float]] = dict
+        """Of the optimizer that steps."""
         self._departures: dict[int, float] = {}
         self._untrained: list[tuple[Place, torch.Tensor]] | None = None
         self._trained_now: set[int] = set()
@@ -225,16 +226,14 @@ class Updates:
                 self._gradients[id(param)] = _norm(gradient), *_filled(gradient), direction(param.grad)
                 if len(self.seen) < _FIRST_GRADIENTS:
                     self._projections[id(param)] = projections(param.grad / scale)
-        self._formula = Formula(optimizer)
+        self._departed = departures(optimizer)
 
     def stepped(self) -> None:
         """That optimizer has stepped."""
-        if self._formula is None:
-            return
-        for address, departure in self._formula.departures().items():
+        for address, departure in self._departed().items():
             # A parameter that is updated twice in a step is as wrong as its worst update.
             self._departures[address] = max(departure, self._departures.get(address, 0.0))
-        self._formula = None
+        self._departed = dict
 
     def after(self, step: int) -> None:
         """The step is over."""

@@ -18,15 +18,11 @@ Rule = Callable[[torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], Group],
 """(parameter, gradient, state before, settings) -> what the parameter should become; all in float64."""
 
 
-class Formula:
-    """Looks at one update of one optimizer."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._seen = [*_foreseen(optimizer)]
-
-    def departures(self) -> dict[int, float]:
-        """Address of each parameter -> distance of what it is now from what it should be, as a part of the change."""
-        return {id(param): _departure(param, old, expected) for param, old, expected in self._seen}
+def departures(optimizer: torch.optim.Optimizer) -> Callable[[], dict[int, float]]:
+    """It is about to step. What is returned tells when it has: address of each parameter -> distance of what it is then
+    from what it should be, as a part of the change."""
+    seen = [*_foreseen(optimizer)]
+    return lambda: {id(param): _departure(param, old, expected) for param, old, expected in seen}
 
 
 def _departure(param: torch.Tensor, old: torch.Tensor, expected: torch.Tensor) -> float:

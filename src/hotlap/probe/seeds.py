@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -78,16 +78,13 @@ def generators() -> list[Any]:
     """All that what the script draws can come from, but for the global ones: those in the variables of the functions
     under way, in what these hold and so on."""
     found: dict[int, Any] = {}
-    frames = (one for one in outwards(sys._getframe()) if _package(one) not in ("hotlap", "torch"))
+    named = ((one, str(one.f_globals.get("__name__"))) for one in outwards(sys._getframe()))
+    frames = (one for one, name in named if name.partition(".")[0] not in ("hotlap", "torch"))
     # By address: functions of a module share its variables, which are those of its own frame as well.
     variables = {id(one): one for frame in frames for one in (frame.f_locals, frame.f_globals)}
     for one in variables.values():
         _look(list(one.values()), _DEPTH, set(), found)
     return list(found.values())
-
-
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def sources(own: Iterable[Any]) -> str:

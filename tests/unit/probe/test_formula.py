@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from hotlap.probe.evidence import Perturbation, Updates
-from hotlap.probe.formula import Formula
+from hotlap.probe.formula import departures
 
 Make = Callable[[Any], torch.optim.Optimizer]
 
@@ -37,19 +37,19 @@ def give_gradients(params: list[torch.Tensor]) -> None:
         p.grad = torch.randn_like(p)
 
 
-def departures(optimizer: torch.optim.Optimizer, params: list[torch.Tensor], *, steps: int = 4) -> list[float]:
+def last_departures(optimizer: torch.optim.Optimizer, params: list[torch.Tensor], *, steps: int = 4) -> list[float]:
     """Of the last of some steps, for each parameter."""
     for _ in range(steps):
         give_gradients(params)
-        formula = Formula(optimizer)
+        departed = departures(optimizer)
         optimizer.step()
-    return [formula.departures()[id(p)] for p in params]
+    return [departed()[id(p)] for p in params]
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_does_what_its_settings_say(name: str) -> None:
     params = weights()
-    assert max(departures(OPTIMIZERS[name](params), params)) < 1e-5
+    assert max(last_departures(OPTIMIZERS[name](params), params)) < 1e-5
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -57,21 +57,21 @@ def test_an_optimizer_does_what_its_settings_say(name: str) -> None:
 def test_another_rate_or_decay_than_the_settings_say_is_seen(name: str, setting: str) -> None:
     params = weights()
     optimizer = OPTIMIZERS[name](params)
-    departures(optimizer, params)
+    last_departures(optimizer, params)
     give_gradients(params)
-    formula = Formula(optimizer)
+    departed = departures(optimizer)
     for group in optimizer.param_groups:
         group[setting] = group[setting] * 1.1 + (0.01 if setting == "weight_decay" else 0.0)
     optimizer.step()
-    assert min(formula.departures().values()) > 1e-4
+    assert min(departed().values()) > 1e-4
 
 
 def test_an_update_that_is_left_out_departs_by_all_of_itself() -> None:
     params = weights()
     give_gradients(params)
-    formula = Formula(torch.optim.AdamW(params))
+    departed = departures(torch.optim.AdamW(params))
     # Less what rounding alone may make of it.
-    assert formula.departures() == pytest.approx({id(p): 1.0 for p in params}, rel=1e-3)
+    assert departed() == pytest.approx({id(p): 1.0 for p in params}, rel=1e-3)
 
 
 def test_gradients_that_are_still_scaled_are_unscaled_first() -> None:
@@ -80,26 +80,26 @@ def test_gradients_that_are_still_scaled_are_unscaled_first() -> None:
     for p in params:
         p.grad = 1024 * torch.randn_like(p)
     optimizer.grad_scale, optimizer.found_inf = torch.tensor(1024.0), torch.tensor(0.0)
-    formula, updates = Formula(optimizer), Updates()
+    departed, updates = departures(optimizer), Updates()
     updates.before([optimizer], optimizer)
     optimizer.step()
     updates.after(0)
     norms = [float(p.grad.norm()) for p in params if p.grad is not None]  # the kernel has unscaled them
     assert sorted(map(float, updates.seen[0].gradients or ())) == pytest.approx(sorted(norms))  # type: ignore[arg-type]
     # A parameter of 1 that moves by 1e-3 is rounded to 3e-5 of that.
-    assert max(formula.departures().values()) < 1e-4
+    assert max(departed().values()) < 1e-4
 
 
 def test_of_an_optimizer_with_a_formula_of_its_own_nothing_is_said() -> None:
     params = weights()
     give_gradients(params)
-    assert not Formula(torch.optim.Rprop(params)).departures()
+    assert not departures(torch.optim.Rprop(params))()
 
 
 def test_parameters_without_a_gradient_are_left_alone() -> None:
     params = weights()
     params[0].grad = torch.ones_like(params[0])
-    assert list(Formula(torch.optim.SGD(params, lr=0.1)).departures()) == [id(params[0])]
+    assert list(departures(torch.optim.SGD(params, lr=0.1))()) == [id(params[0])]
 
 
 def test_an_update_is_recorded_with_its_gradients_and_the_statistics_of_the_model() -> None:

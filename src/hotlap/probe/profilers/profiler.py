@@ -37,7 +37,7 @@ class Profiler(ABC):
     _window: Iterator[None] | None = None
 
     def __init__(self) -> None:
-        self.patch, self._guard = Patch(), Guard()
+        self.patch, self._guard, self._title = Patch(), Guard(), f"the profiler {type(self).__name__}"
         self._left_out: Callable[[], None] | None = None
 
     def under(self, guard: Guard, off: Callable[[], None]) -> None:
@@ -46,13 +46,13 @@ class Profiler(ABC):
 
     def guarded(self, work: Function) -> Function:
         """For everything of its own that a hook of the script's calls."""
-        return self._guard(work, self.title(), off=self._left_out)
+        return self._guard(work, self._title, off=self._left_out)
 
     def hook(self, patch: Patch, owner: Any, name: str, instead: Function) -> None:
         """`owner.name` becomes `instead`, guarded, until `patch` is undone; it is given what was there in front of the
         arguments of each call."""
         there = getattr(owner, name)
-        hooked = self._guard.around(there, lambda called: partial(instead, called), self.title(), off=self._left_out)
+        hooked = self._guard.around(there, lambda called: partial(instead, called), self._title, off=self._left_out)
         patch.set(owner, name, hooked)
 
     def hear(self, told: list[Function], work: Function) -> None:
@@ -69,10 +69,6 @@ class Profiler(ABC):
         """
         modes.put_on(mode)
         self.patch.on_undo(partial(modes.take_off, mode))
-
-    def title(self) -> str:
-        """For people."""
-        return f"the profiler {type(self).__name__}"
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Once, when torch has been imported and before the script goes on."""
