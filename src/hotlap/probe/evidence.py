@@ -12,6 +12,7 @@ import torch
 import xxhash
 from torch._subclasses.fake_tensor import is_fake
 
+from hotlap.probe import unseen
 from hotlap.probe.formula import departures
 from hotlap.probe.sampling import direction, projections, sampled
 from hotlap.probe.states import Place, held
@@ -94,6 +95,25 @@ def _keeps(state: Mapping[str, Any] | None) -> bool:
 
 def _holds(grad: torch.Tensor | None) -> bool:
     return grad is not None and grad.layout == torch.strided and bool(grad.any())
+
+
+class Clips:
+    """The limits to which gradients were clipped, and whether one was beyond: where none is, no loss shows the limit."""
+
+    def __init__(self) -> None:
+        self._limits: set[str] = set()
+        self._clipped = False
+
+    def add(self, what: str, limit: Any, norm: torch.Tensor | None) -> None:
+        """Gradients were clipped to `limit`; before, they had `norm` (None: not known)."""
+        limit = float(limit)
+        self._limits.add(f"{what} {limit:g}")
+        self._clipped |= norm is not None and float(norm) > limit
+
+    def take(self) -> tuple[str, bool] | None:
+        """As `Run.clips`, since the last call. What compiled code clips is not seen."""
+        limits, clipped, self._limits, self._clipped = self._limits, self._clipped, set(), False
+        return (" and ".join(sorted(limits)), clipped) if limits or not unseen.compiles else None
 
 
 # What picks a kernel, not a formula: levers may change it.

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
+from torch.nn import utils
 from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
-from hotlap.probe import clipping, collectives, device, optimizer_hooks, seeds, unseen
+from hotlap.probe import collectives, device, optimizer_hooks, seeds, unseen
 from hotlap.probe.clock import BACKWARD, BETWEEN, DRAW, FORWARD, INPUT, LOOK, LOSS, SAMPLES, TRAIN
 from hotlap.probe.digests import num_samples
 from hotlap.probe.guard import call_behind, surrounded
@@ -26,6 +27,9 @@ from hotlap.record.progress import REACHED
 _INPUT, _FORWARD, _BACKWARD = (1 + phase for phase in (INPUT, FORWARD, BACKWARD))
 
 _SEVERAL = (list, tuple)
+
+# (name of a function that clips, name of its limit, what it limits)
+_CLIPPING = (("clip_grad_norm_", "max_norm", "norm"), ("clip_grad_value_", "clip_value", "value"))
 
 
 def install(session: Session, patch: Patch) -> None:
@@ -45,7 +49,7 @@ def install(session: Session, patch: Patch) -> None:
         patch, lambda: device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
     )
     if session.plan.evidence:
-        clipping.hook(patch, thread, session.script.clipped)
+        _hook_clipping(patch, thread, session.script.clipped)
     if session.plan.reseed or session.plan.evidence:
         session.script.draws.own = seeds.shift(session.plan.reseed, patch)
 
@@ -252,3 +256,15 @@ def _hook_state(session: Session, patch: Patch) -> None:
     if session.plan.profilers:
         anomaly = guard.around(torch.set_anomaly_enabled, answering, "calls of set_anomaly_enabled")
         patch.set(torch, "set_anomaly_enabled", anomaly)
+
+
+def _hook_clipping(patch: Patch, thread: TrainingThread, told: Callable[[str, Any, Tensor | None], None]) -> None:
+    """`told` is called as `evidence.Clips.add`, whenever the training thread clips gradients."""
+    for name, key, what in _CLIPPING:
+
+        def clipped(norm: Tensor | None, *args: Any, key: str = key, what: str = what, **kwargs: Any) -> None:
+            told(what, args[1] if len(args) > 1 else kwargs[key], norm)
+
+        wrapper = thread.telling(getattr(utils, name), clipped)
+        for module in (utils, utils.clip_grad):
+            patch.set(module, name, wrapper)

@@ -57,8 +57,6 @@ class Schedule:
         """The warm-up is over."""
         self._epochs = 0
         self._after_epoch = 0
-        self._follows_epochs = plan.whole_epoch
-        self._endless = plan.whole
         self.left_s: float | None = None
         """For the steps, seconds after the first one, where profilers want some of them; None: as long as it takes."""
         self.num_planned: int | None = None
@@ -90,7 +88,7 @@ class Schedule:
         if not self.warm or self.move.done or not self.move.recorded:
             return 1
         left = self._block_steps - self._in_block if self.switches else _ENDLESS
-        if not self._endless:
+        if not self._plan.whole:
             left = min(left, self.wanted - self._recorded)
         if self._plan.enough_s is not None and self._recorded < _LEAST_ENOUGH:
             left = min(left, _LEAST_ENOUGH - self._recorded)
@@ -103,7 +101,7 @@ class Schedule:
     def _share(self) -> float:
         """Part of the planned steps that were made; 0 where nothing is planned, where it was an earlier loop's number,
         and while an epoch's end is waited for."""
-        waits = self._follows_epochs and self._epochs > 0 and self._after_epoch < BEYOND_EPOCH
+        waits = self._plan.whole_epoch and self._epochs > 0 and self._after_epoch < BEYOND_EPOCH
         if not self.num_planned or self._made > self.num_planned or (self.warm and waits):
             return 0.0
         return self._made / self.num_planned
@@ -111,8 +109,8 @@ class Schedule:
     def advance(self, *, settled: bool, elapsed_s: float, epoch_started: bool) -> Move:
         """A step was made; `settled`: every lever has reached its steady state; `elapsed_s` since the first step."""
         self._made += 1
-        if self._follows_epochs:
-            self._note_epoch(epoch_started)
+        self._after_epoch += self._epochs > 1
+        self._epochs += epoch_started
         if not self.warm:
             patience_over = elapsed_s >= self._plan.warmup_max_s
             if self._made < self._plan.warmup or not (settled or patience_over):
@@ -139,7 +137,7 @@ class Schedule:
         """`elapsed_s` after the first step: it is time for what comes next. (Never where arms or processes compare.)"""
         if self.switches or self.move.done:
             return False
-        if self._endless:
+        if self._plan.whole:
             return self.opens_s is not None and elapsed_s > self.opens_s and self._recorded >= _LEAST_RECORDED
         enough_s = self._plan.enough_s
         if self.warm and enough_s is not None and self._recorded >= _LEAST_ENOUGH and elapsed_s > enough_s:
@@ -170,13 +168,8 @@ class Schedule:
         self.move = move
         return move
 
-    def _note_epoch(self, started: bool) -> None:
-        if self._epochs > 1:
-            self._after_epoch += 1
-        self._epochs += started
-
     def _finished(self, elapsed_s: float) -> bool:
-        if self._recorded < self.wanted or self._endless:
+        if self._recorded < self.wanted or self._plan.whole:
             return False
         patience_s = self._plan.whole_epoch_s
         if not self._plan.whole_epoch or (patience_s is not None and elapsed_s > patience_s):

@@ -7,7 +7,6 @@ import torch
 import xxhash
 
 from hotlap.probe import clock as phases
-from hotlap.probe.clipping import Clips
 from hotlap.probe.digests import (
     ELSEWHERE,
     WITH_GRADIENTS,
@@ -22,7 +21,7 @@ from hotlap.probe.digests import (
     tensors,
 )
 from hotlap.probe.dropouts import Dropouts
-from hotlap.probe.evidence import Lapses, Updates, learning_rates, settings_digest
+from hotlap.probe.evidence import Clips, Lapses, Updates, learning_rates, settings_digest
 from hotlap.probe.facts import length_of
 from hotlap.probe.replay import Replay
 from hotlap.probe.sampling import Between, Content

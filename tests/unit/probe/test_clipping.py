@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from hotlap.levers.lever import Patch
-from hotlap.probe import clipping, unseen
-from hotlap.probe.clipping import Clips
+from hotlap.probe import hooks, unseen
 from hotlap.probe.clock import Clock
+from hotlap.probe.evidence import Clips
 from hotlap.probe.thread import TrainingThread
 
 
@@ -20,7 +20,7 @@ def clips(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clips]:
     clips, patch = Clips(), Patch()
     thread = TrainingThread(Clock())
     assert thread.trains()
-    clipping.hook(patch, thread, clips.add)
+    hooks._hook_clipping(patch, thread, clips.add)
     yield clips
     patch.undo()
 
