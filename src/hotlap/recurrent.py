@@ -105,7 +105,7 @@ def _run(layer: nn.RNNBase, packed: PackedSequence, hx: Any) -> tuple[PackedSequ
     """What `layer(packed, hx)` gives."""
     data, sizes, order, back = packed
     is_lstm = isinstance(layer, nn.LSTM)
-    states = _given(layer, packed, hx) if hx is not None else _zeros(layer, packed)
+    states = _start(layer, packed, hx)
     layer.check_forward_args(data, states if is_lstm else states[0], sizes)  # type: ignore[arg-type] # a pair or one
     batch = int(sizes[0])
     is_data = _is_data(sizes)
@@ -136,16 +136,14 @@ def _run(layer: nn.RNNBase, packed: PackedSequence, hx: Any) -> tuple[PackedSequ
     return result, layer.permute_hidden(h, back)
 
 
-def _given(layer: nn.RNNBase, packed: PackedSequence, hx: Any) -> tuple[torch.Tensor, ...]:
+def _start(layer: nn.RNNBase, packed: PackedSequence, hx: Any) -> tuple[torch.Tensor, ...]:
     """The states to start from, in the order of the packed batch."""
+    if hx is None:
+        count = layer.num_layers * (1 + layer.bidirectional)
+        zeros = packed.data.new_zeros(count, int(packed.batch_sizes[0]), layer.hidden_size)
+        return (zeros, zeros) if isinstance(layer, nn.LSTM) else (zeros,)
     states = layer.permute_hidden(hx, packed.sorted_indices)
     return tuple(states) if isinstance(layer, nn.LSTM) else (states,)
-
-
-def _zeros(layer: nn.RNNBase, packed: PackedSequence) -> tuple[torch.Tensor, ...]:
-    count = layer.num_layers * (1 + layer.bidirectional)
-    zeros = packed.data.new_zeros(count, int(packed.batch_sizes[0]), layer.hidden_size)
-    return (zeros, zeros) if isinstance(layer, nn.LSTM) else (zeros,)
 
 
 def _weights(layer: nn.RNNBase) -> Iterator[list[torch.Tensor]]:

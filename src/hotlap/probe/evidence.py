@@ -98,7 +98,7 @@ def _holds(grad: torch.Tensor | None) -> bool:
 
 
 class Clips:
-    """The limits to which gradients were clipped, and whether one was beyond: where none is, no loss shows the limit."""
+    """Limits to which gradients were clipped, and whether one was beyond: where none is, no loss shows the limit."""
 
     def __init__(self) -> None:
         self._limits: set[str] = set()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch.compiler import is_compiling
+from torch.optim import optimizer as optimizer_module
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
@@ -137,6 +138,15 @@ def call_behind(patch: Patch, owner: Any, name: str, note: Function) -> None:
         return result
 
     patch.set(owner, name, wrapper)
+
+
+def around_steps(patch: Patch, before: Function, after: Function) -> None:
+    """They are called with (optimizer, args, kwargs) of each step of an optimizer."""
+    for register, hook in (
+        (optimizer_module.register_optimizer_step_pre_hook, before),
+        (optimizer_module.register_optimizer_step_post_hook, after),
+    ):
+        patch.on_undo(register(unseen.never_compiled(hook)).remove)
 
 
 def surrounded(begins: Callable[[], None], function: Function, ended: Callable[[], None]) -> Function:

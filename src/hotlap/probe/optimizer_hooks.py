@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 from torch.compiler import is_compiling
-from torch.optim import optimizer as optimizer_module
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.clock import LAP, OPTIMIZER, OTHER, STEP, Clock
-from hotlap.probe.guard import call_behind, surrounded
+from hotlap.probe.guard import around_steps, call_behind, surrounded
 from hotlap.probe.session import Session
 from hotlap.probe.sites import outwards
 from hotlap.probe.thread import TrainingThread
@@ -34,7 +33,7 @@ _OF_STEPS = frozenset({"wrapper", "step"})
 
 def install(session: Session, patch: Patch, thread: TrainingThread) -> None:
     """Report steps, cleared gradients and skipped steps to `session`."""
-    _hook_steps(session, patch, thread)
+    around_steps(patch, *_step_hooks(session, thread))
     _hook_scaler(session, patch, thread)
     if not session.windows.idle:
         _surround_steps(session, patch)
@@ -131,15 +130,6 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
 def _is_stepping(optimizer: int, frame: FrameType) -> bool:
     """A step of it is under way below `frame`; else its last one ended in an exception."""
     return any(id(one.f_locals.get("self")) == optimizer for one in outwards(frame) if one.f_code.co_name in _OF_STEPS)
-
-
-def _hook_steps(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    registers = (
-        optimizer_module.register_optimizer_step_pre_hook,
-        optimizer_module.register_optimizer_step_post_hook,
-    )
-    for register, hook in zip(registers, _step_hooks(session, thread), strict=True):
-        patch.on_undo(register(unseen.never_compiled(hook)).remove)
 
 
 def _surround_steps(session: Session, patch: Patch) -> None:

@@ -11,13 +11,12 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch.optim import optimizer as optimizer_module
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.clock import BACKWARD
 from hotlap.probe.digests import tensors
-from hotlap.probe.guard import Function
+from hotlap.probe.guard import Function, around_steps
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.sites import call_site, users_frame
 from hotlap.record import CallSite, Scalar
@@ -127,11 +126,8 @@ class Gradients(Profiler):
         self.hear(self.session.script.on_forward, self._forward_made)
         for kind in (torch.optim.Optimizer, torch.nn.Module):
             self.hook(self.patch, kind, "zero_grad", self._clearing)
-        for work, register in (
-            (self._steps_with, optimizer_module.register_optimizer_step_pre_hook),
-            (self._stepped, optimizer_module.register_optimizer_step_post_hook),
-        ):
-            self.patch.on_undo(register(unseen.never_compiled(self.guarded(partial(self._do, work)))).remove)
+        begins, ended = (self.guarded(partial(self._do, work)) for work in (self._steps_with, self._stepped))
+        around_steps(self.patch, begins, ended)
         # What is compiled computes its gradients in one piece: nothing can be saved, and hooks would be in the way.
         unseen.when_compiled(self.guarded(self._stop))
 
