@@ -47,7 +47,7 @@ class TrainingThread:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
-            # First: within a compiled function there must be nothing that Dynamo cannot trace.
+            # Within a compiled function there must be nothing that Dynamo cannot trace.
             if not (unseen.compiles and is_compiling()) and get_ident() == self.id:
                 note(result, *args, **kwargs)
             return result
