@@ -18,7 +18,7 @@ _KEEP = {"aten::bernoulli", "aten::bernoulli_"}
 _PROBABILITIES = ("p", "dropout_p", "dropout")
 
 
-class Dropouts(ObserverMode):
+class Dropouts(ObserverMode):  # type: ignore[no-untyped-call] # torch has no types for its modes
     """Counts operators that draw, between `begin` and `end`, by the probability to drop an element, and lets them drop
     none: a mask becomes what it is on average."""
 

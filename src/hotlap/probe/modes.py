@@ -24,9 +24,6 @@ class ObserverMode(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch 
         self.failures = 0
         """Operators that could not be looked at."""
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()  # type: ignore[no-untyped-call] # as above
-
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         """Else compiled code would run in eager mode while this is on."""

@@ -44,7 +44,7 @@ def serve(words: str) -> None:
         record = json.loads(Path(path).read_bytes())
         preloaded = _preload(record)
         sys.stdout.flush()  # else each fork would print what the imports have printed
-        why_not = _why_not(record)
+        why_not = _why_not()
     except UnsoundError as error:
         why_not = str(error)
     except BaseException as error:
@@ -105,7 +105,7 @@ def _check_names(record: dict[str, Any]) -> None:
             raise UnsoundError(f"there is a module {name}")
 
 
-def _why_not(record: dict[str, Any]) -> str | None:
+def _why_not() -> str | None:
     """Why a fork would not be what a fresh process is. Threads that end themselves before a fork are no reason."""
     pid = _fork()
     if not pid:

@@ -104,9 +104,9 @@ class Calls(Profiler):
             yield
             if session.clock.last_spent is not None and self.validated() is None:
                 self._plain.append(session.clock.last_spent)
-            self.put_on(prices)
+            self.put_on(prices.mode)
             yield
-            take_off(prices)
+            take_off(prices.mode)
             counts = self.validated() is None
             prices.end_step(counts=counts)
             self._looked_at += counts
@@ -115,18 +115,18 @@ class Calls(Profiler):
         """`Run.calls`."""
         if self._prices is None or not self._looked_at:
             return {}
-        failures = self._prices.failures
+        failures = self._prices.mode.failures
         notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
         plain_s = {phase: median(spent) for phase, spent in zip(PHASES, zip(*self._plain, strict=True), strict=False)}
         facts = replace(self._prices.facts(self._looked_at), plain_s=plain_s)
         return {"calls": facts, "notes": notes, "sightings": self._prices.sightings()}
 
 
-class _Prices(ObserverMode):
+class _Prices:
     """What each operator took, by phase and size."""
 
     def __init__(self, phase: Callable[[], Phase], *, bytes_per_s: float) -> None:
-        super().__init__(self._see)
+        self.mode = ObserverMode(self._see)
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
@@ -142,7 +142,7 @@ class _Prices(ObserverMode):
     def _own_price(self) -> float:
         """What we see a tiny operator take: nothing of that is arithmetic."""
         tiny = torch.zeros(4)
-        with self:
+        with self.mode:
             for _ in range(_REPEATS):
                 tiny + tiny
         prices = [seconds for *_, seconds in self._step]

@@ -108,14 +108,14 @@ class Operators(Profiler):
         while self._counting is None:
             counting = Counting()
             try:
-                self.put_on(counting)
+                self.put_on(counting.mode)
             except RuntimeError as error:
                 self._refused = str(error)
                 return
             begun = time.perf_counter()
             yield
             counted_s = time.perf_counter() - begun
-            take_off(counting)
+            take_off(counting.mode)
             if self.validated() is None:
                 self._counting, self._count_s = counting, counted_s
 
@@ -202,11 +202,11 @@ class Operators(Profiler):
         return profile.kineto_results
 
 
-class Counting(ObserverMode):
+class Counting:
     """On for one step. It sees what torch's kernels are called with; a graph of torch.compile it sees only in parts."""
 
     def __init__(self) -> None:
-        super().__init__(self._see)
+        self.mode = ObserverMode(self._see)
         self.calls: dict[str, int] = defaultdict(int)
         self.seconds: dict[str, float] = defaultdict(float)
         self.num_bytes = 0.0
@@ -216,7 +216,7 @@ class Counting(ObserverMode):
     @property
     def flops(self) -> float | None:
         """None where a heavy operator has no formula."""
-        return None if self._uncounted or self.failures else self._flops
+        return None if self._uncounted or self.mode.failures else self._flops
 
     def operators(self) -> tuple[Operator, ...]:
         """By their time in this mode, which is longer than it would be alone."""
