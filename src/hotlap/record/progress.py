@@ -61,10 +61,6 @@ class Progress:
         """Steps made so far."""
         return self.words[STEPS]
 
-    @steps.setter
-    def steps(self, value: int) -> None:
-        self.words[STEPS] = value
-
     @property
     def reached(self) -> Phase | None:
         """INPUT, FORWARD, BACKWARD or OPTIMIZER: what was begun last; None where nothing was."""

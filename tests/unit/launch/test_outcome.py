@@ -11,7 +11,7 @@ from hotlap.launch.outcome import outcome
 from hotlap.launch.workplace import Workplace
 from hotlap.probe.bootstrap import tell_why_not
 from hotlap.record import Phase, Plan, Run, Status, save
-from hotlap.record.progress import REACHED
+from hotlap.record.progress import REACHED, STEPS
 from hotlap.record.spans import SpanRing, Step
 from tests.sample_runs import run_with
 
@@ -93,7 +93,7 @@ def test_what_a_killed_process_wrote_on_its_way_is_told_up_to_its_last_steps(pla
     ring = SpanRing(place.out / "spans-1")
     for i in range(40):
         ring.add(Step(number=i, begin=float(i), end=i + 1.0, recorded=i >= 20))
-    place.progress.steps = 40
+    place.progress.words[STEPS] = 40
     place.progress.words[REACHED] = 1 + list(Phase).index(Phase.FORWARD)
     run = end(place, exit_code=-signal.SIGKILL)
     assert run.status is Status.KILLED
@@ -136,16 +136,16 @@ Extension modules: numpy (total: 1)
 
 def test_a_run_that_hung_says_how_far_it_came(place: Workplace) -> None:
     assert end(place, status=Status.HUNG, exit_code=-9).error == "it made no training step in time"
-    place.progress.steps = 12
+    place.progress.words[STEPS] = 12
     run = end(place, status=Status.HUNG, exit_code=-9)
     assert run.error == "it made 12 training steps and then none for too long"
     assert run.exit_code is None, "it was hotlap that ended it"
 
 
 def test_a_run_whose_time_was_over_says_so(place: Workplace) -> None:
-    place.progress.steps = 3
+    place.progress.words[STEPS] = 3
     assert end(place, status=Status.LAPSED).error == "its time was over after 3 steps"
-    place.progress.steps = 1
+    place.progress.words[STEPS] = 1
     assert end(place, status=Status.LAPSED).error == "its time was over after 1 step"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.record.progress import Progress
+from hotlap.record.progress import STEPS, Progress
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def pair(tmp_path: Path) -> tuple[Progress, Progress]:
 
 def test_what_one_side_writes_the_other_sees(pair: tuple[Progress, Progress]) -> None:
     child, parent = pair
-    child.steps = 123_456_789_012
+    child.words[STEPS] = 123_456_789_012
     assert parent.steps == 123_456_789_012
     assert not child.must_stop(123_456_789_012)
     parent.ask_to_stop()
@@ -29,7 +29,7 @@ def test_a_new_page_is_all_zero(pair: tuple[Progress, Progress]) -> None:
 
 def test_a_page_that_was_closed_is_still_there_for_the_other(pair: tuple[Progress, Progress]) -> None:
     child, parent = pair
-    child.steps = 7
+    child.words[STEPS] = 7
     child.close()
     assert parent.steps == 7
 
@@ -37,7 +37,7 @@ def test_a_page_that_was_closed_is_still_there_for_the_other(pair: tuple[Progres
 def test_processes_that_train_together_stop_after_a_step_that_all_will_make(pair: tuple[Progress, Progress]) -> None:
     child, parent = pair
     child.processes = 2
-    child.steps = 100
+    child.words[STEPS] = 100
     parent.ask_to_stop()
     assert not child.must_stop(100), "a peer may be one step ahead already"
     assert not child.must_stop(101)
@@ -58,14 +58,14 @@ def test_the_parent_sees_who_waits_to_be_ended(pair: tuple[Progress, Progress]) 
 def test_processes_that_train_together_stop_when_none_wants_more_steps(pair: tuple[Progress, Progress]) -> None:
     one, other = pair
     one.processes = 2
-    one.steps = 50
+    one.words[STEPS] = 50
     one.done(0)
     assert not one.must_stop(60)
-    other.steps = 60
+    other.words[STEPS] = 60
     other.done(1)
     assert not other.must_stop(61), "the other one may be a step ahead already"
     assert other.must_stop(62)
-    other.steps = 61
+    other.words[STEPS] = 61
     other.done(1)
     assert one.must_stop(62), "said again, it is the same step"
     assert one.num_left == 0
