@@ -249,7 +249,7 @@ class Modules(Profiler):
                 what=name,
                 **place.told(),
                 per_step=1.0,
-                detail={"length": length, "batch": batch},
+                detail={"length": length},
             )
             for name, place, length, batch in self._attention
             if self._runs_over_the_batch(length, batch)

@@ -179,9 +179,8 @@ class Syncs(Profiler):
         origin = self._origin(source)
         kind = _NEEDLESS.get(origin.kind)
         if kind is not None and origin.step == self._event_counter.step:
-            detail = {"moved_line": spot.line, "moved_path": spot.path}
             cost_s = origin.cost_s + seconds
-            self._event_counter.add(kind, origin.what, origin.spot, cost_s=cost_s, num_bytes=num_bytes, detail=detail)
+            self._event_counter.add(kind, origin.what, origin.spot, cost_s=cost_s, num_bytes=num_bytes)
         elif not (non_blocking and accelerator.is_pinned(source)):
             self._event_counter.add(SightingKind.BLOCKING_COPY, what, spot, cost_s=seconds, num_bytes=num_bytes)
 
