@@ -31,8 +31,8 @@ _SILENT_S = 900.0
 class State(StrEnum):
     """Where a job stands."""
 
-    WAITING = "waiting"
-    RUNNING = "running"
+    PLACED = "placed"
+    """It waits for a node, or is on one."""
     OVER = "over"
     """It ended, by whatever cause: what it wrote says how it went."""
     LOST = "lost"
@@ -221,7 +221,7 @@ class _Job:
         self._limit_s = order.limit_s + order.timeout_s + _BESIDE_S
         self._num_lost = 0
         self._job: str | None = None
-        self._state, self._since = State.WAITING, 0.0
+        self._state, self._since = State.PLACED, 0.0
         self.brought: Brought | None = None
         self.failure: str | None = None
         """Why it brought nothing."""
@@ -282,7 +282,7 @@ class _Job:
         except UserError as error:
             return State.SILENT, str(error).rstrip(".")
         self._num_lost += known
-        return State.WAITING, ""
+        return State.PLACED, ""
 
     def close(self) -> None:
         """Nobody waits for it any more."""

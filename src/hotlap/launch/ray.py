@@ -135,10 +135,8 @@ def _script(command: Sequence[str], printed: Path, environ: Mapping[str, str], *
 
 def _known(found: Mapping[str, Any]) -> tuple[State, str]:
     status = str(found["status"])
-    if status == "PENDING":
-        return State.WAITING, status
-    if status == "RUNNING":
-        return State.RUNNING, status
+    if status in ("PENDING", "RUNNING"):
+        return State.PLACED, status
     # It is Ray's supervisor of the job that dies with a node, or waits in vain for one (for a quarter of an hour).
     told = f"{found.get('error_type')} {found.get('message')}".lower()
     lost = status == "FAILED" and "supervisor" in told and "memory" not in told
