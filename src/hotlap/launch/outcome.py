@@ -6,11 +6,11 @@ import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from textwrap import shorten
 from typing import TypeVar
 
 from hotlap.errors import RecordError
 from hotlap.launch import ranks
+from hotlap.launch.streams import last_line
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Phase, Run, Status, load
 from hotlap.record.progress import Progress
@@ -29,9 +29,8 @@ _BEGUN = {
     Phase.OPTIMIZER: "an optimizer's step",
 }
 
-# What the user is shown of a script's output, and of an error in a sentence.
+# What the user is shown of a script's output.
 _SHOWN = 8000
-_MOST_CHARACTERS = 500
 
 
 def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: str, stderr: str) -> Run:
@@ -60,7 +59,7 @@ def ended(run: Run, exit_code: int, progress: Progress, stderr: str = "") -> Run
     if exit_code < 0:
         error = _killed_by(-exit_code, _place_of_death(stderr) + _reached(progress))
         return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
-    error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
+    error = run.error or last_line(stderr) or f"it left with exit code {exit_code}"
     return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
 
 
@@ -146,11 +145,6 @@ def _place_of_death(stderr: str) -> str:
     told = stderr.rpartition("Fatal Python error")[2].partition("Current thread")[2].partition("\n\n")[0]
     frames = [(path, line) for path, line in _FRAME.findall(told) if not _LIBRARY.search(path)]
     return f", in {Path(frames[0][0]).name}, line {frames[0][1]}" if frames else ""
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return shorten(lines[-1], _MOST_CHARACTERS, placeholder=" ...") if lines else ""
 
 
 def silent(out: Path) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hotlap.errors import RecordError, UserError
+from hotlap.launch.streams import last_line
 from hotlap.record import Machine, Plan, Run, Status, load, save
 
 ORDER, BEGUN, BROUGHT, JOB, PRINTED = "order.json", "begun", "brought.json", "job", "printed"
@@ -293,8 +294,7 @@ class _Job:
 
 def _said(folder: Path) -> str:
     """The last line of what the job printed."""
-    try:
-        lines = (folder / PRINTED).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    return f" It said: {lines[-1][:300]}" if lines else ""
+    said = ""
+    with contextlib.suppress(OSError):
+        said = last_line((folder / PRINTED).read_text(encoding="utf-8", errors="replace"))
+    return f" It said: {said}" if said else ""

@@ -78,9 +78,6 @@ class Launcher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """End what still runs, remove what is ours."""
         for child in self._alive:
             child.end()
@@ -170,6 +167,7 @@ class _Child:
         self._begun_at = self.moved_at = time.monotonic()
         self.whole_s: float | None = None
         self.handle = end_of(process.pid)
+        self.ready_fd = place.fifos[0] if place.fifos else None
 
     @property
     def alive(self) -> bool:
@@ -180,10 +178,6 @@ class _Child:
         """What can be read when it has finished a turn, or has ended."""
         turn = () if self.waiting or self.ready_fd is None else (self.ready_fd,)
         return [*turn, *(() if self.handle is None else (self.handle,))]
-
-    @property
-    def ready_fd(self) -> int | None:
-        return self.place.fifos[0] if self.place.fifos else None
 
     def look(self, now: float) -> None:
         """Has it made a step since the last look? (Of a training for real that is not known.)"""
