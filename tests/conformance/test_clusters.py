@@ -104,7 +104,7 @@ def test_a_job_that_fails_is_over(backend: Backend, tmp_path: Path) -> None:
 
 def test_a_job_has_the_node_for_itself_and_is_cancelled_alone(backend: Backend, tmp_path: Path) -> None:
     first = submit(backend, f"touch {tmp_path}/runs; exec sleep 600", tmp_path / "first")
-    wait_for((tmp_path / "runs").exists, what="first job")
+    wait_for(lambda: backend.state(first)[0] is State.PLACED and (tmp_path / "runs").exists(), what="first job")
     second = submit(backend, f"touch {tmp_path}/begun; exec sleep 600", tmp_path / "second")
     try:
         assert backend.state(second)[0] is backend.state(first)[0] is State.PLACED
