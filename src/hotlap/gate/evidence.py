@@ -240,10 +240,7 @@ def _places(names: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
 
 def _distinct(runs: Iterable[Run]) -> tuple[Run, ...]:
     """Without runs that repeat the losses of an earlier one bit for bit: the same seed twice is no second witness."""
-    seen: set[tuple[Number, ...]] = set()
-    kept = []
+    first: dict[tuple[Number, ...], Run] = {}
     for run in runs:
-        if run.loss not in seen:
-            seen.add(run.loss)
-            kept.append(run)
-    return tuple(kept)
+        first.setdefault(run.loss, run)
+    return tuple(first.values())

@@ -3,10 +3,9 @@
 import contextlib
 import re
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from hotlap.errors import RecordError
 from hotlap.launch import ranks
@@ -16,8 +15,6 @@ from hotlap.record import Phase, Run, Status, load
 from hotlap.record.progress import Progress
 from hotlap.record.spans import SpanRing, Step, with_steps
 from hotlap.units import plural
-
-T = TypeVar("T")
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
 _LIBRARY = re.compile(r"(?:site|dist)-packages|/lib/python\d|/hotlap/probe/")
@@ -80,7 +77,7 @@ def left(out: Path) -> Run | None:
 
 def _idle(out: Path) -> Run | None:
     """A launcher fails when the script that it launched has failed: the first one to fail knows why."""
-    idle = list(_readable(sorted(out.glob("idle-*.json"), key=_written_ns), Run))
+    idle = list(_records(out, "idle-*.json"))
     return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
 
 
@@ -101,8 +98,8 @@ def _reached(progress: Progress) -> str:
 
 
 def _completed(out: Path, names: str) -> list[Run]:
-    """Runs of that name in the order in which they were written, with what the traces beside them tell."""
-    runs = list(_readable(sorted(out.glob(names), key=_written_ns), Run))
+    """With what the traces beside them tell."""
+    runs = list(_records(out, names))
     if any(out.glob("operators-*.json")):
         from hotlap.trace.window import completed  # numpy takes its time
 
@@ -110,14 +107,11 @@ def _completed(out: Path, names: str) -> list[Run]:
     return runs
 
 
-def _written_ns(path: Path) -> int:
-    return path.stat().st_mtime_ns
-
-
-def _readable(paths: Iterable[Path], kind: type[T]) -> Iterator[T]:
-    for path in paths:
+def _records(out: Path, names: str) -> Iterator[Run]:
+    """Runs of that name that can be read, in the order in which they were written."""
+    for path in sorted(out.glob(names), key=lambda path: path.stat().st_mtime_ns):
         with contextlib.suppress(RecordError):
-            yield load(path, kind)
+            yield load(path, Run)
 
 
 def _sentence(status: Status, place: Workplace) -> str:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from hotlap.errors import Interrupted
@@ -64,7 +65,7 @@ class Launcher:
             interrupted=interrupted,
         )
         self._alive: list[_Child] = []
-        self._count = 0
+        self._numbers = count(1)
         root = any(folder.resolve() == Path(folder.anchor) for folder in folders)
         self.not_enclosed: str | None = "/ itself never can be" if root else None
         """Why the user's folders could not be protected from what the script writes; None while they are."""
@@ -126,12 +127,8 @@ class Launcher:
         return f"the command does not say that it is {folder}"
 
     def _start(self, plans: Sequence[Plan]) -> "list[_Child]":
-        numbers = range(self._count + 1, self._count + 1 + len(plans))
-        self._count += len(plans)
-        places = [
-            Workplace(plan, base=self._scratch.folder, number=number, folders=self._folders)
-            for number, plan in zip(numbers, plans, strict=True)
-        ]
+        base, folders = self._scratch.folder, self._folders
+        places = [Workplace(plan, base=base, number=next(self._numbers), folders=folders) for plan in plans]
         children = [_Child(*start) for start in zip(places, self._starter.start(places), strict=True)]
         self._alive += children
         return children
