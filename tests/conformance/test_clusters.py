@@ -103,15 +103,16 @@ def test_a_job_that_fails_is_over(backend: Backend, tmp_path: Path) -> None:
 
 
 def test_a_job_has_the_node_for_itself_and_is_cancelled_alone(backend: Backend, tmp_path: Path) -> None:
-    first = submit(backend, "exec sleep 600", tmp_path / "first")
-    wait_for(lambda: backend.state(first)[0] is State.RUNNING, what="first job")
+    first = submit(backend, f"touch {tmp_path}/runs; exec sleep 600", tmp_path / "first")
+    wait_for(lambda: backend.state(first)[0] is State.PLACED and (tmp_path / "runs").exists(), what="first job")
     second = submit(backend, f"touch {tmp_path}/begun; exec sleep 600", tmp_path / "second")
     try:
-        assert backend.state(second)[0] is State.WAITING
+        assert backend.state(second)[0] is backend.state(first)[0] is State.PLACED
+        assert not (tmp_path / "begun").exists()
         backend.cancel(first)
         wait_for(lambda: backend.state(first)[0] is State.OVER, what="end of the first job")
         wait_for((tmp_path / "begun").exists, what="second job")
-        assert backend.state(second)[0] is State.RUNNING
+        assert backend.state(second)[0] is State.PLACED
     finally:
         backend.cancel(second)
     wait_for(lambda: backend.state(second)[0] is State.OVER, what="end of the second job")
@@ -132,11 +133,11 @@ def test_a_job_whose_node_was_taken_is_lost(faulty: tuple[Backend, Cluster], tmp
 def test_a_scheduler_that_does_not_answer_is_no_end_of_a_job(faulty: tuple[Backend, Cluster], tmp_path: Path) -> None:
     backend, cluster = faulty
     job = submit(backend, "exec sleep 600", tmp_path / "job")
-    wait_for(lambda: backend.state(job)[0] is State.RUNNING, what="job")
+    wait_for(lambda: backend.state(job)[0] is State.PLACED, what="job")
     cluster.silent = True
     assert backend.state(job)[0] is State.SILENT
     cluster.silent = False
-    assert backend.state(job)[0] is State.RUNNING
+    assert backend.state(job)[0] is State.PLACED
 
 
 def test_a_refusal_is_told_in_the_words_of_the_scheduler(faulty: tuple[Backend, Cluster], tmp_path: Path) -> None:

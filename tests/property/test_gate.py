@@ -69,16 +69,7 @@ def test_harmless_changes_pass(contract: str) -> None:
 
 def gap_of(base: NDArray[np.float64], lever: NDArray[np.float64]) -> Gap:
     """Of losses seed by seed, where nothing but the spread is allowed."""
-    difference = lever - base
-    return Gap(
-        "loss",
-        mean=float(difference.mean()),
-        error=float(difference.std(ddof=1)) / len(base) ** 0.5,
-        spread=float(base.std(ddof=1)),
-        num_seeds=len(base),
-        progress=0.0,
-        trifle=0.0,
-    )
+    return Gap("loss", base, lever, fall=0.0)
 
 
 @pytest.mark.parametrize(("num_seeds", "own_share"), [(5, 0.1), (5, 0.5), (3, 0.1)])

@@ -5,20 +5,13 @@ from dataclasses import dataclass
 from hotlap.record import Failure, Run, Status
 
 # What torch, Python and C++ say; the first that is found counts, so the more special stand first.
-_SAID = (
-    ("DataLoader worker (pid", Failure.LOST_WORKERS),
-    ("DataLoader timed out", Failure.LOST_WORKERS),
-    # A worker was gone before its batch could be opened: connection reset, refused, or a file that is not there.
-    ("in rebuild_storage_fd", Failure.LOST_WORKERS),
-    ("out of memory. Tried to allocate", Failure.DEVICE_MEMORY),
-    ("CUDA out of memory", Failure.DEVICE_MEMORY),
-    ("CUDA error: out of memory", Failure.DEVICE_MEMORY),
-    ("OutOfMemoryError", Failure.DEVICE_MEMORY),
-    ("MemoryError", Failure.HOST_MEMORY),
-    ("can't allocate memory", Failure.HOST_MEMORY),
-    ("Cannot allocate memory", Failure.HOST_MEMORY),
-    ("std::bad_alloc", Failure.HOST_MEMORY),
-)
+_OUT_OF_DEVICE = ("out of memory. Tried to allocate", "CUDA out of memory", "CUDA error: out of memory")
+_SAID = {
+    # The last: a worker was gone before its batch could be opened: connection reset, refused, or a file not there.
+    Failure.LOST_WORKERS: ("DataLoader worker (pid", "DataLoader timed out", "in rebuild_storage_fd"),
+    Failure.DEVICE_MEMORY: (*_OUT_OF_DEVICE, "OutOfMemoryError"),
+    Failure.HOST_MEMORY: ("MemoryError", "can't allocate memory", "Cannot allocate memory", "std::bad_alloc"),
+}
 
 _NO_TIMES = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
 
@@ -62,7 +55,7 @@ def _kind(run: Run) -> Failure:
         return Failure.HOST_MEMORY
     # The error first: what a script prints may speak of errors that it has overcome.
     for text in (run.error or "", run.output):
-        for words, kind in _SAID:
-            if words in text:
+        for kind, said in _SAID.items():
+            if any(words in text for words in said):
                 return kind
     return Failure.CRASHED

@@ -6,9 +6,6 @@ from typing import Protocol, runtime_checkable
 
 from hotlap.record import Plan, Run, Status
 
-TrialGroup = Sequence[Plan]
-"""Plans of one node. Those that take turns are alive at the same time; without turns one runs after the other."""
-
 # What Python, libuv (torch.distributed), gRPC, SQLite, file locks and CUDA say when another process was first.
 _TAKEN = re.compile(
     r"address already in use|EADDRINUSE|address is already in use|database is locked|resource temporarily unavailable"
@@ -35,19 +32,22 @@ class Nodes(Protocol):
         """Trial groups that may run at the same time."""
         ...
 
-    def many(self, trial_groups: Sequence[TrialGroup], *, limits_s: Sequence[float]) -> list[list[Run]]:
+    def many(self, trial_groups: Sequence[Sequence[Plan]], *, limits_s: Sequence[float]) -> list[list[Run]]:
         """One Run per plan of each trial group, which is asked to end after its `limits_s`."""
         ...
 
 
-def run_trial_groups(runs: Runs, trial_groups: Sequence[TrialGroup], *, limits_s: Sequence[float]) -> list[list[Run]]:
-    """One Run per plan of each trial group, wherever they are made."""
+def run_trial_groups(
+    runs: Runs, trial_groups: Sequence[Sequence[Plan]], *, limits_s: Sequence[float]
+) -> list[list[Run]]:
+    """One Run per plan of each trial group, wherever they are made. Plans that take turns are alive at the same time;
+    without turns one runs after the other."""
     if isinstance(runs, Nodes):
         return runs.many(trial_groups, limits_s=limits_s)
     return [_here(runs, plans, limit_s) for plans, limit_s in zip(trial_groups, limits_s, strict=True)]
 
 
-def _here(runs: Runs, plans: TrialGroup, limit_s: float) -> list[Run]:
+def _here(runs: Runs, plans: Sequence[Plan], limit_s: float) -> list[Run]:
     if any(plan.turn is not None for plan in plans):
         return runs(plans, limit_s=limit_s)
     return [runs([plan], limit_s=limit_s / len(plans))[0] for plan in plans]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from hotlap.gate import invariants, prints, ranks, rounding, saved, statistical, tensors
+from hotlap.gate import invariants, prints, ranks, rounding, saved, statistical
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, saw_epoch_end, undecided, unharmed
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField
 from hotlap.gate.scale import in_one_scale
@@ -61,7 +61,7 @@ def _bookkeeping(numerics: str, evidence: Evidence) -> Ruling | None:
         invariants.not_finite(evidence, pairs)
         or invariants.unusable(evidence, pairs)
         or invariants.missing(numerics, pairs)
-        or tensors.cut_otherwise(pairs)
+        or invariants.cut_otherwise(pairs)
         or invariants.broken(numerics, evidence, pairs)
     )
 

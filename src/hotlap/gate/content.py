@@ -68,17 +68,15 @@ def _is_other_form(pairs: Sequence[Pair], part: slice) -> bool:
 
 
 def _tables(pairs: Sequence[Pair], of: _Rows) -> list[tuple[Table, Table]]:
-    return [table for pair in pairs if (table := _both(pair, of)) is not None]
-
-
-def _both(pair: Pair, of: _Rows) -> tuple[Table, Table] | None:
-    """(step, feature) of both, where both know it."""
-    rows = [row for row in pair.of_both(of) if None not in row]
-    if len(rows) < max(MIN_STEPS, NUM_BLOCKS):
-        return None
-    _, mine, other = zip(*rows, strict=True)
-    width = min(map(len, (*mine, *other)))
-    return np.array([row[:width] for row in mine]), np.array([row[:width] for row in other])
+    """(step, feature) of both runs of each pair, where both know enough."""
+    found = []
+    for pair in pairs:
+        rows = [row for row in pair.of_both(of) if None not in row]
+        if len(rows) >= max(MIN_STEPS, NUM_BLOCKS):
+            _, mine, other = zip(*rows, strict=True)
+            width = min(map(len, (*mine, *other)))
+            found.append((np.array([row[:width] for row in mine]), np.array([row[:width] for row in other])))
+    return found
 
 
 def _apart(

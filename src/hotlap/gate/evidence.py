@@ -101,8 +101,11 @@ class Evidence:
         if not self.base:
             return self
         first = self.base[0]
-        ordered = {one.name: tuple(_ordered(run, first) for run in getattr(self, one.name)) for one in fields(self)}
-        return Evidence(**ordered)
+        return self.of_each(lambda run: _ordered(run, first))
+
+    def of_each(self, change: Callable[[Run], Run]) -> "Evidence":
+        """The same runs, each of them changed."""
+        return Evidence(**{one.name: tuple(map(change, getattr(self, one.name))) for one in fields(self)})
 
     def same_seed_pairs(self) -> tuple[Pair, ...]:
         """The first baseline run beside each run with the lever."""
@@ -237,10 +240,7 @@ def _places(names: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
 
 def _distinct(runs: Iterable[Run]) -> tuple[Run, ...]:
     """Without runs that repeat the losses of an earlier one bit for bit: the same seed twice is no second witness."""
-    seen: set[tuple[Number, ...]] = set()
-    kept = []
+    first: dict[tuple[Number, ...], Run] = {}
     for run in runs:
-        if run.loss not in seen:
-            seen.add(run.loss)
-            kept.append(run)
-    return tuple(kept)
+        first.setdefault(run.loss, run)
+    return tuple(first.values())

@@ -35,6 +35,8 @@ MAX_NOT_FINITE = 0.1
 MAX_REPEATED = 0.02
 # Data that are kept as float16 leave a first loss to some hundred-thousandths; other samples do not.
 SAME_FIRST_LOSS = 1e-4
+# Of what `OptimizerFacts.settings` counts.
+_REQUIRE_GRADIENTS = "parameters that require gradients"
 FAILED = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
 
 
@@ -154,6 +156,26 @@ def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
         if any(pair.base.num_updates) and not (pair.base.updates and pair.lever.updates):
             return undecided("It was not recorded what the updates did to the parameters, so nothing is proved.")
     return None
+
+
+def cut_otherwise(pairs: Sequence[Pair]) -> Ruling | None:
+    """UNDECIDED where as many elements are trained in another number of tensors: several layers that are one now. They
+    cannot be compared one by one."""
+    for (tensors, elements), (others, same) in ((_trained(pair.base), _trained(pair.lever)) for pair in pairs):
+        if tensors and others and tensors != others and elements == same:
+            return undecided(
+                f"Parameters are cut otherwise, {plural(others, 'tensor')} of {same:,} elements together instead of "
+                f"{tensors}: their updates cannot be set side by side."
+            )
+    return None
+
+
+def _trained(run: Run) -> tuple[int, int]:
+    """(tensors, elements) of all optimizers; no tensor where some of them require no gradients."""
+    numbers = [(one.num_parameters, one.num_elements) for one in run.optimizers]
+    tensors, elements = (sum(column) for column in zip(*numbers, strict=True)) if numbers else (0, 0)
+    all_train = all(one.settings.get(_REQUIRE_GRADIENTS) == str(one.num_parameters) for one in run.optimizers)
+    return (tensors if all_train else 0), elements
 
 
 def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:

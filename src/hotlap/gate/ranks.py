@@ -5,7 +5,8 @@ global batch is the same as a set.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
+from functools import partial
 
 from hotlap.gate.evidence import Evidence, Ruling, harmed, undecided
 from hotlap.gate.saved import StateKey, other_states
@@ -15,7 +16,7 @@ from hotlap.record import Run, StateDigest, Verdict
 def of_each(evidence: Evidence) -> tuple[Evidence, ...]:
     """For each rank, what bears on it alone."""
     size = max((1 + len(run.peers) for run in _runs(evidence)), default=1)
-    return tuple(_of_rank(evidence, rank) for rank in range(size))
+    return tuple(evidence.of_each(partial(_of_rank, rank=rank)) for rank in range(size))
 
 
 def missing(evidence: Evidence) -> Ruling | None:
@@ -58,11 +59,8 @@ def _differing(run: Run) -> list[tuple[StateKey, StateDigest]]:
     return [one for peer in run.peers for one in other_states(run, peer, lambda state: state.parameters).items()]
 
 
-def _of_rank(evidence: Evidence, rank: int) -> Evidence:
-    def picked(runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        return tuple(replace((run, *run.peers)[rank], peers=()) for run in runs)
-
-    return Evidence(**{one.name: picked(getattr(evidence, one.name)) for one in fields(evidence)})
+def _of_rank(run: Run, *, rank: int) -> Run:
+    return replace((run, *run.peers)[rank], peers=())
 
 
 def _runs(evidence: Evidence) -> tuple[Run, ...]:

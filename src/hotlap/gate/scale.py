@@ -28,23 +28,20 @@ def in_one_scale(evidence: Evidence) -> tuple[Evidence, float]:
 
 
 def _times(pairs: Sequence[Pair]) -> float:
-    ratios = [ratio for pair in pairs for ratio in _ratios(pair)]
-    if not ratios or not all(_is_same(pair.base, pair.lever) for pair in pairs):
+    losses = [found for pair in pairs for found in pair.of_both(lambda run: run.loss)]
+    known = [(as_float(mine), as_float(other)) for _, mine, other in losses]
+    # NaN, which is close to nothing, where one is not known.
+    ratios = [other / mine if mine and other is not None else math.nan for mine, other in known]
+    # Of other batches a loss may be another one, whatever became of it.
+    same = all(
+        base.updates and base.updates == lever.updates and base.batch_digest == lever.batch_digest
+        for base, lever in ((pair.base, pair.lever) for pair in pairs)
+    )
+    if not ratios or not same:
         return 1.0
     first, rounding = ratios[0], FLOOR_ULPS * FLOAT32_ULP
     steady = all(math.isclose(ratio, first, rel_tol=rounding) for ratio in ratios)
     return first if steady and first > 0 and not math.isclose(first, 1, rel_tol=rounding) else 1.0
-
-
-def _is_same(base: Run, lever: Run) -> bool:
-    """Of other batches a loss may be another one, whatever became of it."""
-    return bool(base.updates) and base.updates == lever.updates and base.batch_digest == lever.batch_digest
-
-
-def _ratios(pair: Pair) -> list[float]:
-    """Of the losses at each step; NaN, which is close to nothing, where one is not known."""
-    losses = [(as_float(mine), as_float(other)) for _, mine, other in pair.of_both(lambda run: run.loss)]
-    return [other / mine if mine and other is not None else math.nan for mine, other in losses]
 
 
 def _divided(run: Run, times: float) -> Run:

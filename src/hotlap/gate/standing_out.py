@@ -64,8 +64,7 @@ class Sides:
         At its first update a run has the parameters of its partner still, so whatever differs there was done by the
         update.
         """
-        tables = [_table([reference], trait) for reference in self.references]
-        return _ruling(trait, _table(self.pairs, trait), tables) or self.harm_at_first(trait)
+        return self._harm_in(trait, slice(None)) or self.harm_at_first(trait)
 
     def harm_at_first(self, trait: Trait, *, num_records: int = 1) -> Ruling | None:
         """HARMED by what stands out in the first records of each pair."""
@@ -76,12 +75,13 @@ class Sides:
         """HARMED by what stands out in some part of the records."""
         num_records = max((len(list(common_updates(pair))) for pair in self.pairs), default=0)
         bounds = [num_records * k // NUM_PARTS for k in range(NUM_PARTS + 1)]
-        for part in map(slice, bounds, bounds[1:]):
-            tables = [_table([reference], trait, part=part) for reference in self.references]
-            ruling = _ruling(trait, _table(self.pairs, trait, part=part), tables, num_tests=NUM_PARTS)
-            if ruling is not None:
-                return ruling
-        return None
+        found = (self._harm_in(trait, part, num_tests=NUM_PARTS) for part in map(slice, bounds, bounds[1:]))
+        return next(filter(None, found), None)
+
+    def _harm_in(self, trait: Trait, part: slice, *, num_tests: int = 1) -> Ruling | None:
+        """HARMED by what stands out in these records of all pairs, beside each of the references."""
+        tables = [_table([reference], trait, part=part) for reference in self.references]
+        return _ruling(trait, _table(self.pairs, trait, part=part), tables, num_tests=num_tests)
 
 
 def _ruling(trait: Trait, table: Table, references: Sequence[Table], *, num_tests: int = 1) -> Ruling | None:

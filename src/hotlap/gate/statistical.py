@@ -7,7 +7,6 @@ far less: that is left to what holds for all contracts.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,37 +44,29 @@ FIRST_SEEDS, LATER_TAIL = 5, 0.01
 MIN_FALL = 2.0
 
 
-@dataclass(frozen=True, slots=True)
 class Gap:
-    """Difference of one summary of the loss, with the lever minus the baseline, and what may be said of it."""
+    """Difference of one summary of the loss, with the lever minus the baseline, and what may be said of it.
 
-    name: str
-    mean: float
-    error: float
-    spread: float
-    """Standard deviation over the baseline's seeds: `SEED_MARGIN` of it is allowed."""
-    num_seeds: int
-    progress: float
-    """Allowed where seeds hardly matter."""
-    trifle: float
+    `base`, `lever`: that summary of each run, seed by seed. `fall`: how far the loss falls in the window.
+    """
 
-    @property
-    def margin(self) -> float:
-        """What is allowed, the spread over seeds taken as known."""
-        return max(SEED_MARGIN * self.spread, self.progress)
-
-    @property
-    def _tail(self) -> float:
-        return EQUAL_TAIL if self.num_seeds <= FIRST_SEEDS else LATER_TAIL
-
-    @property
-    def _half(self) -> float:
-        return quantile(self.num_seeds - 1, 1 - self._tail) * self.error
+    def __init__(self, name: str, base: Losses, lever: Losses, *, fall: float) -> None:
+        difference = lever - base
+        self._name = name
+        self._mean = float(difference.mean())
+        self._error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
+        self._freedom = len(base) - 1
+        self._tail = EQUAL_TAIL if len(base) <= FIRST_SEEDS else LATER_TAIL
+        self._half = quantile(self._freedom, 1 - self._tail) * self._error
+        # What is allowed: as much as the spread over the baseline's seeds, and where they hardly matter that much.
+        self._spread = SEED_MARGIN * float(base.std(ddof=1))
+        self._progress = PROGRESS_MARGIN * fall
+        self._trifle = TRIFLE * fall if fall else self._spread
 
     def is_equal(self) -> bool:
         """The interval lies within the margin."""
-        reach = abs(self.mean) + self._half
-        return reach < self.progress or self._within_spread(reach)
+        reach = abs(self._mean) + self._half
+        return reach < self._progress or self._within_spread(reach)
 
     def _within_spread(self, reach: float) -> bool:
         """Equivalence scaled by a spread that few seeds know badly: the upper bound of mean^2 - (margin of the
@@ -83,18 +74,18 @@ class Gap:
         Statistics in Medicine 19, 2885, 2000)."""
         from scipy.special import chdtri
 
-        freedom = self.num_seeds - 1
-        allowed = (SEED_MARGIN * self.spread) ** 2
-        least = allowed * freedom / float(chdtri(freedom, self._tail))
-        return self.mean**2 - allowed + math.hypot(reach**2 - self.mean**2, allowed - least) < 0
+        allowed = self._spread**2
+        least = allowed * self._freedom / float(chdtri(self._freedom, self._tail))
+        return self._mean**2 - allowed + math.hypot(reach**2 - self._mean**2, allowed - least) < 0
 
     def is_harm(self) -> bool:
         """The interval lies beyond what is a trifle."""
-        return abs(self.mean) - quantile(self.num_seeds - 1, 1 - HARM_TAIL) * self.error > self.trifle
+        return abs(self._mean) - quantile(self._freedom, 1 - HARM_TAIL) * self._error > self._trifle
 
     def text(self) -> str:
-        """The numbers, as a part of a sentence."""
-        return f"{self.name} {self.mean:+.2g} +- {self._half:.2g} (allowed: {self.margin:.2g})"
+        """The numbers, as a part of a sentence; the spread over seeds is taken as known in it."""
+        allowed = max(self._spread, self._progress)
+        return f"{self._name} {self._mean:+.2g} +- {self._half:.2g} (allowed: {allowed:.2g})"
 
 
 def judge(pairs: Sequence[Pair]) -> Ruling:
@@ -108,7 +99,7 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
     base, lever = losses[: len(pairs)], losses[len(pairs) :]
     fall = _fall(base)
     gaps = [
-        _gap(name, base[:, part].mean(axis=1), lever[:, part].mean(axis=1), fall=fall)
+        Gap(name, base[:, part].mean(axis=1), lever[:, part].mean(axis=1), fall=fall)
         for name, part in (
             ("loss over the window", slice(None)),
             ("loss over its last third", slice(-(len(steps) // 3), None)),
@@ -176,21 +167,6 @@ def _drawn(pair: Pair) -> tuple[StepField, ...]:
     among it."""
     drawn = (RANDOM_STATE, SOURCES)
     return (*drawn, BATCH) if any(pair.base.num_samples) else drawn
-
-
-def _gap(name: str, base: Losses, lever: Losses, *, fall: float) -> Gap:
-    """Summaries of the runs on both sides, seed by seed -> their difference and the margin for it."""
-    spread = float(base.std(ddof=1))
-    difference = lever - base
-    return Gap(
-        name,
-        mean=float(difference.mean()),
-        error=float(difference.std(ddof=1)) / math.sqrt(len(difference)),
-        spread=spread,
-        num_seeds=len(base),
-        progress=PROGRESS_MARGIN * fall,
-        trifle=TRIFLE * fall if fall else SEED_MARGIN * spread,
-    )
 
 
 def _fall(base: Losses) -> float:

@@ -3,7 +3,6 @@
 from hotlap.launch.placed import Backend, Order, Placed
 from hotlap.launch.ray import Ray
 from hotlap.launch.slurm import Slurm
-from hotlap.launch.streams import StandardInput
 from hotlap.launch.trial_group import Launcher
 from hotlap.launch.whole import WholeRun, end_like
 
@@ -14,7 +13,6 @@ __all__ = [
     "Placed",
     "Ray",
     "Slurm",
-    "StandardInput",
     "WholeRun",
     "end_like",
 ]

@@ -3,21 +3,18 @@
 import contextlib
 import re
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from textwrap import shorten
-from typing import TypeVar
 
 from hotlap.errors import RecordError
 from hotlap.launch import ranks
+from hotlap.launch.streams import last_line
 from hotlap.launch.workplace import Workplace
 from hotlap.record import Phase, Run, Status, load
 from hotlap.record.progress import Progress
 from hotlap.record.spans import SpanRing, Step, with_steps
 from hotlap.units import plural
-
-T = TypeVar("T")
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
 _LIBRARY = re.compile(r"(?:site|dist)-packages|/lib/python\d|/hotlap/probe/")
@@ -29,9 +26,8 @@ _BEGUN = {
     Phase.OPTIMIZER: "an optimizer's step",
 }
 
-# What the user is shown of a script's output, and of an error in a sentence.
+# What the user is shown of a script's output.
 _SHOWN = 8000
-_MOST_CHARACTERS = 500
 
 
 def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: str, stderr: str) -> Run:
@@ -60,7 +56,7 @@ def ended(run: Run, exit_code: int, progress: Progress, stderr: str = "") -> Run
     if exit_code < 0:
         error = _killed_by(-exit_code, _place_of_death(stderr) + _reached(progress))
         return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
-    error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
+    error = run.error or last_line(stderr) or f"it left with exit code {exit_code}"
     return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
 
 
@@ -81,7 +77,7 @@ def left(out: Path) -> Run | None:
 
 def _idle(out: Path) -> Run | None:
     """A launcher fails when the script that it launched has failed: the first one to fail knows why."""
-    idle = list(_readable(sorted(out.glob("idle-*.json"), key=_written_ns), Run))
+    idle = list(_records(out, "idle-*.json"))
     return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
 
 
@@ -102,8 +98,8 @@ def _reached(progress: Progress) -> str:
 
 
 def _completed(out: Path, names: str) -> list[Run]:
-    """Runs of that name in the order in which they were written, with what the traces beside them tell."""
-    runs = list(_readable(sorted(out.glob(names), key=_written_ns), Run))
+    """With what the traces beside them tell."""
+    runs = list(_records(out, names))
     if any(out.glob("operators-*.json")):
         from hotlap.trace.window import completed  # numpy takes its time
 
@@ -111,14 +107,11 @@ def _completed(out: Path, names: str) -> list[Run]:
     return runs
 
 
-def _written_ns(path: Path) -> int:
-    return path.stat().st_mtime_ns
-
-
-def _readable(paths: Iterable[Path], kind: type[T]) -> Iterator[T]:
-    for path in paths:
+def _records(out: Path, names: str) -> Iterator[Run]:
+    """Runs of that name that can be read, in the order in which they were written."""
+    for path in sorted(out.glob(names), key=lambda path: path.stat().st_mtime_ns):
         with contextlib.suppress(RecordError):
-            yield load(path, kind)
+            yield load(path, Run)
 
 
 def _sentence(status: Status, place: Workplace) -> str:
@@ -146,11 +139,6 @@ def _place_of_death(stderr: str) -> str:
     told = stderr.rpartition("Fatal Python error")[2].partition("Current thread")[2].partition("\n\n")[0]
     frames = [(path, line) for path, line in _FRAME.findall(told) if not _LIBRARY.search(path)]
     return f", in {Path(frames[0][0]).name}, line {frames[0][1]}" if frames else ""
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return shorten(lines[-1], _MOST_CHARACTERS, placeholder=" ...") if lines else ""
 
 
 def silent(out: Path) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hotlap.errors import RecordError, UserError
+from hotlap.launch.streams import last_line
 from hotlap.record import Machine, Plan, Run, Status, load, save
 
 ORDER, BEGUN, BROUGHT, JOB, PRINTED = "order.json", "begun", "brought.json", "job", "printed"
@@ -31,8 +32,8 @@ _SILENT_S = 900.0
 class State(StrEnum):
     """Where a job stands."""
 
-    WAITING = "waiting"
-    RUNNING = "running"
+    PLACED = "placed"
+    """It waits for a node, or is on one."""
     OVER = "over"
     """It ended, by whatever cause: what it wrote says how it went."""
     LOST = "lost"
@@ -221,7 +222,7 @@ class _Job:
         self._limit_s = order.limit_s + order.timeout_s + _BESIDE_S
         self._num_lost = 0
         self._job: str | None = None
-        self._state, self._since = State.WAITING, 0.0
+        self._state, self._since = State.PLACED, 0.0
         self.brought: Brought | None = None
         self.failure: str | None = None
         """Why it brought nothing."""
@@ -282,7 +283,7 @@ class _Job:
         except UserError as error:
             return State.SILENT, str(error).rstrip(".")
         self._num_lost += known
-        return State.WAITING, ""
+        return State.PLACED, ""
 
     def close(self) -> None:
         """Nobody waits for it any more."""
@@ -293,8 +294,7 @@ class _Job:
 
 def _said(folder: Path) -> str:
     """The last line of what the job printed."""
-    try:
-        lines = (folder / PRINTED).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    return f" It said: {lines[-1][:300]}" if lines else ""
+    said = ""
+    with contextlib.suppress(OSError):
+        said = last_line((folder / PRINTED).read_text(encoding="utf-8", errors="replace"))
+    return f" It said: {said}" if said else ""

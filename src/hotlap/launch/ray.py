@@ -19,6 +19,7 @@ from typing import Any
 
 from hotlap.errors import UserError
 from hotlap.launch.placed import PRINTED, State
+from hotlap.launch.streams import last_line
 
 _DEFAULT = "http://127.0.0.1:8265"
 _PORT = ":8265"
@@ -58,7 +59,8 @@ class Ray:
             body |= {"entrypoint_num_cpus": num_cpus, "entrypoint_num_gpus": num_gpus}
             found = self._answer("/api/jobs/", body)
         except urllib.error.HTTPError as error:
-            raise UserError(f"Ray refused the job: {_last_line(error) or error.reason}.") from None
+            told = last_line(error.read().decode("utf-8", "replace")).rstrip(".")
+            raise UserError(f"Ray refused the job: {told or error.reason}.") from None
         except _TROUBLE as error:
             raise UserError(
                 f"Ray does not answer at {self._address} ({_reason(error)}). Name the address of its dashboard, as "
@@ -135,19 +137,12 @@ def _script(command: Sequence[str], printed: Path, environ: Mapping[str, str], *
 
 def _known(found: Mapping[str, Any]) -> tuple[State, str]:
     status = str(found["status"])
-    if status == "PENDING":
-        return State.WAITING, status
-    if status == "RUNNING":
-        return State.RUNNING, status
+    if status in ("PENDING", "RUNNING"):
+        return State.PLACED, status
     # It is Ray's supervisor of the job that dies with a node, or waits in vain for one (for a quarter of an hour).
     told = f"{found.get('error_type')} {found.get('message')}".lower()
     lost = status == "FAILED" and "supervisor" in told and "memory" not in told
     return (State.LOST if lost else State.OVER), str(found.get("error_type") or status)
-
-
-def _last_line(error: urllib.error.HTTPError) -> str:
-    lines = error.read().decode("utf-8", "replace").strip().splitlines()
-    return lines[-1][:300].rstrip(".") if lines else ""
 
 
 def _reason(error: Exception) -> str:

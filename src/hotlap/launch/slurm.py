@@ -12,9 +12,9 @@ from hotlap.launch.placed import PRINTED, State
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "SUSPENDED")
 _RUNNING = ("RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED")
+_LOST = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED", "DEADLINE")
 # What is said of a job that ended some minutes ago; where no controller answers it is something else.
 _FORGOTTEN = "Invalid job id"
-_LOST = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED", "DEADLINE")
 
 
 class Slurm:
@@ -56,10 +56,8 @@ class Slurm:
 
 
 def _known(word: str) -> tuple[State, str]:
-    if word in _WAITING:
-        return State.WAITING, word
-    if word in _RUNNING:
-        return State.RUNNING, word
+    if word in (*_WAITING, *_RUNNING):
+        return State.PLACED, word
     return (State.LOST if word in _LOST else State.OVER), word
 
 

@@ -236,20 +236,20 @@ class Starter:
         """
         environments = [place.environment(self._environment(place.plan)) for place in places]
         template = self._ready(places[0].plan) if all(self._may_be_fork(place.plan) for place in places) else None
-        if template is None or not all(map(template.fits, environments)):
-            return [self._afresh(*start) for start in zip(places, environments, strict=True)]
-        forks: list[Process] = []
-        try:
-            for place, environment in zip(places, environments, strict=True):
-                with self._stdin.opened() as stdin:
-                    forks.append(template.start(place, environment, stdin))
-        except TemplateError:
-            self.why_afresh = "the process that had made them ended"
-            self.close()
-            for fork in forks:
-                fork.wait()
-            return [self._afresh(*start) for start in zip(places, environments, strict=True)]
-        return forks
+        starts = list(zip(places, environments, strict=True))
+        if template is not None and all(map(template.fits, environments)):
+            forks: list[Process] = []
+            try:
+                for start in starts:
+                    with self._stdin.opened() as stdin:
+                        forks.append(template.start(*start, stdin))
+                return forks
+            except TemplateError:
+                self.why_afresh = "the process that had made them ended"
+                self.close()
+                for fork in forks:
+                    fork.wait()
+        return [self._afresh(*start) for start in starts]
 
     def learn(self, place: Workplace) -> None:
         """A run is over: remember what it has imported."""

@@ -8,11 +8,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
+from textwrap import shorten
 from typing import IO
 
 # Of what a command prints so much is kept: a script may print gigabytes.
 _KEPT = 48 * 1024
 _CHUNK = 1 << 16
+# And of what it said last so much is shown in a sentence.
+_MOST_CHARACTERS = 500
 
 # A pipe that has given nothing for so long is taken to be one that nobody writes to.
 _PATIENCE_S = 1.0
@@ -59,6 +62,12 @@ class Tail:
         # A grandchild that outlives the process may hold the pipe open.
         self._thread.join(timeout=2.0)
         return self._kept.decode("utf-8", "replace")
+
+
+def last_line(text: str) -> str:
+    """What a program said last, cut to what is shown of it; "" where it said nothing."""
+    lines = text.strip().splitlines()
+    return shorten(lines[-1], _MOST_CHARACTERS, placeholder=" ...") if lines else ""
 
 
 class StandardInput:

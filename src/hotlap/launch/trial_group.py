@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from hotlap.errors import Interrupted
@@ -64,7 +65,7 @@ class Launcher:
             interrupted=interrupted,
         )
         self._alive: list[_Child] = []
-        self._count = 0
+        self._numbers = count(1)
         root = any(folder.resolve() == Path(folder.anchor) for folder in folders)
         self.not_enclosed: str | None = "/ itself never can be" if root else None
         """Why the user's folders could not be protected from what the script writes; None while they are."""
@@ -78,9 +79,6 @@ class Launcher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """End what still runs, remove what is ours."""
         for child in self._alive:
             child.end()
@@ -129,12 +127,8 @@ class Launcher:
         return f"the command does not say that it is {folder}"
 
     def _start(self, plans: Sequence[Plan]) -> "list[_Child]":
-        numbers = range(self._count + 1, self._count + 1 + len(plans))
-        self._count += len(plans)
-        places = [
-            Workplace(plan, base=self._scratch.folder, number=number, folders=self._folders)
-            for number, plan in zip(numbers, plans, strict=True)
-        ]
+        base, folders = self._scratch.folder, self._folders
+        places = [Workplace(plan, base=base, number=next(self._numbers), folders=folders) for plan in plans]
         children = [_Child(*start) for start in zip(places, self._starter.start(places), strict=True)]
         self._alive += children
         return children
@@ -170,6 +164,7 @@ class _Child:
         self._begun_at = self.moved_at = time.monotonic()
         self.whole_s: float | None = None
         self.handle = end_of(process.pid)
+        self.ready_fd = place.fifos[0] if place.fifos else None
 
     @property
     def alive(self) -> bool:
@@ -180,10 +175,6 @@ class _Child:
         """What can be read when it has finished a turn, or has ended."""
         turn = () if self.waiting or self.ready_fd is None else (self.ready_fd,)
         return [*turn, *(() if self.handle is None else (self.handle,))]
-
-    @property
-    def ready_fd(self) -> int | None:
-        return self.place.fifos[0] if self.place.fifos else None
 
     def look(self, now: float) -> None:
         """Has it made a step since the last look? (Of a training for real that is not known.)"""

@@ -38,6 +38,8 @@ class Workplace:
     def __init__(self, plan: Plan, *, base: Path, number: int, folders: tuple[str, ...]) -> None:
         # As long as any other: a template writes the name of its fork over its own (`hotlap.probe.template`).
         self.out = Path(tempfile.mkdtemp(prefix=f"{number:06d}-", dir=base))
+        self.marker = self.out.name
+        """In the environment of every process of this run, however it detached itself."""
         self._folders = folders
         self.written: tuple[str, ...] | None = None
         """As `Run.written`; known once the layers are cleared."""
@@ -97,11 +99,6 @@ class Workplace:
             "HOTLAP_CACHE": str(self.out / "cache"),
         }
         return environ | dict(levers_environment)
-
-    @property
-    def marker(self) -> str:
-        """In the environment of every process of this run, however it detached itself."""
-        return self.out.name
 
     def not_enclosed(self) -> str | None:
         """Why the user's folders could not be protected; None when they were."""

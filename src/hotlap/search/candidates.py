@@ -223,7 +223,12 @@ class Candidates:
         return self._alone(
             levers.from_spec(spec),
             log_gain=max(map(_log_seen, own), default=0.0),
-            shown=any(self._is_much(trial) for trial in own if trial.kind == "screening" or trial.accepted),
+            # It gained certainly more than what counts.
+            shown=any(
+                self._log.progress(trial, Rule(line=LEAST_GAIN)) is Progress.GAIN
+                for trial in own
+                if trial.kind == "screening" or trial.accepted
+            ),
         )
 
     def shown(self) -> list[Candidate]:
@@ -302,15 +307,10 @@ class Candidates:
     def _alone(self, lever: Lever, **known: Any) -> Candidate:
         return Candidate(levers=(lever,), afresh=self._log.several, **known)
 
-    def _is_much(self, trial: Trial) -> bool:
-        """It gained certainly more than what counts."""
-        pooled = self._log.pooled(trial.scope, without=trial)
-        return Rule(line=LEAST_GAIN).progress(trial.log_ratios, pooled) is Progress.GAIN
-
     def _is_open(self, trial: Trial) -> bool:
         """It was compared once, and more trial groups may tell."""
-        number, pooled = len(trial.log_ratios), self._log.pooled(trial.scope, without=trial)
-        again = Rule(planned=MOST, earlier=number).progress(trial.log_ratios, pooled)
+        number = len(trial.log_ratios)
+        again = self._log.progress(trial, Rule(planned=MOST, earlier=number))
         return number <= PLANNED and again is Progress.GO_ON
 
     def _was_accepted(self, spec: LeverSpec) -> bool:

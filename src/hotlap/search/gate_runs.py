@@ -36,12 +36,13 @@ _NO_OTHER_SEEDS = "That may be chance, and there was no time for other seeds: ra
 
 _NO_MORE_SEEDS = "Twice as many may, and there was no time for them: raise --budget."
 
-_ORDER = (levers.Numerics.EXACT, levers.Numerics.ROUNDING, levers.Numerics.STATISTICAL)
+CONTRACTS = (levers.Numerics.EXACT, levers.Numerics.ROUNDING, levers.Numerics.STATISTICAL)
+"""What may be held to the baseline, the strictest first."""
 
 
 def numerics_of(stack: Stack) -> levers.Numerics:
     """The weakest promise among the levers: a chain is as exact as its least exact part."""
-    return max((levers.from_spec(spec).numerics for spec in stack), key=_ORDER.index, default=levers.Numerics.EXACT)
+    return max((levers.from_spec(spec).numerics for spec in stack), key=CONTRACTS.index, default=levers.Numerics.EXACT)
 
 
 class GateRuns:
@@ -109,7 +110,7 @@ class GateRuns:
         first = self._compare(stack, replaced, numerics, _seeds(numerics))
         unsettled = first.verdict is Verdict.UNDECIDED
         looks_again = levers.Numerics.STATISTICAL if unsettled else levers.Numerics.ROUNDING
-        if not (again and first.by_chance) or _ORDER.index(numerics) < _ORDER.index(looks_again):
+        if not (again and first.by_chance) or CONTRACTS.index(numerics) < CONTRACTS.index(looks_again):
             return first
         seeds = range(_seeds(numerics).stop, 2 * _seeds(numerics).stop)
         has_time = self._log.budget.affords(self.estimate_s(stack, numerics, seeds))

@@ -171,17 +171,13 @@ def without_levers(log: StudyLog, candidates: Candidates, *, needs_s: Callable[[
 
 def is_decided(log: StudyLog, trial: Trial) -> bool:
     """It is known whether it gains: time was not over before."""
-    return trial.failure is not None or bool(trial.runs) or _progress(log, trial) is not Progress.GO_ON
-
-
-def _progress(log: StudyLog, trial: Trial) -> Progress:
-    return Rule().progress(trial.log_ratios, log.pooled(trial.scope, without=trial))
+    return trial.failure is not None or bool(trial.runs) or log.progress(trial, Rule()) is not Progress.GO_ON
 
 
 def sighting(log: StudyLog, trials: list[Trial]) -> Trial | None:
     """What seemed to gain much, and could not be shown to, with all that its trials saw; None where nothing did."""
     settled = [trial for trial in trials if trial.failure is not None or trial.runs]
-    settled += [trial for trial in trials if _progress(log, trial) is Progress.NO_GAIN]
+    settled += [trial for trial in trials if log.progress(trial, Rule()) is Progress.NO_GAIN]
     doubtful: dict[Key, Trial] = {}
     for trial in trials:
         levers = key(trial.levers)

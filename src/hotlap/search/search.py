@@ -49,7 +49,6 @@ class Search:
         self._gate = gate
         self._costs = Costs(log, executor, gate)
         self._candidates = self._costs.candidates
-        self._needs_s = 0.0  # the budget that the gate of what gained would have taken
 
     @property
     def stack(self) -> Stack:
@@ -76,10 +75,10 @@ class Search:
             pass
         # What a longer study takes is told of trial groups as planned.
         self._executor.sizes = replace(self._executor.sizes, steps=planned.steps, warmup=planned.warmup)
-        self._tell_gains_in_vain()
+        gains_need_s = self._tell_gains_in_vain()
         if self._log.study.result is None:
             result = reasons.without_levers(
-                self._log, self._candidates, needs_s=lambda wanted: self._needs_s or self._costs.needs_s(wanted)
+                self._log, self._candidates, needs_s=lambda wanted: gains_need_s or self._costs.needs_s(wanted)
             )
             self._log.change("result", result=result)
         told = reasons.not_reached(self._candidates)
@@ -191,15 +190,8 @@ class Search:
         for one in self._candidates.never_shown():
             if not self._candidates.is_last(one):
                 others = tuple(spec for spec in self.stack if spec not in one.specs)
-                self._log.add(
-                    Trial(
-                        levers=one.specs,
-                        on_top_of=others,
-                        kind="leave-one-out",
-                        scope=one.scope,
-                        why=reasons.NEVER_SHOWN,
-                    )
-                )
+                trial = Trial(levers=one.specs, on_top_of=others, kind="leave-one-out", scope=one.scope)
+                self._log.add(replace(trial, why=reasons.NEVER_SHOWN))
         if len(self.stack) > 1:
             self._log.warn(reasons.NOT_LEFT_OUT)
 
@@ -340,14 +332,14 @@ class Search:
             if other is not None:
                 self._settle(one, kind="lever", runs=(), why=reasons.excluded(one.names, other))
 
-    def _tell_gains_in_vain(self) -> None:
-        """What gained and found no time for its gate, with the budget that it takes."""
+    def _tell_gains_in_vain(self) -> float:
+        """What gained and found no time for its gate, with the budget that it takes. (A study that goes on may have
+        told of some before.) Returns that budget; 0 where nothing gained in vain."""
         gains = self._candidates.unjudged()
+        needs_s = self._costs.needs_s(gains) if gains else 0.0
         waiting = [one for one in gains if one.trial is not None and one.trial.why == reasons.GAINED]
-        # A study that goes on may have told of all before it came to its result.
-        if waiting or (gains and not self._needs_s):
-            self._needs_s = self._costs.needs_s(gains)
         if waiting:
-            self._log.warn(reasons.in_vain(waiting, self._log.study.total_steps, needs_s=self._needs_s))
+            self._log.warn(reasons.in_vain(waiting, self._log.study.total_steps, needs_s=needs_s))
         for one in waiting:
             self._settle(one, why=reasons.not_gated([one], self._log.study.total_steps))
+        return needs_s

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hotlap.experiment import EditedScript, Effect, Executor, Runs, Sizes, Stack
-from hotlap.experiment.statistics import Pool, pool
+from hotlap.experiment.statistics import Pool, Progress, Rule, pool
 from hotlap.experiment.total import Length
 from hotlap.record import Machine, Plan, Run, Study, Trial
 from hotlap.units import duration
@@ -198,6 +198,10 @@ class StudyLog:
         self.change("budget", budget_s=self.budget.total_s)
         self.doing(f"taking up to {duration(self.budget.total_s)}, as comparisons need it here; --budget sets it")
         return True
+
+    def progress(self, trial: Trial, rule: Rule) -> Progress:
+        """Where the comparison of this trial stands by a rule."""
+        return rule.progress(trial.log_ratios, self.pooled(trial.scope, without=trial))
 
     def doing(self, text: str) -> None:
         """What is being done now, a few words."""

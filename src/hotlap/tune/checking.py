@@ -16,6 +16,7 @@ from hotlap.levers import Numerics
 from hotlap.record import Failure, Interval, Plan, Run, Status, Verdict
 from hotlap.search import GateRuns, StudyLog
 from hotlap.search.costs import MOST_LATE
+from hotlap.search.gate_runs import CONTRACTS
 from hotlap.tune.first_look import enough_s, first_look
 from hotlap.tune.unseen import with_marks, without_unseen
 
@@ -30,9 +31,6 @@ _FALSE_VERDICT = 0.0125
 
 _NOT_COMPARED = "The time was over before it was compared how they train: raise --budget."
 _NOT_LOOKED = "The time was over before it was known whether each edited line ran: raise --budget."
-
-CONTRACTS = (Numerics.EXACT, Numerics.ROUNDING, Numerics.STATISTICAL)
-"""What a version may be held to, the strictest first."""
 
 
 class Speed(StrEnum):

@@ -51,11 +51,11 @@ class Cluster:
 
     def state(self, job: str) -> tuple[State, str]:
         if self.clock < self.jobs[job][1]:
-            return State.WAITING, "PENDING"
+            return State.PLACED, "PENDING"
         if self.clock < self.out_of_reach_until:
             return State.SILENT, "Connection refused"
         return {"lost": (State.LOST, "PREEMPTED"), "silent": (State.OVER, "OUT_OF_MEMORY")}.get(
-            self.fate(int(job)), (State.RUNNING, "RUNNING")
+            self.fate(int(job)), (State.PLACED, "RUNNING")
         )
 
     def cancel(self, job: str) -> None:

@@ -70,8 +70,8 @@ def test_the_token_may_lie_where_ray_puts_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "state"),
     [
-        ({"status": "PENDING"}, State.WAITING),
-        ({"status": "RUNNING"}, State.RUNNING),
+        ({"status": "PENDING"}, State.PLACED),
+        ({"status": "RUNNING"}, State.PLACED),
         ({"status": "SUCCEEDED", "message": "Job finished successfully."}, State.OVER),
         ({"status": "STOPPED"}, State.OVER),
         ({"status": "FAILED", "error_type": "JOB_ENTRYPOINT_COMMAND_ERROR", "message": "exit code 1"}, State.OVER),

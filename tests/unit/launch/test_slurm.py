@@ -32,8 +32,8 @@ def test_a_job_gets_a_whole_node_of_the_partition(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("squeue", "sacct", "scontrol", "state"),
     [
-        ("echo PENDING", ":", ":", State.WAITING),
-        ("echo RUNNING", ":", ":", State.RUNNING),
+        ("echo PENDING", ":", ":", State.PLACED),
+        ("echo RUNNING", ":", ":", State.PLACED),
         ("exit 1", "echo PREEMPTED", ":", State.LOST),
         ("exit 1", 'echo "CANCELLED by 1000"', ":", State.OVER),
         (":", ":", 'echo "JobId=1 JobName=x"; echo "   JobState=NODE_FAIL Reason=None"', State.LOST),

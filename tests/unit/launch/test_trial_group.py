@@ -27,7 +27,7 @@ def test_a_child_is_given_time_to_end_its_step(
 ) -> None:
     monkeypatch.setattr("time.monotonic", lambda: 0.0)
     progress = SimpleNamespace(steps=0)
-    place: Any = SimpleNamespace(plan=SimpleNamespace(only_levers=False), progress=progress)
+    place: Any = SimpleNamespace(plan=SimpleNamespace(only_levers=False), progress=progress, fifos=None)
     process: Any = SimpleNamespace(stdout=BytesIO(), stderr=BytesIO(), pid=os.getpid())
     child = trial_group._Child(place, process)
     for steps, now in seen:
