@@ -7,7 +7,7 @@ from statistics import median
 
 from hotlap.record import Finding, HotLine, IdleReason, OperatorWindow, Phase, Run, Sighting, SightingKind
 from hotlap.rules.change import Change, file_name
-from hotlap.units import duration, percent
+from hotlap.units import duration
 
 # What a call costs in a training, in calls of a tiny operator in a loop: beside the call itself the module or the
 # autograd node around it, and the Python line. 2.2 forward and 1.1 backward were seen on a recurrent net written as a
@@ -78,11 +78,6 @@ def finding(
     )
 
 
-def spent(run: Run, seconds: float, of: str = "") -> str:
-    """ "1.20 ms (40% of it)": seconds of a step, and the part of the mean step that they are."""
-    return f"{duration(seconds)} ({percent(min(1.0, share_of(run, seconds)))}{of})"
-
-
 def sightings(run: Run, kind: SightingKind) -> list[Sighting]:
     """Sightings of that kind, costliest first."""
     return sorted((one for one in run.sightings if one.kind is kind), key=lambda one: -(one.cost_s or 0.0))
@@ -107,18 +102,7 @@ def in_vain(run: Run, kind: SightingKind, *, min_share: float) -> tuple[Sighting
         if seen_s
         for inside_s in [run.calls_in(phase).inside_s]
     )
-    return None if share_of(run, cost_s) < min_share else (seen[0], cost_s)
-
-
-def share_of(run: Run, seconds: float) -> float:
-    """Part of the mean step; 0 where no step was recorded."""
-    step_s = run.mean_step_s()
-    return seconds / step_s if step_s > 0 else 0.0
-
-
-def on_cpu(run: Run) -> bool:
-    """The parameters live on the CPU."""
-    return run.device == "cpu"
+    return None if run.share_of(cost_s) < min_share else (seen[0], cost_s)
 
 
 def device_s(run: Run, phase: Phase) -> float | None:
@@ -198,7 +182,7 @@ def chosen(told: Mapping[str, bool]) -> tuple[str, ...]:
 
 def model_levers(run: Run) -> Mapping[str, bool]:
     """What computes the model itself sooner, without other numbers: for sequences seen to be packed, and for all."""
-    seen = run.operators.operators if on_cpu(run) and run.operators is not None else ()
+    seen = run.operators.operators if run.on_cpu and run.operators is not None else ()
     packed = any(one.name == "aten::_pack_padded_sequence" for one in seen)
     return {"padded-recurrent": packed, "compile": not run.compiled}
 

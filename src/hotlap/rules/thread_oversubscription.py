@@ -18,7 +18,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, WhatIf
-from hotlap.rules.step import finding, share_of, spent
+from hotlap.rules.step import finding
 from hotlap.units import duration, percent
 
 # Ours: on a noisy machine, two equal halves of such a window differ by less than this in nine cases out of ten.
@@ -88,7 +88,7 @@ def _of_processes(run: Run) -> Finding | None:
         return None
     wanted = run.num_threads + sum(one.threads for one in cpu.neighbours)
     cost_s = (1 - cpu.usable_cores / wanted) * run.mean_step_s()
-    gain = f"With {fair} each, a step would be about {spent(run, cost_s)} shorter."
+    gain = f"With {fair} each, a step would be about {run.told(cost_s)} shorter."
     if timed is not None:
         share, fair = _saved(timed), int(timed.other or 0)
         if fair >= run.num_threads or not share:
@@ -121,7 +121,7 @@ def _of_main(run: Run) -> Finding | None:
     # Fewer than there are cores are tried because of other processes.
     if now <= other or (run.cpu is not None and run.cpu.neighbours and other < run.cpu.usable_cores):
         return None
-    told = f"torch computes with {now} threads: with {other}, a step would be {spent(run, cost_s)} shorter."
+    told = f"torch computes with {now} threads: with {other}, a step would be {run.told(cost_s)} shorter."
     return finding(run, cost_s, told, levers=("threads",))
 
 
@@ -135,12 +135,12 @@ def _of_workers(run: Run) -> Finding | None:
     # A thread waits for a core this part of the time that it wants one. The model's own time is counted in full: its
     # threads are among those that wait.
     cost_s = (1 - 1 / crowd) * run.mean_step_s()
-    if share_of(run, run.mean_phase_s(Phase.INPUT) or 0.0) >= MIN_SHARE:
+    if run.share_of(run.mean_phase_s(Phase.INPUT) or 0.0) >= MIN_SHARE:
         cost_s = max(cost_s, run.mean_phase_s(Phase.INPUT) or 0.0)
     return finding(
         run,
         cost_s,
         f"{cpu.runnable:.1f} threads want to run on {cpu.usable_cores:g} cores, {cpu.busiest_worker:.1f} of them in "
-        f"one worker: about {spent(run, cost_s)} of each step is lost.",
+        f"one worker: about {run.told(cost_s)} of each step is lost.",
         levers=("threads", "workers"),
     )
