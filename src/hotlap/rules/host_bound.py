@@ -74,20 +74,18 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     )
     # Operators of the script's own are no Python.
     does = "what the script does beside its model" if called_s > cost_s / 2 else whose
-    told = f"Each step spends {run.told(cost_s, ' of it')} in {does}{where}"
+    told = _idled(run, cost_s, whose) or f"Each step spends {run.told(cost_s, ' of it')} in {does}{where}"
     lines = in_python(run, *phases)
     place = at_lines(lines, cost_s)
-    found = finding(run, cost_s, f"{_idled(run, cost_s, whose) or told}{place}.")
     if not place or not run.on_cpu:
-        return found
+        return finding(run, cost_s, f"{told}{place}.")
     line = hottest(lines)[0]
     whole_s = next(one.step_s for one in run.hot_lines if replace(one, step_s=line.step_s) == line)
     # Who mends the line may do without all that it calls: of one that drew an action for each state, operators were
     # half, and one draw for all was 2.15x faster where Python alone promised 1.54x at most.
     called_s = whole_s - min(cost_s, line.step_s)
-    if called_s >= _LEAST_PART * cost_s:
-        found = replace(found, evidence=f"{found.evidence[:-1]} ({duration(whole_s)} with all that it calls).")
-    return replace(found, at_most_share=run.share_of(cost_s + called_s))
+    place += f" ({duration(whole_s)} with all that it calls)" if called_s >= _LEAST_PART * cost_s else ""
+    return finding(run, cost_s, f"{told}{place}.", at_most_s=cost_s + called_s)
 
 
 def spent_s(run: Run) -> tuple[float, float]:

@@ -18,7 +18,6 @@ After:
 """
 
 import re
-from dataclasses import replace
 
 from hotlap.record import Finding, HotLine, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
 from hotlap.rules.step import at_lines, chosen, device_s, finding, in_python
@@ -52,8 +51,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         anew = ", which begins an epoch for one batch: an order of all items is made, and dropped"
         # It is dropped in no loader.
         most_s = wait_s + sum(one.step_s for one in run.hot_lines if one.phase is Phase.OTHER and _same(one, first))
-        found = finding(run, wait_s, f"{told}{at_lines([first], wait_s)}{anew}.")
-        return replace(found, at_most_share=run.share_of(most_s))
+        return finding(run, wait_s, f"{told}{at_lines([first], wait_s)}{anew}.", at_most_s=most_s)
     return finding(
         run,
         wait_s,

@@ -81,14 +81,14 @@ def _on_cpu(run: Run) -> Finding | None:
         return None
     if run.share_of(cost_s) < MIN_SHARE or cost_s < arithmetic_s:
         return _of_constants(run) or _in_many_small(run, cost_s + arithmetic_s)
-    found = finding(
+    return finding(
         run,
         cost_s,
         f"{_calls(run)}, which cost {run.told(cost_s, ' of it')} beside "
         f"{duration(arithmetic_s)} of arithmetic{_constant(run)}{_line(run, cost_s)}.",
         levers=chosen(model_levers(run)),
+        at_most_s=_in_loops_s(run),
     )
-    return replace(found, at_most_share=run.share_of(_in_loops_s(run)))
 
 
 def _in_many_small(run: Run, within_s: float) -> Finding | None:

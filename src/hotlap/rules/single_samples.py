@@ -19,8 +19,6 @@ After:
     loss = loss_fn(model(x), y)
 """
 
-from dataclasses import replace
-
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
 from hotlap.rules import host_bound, launch_bound
 from hotlap.rules.advice import of_line
@@ -47,7 +45,10 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if run.share_of(cost_s) < MIN_SHARE:
         return None
     worst, loader = max(seen, key=lambda one: one.per_step), run.main_loader()
-    found = finding(
+    # Of samples that come as batches of their own, loading and copying is done once as well.
+    kept = {Phase.OPTIMIZER} if loader is not None and loader.batch_size == 1 else _NOT_OF_THE_MODEL
+    kept_s = sum(phase_s(run, phase) or 0.0 for phase in kept)
+    return finding(
         run,
         cost_s,
         f"{worst.what} is called for one sample at a time, {number:,.0f} times in each step{at_sighting(worst)}: "
@@ -55,11 +56,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         "one call with all samples (a batch, or torch.func.vmap) takes, where none needs what another one made.",
         levers=chosen(model_levers(run)),
         change=of_line(worst),
+        at_most_s=beyond_first * max(0.0, run.mean_step_s() - kept_s),
     )
-    # Of samples that come as batches of their own, loading and copying is done once as well.
-    kept = {Phase.OPTIMIZER} if loader is not None and loader.batch_size == 1 else _NOT_OF_THE_MODEL
-    kept_s = sum(phase_s(run, phase) or 0.0 for phase in kept)
-    return replace(found, at_most_share=beyond_first * max(0.0, 1 - run.share_of(kept_s)))
 
 
 _NOT_OF_THE_MODEL = frozenset({Phase.INPUT, Phase.TRANSFER, Phase.OPTIMIZER})

@@ -60,16 +60,25 @@ def finding(
     levers: tuple[str, ...] = (),
     change: Change | None = None,
     environment: Mapping[str, str] | None = None,
+    at_most_s: float = 0.0,
+    all_s: float | None = None,
 ) -> Finding:
     """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it. Code that
-    cannot stand where it would have to is left out, its place is told. `rules.ALL` gives it the code of its rule."""
-    step_s, change = run.mean_step_s(), change or Change()
-    cost_s = min(max(cost_s, 0.0), step_s)
+    cannot stand where it would have to is left out, its place is told. `rules.ALL` gives it the code of its rule.
+
+    Arguments:
+        at_most_s: seconds of a step that may go with the cause, where it is more than that costs.
+        all_s: of a cost that lies between steps: mean seconds of a step and of what follows it up to the next.
+    """
+    whole_s, change = run.mean_step_s() if all_s is None else all_s, change or Change()
+    cost_s = min(max(cost_s, 0.0), whole_s)
     return Finding(
         code="",
         cost_s=cost_s,
-        share=cost_s / step_s if step_s > 0 else 0.0,
+        share=cost_s / whole_s if whole_s > 0 else 0.0,
         evidence=evidence,
+        at_most_share=run.share_of(at_most_s),
+        between_steps=all_s is not None,
         try_levers=levers,
         environment=environment or {},
         where=change.where,
