@@ -17,7 +17,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> None:
-    workbench.check_outputs(args)
     _, study = storage.found(args.study)[0]
     if args.perfetto is not None:
         workbench.write_text(Path(args.perfetto), trace.perfetto(study))
