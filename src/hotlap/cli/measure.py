@@ -16,6 +16,7 @@ from hotlap.cli.workbench import Workbench
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.launch import WholeRun, end_like
 from hotlap.record import Plan, Purpose, Run, State, Study
+from hotlap.report import terminal
 from hotlap.tune import FULL, PROFILERS, Options, StudyLog, measured
 from hotlap.tune.diagnosis import ceilings, findings_of
 
@@ -140,7 +141,7 @@ class _Watching:
                 state=State.COMPLETE,
             )
             try:
-                self._bench.show_all()
+                self._bench.live.show(*terminal.sections(self._bench.study))
             finally:  # also where the terminal was closed
                 self._bench.finish()
         except UserError as error:

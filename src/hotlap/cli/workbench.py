@@ -170,10 +170,6 @@ class Workbench:
         if self._args.sections:
             self.live.show(*terminal.part(study or self.study, part, verbose=self._args.verbose))
 
-    def show_all(self) -> None:
-        """The whole report at once."""
-        self.live.show(*terminal.sections(self.study))
-
     # Files
 
     def save(self) -> None:
