@@ -39,7 +39,7 @@ exit codes:
 _NO_READER = 128 + getattr(signal, "SIGPIPE", 13)
 
 # Commands that have no file of their own name.
-_FILES = {"show": "studies", "list": "studies", "clean": "studies", "explain": "levers"}
+_FILES = {"show": "studies", "list": "studies", "clean": "studies", "read": "studies", "explain": "levers"}
 
 _FULL_OR_BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
