@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -28,6 +29,8 @@ class Quantity:
     """Seconds that were measured here, or predicted."""
 
     value: float
+    unit: Literal["s"] = "s"
+    """For who reads the JSON."""
     low: float | None = None
     """Of the interval: 95% for what was measured, 80% for what was predicted. None: not known."""
     high: float | None = None
