@@ -1,15 +1,10 @@
 """A result of `hotlap lab NAME --json` -> Markdown: its paragraphs, its tables or its notes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hotlap.units import between, duration, factor
+from hotlap.units import between, duration
 
-# As `hotlap lab` itself shows them.
-_UNITS: Mapping[str, Callable[[float], str]] = {
-    "s": duration,
-    "x": factor,
-}
 _PREDICTED = "~ is predicted, not measured; in parentheses the 80% interval."
 
 
@@ -48,8 +43,7 @@ def _cell(cell: Any) -> str:
         return "-"
     if not isinstance(cell, dict):
         return str(cell).replace("|", "\\|").replace("\n", " ")
-    show = _UNITS[cell["unit"]]
-    text = f"{'~' if cell.get('predicted') else ''}{show(cell['value'])}"
+    text = f"{'~' if cell.get('predicted') else ''}{duration(cell['value'])}"
     if cell.get("low") is None or cell.get("high") is None:
         return text
-    return f"{text} ({between(show(cell['low']), show(cell['high']))})"
+    return f"{text} ({between(duration(cell['low']), duration(cell['high']))})"

@@ -15,7 +15,7 @@ import hotlap
 from hotlap.cli import configuration, streams
 from hotlap.cli.options import COMMANDS
 from hotlap.cli.target import source
-from hotlap.cli.words import command, commands, split_command, with_values
+from hotlap.cli.words import check_outputs, command, commands, split_command, with_values
 from hotlap.errors import HotlapError, UserError, nearest
 
 _EPILOG = """\
@@ -39,7 +39,7 @@ exit codes:
 _NO_READER = 128 + getattr(signal, "SIGPIPE", 13)
 
 # Commands that have no file of their own name.
-_FILES = {"show": "studies", "list": "studies", "clean": "studies", "explain": "levers"}
+_FILES = {"show": "studies", "list": "studies", "clean": "studies", "read": "studies", "explain": "levers"}
 
 _FULL_OR_BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
@@ -98,6 +98,7 @@ def _main(words: list[str]) -> int:
         _check_folder()
         _check_command(words, parser)
         args = parsed(words, parser)
+        check_outputs(args)
         _tell_of_unread(args, commands(parser)[args.command])
         file = import_module(f"hotlap.cli.{_FILES.get(args.command, args.command)}")
         return int(file.run(args))

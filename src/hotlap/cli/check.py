@@ -20,7 +20,6 @@ from hotlap.units import percent
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    workbench.check_outputs(args)
     found = _checked(args)
     _show(args, found, conclusion(args.before, args.after, found))
     return _code(found)

@@ -1,10 +1,9 @@
 """`hotlap lab`: the founding experiments, on this machine."""
 
 import argparse
-import sys
 
 from hotlap import lab
-from hotlap.cli import console, workbench
+from hotlap.cli import workbench
 from hotlap.errors import UserError
 from hotlap.lab.result import sections
 from hotlap.predict import resolve
@@ -19,13 +18,10 @@ def run(args: argparse.Namespace) -> int:
         _list()
         return 0
     settings = _settings(args)
-    workbench.check_outputs(args)
     result = lab.run(args.name, settings, workbench.say_doing)
     if result.study is not None:
         workbench.write_pages(args, result.study)
-    workbench.write_json(args.json, result)
-    if args.json != "-":
-        console.show(sys.stdout, sections(result), color=args.color)
+    workbench.show_result(args, result, sections(result))
     return 0
 
 

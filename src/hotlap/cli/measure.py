@@ -16,6 +16,7 @@ from hotlap.cli.workbench import Workbench
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.launch import WholeRun, end_like
 from hotlap.record import Plan, Purpose, Run, State, Study
+from hotlap.report import terminal
 from hotlap.tune import FULL, PROFILERS, Options, StudyLog, measured
 from hotlap.tune.diagnosis import ceilings, findings_of
 
@@ -95,64 +96,50 @@ def _followed(args: argparse.Namespace, bench: Workbench) -> int:
         whole=True,
         profilers=FULL,
     )
+    begun_s = time.monotonic()
+
+    def noted(run: Run) -> Study:
+        return replace(bench.study, baseline=(run,), elapsed_s=time.monotonic() - begun_s)
+
+    def look() -> None:  # about once a second
+        run = whole.partial()
+        if run is not None and run.step_s:
+            bench.study = noted(run)
+            # The training goes on, whatever becomes of our files.
+            with contextlib.suppress(UserError):
+                bench.save()
+
     with WholeRun(plan) as whole:
-        watching = _Watching(whole, bench)
-        code = whole.run(looked=watching.look)
-        watching.close(whole.outcome(code), quiet=args.quiet)
+        code = whole.run(looked=look)
+        bench.study = noted(whole.outcome(code))
+        _report(bench, quiet=args.quiet)
     return end_like(code)
 
 
-class _Watching:
-    """Keeps what is known, and makes the report."""
-
-    def __init__(self, whole: WholeRun, bench: Workbench) -> None:
-        self._whole = whole
-        self._bench = bench
-        self._begun_s = time.monotonic()
-
-    def look(self) -> None:
-        """About once a second."""
-        run = self._whole.partial()
-        if run is not None and run.step_s:
-            self._note(run)
-            # The training goes on, whatever becomes of our files.
-            with contextlib.suppress(UserError):
-                self._bench.save()
-
-    def _note(self, run: Run) -> None:
-        self._bench.study = replace(self._bench.study, baseline=(run,), elapsed_s=time.monotonic() - self._begun_s)
-
-    def close(self, run: Run, *, quiet: bool) -> None:
-        """The report. What goes wrong here is told, and changes nothing of how the training ended."""
+def _report(bench: Workbench, *, quiet: bool) -> None:
+    """What goes wrong here is told, and changes nothing of how the training ended."""
+    (run,) = bench.study.baseline
+    try:
+        if not run.step_s:
+            why = f": {run.error}" if run.error else ""
+            raise UserError(f"no training step of {bench.aim.title} was seen{why}. There is nothing to report.")
+        here = machine.look()
+        findings, bounds = findings_of(run, here), ceilings(run)
+        bench.study = replace(bench.study, machine=here, findings=findings, ceilings=bounds, state=State.COMPLETE)
         try:
-            self._note(run)
-            if not run.step_s:
-                why = f": {run.error}" if run.error else ""
-                raise UserError(
-                    f"no training step of {self._bench.aim.title} was seen{why}. There is nothing to report."
-                )
-            here = machine.look()
-            self._bench.study = replace(
-                self._bench.study,
-                machine=here,
-                findings=findings_of(run, here),
-                ceilings=ceilings(run),
-                state=State.COMPLETE,
-            )
-            try:
-                self._bench.show_all()
-            finally:  # also where the terminal was closed
-                self._bench.finish()
-        except UserError as error:
-            if not quiet:
-                _say(str(error))
-        except OSError as error:
-            # Of the terminal, or of the pipe in its place, most likely: nobody may be there to read it.
-            _say(f"the report cannot be shown: {error.strerror}.")
-        except Exception:
-            # Our own fault: it is shown, but the exit code stays the training's.
-            _say(f"{traceback.format_exc()}\nhotlap: this is an error of its own; please report it.")
-        streams.settle()
+            bench.live.show(*terminal.sections(bench.study))
+        finally:  # also where the terminal was closed
+            bench.finish()
+    except UserError as error:
+        if not quiet:
+            _say(str(error))
+    except OSError as error:
+        # Of the terminal, or of the pipe in its place, most likely: nobody may be there to read it.
+        _say(f"the report cannot be shown: {error.strerror}.")
+    except Exception:
+        # Our own fault: it is shown, but the exit code stays the training's.
+        _say(f"{traceback.format_exc()}\nhotlap: this is an error of its own; please report it.")
+    streams.settle()
 
 
 def _say(text: str) -> None:

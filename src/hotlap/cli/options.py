@@ -3,16 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 
-from hotlap.cli.words import (
-    add_display,
-    add_names,
-    add_number,
-    add_outputs,
-    add_study,
-    add_time,
-    several,
-    share,
-)
+from hotlap.cli.words import add_display, add_names, add_number, add_outputs, add_study, add_time, several, share
 
 FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
 """Exit codes of check: the gate fails it; it, or the times, could not be decided; the same training, and slower."""

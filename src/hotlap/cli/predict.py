@@ -46,7 +46,6 @@ def run(args: argparse.Namespace) -> int:
         resolve(name)
     if args.precision is not None:
         parse(args.precision)
-    workbench.check_outputs(args)
     known = _known(args)
     found = tuple(
         forecast(

@@ -1,4 +1,4 @@
-"""`hotlap show`, `list` and `clean`: the studies that were made in this folder."""
+"""`hotlap show`, `list` and `clean`: the studies that were made in this folder; `read`: one that a trace makes."""
 
 import argparse
 import shutil
@@ -8,22 +8,26 @@ from pathlib import Path
 from hotlap.cli import storage, workbench
 from hotlap.report import outcome, story, trace
 from hotlap.report.clean import clean_line
+from hotlap.trace import read_trace
 
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    {"show": _show, "list": _list, "clean": _clean}[args.command](args)
+    {"show": _show, "list": _list, "clean": _clean, "read": _read}[args.command](args)
     return 0
 
 
 def _show(args: argparse.Namespace) -> None:
-    workbench.check_outputs(args)
     _, study = storage.found(args.study)[0]
     if args.perfetto is not None:
         workbench.write_text(Path(args.perfetto), trace.perfetto(study))
     workbench.hand_out(args, study)
     if args.perfetto is not None:
         print(f"{args.perfetto} was written: open it at https://ui.perfetto.dev.", file=sys.stderr)
+
+
+def _read(args: argparse.Namespace) -> None:
+    workbench.hand_out(args, read_trace(*args.traces))
 
 
 def _list(args: argparse.Namespace) -> None:

@@ -80,7 +80,8 @@ def parse(words: Sequence[str], *, cwd: Path | None = None, command: str = "tune
     if words[0] == "--":
         if len(words) < 2:
             raise UserError(f"-- needs a command behind it, as in `hotlap {command} -- bash train.sh`.")
-        _check_program(words[1])
+        if shutil.which(words[1]) is None:
+            raise UserError(f"There is no program {words[1]} here that can be started. Is it on PATH, and executable?")
         return Target(cwd=cwd, command=tuple(words[1:]), title=Path(words[1]).name, script=None)
     script = cwd / words[0]
     check_script(script, words[0], command=command)
@@ -91,11 +92,6 @@ def source(script: Path) -> str:
     """Its text, read as Python reads it."""
     with tokenize.open(script) as file:
         return file.read()
-
-
-def _check_program(name: str) -> None:
-    if shutil.which(name) is None:
-        raise UserError(f"There is no program {name} here that can be started. Is it on PATH, and executable?")
 
 
 def check_script(script: Path, name: str, *, command: str = "tune") -> None:

@@ -74,7 +74,9 @@ def _workload(run: Run, title: str) -> Workload:
     notes = work.notes
     if run.world_size > 1:
         notes += (f"the step was measured with {run.world_size} processes at work, and holds their communication",)
-    return replace(work, name=title, input_s=input_s, input_workers=workers, batch_size=_batch_size(run), notes=notes)
+    seen = [number for number in run.num_samples if number]
+    batch = round(median(seen)) if seen else None
+    return replace(work, name=title, input_s=input_s, input_workers=workers, batch_size=batch, notes=notes)
 
 
 def _input(run: Run) -> tuple[float | None, int | None]:
@@ -90,11 +92,6 @@ def _input(run: Run) -> tuple[float | None, int | None]:
         return None, None
     # All workers are busy all the time: together they deliver one batch a step.
     return workers * run.median_step_s(), workers
-
-
-def _batch_size(run: Run) -> int | None:
-    seen = [number for number in run.num_samples if number]
-    return round(median(seen)) if seen else None
 
 
 def _here(name: str) -> str | Device:

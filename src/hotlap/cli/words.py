@@ -1,10 +1,12 @@
 """The words of a command line that runs a training: where ours end and the training's begin, and what ours say."""
 
 import argparse
+import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 from hotlap.errors import UserError
@@ -71,6 +73,33 @@ def add_outputs(parser: argparse.ArgumentParser, *names: str) -> None:
     """Options for files that a study is written to; all of them where none is named."""
     for name in names or _OUTPUTS:
         parser.add_argument(f"--{name}", metavar="PATH", help=_OUTPUTS[name])
+
+
+# Options that name a file to write.
+_WRITTEN = ("json", "html", "markdown", "perfetto", "save_workload")
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Refuse before anything runs what could not be written at the end.
+
+    Raises:
+        UserError: names it.
+    """
+    for option in _WRITTEN:
+        name = getattr(args, option, None)
+        if name is None or (option == "json" and name == "-"):
+            continue
+        if name == "-":
+            raise UserError(
+                f"--{option.replace('_', '-')} wants the name of a file: of standard output only --json knows."
+            )
+        path = Path(name)
+        if path.is_dir():
+            raise UserError(f"{name} is a folder. Give the name of a file.")
+        if not path.absolute().parent.is_dir():
+            raise UserError(f"{name} cannot be written: there is no folder {path.parent}.")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise UserError(f"{name} cannot be written: it is in a place that is read-only for you.")
 
 
 def add_study(parser: argparse.ArgumentParser, default: str = "the newest that was made here") -> None:

@@ -4,13 +4,14 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any, Self
 
+from rich.console import RenderableType
 from rich.text import Text
 
 import hotlap
@@ -80,7 +81,7 @@ class Workbench:
         full: the training itself runs, and has standard output.
 
     Raises:
-        UserError: there is no place to keep the study, or an output.
+        UserError: there is no place to keep the study.
     """
 
     def __init__(
@@ -93,7 +94,6 @@ class Workbench:
         settings: str = "",
         full: bool = False,
     ) -> None:
-        check_outputs(args)
         created = now()
         self.aim, self.cwd = aim, aim.cwd
         self.study = Study(
@@ -169,10 +169,6 @@ class Workbench:
         self.live.allow((study or self.study).budget_s)
         if self._args.sections:
             self.live.show(*terminal.part(study or self.study, part, verbose=self._args.verbose))
-
-    def show_all(self) -> None:
-        """The whole report at once."""
-        self.live.show(*terminal.sections(self.study))
 
     # Files
 
@@ -324,36 +320,14 @@ def hand_out(args: argparse.Namespace, study: Study) -> None:
     for name in _RENDERS:
         if getattr(args, name, None) is not None:
             print(f"{getattr(args, name)} was written.", file=sys.stderr)
-    write_json(args.json, study)
+    show_result(args, study, terminal.sections(study))
+
+
+def show_result(args: argparse.Namespace, found: object, sections: Iterable[RenderableType]) -> None:
+    """What a command came to: where `--json` wants it, and shown, unless that is standard output."""
+    write_json(args.json, found)
     if args.json != "-":
-        console.show(sys.stdout, terminal.sections(study), color=args.color)
-
-
-# Options that name a file to write.
-_WRITTEN = ("json", "html", "markdown", "perfetto", "save_workload")
-
-
-def check_outputs(args: argparse.Namespace) -> None:
-    """Refuse before anything runs what could not be written at the end.
-
-    Raises:
-        UserError: names it.
-    """
-    for option in _WRITTEN:
-        name = getattr(args, option, None)
-        if name is None or (option == "json" and name == "-"):
-            continue
-        if name == "-":
-            raise UserError(
-                f"--{option.replace('_', '-')} wants the name of a file: of standard output only --json knows."
-            )
-        path = Path(name)
-        if path.is_dir():
-            raise UserError(f"{name} is a folder. Give the name of a file.")
-        if not path.absolute().parent.is_dir():
-            raise UserError(f"{name} cannot be written: there is no folder {path.parent}.")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise UserError(f"{name} cannot be written: it is in a place that is read-only for you.")
+        console.show(sys.stdout, sections, color=args.color)
 
 
 def _asked(args: argparse.Namespace) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.lab import Doing, Settings
-from hotlap.lab.result import Cell, Quantity, Result, Table
+from hotlap.lab.result import Cell, Result, Table
 from hotlap.lab.studies import of_user
 from hotlap.machine.checkup import checkup
 from hotlap.record import Checkup, Study, Trial, Verdict
@@ -27,7 +27,7 @@ class Said(NamedTuple):
 
     verdict: str
     why: str
-    effect: Quantity | None = None
+    effect: str | None = None
 
 
 RECOMMENDATIONS: Mapping[str, Said | tuple[str, ...]] = {
@@ -96,7 +96,7 @@ def tell(study: Study, here: Checkup, *, title: str) -> Result:
     """The recommendations, one a row."""
     said = {one: judged(one, study, here) for one in RECOMMENDATIONS}
     rows: list[tuple[Cell, ...]] = [(advice, effect, verdict, why) for advice, (verdict, why, effect) in said.items()]
-    helps = [f"{advice.lower()}: {effect}" for advice, (verdict, _, effect) in said.items() if verdict == DO and effect]
+    helps = [f"{advice.lower()}: {one.effect}" for advice, one in said.items() if one.verdict == DO and one.effect]
     first = f"A step of {title} takes {duration(study.baseline[0].median_step_s())} here. "
     first += (
         f"Of the {len(said)} recommendations these pay: {'; '.join(helps)}."
@@ -145,7 +145,7 @@ def _by_trial(trial: Trial) -> Said:
     name = levers.from_spec(trial.levers[0]).title()
     if trial.seen is None:
         return Said("does not apply", f"{name}: {trial.why.removeprefix('Not tried. ')}")
-    return Said(_verdict(trial), f"{name}. {trial.why}", Quantity.of(trial.speedup, "x") if trial.speedup else None)
+    return Said(_verdict(trial), f"{name}. {trial.why}", trial.speedup.told if trial.speedup else None)
 
 
 def _verdict(trial: Trial) -> str:

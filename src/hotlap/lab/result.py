@@ -26,29 +26,21 @@ LEGEND = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """A number that was measured here, or one that was predicted.
-
-    Raises:
-        ValueError: a ratio has no interval. One training after the other gave 19.72x, and 2.65x minutes later.
-    """
+    """Seconds that were measured here, or predicted."""
 
     value: float
-    unit: Literal["s", "x"] = "s"
-    """Seconds, or how many times as fast."""
+    unit: Literal["s"] = "s"
+    """For who reads the JSON."""
     low: float | None = None
     """Of the interval: 95% for what was measured, 80% for what was predicted. None: not known."""
     high: float | None = None
     predicted: bool = False
     """Nothing like it was measured: there is no such device here."""
 
-    def __post_init__(self) -> None:
-        if self.unit == "x" and (self.low is None or self.high is None):
-            raise ValueError("a ratio needs an interval")
-
     @classmethod
-    def of(cls, interval: Interval, unit: Literal["s", "x"] = "s", *, predicted: bool = False) -> "Quantity":
+    def of(cls, interval: Interval, *, predicted: bool = False) -> "Quantity":
         """With the interval's ends."""
-        return cls(value=interval.mid, unit=unit, low=interval.low, high=interval.high, predicted=predicted)
+        return cls(value=interval.mid, low=interval.low, high=interval.high, predicted=predicted)
 
     @classmethod
     def median(cls, seconds: Sequence[float]) -> "Quantity":
@@ -58,15 +50,14 @@ class Quantity:
     def times(self, count: float) -> "Quantity":
         """So many of them."""
         low, high = (None if end is None else end * count for end in (self.low, self.high))
-        return Quantity(value=self.value * count, unit=self.unit, low=low, high=high, predicted=self.predicted)
+        return Quantity(value=self.value * count, low=low, high=high, predicted=self.predicted)
 
     def __str__(self) -> str:
         """With its interval where there is one, and the mark of what is predicted."""
-        show = duration if self.unit == "s" else factor
-        text = f"{PREDICTED if self.predicted else ''}{show(self.value)}"
+        text = f"{PREDICTED if self.predicted else ''}{duration(self.value)}"
         if self.low is None or self.high is None:
             return text
-        return f"{text} ({between(show(self.low), show(self.high))})"
+        return f"{text} ({between(duration(self.low), duration(self.high))})"
 
 
 Cell = Quantity | str | None

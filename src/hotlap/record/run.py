@@ -29,6 +29,7 @@ from hotlap.record.facts import (
 from hotlap.record.moments import InputPart, Number, Phase, Status, median
 from hotlap.record.operators import OperatorWindow
 from hotlap.record.plan import SCHEMA, LeverSpec
+from hotlap.units import duration, percent
 
 GIVEN = "ReduceLROnPlateau.step"
 """Begins a line of `Run.printed` that holds a scheduler's metric."""
@@ -271,6 +272,11 @@ class Run:
     from_trace: bool = False
     """Read from a profiler's trace: of where and how it was made only that tells."""
 
+    @property
+    def on_cpu(self) -> bool:
+        """The parameters live on the CPU."""
+        return self.device == "cpu"
+
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""
         parts = self.phase_s.get(phase)
@@ -315,6 +321,15 @@ class Run:
     def mean_step_s(self) -> float:
         """Mean step time; 0 without a step."""
         return sum(self.step_s) / len(self.step_s) if self.step_s else 0.0
+
+    def share_of(self, seconds: float) -> float:
+        """Part of the mean step; 0 where no step was recorded."""
+        step_s = self.mean_step_s()
+        return seconds / step_s if step_s > 0 else 0.0
+
+    def told(self, seconds: float, of: str = "") -> str:
+        """ "1.20 ms (40% of it)": seconds of a step, and the part of the mean step that they are."""
+        return f"{duration(seconds)} ({percent(min(1.0, self.share_of(seconds)))}{of})"
 
     def mean_phase_s(self, phase: Phase) -> float | None:
         """Mean time a step spends in `phase`; None where it was not measured."""

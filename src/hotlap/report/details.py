@@ -3,20 +3,11 @@
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from statistics import mean
 
-from hotlap.record import (
-    DeviceWork,
-    HotLine,
-    OperatorWindow,
-    Phase,
-    Run,
-    Sighting,
-    Study,
-    Sweep,
-)
+from hotlap.record import DeviceWork, HotLine, OperatorWindow, Phase, Run, Sighting, Study, Sweep
 from hotlap.report.document import Row, Section
-from hotlap.report.scale import mean
-from hotlap.report.story import share_of, timed
+from hotlap.report.story import timed
 from hotlap.units import between, count, duration, percent, plural, size
 
 # More rows than these are for the JSON; the costliest come first.
@@ -75,12 +66,12 @@ def place(path: str, line: int | None, run: Run) -> str:
 
 def _input(run: Run) -> Section | None:
     parts = sorted(((part, cost_s) for part, cost_s in run.input_s.items() if cost_s), key=lambda part: -part[1])
-    return _detail("Inside the input", rows=((_cost(run, cost_s), part.words) for part, cost_s in parts))
+    return _detail("Inside the input", rows=((run.told(cost_s), part.words) for part, cost_s in parts))
 
 
 def _hot_lines(run: Run) -> Section | None:
     ranked = sorted(run.hot_lines, key=lambda line: -line.step_s)[:MOST_ROWS]
-    rows = ((_cost(run, line.step_s), _hot_line(line, run)) for line in ranked)
+    rows = ((run.told(line.step_s), _hot_line(line, run)) for line in ranked)
     lead = "Time of a step with what each line calls included." if ranked else ""
     return _detail("Hottest lines of your source", lead=lead, rows=rows)
 
@@ -127,7 +118,7 @@ def _device(run: Run) -> Section | None:
         return None
     num_steps = len(next(iter(known.values())))
     lead = f"{plural(num_steps, 'step')} by its own clock; in input, sync and other it only waits for the host."
-    return _detail("The device", lead=lead, rows=tuple((_cost(run, mean(known[p])), p.value) for p in known))
+    return _detail("The device", lead=lead, rows=tuple((run.told(mean(known[p])), p.value) for p in known))
 
 
 def _profiled(run: Run) -> Iterator[Section | None]:
@@ -137,14 +128,14 @@ def _profiled(run: Run) -> Iterator[Section | None]:
         yield _device(run)
         return
     idle = sorted(seen.idle_s.items(), key=lambda item: -item[1])
-    waited = ((_cost(run, seconds), f"for {why}{_named(seen, why)}") for why, seconds in idle)
+    waited = ((run.told(seconds), f"for {why}{_named(seen, why)}") for why, seconds in idle)
     yield _detail("What the device waited for while it was idle", rows=waited)
     yield _device(run)
     costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in seen.operators]
     costs.sort(key=lambda cost: -cost[0])
     costliest = ((_times(seconds, one.per_step), one.name) for seconds, one in costs[:MOST_ROWS])
     yield _detail("Operators of a step", lead=" ".join(_window_sentences(run, seen)), rows=costliest)
-    kernels = ((_cost(run, one.device_s), f"{one.name}, {count(one.per_step)} x") for one in seen.work[:MOST_ROWS])
+    kernels = ((run.told(one.device_s), f"{one.name}, {count(one.per_step)} x") for one in seen.work[:MOST_ROWS])
     yield _detail("Kernels of a step by what they compute", rows=kernels)
     yield _detail("Copies and collectives of a step", rows=map(_hidden, (*seen.copies, *seen.collectives)))
 
@@ -181,9 +172,8 @@ def _window_sentences(run: Run, window: OperatorWindow) -> Iterator[str]:
     if window.num_kernels is not None and window.kernel_s is not None:
         yield f"The device ran {window.num_kernels:,.0f} kernels of {duration(window.kernel_s)} each."
     if window.device_busy_s is not None:
-        share = share_of(run, window.device_busy_s)
-        of_step = "" if share is None else f", {percent(min(1.0, share))} of a step"
-        yield f"It was busy for {duration(window.device_busy_s)}{of_step}."
+        share = min(1.0, run.share_of(window.device_busy_s))
+        yield f"It was busy for {duration(window.device_busy_s)}, {percent(share)} of a step."
     if window.copy_s:
         exposed = f", {duration(window.copy_exposed_s)} of it beside no kernel" if window.copy_exposed_s else ""
         yield f"Copies took {duration(window.copy_s)}{exposed}."
@@ -248,8 +238,3 @@ def _long(run: Run) -> Section | None:
         f"the mean, half of them within {duration(run.median_step_s())}, the longest {duration(long.longest_s)}."
     )
     return _detail("The whole run", lead=lead)
-
-
-def _cost(run: Run, cost_s: float) -> str:
-    share = share_of(run, cost_s)
-    return duration(cost_s) if share is None else f"{duration(cost_s)} ({percent(share)})"

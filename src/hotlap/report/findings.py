@@ -6,7 +6,7 @@ from statistics import mean
 
 from hotlap.record import LEAST_GAIN, Finding, Phase, Study
 from hotlap.report.clean import clean, clean_line
-from hotlap.report.story import command_under, cost_share, phases, script, share_of, timed
+from hotlap.report.story import command_under, cost_share, phases, script, timed
 from hotlap.units import duration, factor, percent
 
 
@@ -101,7 +101,7 @@ def other_phases(study: Study) -> str | None:
             continue
         # Of the device's time where it is known: what the host waits for meanwhile may be work.
         on_device = run.device_phase_s.get(part.phase)
-        share = (share_of(run, mean(on_device)) or 0.0) if on_device else part.share
+        share = run.share_of(mean(on_device)) if on_device else part.share
         if share < _MUCH or part.phase is Phase.OTHER:
             # host-bound is found where a tenth of a step is the script's own Python.
             why = ", most of it in operators" if share >= _MUCH else ""

@@ -19,14 +19,7 @@ from hotlap.record import (
     lever_title,
     lever_titles,
 )
-from hotlap.report.story import (
-    command_under,
-    cost_sentence,
-    cost_share,
-    script,
-    small_gain,
-    timed,
-)
+from hotlap.report.story import command_under, cost_sentence, cost_share, script, small_gain, timed
 from hotlap.units import duration, factor, percent, plural
 
 

@@ -3,7 +3,6 @@
 Percent, not pixels, so that a picture fits a phone and a wall, and the letters in it are not stretched.
 """
 
-from collections.abc import Sequence
 from math import floor, isfinite, log10
 
 
@@ -21,8 +20,3 @@ def percent_of(part: float, whole: float) -> float:
     """Part of the width, in [0, 100]; 0 where that makes no sense."""
     share = 100 * part / whole if whole > 0 else 0.0
     return round(min(max(share, 0.0), 100.0), 3) if isfinite(share) else 0.0
-
-
-def mean(values: Sequence[float]) -> float:
-    """The mean; infinite where even that is out of range, while `statistics.fmean` would raise."""
-    return sum(value / len(values) for value in values)

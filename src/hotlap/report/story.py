@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import expm1, isfinite, sqrt
+from statistics import mean
 from textwrap import shorten
 
 from hotlap.record import (
@@ -21,7 +22,7 @@ from hotlap.record import (
     growth,
     lever_titles,
 )
-from hotlap.report.scale import mean, percent_of
+from hotlap.report.scale import percent_of
 from hotlap.units import duration, factor, percent, plural
 
 LETTERS = {
@@ -78,18 +79,11 @@ def pictured(study: Study) -> Run | None:
     return study.beside if study.after is not None and study.beside is not None else timed(study)
 
 
-def share_of(run: Run, cost_s: float) -> float | None:
-    """`cost_s` a step as a part of the mean step; None without a step."""
-    step_s = mean(run.step_s) if run.step_s else 0.0
-    return cost_s / step_s if step_s > 0 and isfinite(step_s) else None
-
-
 def phases(run: Run) -> tuple[PhasePart, ...]:
     """The phases of `run` that took any time or could not be measured, in the order of a training loop."""
-    step_s = mean(run.step_s) if run.step_s else 0.0
     means_s = {phase: run.mean_phase_s(phase) for phase in LETTERS if phase in run.phase_s}
     return tuple(
-        PhasePart(phase=phase, mean_s=mean_s, share=percent_of(mean_s or 0.0, step_s) / 100)
+        PhasePart(phase=phase, mean_s=mean_s, share=percent_of(mean_s or 0.0, run.mean_step_s()) / 100)
         for phase, mean_s in means_s.items()
         if mean_s != 0
     )
@@ -103,11 +97,11 @@ def step_sentence(run: Run) -> str:
     if run.long is not None and run.long.num_steps > len(run.step_s):
         steps = f"a sample of {steps} from {run.long.num_steps:,}"
     threads = "" if run.num_threads is None else f", {plural(run.num_threads, 'thread')}"
-    usual = f"Median step {duration(run.median_step_s())} (mean {duration(mean(run.step_s))})"
+    usual = f"Median step {duration(run.median_step_s())} (mean {duration(run.mean_step_s())})"
     sentence = f"{usual} over {steps} on {run.device}{threads}."
     if len(run.num_forwards) == len(run.step_s) and mean(run.num_forwards) >= _MANY_FORWARDS:
         number = mean(run.num_forwards)
-        each_s = duration(mean(run.step_s) / number)
+        each_s = duration(run.mean_step_s() / number)
         sentence += f" A step makes {number:,.0f} forward passes in the mean, those of loss modules included: {each_s}"
         sentence += " for each."
     return " ".join(filter(None, (sentence, growth_sentence(run), busy_sentence(run))))

@@ -13,7 +13,6 @@ from hotlap.record import Finding, HotLine, Run, Sighting
 from hotlap.rules.change import Change, readable
 from hotlap.rules.step import finding
 from hotlap.source import Script
-from hotlap.units import duration, percent
 
 # What computes its parts once, one after the other: one of them can be computed in front of it. (A comparison does, of
 # two.)
@@ -30,8 +29,8 @@ def advice(
 ) -> Finding:
     """`evidence` is a clause without its period; what it brings at most is put behind it."""
     made = finding(run, at_most_s, "", change=change, environment=environment)
-    bound = f"at most {duration(made.cost_s)} ({percent(made.share)}) of a step is to be had"
-    return replace(made, evidence=f"{evidence}; {bound}.", advice=True)
+    told = f"{evidence}; at most {run.told(made.cost_s)} of a step is to be had."
+    return replace(made, evidence=told, advice=True)
 
 
 def calls(run: Run, *names: str) -> Iterator[tuple[Script, ast.Call]]:
@@ -66,17 +65,13 @@ def without_graph(script: Script, call: ast.Call) -> Change | None:
     if alone and not isinstance(statement, ast.AugAssign):
         whole = replaced(script, call, script.code(call))
         return replace(whole, after=f"with torch.no_grad():\n{textwrap.indent(whole.before, '    ')}")
-    if not all(_computes_once(outer) for outer in around):
+    if not all(isinstance(one, _ONCE) or (isinstance(one, ast.Compare) and len(one.ops) == 1) for one in around):
         return None
     name = f"{script.code(call.func).rpartition('.')[2]}_out".lstrip("_")
     if not name.isidentifier() or name in script.names:
         return None
     whole = replaced(script, call, name)
     return replace(whole, after=f"with torch.no_grad():\n    {name} = {script.code(call)}\n{whole.after}")
-
-
-def _computes_once(node: ast.AST) -> bool:
-    return isinstance(node, _ONCE) or (isinstance(node, ast.Compare) and len(node.ops) == 1)
 
 
 def _only_passes_on(outer: ast.AST, inner: ast.AST) -> bool:

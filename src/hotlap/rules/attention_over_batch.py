@@ -19,7 +19,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
-from hotlap.rules.step import at_sighting, finding, sightings, spent
+from hotlap.rules.step import at_sighting, finding, sightings
 
 # No threshold: it is an error at any size. As its cost counts the model's time, which goes into the wrong thing.
 
@@ -36,6 +36,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         cost_s,
         f"{seen.what}{at_sighting(seen)} has batch_first=False and takes the batch of {seen.detail.get('length')} for "
-        f"the sequence: the {spent(run, cost_s)} that each step spends in the model "
+        f"the sequence: the {run.told(cost_s)} that each step spends in the model "
         "compute attention among samples.",
     )

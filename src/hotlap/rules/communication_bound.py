@@ -18,7 +18,7 @@ from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.change import readable
-from hotlap.rules.step import finding, share_of, spent
+from hotlap.rules.step import finding
 from hotlap.units import duration
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
@@ -43,14 +43,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = median(moved) if moved else exposed_s
     if cost_s is None:
         cost_s = run.mean_phase_s(Phase.COMMUNICATION)
-    if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
+    if cost_s is None or run.share_of(cost_s) < MIN_SHARE:
         return None
     wrapped = [site.detail for site in run.call_sites if site.detail.get("data_parallel")]
     among = f"among {run.world_size} processes" if run.world_size > 1 else "between processes"
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} on exchanging data {among}{_waits(run)}.{_several(run)}",
+        f"Each step spends {run.told(cost_s, ' of it')} on exchanging data {among}{_waits(run)}.{_several(run)}",
         levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in wrapped)),
     )
 

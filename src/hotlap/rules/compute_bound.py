@@ -21,17 +21,7 @@ After:
 """
 
 from hotlap.record import Finding, HotLine, Machine, Phase, Run
-from hotlap.rules.step import (
-    at_lines,
-    chosen,
-    finding,
-    model_levers,
-    on_cpu,
-    parts,
-    phase_s,
-    share_of,
-    spent,
-)
+from hotlap.rules.step import at_lines, chosen, finding, model_levers, parts, phase_s
 from hotlap.units import percent
 
 # Ours: with half of the step in the model, no other phase can be larger. (TraceML says so from 90% on only; between the
@@ -45,27 +35,27 @@ _LEAST = 0.1
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Share of the step spent in forward and backward, and in the arithmetic of a loss that is written as functions."""
     forward_s, backward_s = phase_s(run, Phase.FORWARD), phase_s(run, Phase.BACKWARD)
-    in_functions = parts(run, Phase.OTHER) if on_cpu(run) else None
+    in_functions = parts(run, Phase.OTHER) if run.on_cpu else None
     functions_s = 0.0 if in_functions is None else in_functions.arithmetic_s
-    if forward_s is None or backward_s is None or share_of(run, forward_s + backward_s + functions_s) < MIN_SHARE:
+    if forward_s is None or backward_s is None or run.share_of(forward_s + backward_s + functions_s) < MIN_SHARE:
         return None
     cost_s = forward_s + backward_s + functions_s
     no_tensor_cores = run.operators is not None and run.operators.tensor_core_share == 0 and not run.autocast
     levers = {"tf32": no_tensor_cores, **model_levers(run), "bf16-autocast": not run.autocast}
     cores = " No matrix kernel used tensor cores." if no_tensor_cores else ""
-    beside = f", {percent(share_of(run, functions_s))} in functions" if functions_s >= _LEAST * cost_s else ""
+    beside = f", {percent(run.share_of(functions_s))} in functions" if functions_s >= _LEAST * cost_s else ""
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} in the model: {percent(share_of(run, forward_s))} forward, "
-        f"{percent(share_of(run, backward_s))} backward{beside}{at_lines(_lines(run), cost_s)}.{cores}",
-        levers=chosen({**levers, "threads": on_cpu(run), "huge-pages": on_cpu(run)}),
+        f"Each step spends {run.told(cost_s, ' of it')} in the model: {percent(run.share_of(forward_s))} forward, "
+        f"{percent(run.share_of(backward_s))} backward{beside}{at_lines(_lines(run), cost_s)}.{cores}",
+        levers=chosen({**levers, "threads": run.on_cpu, "huge-pages": run.on_cpu}),
     )
 
 
 def _lines(run: Run) -> list[HotLine]:
     """The script's own that call operators; where the device computes, the host's lines do not tell."""
-    if not on_cpu(run):
+    if not run.on_cpu:
         return []
     lines = (line for line in run.hot_lines if line.phase in (Phase.FORWARD, Phase.OTHER) and line.inside)
     return [line for line in lines if f"{line.path}:{line.line}" in run.calls_in(line.phase).lines]

@@ -21,7 +21,7 @@ After:
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.advice import behind_imports
-from hotlap.rules.step import finding, on_cpu, share_of, spent
+from hotlap.rules.step import finding
 
 # Ours: with less to gain the copies of batches and the script's change are not worth it.
 MIN_SHARE = 0.50
@@ -34,19 +34,19 @@ _MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The model's time on the CPU, less what launching each of its operators would take."""
-    if machine is None or not machine.gpus or not on_cpu(run) or not run.optimizers:
+    if machine is None or not machine.gpus or not run.on_cpu or not run.optimizers:
         return None
     spent_s = sum(run.mean_phase_s(phase) or 0.0 for phase in _MODEL)
     calls = _calls(run)
     if calls is None:
         return None
     cost_s = spent_s - calls * _LAUNCH_S
-    if share_of(run, cost_s) < MIN_SHARE:
+    if run.share_of(cost_s) < MIN_SHARE:
         return None
     return finding(
         run,
         cost_s,
-        f"The model runs on the CPU while {machine.gpus[0]} idles: up to {spent(run, cost_s)} of each step could go.",
+        f"The model runs on the CPU while {machine.gpus[0]} idles: up to {run.told(cost_s)} of each step could go.",
         change=behind_imports(run, 'torch.set_default_device("cuda")  # data of a loader: .to("cuda")'),
     )
 

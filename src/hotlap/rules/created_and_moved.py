@@ -20,7 +20,7 @@ import ast
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
 from hotlap.rules.advice import advice, of_line
-from hotlap.rules.step import cost_of, on_cpu, sightings
+from hotlap.rules.step import cost_of, sightings
 from hotlap.source import device_of, parsed
 
 _MAKERS = frozenset(
@@ -34,7 +34,7 @@ _CHOSEN = {"device", "generator", "out", "pin_memory", "layout", None}
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The line with the most bytes."""
     seen = sightings(run, SightingKind.CREATED_AND_MOVED)
-    if not seen or on_cpu(run) or not run.step_s:
+    if not seen or run.on_cpu or not run.step_s:
         return None
     worst = max(seen, key=lambda one: (one.cost_s or 0.0, one.num_bytes or 0.0))
     at_most_s = max(cost_of(seen), run.mean_phase_s(Phase.TRANSFER) or 0.0)

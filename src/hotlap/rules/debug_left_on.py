@@ -25,7 +25,7 @@ from dataclasses import replace
 from hotlap.record import Finding, Machine, Run, SwitchFacts
 from hotlap.rules.advice import behind_imports, calls, replaced
 from hotlap.rules.change import Change
-from hotlap.rules.step import chosen, finding, spent
+from hotlap.rules.step import chosen, finding
 from hotlap.student import mean_interval
 from hotlap.units import duration
 
@@ -61,9 +61,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         if low_s > 0.0:
             cost_s = min(run.mean_step_s(), cost_s + mid_s)
         else:
-            most = spent(run, max(0.0, high_s))
+            most = run.told(max(0.0, high_s))
             untold.append(f"the cost of {name} could not be told from none: at most {most} of each step")
-    told = [f"without, each step would be {spent(run, cost_s)} shorter"] if cost_s else []
+    told = [f"without, each step would be {run.told(cost_s)} shorter"] if cost_s else []
     untried = f"what of each step ({duration(run.mean_step_s())}, 100%) that costs could not be tried"
     costs = "; ".join([*told, *untold]) or untried
     left_on = f"Left on while training: {', '.join(on)}; {costs}."

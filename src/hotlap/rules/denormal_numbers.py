@@ -20,7 +20,7 @@ After:
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice, behind_imports
-from hotlap.rules.step import on_cpu, operators_s
+from hotlap.rules.step import operators_s
 from hotlap.units import percent
 
 # Ours: at 150 cycles each, fewer cost less than a tenth of a cycle per element.
@@ -32,7 +32,7 @@ _PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER)
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Where such numbers were found, on the CPU."""
     share = max((optimizer.denormals or 0.0 for optimizer in run.optimizers), default=0.0)
-    if share < MIN_SHARE or not on_cpu(run) or not run.step_s:
+    if share < MIN_SHARE or not run.on_cpu or not run.step_s:
         return None
     evidence = f"Of the numbers in parameters and optimizer state {percent(share)} are denormal"
     change = behind_imports(run, "torch.set_flush_denormal(True)  # before any thread is started")

@@ -21,7 +21,7 @@ After:
 from hotlap.record import Finding, Machine, OptimizerFacts, Phase, Run, Sighting, SightingKind
 from hotlap.rules.advice import advice, calls, of_line, replaced
 from hotlap.rules.change import Change
-from hotlap.rules.step import cost_of, finding, phase_s, share_of, sightings, spent
+from hotlap.rules.step import cost_of, finding, phase_s, sightings
 from hotlap.units import percent
 
 # Ours, as of other work in vain: what takes less is no matter of speed.
@@ -49,14 +49,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     part = min(1.0, sum(int(one.detail.get("elements") or 0) * (1 - _touched(one)) for one in seen) / elements)
     filled_s = min(cost_of(seen), phase_s(run, Phase.BACKWARD) or 0.0)
     cost_s = part * (phase_s(run, Phase.OPTIMIZER) or 0.0) + filled_s
-    if share_of(run, cost_s) < MIN_SHARE:
+    if run.share_of(cost_s) < MIN_SHARE:
         return None
     worst = max(seen, key=lambda one: int(one.detail.get("elements") or 0))
     rows, touched = (int(worst.detail.get(name) or 0) for name in ("rows", "touched"))
     told = (
         f"A step touches {touched:,} of {rows:,} rows of {worst.detail['module'] or 'the model'} ({worst.what}), and "
         f"fills, clears and applies gradients of all: with those of other such tables {percent(part)} of what is "
-        f"trained is 0 there, for about {spent(run, cost_s)} of each step. The gradient is dense"
+        f"trained is 0 there, for about {run.told(cost_s)} of each step. The gradient is dense"
     )
     if all(map(_as_they_are, run.optimizers)):
         told = f"{told}; with sparse=True it holds no others, and the optimizer takes it as it is."

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
 from hotlap.rules.advice import of_line, replaced
 from hotlap.rules.change import Change, readable
-from hotlap.rules.step import at_pace, at_sighting, finding, operators_s, share_of, sightings, spent
+from hotlap.rules.step import at_pace, at_sighting, finding, operators_s, sightings
 from hotlap.source import Script
 
 # Ours: what float32 saves is about a half, so at a fifth of the step in such arithmetic a tenth is to be had.
@@ -50,9 +50,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         told = "Operators of the model compute in float64 although no parameter does: a step could be about"
         rest = "in float32" + (f"; both meet{at_sighting(where)}: {where.text}" if where is not None else "")
         change = of_line(where)
-    if share_of(run, cost_s) < MIN_SHARE:
+    if run.share_of(cost_s) < MIN_SHARE:
         return None
-    return finding(run, cost_s, f"{told} {spent(run, cost_s)} shorter {rest}.", change=change)
+    return finding(run, cost_s, f"{told} {run.told(cost_s)} shorter {rest}.", change=change)
 
 
 def _change(run: Run) -> Change | None:

@@ -19,7 +19,7 @@ After:
 from statistics import mean
 
 from hotlap.record import Finding, Machine, Run
-from hotlap.rules.step import finding, share_of
+from hotlap.rules.step import finding
 from hotlap.units import duration, percent
 
 # As for the input as a whole (input_bound.py): below a tenth there is at most 1.11x to gain.
@@ -37,7 +37,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     loader = run.main_loader()
     known = run.epoch_steps_of(loader) if loader is not None else None
     cost_s = gap_s / (known or len(run.step_s) / len(gaps_s))
-    share = share_of(run, cost_s)
+    share = run.share_of(cost_s)
     if share < MIN_SHARE:
         return None
     who = ""

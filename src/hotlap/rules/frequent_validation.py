@@ -22,8 +22,6 @@ After:
     evaluate(model)
 """
 
-from dataclasses import replace
-
 from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import of_line
 from hotlap.rules.step import at_sighting, evaluation_s, finding, num_steps, sightings, validation_s
@@ -45,7 +43,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s, whole_s = (between_s, step_s + between_s) if between_s else (evaluation_s(run), step_s)
     if whole_s <= 0 or cost_s < MIN_SHARE * whole_s:
         return None
-    share = cost_s / whole_s
     where = f": {worst.what}{at_sighting(worst)}" if worst is not None else ""
     if between_s:
         each = num_steps(run) / run.num_validations
@@ -55,9 +52,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     else:
         what = f"Forward passes of the trained model in evaluation mode take {duration(cost_s)} a step,"
         of = "it"
-    found = finding(run, cost_s, f"{what} {percent(share)} of {of}{where}.", change=of_line(worst))
-    # A validation's time is in no step: its share is that of all time.
-    return replace(found, cost_s=cost_s, share=share, between_steps=bool(between_s))
+    told = f"{what} {percent(cost_s / whole_s)} of {of}{where}."
+    return finding(run, cost_s, told, change=of_line(worst), all_s=whole_s if between_s else None)
 
 
 def _loading(run: Run) -> str:

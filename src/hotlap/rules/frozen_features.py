@@ -34,7 +34,7 @@ import ast
 from hotlap.record import Finding, HotLine, Machine, Phase, Run, Sighting, SightingKind
 from hotlap.rules.advice import advice, of_line
 from hotlap.rules.change import readable
-from hotlap.rules.step import at_lines, at_pace, at_sighting, on_cpu, share_of, sightings, without_gradients_s
+from hotlap.rules.step import at_lines, at_pace, at_sighting, sightings, without_gradients_s
 from hotlap.source import Script
 
 # Ours: a training that is a fifth shorter is worth a loop over the data beforehand.
@@ -47,7 +47,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators of the forward pass on tensors without gradients, where the script freezes something, or calls a model
     under `no_grad` that nothing trains."""
     loader, seen = run.main_loader(), _untrained(run)
-    if share_of(run, _frozen_s(run)) < MIN_SHARE or not run.optimizers or (loader and loader.deterministic is False):
+    if run.share_of(_frozen_s(run)) < MIN_SHARE or not run.optimizers or (loader and loader.deterministic is False):
         return None
     if not seen and not any(map(_freezes, readable(run))):
         return None
@@ -69,11 +69,11 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 def explains(run: Run) -> frozenset[str]:
     """What arithmetic takes as well, where most of the step is such."""
-    return frozenset({"compute-bound", "launch-bound"} if share_of(run, _frozen_s(run)) >= _MOST else ())
+    return frozenset({"compute-bound", "launch-bound"} if run.share_of(_frozen_s(run)) >= _MOST else ())
 
 
 def _frozen_s(run: Run) -> float:
-    return max(without_gradients_s(run, Phase.FORWARD), _untrained_s(run)) if on_cpu(run) else 0.0
+    return max(without_gradients_s(run, Phase.FORWARD), _untrained_s(run)) if run.on_cpu else 0.0
 
 
 def _untrained(run: Run) -> list[Sighting]:

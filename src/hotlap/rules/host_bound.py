@@ -40,11 +40,8 @@ from hotlap.rules.step import (
     hottest,
     in_python,
     named,
-    on_cpu,
     parts,
     python_s,
-    share_of,
-    spent,
 )
 from hotlap.units import duration
 
@@ -62,7 +59,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Time that belongs to no other phase, or to no operator within the model."""
     outside_s, inside_s = spent_s(run)
     cost_s = outside_s + inside_s
-    if share_of(run, cost_s) < MIN_SHARE:
+    if run.share_of(cost_s) < MIN_SHARE:
         return None
     phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s else ())]
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
@@ -77,20 +74,18 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     )
     # Operators of the script's own are no Python.
     does = "what the script does beside its model" if called_s > cost_s / 2 else whose
-    told = f"Each step spends {spent(run, cost_s, ' of it')} in {does}{where}"
+    told = _idled(run, cost_s, whose) or f"Each step spends {run.told(cost_s, ' of it')} in {does}{where}"
     lines = in_python(run, *phases)
     place = at_lines(lines, cost_s)
-    found = finding(run, cost_s, f"{_idled(run, cost_s, whose) or told}{place}.")
-    if not place or not on_cpu(run):
-        return found
+    if not place or not run.on_cpu:
+        return finding(run, cost_s, f"{told}{place}.")
     line = hottest(lines)[0]
     whole_s = next(one.step_s for one in run.hot_lines if replace(one, step_s=line.step_s) == line)
     # Who mends the line may do without all that it calls: of one that drew an action for each state, operators were
     # half, and one draw for all was 2.15x faster where Python alone promised 1.54x at most.
     called_s = whole_s - min(cost_s, line.step_s)
-    if called_s >= _LEAST_PART * cost_s:
-        found = replace(found, evidence=f"{found.evidence[:-1]} ({duration(whole_s)} with all that it calls).")
-    return replace(found, at_most_share=share_of(run, cost_s + called_s))
+    place += f" ({duration(whole_s)} with all that it calls)" if called_s >= _LEAST_PART * cost_s else ""
+    return finding(run, cost_s, f"{told}{place}.", at_most_s=cost_s + called_s)
 
 
 def spent_s(run: Run) -> tuple[float, float]:
@@ -112,7 +107,7 @@ def _idled(run: Run, cost_s: float, whose: str) -> str | None:
         if seen.idle_s.get(reason, 0.0) >= _LEAST_PART * cost_s
     )
     return (
-        f"The device idles {spent(run, cost_s, ' of each step')} while the host does more "
+        f"The device idles {run.told(cost_s, ' of each step')} while the host does more "
         f"than launch the next kernel: {', '.join(parts)}"
     )
 
@@ -177,10 +172,10 @@ def _outside(run: Run) -> float:
 
 def _inside(run: Run) -> float:
     """Python in forward and backward passes; only on the CPU, where an operator returns when it has computed."""
-    if not on_cpu(run) or run.compiled:
+    if not run.on_cpu or run.compiled:
         return 0.0
     within_s = sum(_python_within(run, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
-    if share_of(run, within_s) >= MIN_SHARE_IN_MODEL:
+    if run.share_of(within_s) >= MIN_SHARE_IN_MODEL:
         return within_s
     return min(within_s, sum(_without_operators_s(run, line) for line in run.hot_lines if line.phase is Phase.FORWARD))
 

@@ -18,10 +18,9 @@ After:
 """
 
 import re
-from dataclasses import replace
 
 from hotlap.record import Finding, HotLine, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
-from hotlap.rules.step import at_lines, chosen, device_s, finding, in_python, share_of, spent
+from hotlap.rules.step import at_lines, chosen, device_s, finding, in_python
 from hotlap.units import duration, percent, plural
 
 # XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
@@ -43,17 +42,16 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     wait_s, starved_s = run.mean_phase_s(Phase.INPUT), device_s(run, Phase.INPUT)
     if wait_s is not None and starved_s is not None:
         wait_s = min(wait_s, starved_s)
-    if wait_s is None or share_of(run, wait_s) < MIN_SHARE:
+    if wait_s is None or run.share_of(wait_s) < MIN_SHARE:
         return None
     loader = run.main_loader()
-    told = f"Each step waits {spent(run, wait_s, ' of it')} for its batch{_made(run, loader)}{_largest(run, wait_s)}"
+    told = f"Each step waits {run.told(wait_s, ' of it')} for its batch{_made(run, loader)}{_largest(run, wait_s)}"
     first = _of_an_epoch_each(run)
     if first is not None:
         anew = ", which begins an epoch for one batch: an order of all items is made, and dropped"
         # It is dropped in no loader.
         most_s = wait_s + sum(one.step_s for one in run.hot_lines if one.phase is Phase.OTHER and _same(one, first))
-        found = finding(run, wait_s, f"{told}{at_lines([first], wait_s)}{anew}.")
-        return replace(found, at_most_share=share_of(run, most_s))
+        return finding(run, wait_s, f"{told}{at_lines([first], wait_s)}{anew}.", at_most_s=most_s)
     return finding(
         run,
         wait_s,

@@ -29,12 +29,9 @@ from hotlap.rules.step import (
     launch_s,
     model_levers,
     named,
-    on_cpu,
     on_one_core_s,
     parts,
     served,
-    share_of,
-    spent,
 )
 from hotlap.units import duration
 
@@ -65,7 +62,7 @@ _LOOP = 8
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Calls of the model's operators; those of optimizers are told by optimizer-bound."""
-    return _on_cpu(run) if on_cpu(run) else _on_device(run)
+    return _on_cpu(run) if run.on_cpu else _on_device(run)
 
 
 def calls_s(run: Run) -> float | None:
@@ -82,16 +79,16 @@ def _on_cpu(run: Run) -> Finding | None:
     cost_s, arithmetic_s = calls_s(run), sum(part.arithmetic_s for part in _divided(run))
     if cost_s is None:
         return None
-    if share_of(run, cost_s) < MIN_SHARE or cost_s < arithmetic_s:
+    if run.share_of(cost_s) < MIN_SHARE or cost_s < arithmetic_s:
         return _of_constants(run) or _in_many_small(run, cost_s + arithmetic_s)
-    found = finding(
+    return finding(
         run,
         cost_s,
-        f"{_calls(run)}, which cost {spent(run, cost_s, ' of it')} beside "
+        f"{_calls(run)}, which cost {run.told(cost_s, ' of it')} beside "
         f"{duration(arithmetic_s)} of arithmetic{_constant(run)}{_line(run, cost_s)}.",
         levers=chosen(model_levers(run)),
+        at_most_s=_in_loops_s(run),
     )
-    return replace(found, at_most_share=share_of(run, _in_loops_s(run)))
 
 
 def _in_many_small(run: Run, within_s: float) -> Finding | None:
@@ -105,7 +102,7 @@ def _in_many_small(run: Run, within_s: float) -> Finding | None:
     cost_s = within_s - computed_s
     all_s = sum(one.self_s for one in seen.operators)
     many = [one for one in seen.operators if one.per_step >= _MANY]
-    if share_of(run, cost_s) < MIN_SHARE or cost_s < computed_s or sum(one.self_s for one in many) < _MOST * all_s:
+    if run.share_of(cost_s) < MIN_SHARE or cost_s < computed_s or sum(one.self_s for one in many) < _MOST * all_s:
         return None
     most = max(many, key=lambda one: one.self_s, default=None)
     most_named = "" if most is None else f", {most.per_step:,.0f} of them of {most.name}"
@@ -113,7 +110,7 @@ def _in_many_small(run: Run, within_s: float) -> Finding | None:
         run,
         cost_s,
         f"{_calls(run)}{most_named}. They take {duration(within_s)} of it; one core needs {duration(computed_s)} at "
-        f"most for what they compute, so {spent(run, cost_s)} goes into calling them"
+        f"most for what they compute, so {run.told(cost_s)} goes into calling them"
         f"{at_lines(_lines(run), cost_s)}.",
         levers=chosen(model_levers(run)),
     )
@@ -137,12 +134,12 @@ def _of_constants(run: Run) -> Finding | None:
     if max(seen.line_calls.values(), default=0.0) < _MANY_ON_A_LINE:
         return None
     cost_s = divided.calls_s * number / seen.calls
-    if share_of(run, cost_s) < MIN_SHARE_OF_CONSTANTS:
+    if run.share_of(cost_s) < MIN_SHARE_OF_CONSTANTS:
         return None
     return finding(
         run,
         cost_s,
-        f"{_calls(run)}{_constant(run)}: to call them costs {spent(run, cost_s, ' of it')}{_line(run, cost_s)}.",
+        f"{_calls(run)}{_constant(run)}: to call them costs {run.told(cost_s, ' of it')}{_line(run, cost_s)}.",
         levers=chosen(model_levers(run)),
     )
 
@@ -193,13 +190,13 @@ def _with_calls(run: Run, line: HotLine) -> HotLine:
 
 def _on_device(run: Run) -> Finding | None:
     cost_s, seen = launch_s(run), run.operators
-    if cost_s is None or seen is None or share_of(run, cost_s) < MIN_SHARE_ON_DEVICE:
+    if cost_s is None or seen is None or run.share_of(cost_s) < MIN_SHARE_ON_DEVICE:
         return None
     kernels = "" if seen.num_kernels is None else f" between {seen.num_kernels:,.0f} kernels"
     return finding(
         run,
         cost_s,
-        f"The device idles {spent(run, cost_s, ' of each step')}{kernels} "
+        f"The device idles {run.told(cost_s, ' of each step')}{kernels} "
         f"because the host has not launched the next one{named(seen, IdleReason.CALLS)}.",
         levers=() if run.compiled else ("compile",),
     )

@@ -25,7 +25,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, OperatorWindow, Phase, Run
-from hotlap.rules.step import at_pace, chosen, finding, on_cpu, share_of, spent
+from hotlap.rules.step import at_pace, chosen, finding
 
 # Ours: a sound convolutional net spends 20-40% of a CPU step in normalisation, activations and pooling; where these
 # take half of it, they and not its products decide.
@@ -39,18 +39,18 @@ _MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators that stream: on the CPU by their own rate, on a device by what they are."""
-    if on_cpu(run):
+    if run.on_cpu:
         cost_s = sum(at_pace(run, phase, run.calls_in(phase).streaming_s) for phase in _MODEL)
     else:
         cost_s = _on_device(run.operators)
-    if share_of(run, cost_s) < MIN_SHARE:
+    if run.share_of(cost_s) < MIN_SHARE:
         return None
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} in the model's operators that move "
+        f"Each step spends {run.told(cost_s, ' of it')} in the model's operators that move "
         "large tensors through memory and compute little.",
-        levers=chosen({"compile": not run.compiled, "bf16-autocast": not run.autocast, "huge-pages": on_cpu(run)}),
+        levers=chosen({"compile": not run.compiled, "bf16-autocast": not run.autocast, "huge-pages": run.on_cpu}),
     )
 
 

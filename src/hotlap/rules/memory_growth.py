@@ -28,7 +28,7 @@ from statistics import median
 
 from hotlap.record import NUM_EIGHTHS, Finding, Machine, MemorySample, Run, eighths
 from hotlap.rules.shape_churn import MIN_SHAPES
-from hotlap.rules.step import finding, spent
+from hotlap.rules.step import finding
 from hotlap.units import duration, size
 
 # Ours: caches, allocators and memory pools still settle after the warm-up, by some MiB in all and slower and slower.
@@ -86,7 +86,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
             run,
             cost_s,
             f"Memory {what} grew by {size(grown)} in {steps:,} steps, {size(per_step)} each, "
-            f"{'and goes on' if lasts else 'until now'}; that costs {spent(run, cost_s)} of each step so far."
+            f"{'and goes on' if lasts else 'until now'}; that costs {run.told(cost_s)} of each step so far."
             f"{end if lasts else asks}",
         )
         return replace(found, urgent=lasts and soon, at_any_cost=lasts or soon)

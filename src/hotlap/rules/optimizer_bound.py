@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import at_lines, chosen, finding, on_cpu, phase_s, share_of, spent
+from hotlap.rules.step import at_lines, chosen, finding, phase_s
 
 # An update of N parameters moves about 7 N numbers, forward and backward of a batch of 32 do 6 N x 32 operations; with
 # 10 or more operations a byte moved that makes less than a tenth. But default Adam makes about ten operators a tensor,
@@ -27,7 +27,7 @@ MIN_SHARE = 0.25
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Share of the step spent in optimizers; of a GPU's trace nothing else is known of them."""
     cost_s = phase_s(run, Phase.OPTIMIZER)
-    if cost_s is None or share_of(run, cost_s) < MIN_SHARE or (on_cpu(run) and not run.optimizers):
+    if cost_s is None or run.share_of(cost_s) < MIN_SHARE or (run.on_cpu and not run.optimizers):
         return None
     elements = sum(optimizer.num_elements for optimizer in run.optimizers)
     tensors = sum(optimizer.num_parameters for optimizer in run.optimizers)
@@ -36,8 +36,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} in the optimizer{size}{_where(run, cost_s)}.",
-        levers=chosen({"fused-optimizer": may_fuse, "threads": on_cpu(run), "huge-pages": on_cpu(run)}),
+        f"Each step spends {run.told(cost_s, ' of it')} in the optimizer{size}{_where(run, cost_s)}.",
+        levers=chosen({"fused-optimizer": may_fuse, "threads": run.on_cpu, "huge-pages": run.on_cpu}),
     )
 
 

@@ -24,7 +24,7 @@ After:
 
 from hotlap.record import Finding, Machine, Phase, Run, Sighting, SightingKind
 from hotlap.rules.advice import of_line
-from hotlap.rules.step import at_sighting, finding, launch_s, phase_s, share_of, sightings, spent
+from hotlap.rules.step import at_sighting, finding, launch_s, phase_s, sightings
 from hotlap.units import percent
 
 # Ours, as of other work in vain: what takes less is no matter of speed.
@@ -41,7 +41,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     model_s = sum(phase_s(run, phase) or 0.0 for phase in (Phase.FORWARD, Phase.BACKWARD)) - (launch_s(run) or 0.0)
     cost_s = model_s * sum(map(_share, seen))
-    if not seen or share_of(run, cost_s) < MIN_SHARE:
+    if not seen or run.share_of(cost_s) < MIN_SHARE:
         return None
     worst = max(seen, key=_share)
     length, needed = (int(worst.detail.get(name) or 0) for name in ("length", "needed"))
@@ -51,7 +51,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"{worst.what}{at_sighting(worst)} is given {worst.detail['shape']}, and the longest item of a batch needs "
         f"{needed} of {length} columns (median of {worst.detail['batches']}): {percent(1 - needed / length)} is "
-        f"padding in all rows, for which a step takes about {spent(run, cost_s)}. Pad to the longest of each batch, in "
+        f"padding in all rows, for which a step takes about {run.told(cost_s)}. Pad to the longest of each batch, in "
         f"the loader's collate_fn.{trade if run.compiled else ''}",
         change=of_line(worst),
     )

@@ -19,7 +19,6 @@ After:
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.advice import advice
-from hotlap.rules.step import on_cpu
 
 _VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 
@@ -32,7 +31,7 @@ _PART = 0.25
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Sizes that change, on a GPU whose allocator was left as it is."""
-    if on_cpu(run) or run.device == "mps" or run.shapes is None or run.shapes.num_shapes < MIN_SHAPES:
+    if run.on_cpu or run.device == "mps" or run.shapes is None or run.shapes.num_shapes < MIN_SHAPES:
         return None
     if run.switches is not None and _VARIABLE in run.switches.environment:
         return None

@@ -17,7 +17,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run
-from hotlap.rules.step import finding, on_cpu, share_of, spent
+from hotlap.rules.step import finding
 
 # A forward pass is a third of a step, so all of it once more is a quarter of what then is one; below a fifth of that
 # it is one block, which somebody chose.
@@ -27,12 +27,12 @@ MIN_SHARE = 0.05
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """By what a trace shows."""
     cost_s = _cost_s(run)
-    if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
+    if cost_s is None or run.share_of(cost_s) < MIN_SHARE:
         return None
     return finding(
         run,
         cost_s,
-        f"The backward pass spends {spent(run, cost_s, ' of each step')} on "
+        f"The backward pass spends {run.told(cost_s, ' of each step')} on "
         "computing activations of the forward pass again (activation checkpointing), which saves memory: where that "
         "is left over, checkpoint fewer blocks.",
     )
@@ -41,6 +41,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 def _cost_s(run: Run) -> float | None:
     """Kernels take as long under a profiler; operators on the CPU take longer, as the whole step does."""
     seen = run.operators
-    if seen is None or seen.recomputed_s is None or not on_cpu(run) or not seen.wall_s:
+    if seen is None or seen.recomputed_s is None or not run.on_cpu or not seen.wall_s:
         return None if seen is None else seen.recomputed_s
     return seen.recomputed_s * min(1.0, run.mean_step_s() / seen.wall_s)

@@ -19,7 +19,7 @@ After:
 
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.change import file_name
-from hotlap.rules.step import finding, phase_s, share_of, spent
+from hotlap.rules.step import finding, phase_s
 
 # Ours, as of other work in vain.
 MIN_SHARE = 0.05
@@ -32,7 +32,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     found = [one for one in run.call_sites if one.calls == "backward" and one.detail.get("again")]
     worst = max(found, key=_part, default=None)
     backward_s = phase_s(run, Phase.BACKWARD)
-    if worst is None or backward_s is None or share_of(run, backward_s * _part(worst)) < MIN_SHARE:
+    if worst is None or backward_s is None or run.share_of(backward_s * _part(worst)) < MIN_SHARE:
         return None
     cost_s = backward_s * _part(worst)
     return finding(
@@ -40,7 +40,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Line {worst.line} of {file_name(worst.path)} goes backward again and again over the same forward pass "
         f"(`retain_graph=True`), {float(worst.detail['again'] or 0):.3g} times a step more than once: that takes "
-        f"{spent(run, cost_s)} of each step, and one pass over the sum of the losses gives the same gradients.",
+        f"{run.told(cost_s)} of each step, and one pass over the sum of the losses gives the same gradients.",
     )
 
 

@@ -25,7 +25,7 @@ After:
 
 from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import of_line
-from hotlap.rules.step import at_sighting, finding, in_vain, spent
+from hotlap.rules.step import at_sighting, finding, in_vain
 
 # Ours, as of other passes in vain: a small mask is no waste to speak of.
 MIN_SHARE = 0.05
@@ -42,7 +42,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Operators take {spent(run, cost_s)} of each step for what they made the same in all {worst.detail['steps']} "
+        f"Operators take {run.told(cost_s)} of each step for what they made the same in all {worst.detail['steps']} "
         f"steps that were looked at, of the same data; most of it{at_sighting(worst)}: {worst.text}. Made once, in "
         "front of the loop or in the module's __init__, it takes none of it.",
         change=of_line(worst),

@@ -24,7 +24,7 @@ from dataclasses import replace
 from statistics import median, stdev
 
 from hotlap.record import Finding, Machine, Phase, Run, ShapeFacts
-from hotlap.rules.step import finding, share_of
+from hotlap.rules.step import finding
 from hotlap.units import duration, percent
 
 # Ours: buckets (a handful of lengths) and a shorter last batch are sound; dozens are not. oneDNN keeps 1024 prepared
@@ -52,7 +52,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     tries_kernels = run.switches is not None and run.switches.cudnn_benchmark and run.device != "cpu"
     costs = "too few came again to tell what new ones cost"
     if cost_s is not None:
-        costs = f"new ones cost {duration(cost_s)} a step ({percent(min(1.0, share_of(run, cost_s)))} of it)"
+        costs = f"new ones cost {duration(cost_s)} a step ({percent(min(1.0, run.share_of(cost_s)))} of it)"
     found = finding(
         run,
         cost_s or 0.0,

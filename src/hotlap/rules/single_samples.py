@@ -19,23 +19,10 @@ After:
     loss = loss_fn(model(x), y)
 """
 
-from dataclasses import replace
-
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
 from hotlap.rules import host_bound, launch_bound
 from hotlap.rules.advice import of_line
-from hotlap.rules.step import (
-    at_sighting,
-    chosen,
-    finding,
-    launch_s,
-    model_levers,
-    on_cpu,
-    phase_s,
-    share_of,
-    sightings,
-    spent,
-)
+from hotlap.rules.step import at_sighting, chosen, finding, launch_s, model_levers, phase_s, sightings
 
 # As of calls alone (launch-bound): where passes compute more than that, a batch is hardly faster than its samples.
 MIN_SHARE = 0.40
@@ -50,27 +37,27 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Forward passes that were seen to be given one row."""
     seen = sightings(run, SightingKind.SINGLE)
     number = sum(one.per_step for one in seen)
-    calls_s = launch_bound.calls_s(run) if on_cpu(run) else launch_s(run)
+    calls_s = launch_bound.calls_s(run) if run.on_cpu else launch_s(run)
     if number < MIN_CALLS or calls_s is None:
         return None
     beyond_first = 1 - 1 / number
     cost_s = beyond_first * (calls_s + sum(host_bound.spent_s(run)))
-    if share_of(run, cost_s) < MIN_SHARE:
+    if run.share_of(cost_s) < MIN_SHARE:
         return None
     worst, loader = max(seen, key=lambda one: one.per_step), run.main_loader()
-    found = finding(
-        run,
-        cost_s,
-        f"{worst.what} is called for one sample at a time, {number:,.0f} times in each step{at_sighting(worst)}: "
-        f"{worst.text}. Calls of operators and the Python between them take {spent(run, cost_s, ' of it')} beyond what "
-        "one call with all samples (a batch, or torch.func.vmap) takes, where none needs what another one made.",
-        levers=chosen(model_levers(run)),
-        change=of_line(worst),
-    )
     # Of samples that come as batches of their own, loading and copying is done once as well.
     kept = {Phase.OPTIMIZER} if loader is not None and loader.batch_size == 1 else _NOT_OF_THE_MODEL
     kept_s = sum(phase_s(run, phase) or 0.0 for phase in kept)
-    return replace(found, at_most_share=beyond_first * max(0.0, 1 - share_of(run, kept_s)))
+    return finding(
+        run,
+        cost_s,
+        f"{worst.what} is called for one sample at a time, {number:,.0f} times in each step{at_sighting(worst)}: "
+        f"{worst.text}. Calls of operators and the Python between them take {run.told(cost_s, ' of it')} beyond what "
+        "one call with all samples (a batch, or torch.func.vmap) takes, where none needs what another one made.",
+        levers=chosen(model_levers(run)),
+        change=of_line(worst),
+        at_most_s=beyond_first * max(0.0, run.mean_step_s() - kept_s),
+    )
 
 
 _NOT_OF_THE_MODEL = frozenset({Phase.INPUT, Phase.TRANSFER, Phase.OPTIMIZER})

@@ -7,7 +7,7 @@ from statistics import median
 
 from hotlap.record import Finding, HotLine, IdleReason, OperatorWindow, Phase, Run, Sighting, SightingKind
 from hotlap.rules.change import Change, file_name
-from hotlap.units import duration, percent
+from hotlap.units import duration
 
 # What a call costs in a training, in calls of a tiny operator in a loop: beside the call itself the module or the
 # autograd node around it, and the Python line. 2.2 forward and 1.1 backward were seen on a recurrent net written as a
@@ -60,27 +60,31 @@ def finding(
     levers: tuple[str, ...] = (),
     change: Change | None = None,
     environment: Mapping[str, str] | None = None,
+    at_most_s: float = 0.0,
+    all_s: float | None = None,
 ) -> Finding:
     """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it. Code that
-    cannot stand where it would have to is left out, its place is told. `rules.ALL` gives it the code of its rule."""
-    step_s, change = run.mean_step_s(), change or Change()
-    cost_s = min(max(cost_s, 0.0), step_s)
+    cannot stand where it would have to is left out, its place is told. `rules.ALL` gives it the code of its rule.
+
+    Arguments:
+        at_most_s: seconds of a step that may go with the cause, where it is more than that costs.
+        all_s: of a cost that lies between steps: mean seconds of a step and of what follows it up to the next.
+    """
+    whole_s, change = run.mean_step_s() if all_s is None else all_s, change or Change()
+    cost_s = min(max(cost_s, 0.0), whole_s)
     return Finding(
         code="",
         cost_s=cost_s,
-        share=cost_s / step_s if step_s > 0 else 0.0,
+        share=cost_s / whole_s if whole_s > 0 else 0.0,
         evidence=evidence,
+        at_most_share=run.share_of(at_most_s),
+        between_steps=all_s is not None,
         try_levers=levers,
         environment=environment or {},
         where=change.where,
         before=change.before,
         after=change.after if change.after and change.can_stand(run) else "",
     )
-
-
-def spent(run: Run, seconds: float, of: str = "") -> str:
-    """ "1.20 ms (40% of it)": seconds of a step, and the part of the mean step that they are."""
-    return f"{duration(seconds)} ({percent(min(1.0, share_of(run, seconds)))}{of})"
 
 
 def sightings(run: Run, kind: SightingKind) -> list[Sighting]:
@@ -107,18 +111,7 @@ def in_vain(run: Run, kind: SightingKind, *, min_share: float) -> tuple[Sighting
         if seen_s
         for inside_s in [run.calls_in(phase).inside_s]
     )
-    return None if share_of(run, cost_s) < min_share else (seen[0], cost_s)
-
-
-def share_of(run: Run, seconds: float) -> float:
-    """Part of the mean step; 0 where no step was recorded."""
-    step_s = run.mean_step_s()
-    return seconds / step_s if step_s > 0 else 0.0
-
-
-def on_cpu(run: Run) -> bool:
-    """The parameters live on the CPU."""
-    return run.device == "cpu"
+    return None if run.share_of(cost_s) < min_share else (seen[0], cost_s)
 
 
 def device_s(run: Run, phase: Phase) -> float | None:
@@ -198,7 +191,7 @@ def chosen(told: Mapping[str, bool]) -> tuple[str, ...]:
 
 def model_levers(run: Run) -> Mapping[str, bool]:
     """What computes the model itself sooner, without other numbers: for sequences seen to be packed, and for all."""
-    seen = run.operators.operators if on_cpu(run) and run.operators is not None else ()
+    seen = run.operators.operators if run.on_cpu and run.operators is not None else ()
     packed = any(one.name == "aten::_pack_padded_sequence" for one in seen)
     return {"padded-recurrent": packed, "compile": not run.compiled}
 

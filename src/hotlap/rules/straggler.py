@@ -23,7 +23,7 @@ from dataclasses import replace
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, RankFacts, Run
-from hotlap.rules.step import at_lines, finding, share_of, spent
+from hotlap.rules.step import at_lines, finding
 from hotlap.units import duration
 
 # TraceML's limits are 10% (a note) and 20% (critical) of the step.
@@ -46,14 +46,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     others = [rank for rank in run.ranks if rank is not slowest]
     others_s = median(rank.compute_s for rank in others)
     cost_s = slowest.compute_s - others_s
-    if share_of(run, cost_s) < MIN_SHARE:
+    if run.share_of(cost_s) < MIN_SHARE:
         return None
     return finding(
         run,
         cost_s,
         f"Rank {slowest.rank} on {slowest.host} takes {duration(slowest.compute_s)} {_of_step(run, slowest)} "
         f"without communication, the others {duration(others_s)}: all wait "
-        f"{spent(run, cost_s, ' of each step')}{_where(slowest, others)}. It is slower, or has more to compute.",
+        f"{run.told(cost_s, ' of each step')}{_where(slowest, others)}. It is slower, or has more to compute.",
     )
 
 

@@ -18,7 +18,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, WhatIf
-from hotlap.rules.step import finding, share_of, spent
+from hotlap.rules.step import finding
 from hotlap.units import duration, percent
 
 # Ours: on a noisy machine, two equal halves of such a window differ by less than this in nine cases out of ten.
@@ -53,56 +53,40 @@ def explains(run: Run) -> frozenset[str]:
     return EXPLAINS - _NOT_OF_OTHERS if by_others else EXPLAINS
 
 
-def _fair_threads(run: Run) -> int | None:
-    """Threads for each of the processes that compute side by side; None where that is no fewer than now."""
-    cpu = run.cpu
-    if cpu is None or not cpu.neighbours or run.num_threads is None or run.device != "cpu":
-        return None
-    wanted = run.num_threads + sum(one.threads for one in cpu.neighbours)
-    fair = max(1, int(cpu.usable_cores / (1 + len(cpu.neighbours))))
-    return fair if run.num_threads > fair and wanted >= MIN_CROWD * cpu.usable_cores else None
-
-
 def _other_threads(run: Run) -> WhatIf | None:
     """What another number of threads came to in this process; None where that was not tried."""
     return next((one for one in run.what_ifs if one.setting == "threads"), None)
 
 
-def _saved(tried: WhatIf) -> float:
-    """Part of the step that the other setting saves; 0 where it is too little to be told, or the pairs disagree."""
-    share = 1 - tried.other_s / tried.now_s if tried.now_s > 0 and tried.agree >= MIN_AGREE else 0.0
-    return share if share >= MIN_SHARE else 0.0
-
-
 def _of_processes(run: Run) -> Finding | None:
     """Several processes; what fewer threads bring was timed, or is estimated where all are of the same command: others
     come and go."""
-    fair = _fair_threads(run)
-    if fair is None or run.cpu is None or run.num_threads is None:
+    cpu, now = run.cpu, run.num_threads
+    if cpu is None or not cpu.neighbours or now is None or not run.on_cpu:
         return None
-    cpu = run.cpu
+    wanted = now + sum(one.threads for one in cpu.neighbours)
+    fair = max(1, int(cpu.usable_cores / (1 + len(cpu.neighbours))))
     all_ours = all(one.ours for one in cpu.neighbours)
     # Without a process group each process asks at a time of its own, beside others that go on as they are.
     timed = None if all_ours and run.world_size == 1 else _other_threads(run)
-    if timed is None and not all_ours:
+    if now <= fair or wanted < MIN_CROWD * cpu.usable_cores or (timed is None and not all_ours):
         return None
-    wanted = run.num_threads + sum(one.threads for one in cpu.neighbours)
     cost_s = (1 - cpu.usable_cores / wanted) * run.mean_step_s()
-    gain = f"With {fair} each, a step would be about {spent(run, cost_s)} shorter."
+    gain = f"With {fair} each, a step would be about {run.told(cost_s)} shorter."
     if timed is not None:
-        share, fair = _saved(timed), int(timed.other or 0)
-        if fair >= run.num_threads or not share:
+        _, fair, cost_s = better_threads(run) or (now, now, 0.0)
+        if fair >= now:
             return None
-        cost_s = share * run.mean_step_s()
         # The steps that were timed: others may have used the machine less, or more, while they were recorded.
-        times = f"{duration(timed.other_s)} in place of {duration(timed.now_s)} ({percent(share)} shorter)"
+        saved = percent(run.share_of(cost_s))
+        times = f"{duration(timed.other_s)} in place of {duration(timed.now_s)} ({saved} shorter)"
         gain = f"With {fair} each, a step took {times}, timed in turns."
     others = ", ".join(dict.fromkeys(one.name or f"process {one.pid}" for one in cpu.neighbours))
     return finding(
         run,
         cost_s,
         f"{1 + len(cpu.neighbours)} processes compute on {cpu.usable_cores:g} cores with {wanted:.3g} threads in all, "
-        f"this one with {run.num_threads} (beside it: {others}). {gain}",
+        f"this one with {now} (beside it: {others}). {gain}",
         levers=() if any(one.ours for one in cpu.neighbours) else ("threads",),
         environment={"OMP_NUM_THREADS": str(fair)},
     )
@@ -110,10 +94,12 @@ def _of_processes(run: Run) -> Finding | None:
 
 def better_threads(run: Run) -> tuple[int, int, float] | None:
     """Threads now and in another number that was tried in this process, and the seconds of a step that these save; None
-    where that is nothing to speak of."""
-    asked = _other_threads(run)
-    share = _saved(asked) if asked is not None else 0.0
-    return (int(asked.now or 0), int(asked.other or 0), share * run.mean_step_s()) if asked and share else None
+    where that is nothing to speak of, or the pairs disagree."""
+    tried = _other_threads(run)
+    if tried is None or tried.now_s <= 0 or tried.agree < MIN_AGREE:
+        return None
+    share = 1 - tried.other_s / tried.now_s
+    return (int(tried.now or 0), int(tried.other or 0), share * run.mean_step_s()) if share >= MIN_SHARE else None
 
 
 def _of_main(run: Run) -> Finding | None:
@@ -121,7 +107,7 @@ def _of_main(run: Run) -> Finding | None:
     # Fewer than there are cores are tried because of other processes.
     if now <= other or (run.cpu is not None and run.cpu.neighbours and other < run.cpu.usable_cores):
         return None
-    told = f"torch computes with {now} threads: with {other}, a step would be {spent(run, cost_s)} shorter."
+    told = f"torch computes with {now} threads: with {other}, a step would be {run.told(cost_s)} shorter."
     return finding(run, cost_s, told, levers=("threads",))
 
 
@@ -135,12 +121,12 @@ def _of_workers(run: Run) -> Finding | None:
     # A thread waits for a core this part of the time that it wants one. The model's own time is counted in full: its
     # threads are among those that wait.
     cost_s = (1 - 1 / crowd) * run.mean_step_s()
-    if share_of(run, run.mean_phase_s(Phase.INPUT) or 0.0) >= MIN_SHARE:
+    if run.share_of(run.mean_phase_s(Phase.INPUT) or 0.0) >= MIN_SHARE:
         cost_s = max(cost_s, run.mean_phase_s(Phase.INPUT) or 0.0)
     return finding(
         run,
         cost_s,
         f"{cpu.runnable:.1f} threads want to run on {cpu.usable_cores:g} cores, {cpu.busiest_worker:.1f} of them in "
-        f"one worker: about {spent(run, cost_s)} of each step is lost.",
+        f"one worker: about {run.told(cost_s)} of each step is lost.",
         levers=("threads", "workers"),
     )

@@ -17,7 +17,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run
-from hotlap.rules.step import finding, spent
+from hotlap.rules.step import finding
 from hotlap.rules.thread_oversubscription import better_threads
 from hotlap.units import plural
 
@@ -42,7 +42,7 @@ def _too_few(run: Run) -> Finding | None:
         run,
         cost_s,
         f"torch computes with {plural(now, 'thread')}{why} where {other} cores may be used: with {other}, a step "
-        f"would be {spent(run, cost_s)} shorter.",
+        f"would be {run.told(cost_s)} shorter.",
         levers=("threads",),
     )
 
@@ -56,6 +56,6 @@ def _throttled(run: Run) -> Finding | None:
         run,
         cost_s,
         f"The control group's quota of {cpu.usable_cores:g} cores holds the process still for "
-        f"{spent(run, cost_s)} of each step.",
+        f"{run.told(cost_s)} of each step.",
         levers=("threads",),
     )

@@ -17,7 +17,7 @@ After:
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.change import readable
-from hotlap.rules.step import CALL_PRICE, finding, on_cpu, on_one_core_s
+from hotlap.rules.step import CALL_PRICE, finding, on_one_core_s
 from hotlap.units import duration, percent
 
 # Ours: an estimate without a trial should promise a lot before it is said.
@@ -30,7 +30,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Each operator's call, operations and bytes at a CPU's price, against the step as it is."""
     window = run.operators
     computed_s = on_one_core_s(run)
-    if on_cpu(run) or window is None or window.dispatch_s is None or window.flops is None or computed_s is None:
+    if run.on_cpu or window is None or window.dispatch_s is None or window.flops is None or computed_s is None:
         return None
     on_cpu_s = CALL_PRICE * window.num_calls * window.dispatch_s + computed_s
     step_s = run.mean_step_s()

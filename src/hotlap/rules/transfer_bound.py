@@ -20,7 +20,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding, on_cpu, share_of, spent, transfer_s
+from hotlap.rules.step import finding, transfer_s
 
 # TraceML notes exposed copies from 5% on and calls them critical from 10% on; below a tenth at most 1.11x is to gain.
 MIN_SHARE = 0.10
@@ -28,11 +28,11 @@ MIN_SHARE = 0.10
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Copies that nothing hides, by the device's clock where it was looked at, else by the host's."""
-    if on_cpu(run):
+    if run.on_cpu:
         return None
     on_device = transfer_s(run)
     cost_s = run.mean_phase_s(Phase.TRANSFER) if on_device is None else on_device
-    if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
+    if cost_s is None or run.share_of(cost_s) < MIN_SHARE:
         return None
     loaders = [loader for loader in run.loaders if loader.trained_on]
     how = " "
@@ -42,7 +42,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {spent(run, cost_s, ' of it')} on copies between "
-        f"host and device{how}while nothing else runs.",
+        f"Each step spends {run.told(cost_s, ' of it')} on copies between host and device{how}while nothing else runs.",
         levers=("pin-and-overlap", "device-resident"),
     )

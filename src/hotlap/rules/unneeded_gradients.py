@@ -31,7 +31,7 @@ import ast
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice
 from hotlap.rules.change import Change, file_name, readable
-from hotlap.rules.step import finding, on_cpu, phase_s, share_of, spent
+from hotlap.rules.step import finding, phase_s
 from hotlap.source import Script
 from hotlap.units import plural
 
@@ -49,7 +49,7 @@ EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The costliest line, in a script that reads no gradients itself."""
     worst = _worst(run)
-    if worst is None or share_of(run, _pass_s(run, worst)) < MIN_SHARE:
+    if worst is None or run.share_of(_pass_s(run, worst)) < MIN_SHARE:
         return None
     files = readable(run)
     script = next((one for one in files if one.path == worst.path), None)
@@ -61,7 +61,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     number, unneeded, elements = (int(worst.detail.get(name) or 0) for name in ("parameters", "unneeded", "elements"))
     if unneeded == elements:
         why = "are cleared before an optimizer steps with them" if owned else "are of parameters that no optimizer has"
-        takes = f"takes {'' if on_cpu(run) else 'at most '}{spent(run, cost_s)} of each step"
+        takes = f"takes {'' if run.on_cpu else 'at most '}{run.told(cost_s)} of each step"
         all_for_nothing = f"{takes}, and all gradients that it computes {why}: nothing is learnt from that loss."
         return finding(run, cost_s, f"{place} {all_for_nothing}", change=change)
     whose, remedy = "no optimizer has", "`requires_grad_(False)` on these, or `no_grad` around what only they are in,"
@@ -86,7 +86,7 @@ def _worst(run: Run) -> CallSite | None:
 def _pass_s(run: Run, site: CallSite) -> float:
     """Seconds a step of that line's passes at most; on a device, where the host's clock does not tell, of all."""
     all_s, seconds = phase_s(run, Phase.BACKWARD) or 0.0, site.detail.get("seconds")
-    return min(all_s, float(seconds)) if on_cpu(run) and isinstance(seconds, int | float) else all_s
+    return min(all_s, float(seconds)) if run.on_cpu and isinstance(seconds, int | float) else all_s
 
 
 def _reads_gradients(script: Script) -> bool:

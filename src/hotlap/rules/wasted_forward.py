@@ -21,8 +21,6 @@ After:
             right += (model(x).argmax(1) == y).sum()
 """
 
-from dataclasses import replace
-
 from hotlap.record import CallSite, Finding, Machine, Run, Sighting, SightingKind
 from hotlap.rules.advice import of_line, without_graph
 from hotlap.rules.change import Change, readable
@@ -50,16 +48,16 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if validating:  # where it goes, its batches and metrics go with it
         cost_s = validation_s(run) or cost_s
         what, needed = "of a validation have gradients on; it takes", "validation does"
-    share = min(1.0, cost_s / whole_s)
     # As seen on a graph network of 6.99 ms a pass: under `no_grad` 100 steps, imports included, took 5.0 s, as before.
-    found = finding(
+    return finding(
         run,
         cost_s,
-        f"Forward passes {what} {duration(cost_s)} a step ({percent(share)}): {worst.what}{at_sighting(worst)}. "
+        f"Forward passes {what} {duration(cost_s)} a step ({percent(min(1.0, cost_s / whole_s))}): "
+        f"{worst.what}{at_sighting(worst)}. "
         f"Of that `no_grad` saves what recording for gradients takes; all of it goes only where {needed}.",
         change=_without_graph(run, worst),
+        all_s=whole_s if validating else None,
     )
-    return replace(found, cost_s=cost_s, share=share, between_steps=True) if validating else found
 
 
 def _without_graph(run: Run, seen: Sighting) -> Change | None:

@@ -9,6 +9,7 @@ from hotlap.record import Operator, OperatorWindow
 from hotlap.trace import spans
 from hotlap.trace.nesting import Callers, around
 from hotlap.trace.table import ON_DEVICE, Floats, Ints, Kind, Mask, Trace
+from hotlap.trace.timeline import timeline
 
 # Operators told; in real steps the first ten hold nearly all of the time.
 _MAX_OPERATORS = 40
@@ -101,20 +102,15 @@ def _why_not(trace: Trace, chosen: Mask, wall_s: float) -> str | None:
 
 def _figures(trace: Trace, chosen: Mask, num_steps: int) -> dict[str, float | None]:
     """By step, and the mean kernel."""
-
-    def of(*kinds: Kind) -> Mask:
-        return chosen & trace.which(*kinds)
-
-    kernels, talks = of(*_KERNELS), of(Kind.COMMUNICATION)
-    computing, talking = trace.moments(of(Kind.KERNEL)), trace.moments(talks)
-    copying = trace.moments(of(Kind.COPY) & ~trace.named(_STAYS))
+    kernels, device = chosen & trace.which(*_KERNELS), timeline(trace, chosen)
+    copying = trace.moments(chosen & trace.which(Kind.COPY) & ~trace.named(_STAYS))
     parts = {
-        "device_busy_s": trace.moments(of(*ON_DEVICE)),
+        "device_busy_s": device.busy,
         "copy_s": copying,
-        "copy_exposed_s": spans.without(copying, spans.either(computing, talking)),
+        "copy_exposed_s": spans.without(copying, spans.either(device.computing, device.communication)),
     }
-    if talks.any():
-        parts |= {"communication_s": talking, "communication_exposed_s": spans.without(talking, computing)}
+    if len(device.communication):
+        parts |= {"communication_s": device.communication, "communication_exposed_s": device.exposed_communication}
     return {
         "num_kernels": float(kernels.sum()) / num_steps,
         "kernel_s": float(np.mean((trace.end - trace.start)[kernels])),

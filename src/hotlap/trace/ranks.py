@@ -27,9 +27,8 @@ def joined(readings: Sequence[Reading]) -> Run:
         return readings[0].run
     step_s = median(float(np.mean(one.run.step_s)) for one in readings)
     shared = _shared(readings)
-    waits = _waits(shared, len(readings))
+    waits, lost, times = _waits(shared, len(readings))
     facts = [_facts(one, step_s, wait_s) for one, wait_s in zip(readings, waits, strict=True)]
-    lost, times = _late(shared, len(readings))
     slowest = max(range(len(readings)), key=lambda number: (lost[number], facts[number].compute_s))
     run = readings[slowest].run
     size = max(len(readings), run.world_size)
@@ -90,24 +89,18 @@ def _shared(readings: Sequence[Reading]) -> list[_Shared]:
     return found
 
 
-def _waits(shared: Sequence[_Shared], count: int) -> list[float | None]:
-    """Seconds a step that each of so many ranks waits in collectives; None of one that shares none."""
-    steps = len({one.step for one in shared})
+def _waits(shared: Sequence[_Shared], count: int) -> tuple[list[float | None], Floats, Ints]:
+    """Of each of so many ranks: seconds a step that it waits in collectives, None where it shares none; seconds a step
+    that the others wait in those to which it comes last, and how many these are."""
     found: list[float | None] = [None] * count
+    lost, times, steps = np.zeros(count), np.zeros(count, np.int64), len({one.step for one in shared})
     for one in shared:
         for number, wait_s in zip(one.members, one.waits.sum(axis=1).tolist(), strict=True):
             found[number] = (found[number] or 0.0) + wait_s / steps
-    return found
-
-
-def _late(shared: Sequence[_Shared], count: int) -> tuple[Floats, Ints]:
-    """(R,) seconds a step that the others wait in collectives to which each rank comes last, and how many these are."""
-    lost, times, steps = np.zeros(count), np.zeros(count, np.int64), len({one.step for one in shared})
-    for one in shared:
         last = np.array(one.members)[one.lengths.argmin(axis=0)]
         np.add.at(lost, last, one.waits.sum(axis=0) / (len(one.members) - 1) / steps)
         np.add.at(times, last, 1)
-    return lost, times
+    return found, lost, times
 
 
 def _who_is_late(lost: Floats, times: Ints, numbers: Sequence[int]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,15 +12,6 @@ from hotlap.trace.idle import Idle
 from hotlap.trace.nesting import Line
 from hotlap.trace.seen import Seen
 from hotlap.trace.table import Floats, Ints, Kind
-
-
-@dataclass
-class _Place:
-    """All of one kind at one line."""
-
-    count: int = 0
-    seconds: float = 0.0
-    num_bytes: int = 0
 
 
 def at_lines(seen: Seen, idle: Idle) -> tuple[Sighting, ...]:
@@ -45,19 +35,17 @@ def at_lines(seen: Seen, idle: Idle) -> tuple[Sighting, ...]:
 
 def _by_place(kind: SightingKind, seen: Seen, events: Ints, calls: Ints, seconds: Floats) -> Iterator[Sighting]:
     """Events that are called alike at one line are one sighting; costliest first."""
-    found: dict[tuple[str, Line | None], _Place] = defaultdict(_Place)
-    for event, call, cost_s in zip(events.tolist(), calls.tolist(), seconds.tolist(), strict=True):
-        place = found[seen.trace.text(event), seen.who.line(call)]
-        place.count += 1
-        place.seconds += cost_s
-        place.num_bytes += max(0, int(seen.trace.num_bytes[event]))
-    for (what, line), place in sorted(found.items(), key=lambda item: -item[1].seconds):
+    found: dict[tuple[str, Line | None], list[int]] = defaultdict(list)
+    for at, (event, call) in enumerate(zip(events.tolist(), calls.tolist(), strict=True)):
+        found[seen.trace.text(event), seen.who.line(call)].append(at)
+    for (what, line), ours in sorted(found.items(), key=lambda item: -seconds[item[1]].sum()):
+        num_bytes = np.maximum(seen.trace.num_bytes[events[ours]], 0).sum()
         yield Sighting(
             kind=kind,
             what=what,
             path=line.path if line is not None else None,
             line=line.line if line is not None else None,
-            per_step=place.count / seen.count,
-            cost_s=place.seconds / seen.count,
-            num_bytes=place.num_bytes / seen.count if place.num_bytes else None,
+            per_step=len(ours) / seen.count,
+            cost_s=float(seconds[ours].sum()) / seen.count,
+            num_bytes=float(num_bytes) / seen.count if num_bytes else None,
         )

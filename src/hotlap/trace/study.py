@@ -10,16 +10,28 @@ from datetime import UTC, datetime
 import hotlap
 from hotlap import rules
 from hotlap.errors import UserError
+from hotlap.experiment import batches
 from hotlap.levers import cards
-from hotlap.record import Finding, Purpose, State, Study, escaped
+from hotlap.record import Ceiling, Finding, Phase, Purpose, Run, State, Study, escaped
 from hotlap.trace import files, ranks, table
-from hotlap.trace.ceilings import ceilings
 from hotlap.trace.reading import Reading, reading
 
 _WARNING = (
     "A profiler costs time itself, most of it on the host, more with stacks and shapes: untraced steps are shorter, "
     "and the device waits less for the host than is told here."
 )
+
+# A bound of less is not worth a line.
+_LEAST = 1.01
+
+_FREE = {
+    Phase.INPUT: ("input", "no wait for a batch"),
+    Phase.COMMUNICATION: ("communication", "no wait for other processes and for data on their way"),
+    Phase.TRANSFER: ("transfers", "copies only beside kernels"),
+    Phase.OTHER: ("host work", "the device never idles while the host does more than launch"),
+    Phase.SYNC: ("sync", "no wait of the host for the device"),
+    Phase.OPTIMIZER: ("optimizer", "no time in optimizer steps"),
+}
 
 
 def read(names: Sequence[str]) -> Study:
@@ -71,6 +83,14 @@ def made(names: Sequence[str], found: Sequence[Reading]) -> Study:
         ceilings=ceilings(run),
         warnings=(_WARNING,),
     )
+
+
+def ceilings(run: Run) -> tuple[Ceiling, ...]:
+    """What could be gained at best, each step without what the device spent on one thing: highest first; none of fewer
+    than three steps. The interval covers what varies from step to step of the trace."""
+    each = (batches.ceiling(run, *words, run.phase_s.get(phase) or ()) for phase, words in _FREE.items())
+    found = (one for one in each if one is not None and one.speedup.mid >= _LEAST)
+    return tuple(sorted(found, key=lambda one: -one.speedup.mid))
 
 
 def _on(device: str, finding: Finding) -> Finding:

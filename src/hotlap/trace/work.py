@@ -50,13 +50,9 @@ class StepKernels:
     def collectives(self) -> tuple[DeviceWork, ...]:
         """By kind, beside kernels that compute; costliest first."""
         trace, talks = self._trace, self._trace.kind[self.rows] == Kind.COMMUNICATION
-        computing = trace.moments(self.rows[~talks])
-        kinds = [
-            kernels.collective(trace.text(row), trace.exchanged(row, operator).collective)
-            for row, operator, _ in self._each()
-            if trace.kind[row] == Kind.COMMUNICATION
-        ]
-        return self._beside(computing, self.rows[talks], kinds)
+        pairs = zip(self.rows[talks].tolist(), self.operators[talks].tolist(), strict=True)
+        kinds = [kernels.collective(trace.text(row), trace.exchanged(row, caller).collective) for row, caller in pairs]
+        return self._beside(trace.moments(self.rows[~talks]), self.rows[talks], kinds)
 
     def _beside(self, computing: Spans, rows: Ints, titles: Sequence[str]) -> tuple[DeviceWork, ...]:
         """What these events take, and how much of that kernels hide; by their titles."""

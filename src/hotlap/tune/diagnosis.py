@@ -15,7 +15,7 @@ from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.record import Ceiling, Finding, Machine, Phase, Run
 from hotlap.rules import host_bound
 from hotlap.rules.launch_bound import calls_s
-from hotlap.rules.step import device_s, idle_s, launch_s, on_cpu, transfer_s
+from hotlap.rules.step import device_s, idle_s, launch_s, transfer_s
 from hotlap.search import StudyLog
 from hotlap.search.candidates import rejects
 from hotlap.source import scripts
@@ -138,7 +138,7 @@ def _spread(run: Run, mean_s: float, *phases: Phase) -> Sequence[float]:
 
 def _of_launches(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
     """What it costs to start operators, each of them however small: on the CPU as the finding `launch-bound` has it."""
-    gaps_s, cost_s = launch_s(run), calls_s(run) if on_cpu(run) else None
+    gaps_s, cost_s = launch_s(run), calls_s(run) if run.on_cpu else None
     if gaps_s is not None:
         yield "launches", "the device never waits for a launch", (gaps_s,) * len(run.step_s)
     elif cost_s:

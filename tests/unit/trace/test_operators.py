@@ -147,6 +147,9 @@ def test_communication_is_exposed_where_nothing_is_computed() -> None:
     window = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(0, 2), work(1, 3, 1), talk)
     assert (window.communication_s, window.communication_exposed_s) == (4, 3)
     assert on_gpu(operator("mm", 0, 9), launch(0, 1), work(1, 3, 1)).communication_s is None
+    cleared = work(3, 4, 3, name="Memset (Device)", category="gpu_memset")
+    window = on_gpu(operator("mm", 0, 9), *(launch(0, number) for number in (1, 2, 3)), work(1, 3, 1), talk, cleared)
+    assert window.communication_exposed_s == 2, "memory that is set is work, as in the phases of a step"
 
 
 def test_lost_kernels_are_noticed_and_no_figure_of_the_device_is_given() -> None:
