@@ -9,19 +9,19 @@ import time
 from pathlib import Path
 
 import results_file
-from hotlap.probe.clock import FORWARD, INPUT, OTHER, PHASES, Lap
+from hotlap.probe.clock import FORWARD, INPUT, OTHER, PHASES, StepSpans
 from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.record import Run, Status, encode
 
 STEPS = 10_000_000
 
 
-def row(step: int, noise: list[float]) -> Lap:
+def row(step: int, noise: list[float]) -> StepSpans:
     spent = [0.0] * len(PHASES)
     spent[FORWARD] = 0.001 * noise[step % 4093]
     spent[INPUT] = 0.0005 * noise[step % 4091]
     spent[OTHER] = 1e-5
-    return Lap(
+    return StepSpans(
         spent=spent, block=step // 11, number=step, losses=[noise[step % 4079]], num_samples=16, num_updates=1,
         epoch_started=step % 1000 == 0,
     )  # fmt: skip

@@ -213,7 +213,7 @@ PARTS: list[tuple[Any, str]] = [
     *((StepMarker, name) for name in ("stepped", "made")),
     *((Schedule, name) for name in ("advance", "is_late")),
     *((Clock, name) for name in ("read", "own")),
-    *((_Reader, name) for name in ("read", "_lap")),
+    *((_Reader, name) for name in ("read", "_step")),
     (clock, "_set_apart"),
     (Thinning, "add"),
     (Ledger, "warm_up"),

@@ -13,13 +13,13 @@ from hotlap.probe.clock import (
     EPOCH,
     FORWARD,
     INPUT,
-    LAP,
     LOOK,
     LOSS,
     OTHER,
     PHASES,
     SAMPLES,
     STEP,
+    STEP_END,
     TRAIN,
     Clock,
 )
@@ -35,9 +35,9 @@ class Now:
         return self.seconds
 
 
-def lap(clock: Clock) -> list[float]:
+def step(clock: Clock) -> list[float]:
     """The step that ends now, by phase."""
-    clock.note((LAP, clock.now(), clock.now()))
+    clock.note((STEP_END, clock.now(), clock.now()))
     (step,) = clock.read()
     return step.spent
 
@@ -83,7 +83,7 @@ def test_time_goes_to_the_innermost_phase_however_rarely_it_is_read(steps: Seque
     for k, story in enumerate(steps):
         spent = [0.0] * len(PHASES)
         tell(story, clock, now, spent, OTHER)
-        clock.note((LAP, clock.now(), clock.now()))
+        clock.note((STEP_END, clock.now(), clock.now()))
         expected.append(spent)
         if k % pieces == 0:
             found += [step.spent for step in clock.read()]
@@ -99,7 +99,7 @@ def test_phases_sum_to_the_step_up_to_rounding(parts: list[tuple[int, float]]) -
         clock.enter(phase)
         now.seconds += seconds
         clock.leave()
-    assert sum(lap(clock)) == pytest.approx(now.seconds - begun, rel=1e-9, abs=1e-9)
+    assert sum(step(clock)) == pytest.approx(now.seconds - begun, rel=1e-9, abs=1e-9)
 
 
 def test_every_interval_is_counted_for_its_price() -> None:
@@ -108,7 +108,7 @@ def test_every_interval_is_counted_for_its_price() -> None:
         clock.enter(FORWARD)
         clock.leave()
     clock.own(clock.now())
-    lap(clock)
+    step(clock)
     assert clock.num_intervals == 3
     assert clock.entered == {FORWARD}
 
@@ -118,11 +118,11 @@ def test_a_phase_that_is_open_when_a_step_ends_counts_in_the_next_one() -> None:
     clock = Clock(now)
     clock.enter(FORWARD)
     now.seconds += 2
-    clock.note((LAP, clock.now(), clock.now()))
+    clock.note((STEP_END, clock.now(), clock.now()))
     now.seconds += 3
     clock.leave()
     now.seconds += 1
-    clock.note((LAP, clock.now(), clock.now()))
+    clock.note((STEP_END, clock.now(), clock.now()))
     first, second = (step.spent for step in clock.read())
     assert (first[FORWARD], first[OTHER]) == (0, 2)
     assert (second[FORWARD], second[OTHER]) == (3, 1)
@@ -133,7 +133,7 @@ def test_a_leave_too_many_changes_nothing() -> None:
     clock = Clock(now)
     clock.leave()
     now.seconds += 1
-    assert lap(clock)[OTHER] == 1
+    assert step(clock)[OTHER] == 1
 
 
 def test_setup_before_the_first_lap_can_be_forgotten() -> None:
@@ -145,7 +145,7 @@ def test_setup_before_the_first_lap_can_be_forgotten() -> None:
     clock.enter(INPUT)
     now.seconds += 1
     clock.leave()
-    assert sum(lap(clock)) == 1
+    assert sum(step(clock)) == 1
 
 
 def test_what_a_step_brought_is_in_its_lap() -> None:
@@ -160,8 +160,8 @@ def test_what_a_step_brought_is_in_its_lap() -> None:
     for _ in range(2):
         clock.enter(STEP)
         clock.leave()
-    clock.note((LAP, clock.now(), clock.now()))
-    clock.note((LAP, clock.now(), clock.now()))
+    clock.note((STEP_END, clock.now(), clock.now()))
+    clock.note((STEP_END, clock.now(), clock.now()))
     first, second = clock.read()
     assert (first.num_samples, first.losses, first.num_updates, first.epoch_started) == (48, [0.5], 2, True)
     assert (second.num_samples, second.losses, second.num_updates, second.epoch_started) == (None, [], 0, False)
@@ -186,7 +186,7 @@ def train(clock: Clock, now: Now) -> None:
     clock.enter(TRAIN)
     now.seconds += 8
     clock.leave()
-    clock.note((LAP, clock.now(), clock.now()))
+    clock.note((STEP_END, clock.now(), clock.now()))
 
 
 def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> None:
@@ -252,7 +252,7 @@ def test_an_epoch_begins_where_a_loader_is_started_to_be_trained_on(happens: str
         clock.enter(kinds[what])
         now.seconds += 1
         clock.leave()
-    clock.note((LAP, clock.now(), clock.now()))
+    clock.note((STEP_END, clock.now(), clock.now()))
     assert clock.read()[0].epoch_started is begins
 
 
@@ -261,7 +261,7 @@ def aside_s_of_trained(clock: Clock, now: Now) -> float:
     clock.enter(TRAIN)
     now.seconds += 8
     clock.leave()
-    clock.note((LAP, clock.now(), clock.now()))
+    clock.note((STEP_END, clock.now(), clock.now()))
     (step,) = clock.read()
     assert step.aside is not None
     return sum(step.aside.spent)

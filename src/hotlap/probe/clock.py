@@ -32,11 +32,11 @@ STEP = 11
 OWN = 12
 """Hotlap's own work: in no phase, and in no step's time."""
 _PHASE_OF = (*range(len(PHASES)), INPUT, FORWARD, FORWARD, OPTIMIZER, record.OWN)
-LAP = OWN + 1
+STEP_END = OWN + 1
 """A step is over, at its end. What is still open goes on in the next step; its part of this one counts as OTHER."""
 
 # Not times: what the step brought.
-LOSS, SAMPLES, EPOCH, LOADER = range(LAP + 1, LAP + 5)
+LOSS, SAMPLES, EPOCH, LOADER = range(STEP_END + 1, STEP_END + 5)
 
 BETWEEN = (OTHER, STEP)
 """Where a forward pass, or a solve, that begins is an outermost one. Elsewhere a module that is called is a part of
@@ -58,7 +58,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Lap(record.Step):
+class StepSpans(record.Step):
     """One step, as it was read."""
 
     spent: list[float] = field(default_factory=lambda: [0.0] * len(PHASES))
@@ -77,8 +77,8 @@ class Lap(record.Step):
 class Clock:
     """Intervals nest: time goes to the innermost one. `read` gives the steps so far.
 
-    A hook that runs in every step writes its interval by itself, for speed, and so do those who end a step (LAP) or
-    tell what it brought (LOSS, SAMPLES, EPOCH, LOADER: `note((phases.LOSS, value, None))`):
+    A hook that runs in every step writes its interval by itself, for speed, and so do those who end a step (STEP_END),
+    or tell what it brought (LOSS, SAMPLES, EPOCH, LOADER: `note((phases.LOSS, value, None))`):
 
         before, clock.where = clock.where, phases.TRAIN
         begin = clock.now()
@@ -90,16 +90,16 @@ class Clock:
     Everybody else uses `enter` and `leave`, or `own`.
     """
 
-    __slots__ = ("_open", "_reader", "callers", "kept", "last", "note", "now", "shared", "tape", "where")
+    __slots__ = ("_open", "_reader", "callers", "events", "kept", "last", "note", "now", "shared", "where")
 
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:
         self.now = now
         self.kept: list[Any] | None = None
         """A list takes everything that is read from now on, to be read again by another clock."""
-        self.tape: list[Any] = []
+        self.events: list[Any] = []
         """What was written and not read yet; always the same list."""
-        self.note = self.tape.extend
-        """Takes (what, begin, end) of an interval that is over, (LAP, end, end), or (what, value, None)."""
+        self.note = self.events.extend
+        """Takes (what, begin, end) of an interval that is over, (STEP_END, end, end), or (what, value, None)."""
         self.where = OTHER
         """What this moment is spent on: a phase, or DRAW, LOOK, TRAIN, STEP."""
         self.shared = True
@@ -108,7 +108,7 @@ class Clock:
             phase: set() for phase in (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD)
         }
         """Of the hooks: what calls whatever makes such a phase."""
-        self.last: Lap | None = None
+        self.last: StepSpans | None = None
         """The step that was read last."""
         self._open: list[tuple[int, int, float]] = []
         self._reader = _Reader(now())
@@ -128,19 +128,19 @@ class Clock:
         """Hotlap's own work, from `begin` until now, is over."""
         self.note((OWN, begin, self.now()))
 
-    def read(self) -> list[Lap]:
+    def read(self) -> list[StepSpans]:
         """The steps that were completed since the last call."""
-        laps, length = self._reader.read(self.tape)
+        steps, length = self._reader.read(self.events)
         if self.kept is not None:
-            self.kept += self.tape[:length]
-        del self.tape[:length]
-        if laps:
-            self.last = laps[-1]
-        return laps
+            self.kept += self.events[:length]
+        del self.events[:length]
+        if steps:
+            self.last = steps[-1]
+        return steps
 
     def last_s(self) -> float:
         """Seconds of the interval that was written last (0 before the first): a hook's own, just after it wrote it."""
-        return self.tape[-1] - self.tape[-2] if self.tape and self.tape[-3] <= OWN else 0.0
+        return self.events[-1] - self.events[-2] if self.events and self.events[-3] <= OWN else 0.0
 
     def phase(self) -> Phase:
         """The phase of this moment; may be asked from any thread."""
@@ -162,52 +162,52 @@ class Clock:
         return sum(number for what, number in self._reader.num_of.items() if what < OWN)
 
 
-def read_again(tape: list[Any], moment: Callable[[float], float]) -> list[Lap]:
-    """The steps of a tape by another clock, of which `moment` answers what it showed at a time of the first one.
+def read_again(events: list[Any], moment: Callable[[float], float]) -> list[StepSpans]:
+    """The steps of events by another clock, of which `moment` answers what it showed at a time of the first one.
 
-    NaN: that is not known, and no step of which it is so is among them. Nor is the first, which began before the tape.
+    NaN: that is not known, and no step of which it is so is among them. Nor is the first, which began before them.
     """
-    laps: list[Lap] = []
+    steps: list[StepSpans] = []
     since, part = nan, []
-    for what, begin, end in zip(tape[::3], tape[1::3], tape[2::3], strict=True):
-        if what <= LAP:
+    for what, begin, end in zip(events[::3], events[1::3], events[2::3], strict=True):
+        if what <= STEP_END:
             part += [what, moment(begin), moment(end)]
-        if what == LAP:
+        if what == STEP_END:
             if not any(map(isnan, (since, *part))):
-                laps += _Reader(since).read(part)[0]
+                steps += _Reader(since).read(part)[0]
             since, part = moment(end), []
-    return laps
+    return steps
 
 
 class _Reader:
-    """Intervals in the order of their ends -> laps. Knows nothing of the present."""
+    """Intervals in the order of their ends -> steps. Knows nothing of the present."""
 
     def __init__(self, begin: float) -> None:
         self.num_of: Counter[int] = Counter()
         """How often each thing was written, in the steps so far."""
         self._begin = begin
 
-    def read(self, tape: list[Any]) -> tuple[list[Lap], int]:
-        """The steps that are whole, and the length of their part of the tape."""
-        laps, kinds, start = [], tape[::3], 0
-        for _ in range(kinds.count(LAP)):
-            stop = kinds.index(LAP, start) + 1
-            laps.append(self._lap(kinds[start:stop], tape[3 * start : 3 * stop]))
+    def read(self, events: list[Any]) -> tuple[list[StepSpans], int]:
+        """The steps that are whole, and the length of their part of the list."""
+        steps, kinds, start = [], events[::3], 0
+        for _ in range(kinds.count(STEP_END)):
+            stop = kinds.index(STEP_END, start) + 1
+            steps.append(self._step(kinds[start:stop], events[3 * start : 3 * stop]))
             start = stop
         self.num_of.update(kinds[:start])
-        return laps, 3 * start
+        return steps, 3 * start
 
-    def _lap(self, kinds: list[int], tape: list[Any]) -> Lap:
-        since, end_s = self._begin, tape[-1]
+    def _step(self, kinds: list[int], events: list[Any]) -> StepSpans:
+        since, end_s = self._begin, events[-1]
         pieces: list[record.Piece] = []
         outer: list[record.Piece] = []
         losses: list[Any] = []
         loaders: list[int | None] = []
         num_samples = None
-        triples = iter(tape)
+        triples = iter(events)
         for what, told, end in zip(triples, triples, triples, strict=True):
             if what <= OWN:
-                begin = told if told > since else since  # it may have begun in an earlier lap
+                begin = told if told > since else since  # it may have begun in an earlier one
                 seconds = end - begin
                 # What lies within it was written before it, and its time is not counted twice.
                 while outer and outer[-1][1] >= begin:
@@ -223,7 +223,7 @@ class _Reader:
             elif what == LOADER:
                 loaders.append(told)
         num_looks = kinds.count(LOOK)
-        lap = Lap(
+        step = StepSpans(
             begin=since,
             end=end_s,
             pieces=pieces,
@@ -236,9 +236,9 @@ class _Reader:
             epoch_started=EPOCH in kinds,
         )
         if num_looks:
-            _set_apart(lap, kinds, tape)
+            _set_apart(step, kinds, events)
         self._begin = end_s
-        return lap
+        return step
 
 
 _USES = frozenset({LOOK, TRAIN, BACKWARD})
@@ -265,31 +265,31 @@ def _drawn(kinds: list[int], begin: int, end: int, *, started: bool = True) -> i
     return _last(DRAW, kinds, begin, end) if DRAW in kinds[begin:end] else None
 
 
-def _set_apart(lap: Lap, kinds: list[int], tape: list[Any]) -> None:
+def _set_apart(step: StepSpans, kinds: list[int], events: list[Any]) -> None:
     """Batches of a step that are only looked at, and the stretch from the first forward pass without training to the
     last: no backward pass lies between such a batch and the next one.
 
     The stretch begins where the loader of the first such pass was started, or where its batch was drawn if the loader
     was started in an earlier step or that batch is trained on as well; it ends where the next thing of training begins.
     """
-    told, parts = tape[1::3], _by_batch(kinds)
-    if lap.loaders or lap.epoch_started:
+    told, parts = events[1::3], _by_batch(kinds)
+    if step.loaders or step.epoch_started:
         trained = [(a, b) for a, b in parts if BACKWARD in kinds[a:b] or LOOK not in kinds[a:b]]
-        lap.epoch_started = any(EPOCH in kinds[a:b] for a, b in trained)
-        lap.loaders = [told[k] for a, b in trained for k in range(a, b) if kinds[k] == LOADER]
+        step.epoch_started = any(EPOCH in kinds[a:b] for a, b in trained)
+        step.loaders = [told[k] for a, b in trained for k in range(a, b) if kinds[k] == LOADER]
     looking = [(a, b) for a, b in parts if LOOK in kinds[a:b]]
     untrained = [(a, b) for a, b in looking if TRAIN not in kinds[a:b] and BACKWARD not in kinds[a:b]]
     first = _drawn(kinds, *looking[0], started=looking[0] in untrained)
-    begin = max(lap.begin, told[kinds.index(LOOK) if first is None else first])
+    begin = max(step.begin, told[kinds.index(LOOK) if first is None else first])
     stop = looking[-1][1]
     last = _last(LOOK, kinds, 0, stop)
     drawn = next((_drawn(kinds, a, b) for a, b in parts if a == stop), None)
     if drawn is not None:
         end = told[drawn]
     else:
-        end = told[kinds.index(TRAIN, last)] if TRAIN in kinds[last:] else tape[3 * last + 2]
-    inside = [piece for piece in lap.pieces if piece[1] >= begin and piece[2] <= end]
-    lap.aside = Stretch(
+        end = told[kinds.index(TRAIN, last)] if TRAIN in kinds[last:] else events[3 * last + 2]
+    inside = [piece for piece in step.pieces if piece[1] >= begin and piece[2] <= end]
+    step.aside = Stretch(
         spent=record.sums_of(inside, end - begin)[: record.OWN],
         num_looks=kinds.count(LOOK),
         num_samples=sum(told[k] for a, b in untrained for k in range(a, b) if kinds[k] == SAMPLES),

@@ -9,7 +9,7 @@ from typing import Any
 
 from hotlap.probe import clock as phases
 from hotlap.probe import losses
-from hotlap.probe.clock import PHASES, Lap, Stretch
+from hotlap.probe.clock import PHASES, StepSpans, Stretch
 from hotlap.record import LongRun, as_number
 from hotlap.record.moments import median
 from hotlap.record.spans import columns
@@ -45,9 +45,9 @@ class Ledger:
     def __init__(self, thinning: "Thinning | None" = None) -> None:
         self.first_steps_s: list[float] = []
         self._evidence: defaultdict[str, list[Any]] = defaultdict(list)
-        self._rows: list[Lap] = []
+        self._rows: list[StepSpans] = []
         self._thinning = thinning
-        self.add: Callable[[Lap], None] = self._rows.append if thinning is None else thinning.add
+        self.add: Callable[[StepSpans], None] = self._rows.append if thinning is None else thinning.add
         """Takes a step."""
 
     def warm_up(self, spent: list[float]) -> None:
@@ -93,7 +93,7 @@ class Ledger:
             **others,
         }
 
-    def _trained(self) -> tuple[list[Lap], dict[str, Any]]:
+    def _trained(self) -> tuple[list[StepSpans], dict[str, Any]]:
         """Rows without the time and the samples of validations, and the fields of a Run that no row has."""
         if self._thinning is not None:
             return self._thinning.trained()
@@ -110,14 +110,14 @@ def _of_validations(found: Sequence[Stretch]) -> dict[str, Any]:
     }
 
 
-def set_aside(rows: list[Lap]) -> tuple[list[Lap], list[Stretch]]:
+def set_aside(rows: list[StepSpans]) -> tuple[list[StepSpans], list[Stretch]]:
     """Rows without the time and the samples of validations, and these."""
     stretches = validations([row.aside for row in rows])
     trained = [row if stretch is None else without(row, stretch) for row, stretch in zip(rows, stretches, strict=True)]
     return trained, [stretch for stretch in stretches if stretch is not None]
 
 
-def without(row: Lap, stretch: Stretch) -> Lap:
+def without(row: StepSpans, stretch: Stretch) -> StepSpans:
     """A step without the time and the samples of its validation."""
     return replace(
         row,
@@ -155,24 +155,24 @@ class Thinning:
 
     def __init__(self) -> None:
         self._draw = random.Random(0)
-        self._chunk: list[Lap] = []
-        self._block: list[Lap] = []
-        self._blocks: list[tuple[float, int, list[Lap]]] = []
+        self._chunk: list[StepSpans] = []
+        self._block: list[StepSpans] = []
+        self._blocks: list[tuple[float, int, list[StepSpans]]] = []
         """A heap of (lot, number of the first step, rows)."""
         self._long = LongRun()
         self._validations = _of_validations(())
 
-    def add(self, row: Lap) -> None:
+    def add(self, row: StepSpans) -> None:
         """A recorded step."""
         self._chunk.append(row)
         if len(self._chunk) == _CHUNK:
             self._flush()
 
-    def trained(self) -> tuple[list[Lap], dict[str, Any]]:
+    def trained(self) -> tuple[list[StepSpans], dict[str, Any]]:
         """The sample, and the fields of a Run that no sample can give."""
         return self.rows(), {"long": self._long, **self._validations}
 
-    def rows(self) -> list[Lap]:
+    def rows(self) -> list[StepSpans]:
         """The sample, in its order."""
         self._flush()
         blocks = sorted(self._blocks, key=lambda one: one[1])
@@ -192,7 +192,7 @@ class Thinning:
         for row in trained:
             self._sample(row)
 
-    def _sample(self, row: Lap) -> None:
+    def _sample(self, row: StepSpans) -> None:
         self._block.append(row)
         if len(self._block) == _BLOCK:
             heapq.heappush(self._blocks, (self._draw.random(), self._block[0].number, self._block))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hotlap.probe.clock import LOSS, Lap
+from hotlap.probe.clock import LOSS, StepSpans
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -31,7 +31,7 @@ class OnDevice(NamedTuple):
         return self.tensor._version == self.version
 
 
-def read(rows: Iterable[Lap]) -> None:
+def read(rows: Iterable[StepSpans]) -> None:
     """Losses of these steps become numbers, all that lie on a device in one go, since each reading waits for it. A step
     of which one was changed before has none."""
     waiting = []

@@ -12,7 +12,7 @@ from torch.compiler import is_compiling
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
-from hotlap.probe.clock import LAP, OPTIMIZER, OTHER, STEP, Clock
+from hotlap.probe.clock import OPTIMIZER, OTHER, STEP, STEP_END, Clock
 from hotlap.probe.guard import around_steps, call_behind, surrounded
 from hotlap.probe.session import Session
 from hotlap.probe.sites import outwards
@@ -117,7 +117,7 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
             session.update_made(optimizer, end)
             return
         # As `update_made` and `boundary` have it, without their calls.
-        note((STEP, begin, end, LAP, end, end))
+        note((STEP, begin, end, STEP_END, end, end))
         session.updates_made += 1
         marker.backwards = 0
         session.steps = steps = words[STEPS] = session.steps + 1

@@ -17,7 +17,7 @@ from hotlap import accelerator
 from hotlap.probe import clock as phases
 from hotlap.probe import procfs
 from hotlap.probe.arms import Arms
-from hotlap.probe.clock import Clock, Lap
+from hotlap.probe.clock import Clock, StepSpans
 from hotlap.probe.collectives import Collectives
 from hotlap.probe.evidence import Perturbation
 from hotlap.probe.facts import Facts
@@ -176,7 +176,7 @@ class Session:
 
     def boundary(self, now: float) -> None:
         """A training step is over."""
-        self.clock.note((phases.LAP, now, now))
+        self.clock.note((phases.STEP_END, now, now))
         self.steps = steps = self.steps + 1
         words = self.words
         words[STEPS] = steps
@@ -248,20 +248,20 @@ class Session:
 
     def _account(self, now: float) -> None:
         schedule, in_window, elapsed_s = self.schedule, self._in_window, now - (self._first_step_at or now)
-        laps = self.clock.read()
-        for k, lap in enumerate(laps, _MOST_UNSEEN - len(laps)):
+        steps = self.clock.read()
+        for k, step in enumerate(steps, _MOST_UNSEEN - len(steps)):
             move = schedule.move
-            lap.number, lap.recorded, lap.arm, lap.block = self._read, move.recorded, move.arm, move.block
+            step.number, step.recorded, step.arm, step.block = self._read, move.recorded, move.arm, move.block
             if self.ring is not None and k >= 0:  # of many that are read at once the last ones are enough
-                self.ring.add(lap)
-            lap.pieces = ()
+                self.ring.add(step)
+            step.pieces = ()
             if move.recorded:
-                self._record(lap)
+                self._record(step)
             elif not in_window:
-                self.ledger.warm_up(lap.spent)
+                self.ledger.warm_up(step.spent)
             self._read += 1
             if not in_window:
-                self._advance(elapsed_s, epoch_started=lap.epoch_started)
+                self._advance(elapsed_s, epoch_started=step.epoch_started)
         if schedule.is_late(elapsed_s):
             schedule.cut_short()
 
@@ -330,14 +330,14 @@ class Session:
         """Levers have reached their steady state, and there is something to replay where that is wanted."""
         return self.arms.settled() and (self.script.replay.ready() or not self.plan.free_input)
 
-    def _record(self, lap: Lap) -> None:
+    def _record(self, step: StepSpans) -> None:
         self._undrained += 1
         self.num_recorded += 1
-        self.ledger.add(lap)
+        self.ledger.add(step)
         if self.plan.evidence:
             self.ledger.note_evidence(self.script.evidence())
             self.script.updates.after(self._read)
-            self.states.step_ended(self._read, self.facts.parameters(), epoch_started=lap.epoch_started)
+            self.states.step_ended(self._read, self.facts.parameters(), epoch_started=step.epoch_started)
 
     def _note_first_step(self, now: float) -> None:
         self._first_step_at = now

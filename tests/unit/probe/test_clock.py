@@ -2,12 +2,12 @@
 
 import pytest
 
-from hotlap.probe.clock import BACKWARD, DRAW, EPOCH, LAP, LOADER, LOOK, TRAIN, Clock, Lap
+from hotlap.probe.clock import BACKWARD, DRAW, EPOCH, LOADER, LOOK, STEP_END, TRAIN, Clock, StepSpans
 
 OURS, HELD_OUT, OTHER = range(3)
 
 
-def lap(*things: int, loaders: tuple[int, ...]) -> Lap:
+def step(*things: int, loaders: tuple[int, ...]) -> StepSpans:
     """A step of these, one a second; the batches drawn in it are of these loaders."""
     now_s = 0.0
     clock = Clock(lambda: now_s)
@@ -17,7 +17,7 @@ def lap(*things: int, loaders: tuple[int, ...]) -> Lap:
         clock.note((what, now_s - 0.5, now_s))
         if what == DRAW:
             clock.note((LOADER, left.pop(0), None))
-    clock.note((LAP, now_s, now_s))
+    clock.note((STEP_END, now_s, now_s))
     (found,) = clock.read()
     return found
 
@@ -40,7 +40,7 @@ def lap(*things: int, loaders: tuple[int, ...]) -> Lap:
 def test_batches_that_are_only_looked_at_are_not_trained_on(
     things: tuple[int, ...], loaders: tuple[int, ...], trained: list[int]
 ) -> None:
-    assert list(lap(*things, loaders=loaders).loaders) == trained
+    assert list(step(*things, loaders=loaders).loaders) == trained
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_batches_that_are_only_looked_at_are_not_trained_on(
     ],
 )
 def test_an_epoch_starts_where_a_loader_is_started_that_is_trained_on(things: tuple[int, ...], starts: bool) -> None:
-    assert lap(*things, loaders=(OURS,) * things.count(DRAW)).epoch_started is starts
+    assert step(*things, loaders=(OURS,) * things.count(DRAW)).epoch_started is starts

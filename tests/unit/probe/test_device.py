@@ -7,7 +7,7 @@ import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import device
-from hotlap.probe.clock import LAP, Clock
+from hotlap.probe.clock import STEP_END, Clock
 from hotlap.record import Phase
 
 
@@ -32,9 +32,9 @@ class Hooked:
     def phases(self, work: Callable[[], object]) -> set[Phase]:
         """What `work` was spent on, besides OTHER."""
         work()
-        self.clock.note((LAP, self.clock.now(), self.clock.now()))
-        (lap,) = self.clock.read()
-        return {phase for phase, seconds in zip(Phase, lap.spent, strict=True) if seconds} - {Phase.OTHER}
+        self.clock.note((STEP_END, self.clock.now(), self.clock.now()))
+        (step,) = self.clock.read()
+        return {phase for phase, seconds in zip(Phase, step.spent, strict=True) if seconds} - {Phase.OTHER}
 
 
 @pytest.fixture

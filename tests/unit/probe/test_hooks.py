@@ -418,16 +418,16 @@ TRAININGS = [
 
 
 def written(out: Path, train: Callable[[], None]) -> tuple[list[tuple[Any, Any]], int, int]:
-    """What was written to the tape, without the times; steps and updates."""
+    """What was written, without the times; steps and updates."""
     out.mkdir()
     torch.manual_seed(0)
     with heard(out) as session:
         session.script.attentive = False  # what is looked at closely is left to the hooks in Python
-        session.account = lambda *, now: None  # type: ignore[method-assign] # nobody else reads the tape
+        session.account = lambda *, now: None  # type: ignore[method-assign] # nobody else reads them
         train()
         assert session.clock.where == phases.OTHER
-        triples = list(zip(*[iter(session.clock.tape)] * 3, strict=True))
-        told = [(what, begin if what > phases.LAP else None) for what, begin, _ in triples if what != phases.OWN]
+        triples = list(zip(*[iter(session.clock.events)] * 3, strict=True))
+        told = [(what, begin if what > phases.STEP_END else None) for what, begin, _ in triples if what != phases.OWN]
         return told, session.steps, session.updates_made
 
 
@@ -438,7 +438,7 @@ def test_whatever_a_training_does_its_steps_are_counted(
     monkeypatch.setattr(session_module, "LOADERS_SEEN_BY", 0)
     told, num_steps, num_updates = written(tmp_path / "out", train)
     kinds = [what for what, _ in told]
-    assert num_steps == kinds.count(phases.LAP) >= 3
+    assert num_steps == kinds.count(phases.STEP_END) >= 3
     assert num_updates == kinds.count(phases.STEP)
 
 

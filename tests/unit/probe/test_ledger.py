@@ -2,7 +2,7 @@
 
 import pytest
 
-from hotlap.probe.clock import PHASES, Lap, Stretch
+from hotlap.probe.clock import PHASES, StepSpans, Stretch
 from hotlap.probe.ledger import Ledger, Thinning
 
 
@@ -18,7 +18,7 @@ def test_a_validation_is_what_is_rare_among_recorded_steps(
     """A teacher looks in each step."""
     ledger = Ledger(Thinning() if thinning else None)
     for number in range(20):
-        ledger.add(Lap(number=number, aside=None if usual is None else looks(usual)))
+        ledger.add(StepSpans(number=number, aside=None if usual is None else looks(usual)))
     assert ledger.is_validation(looks(validation))
     assert not training or not ledger.is_validation(looks(training))
     assert ledger.is_validation(looks(validation)), "it was not taken up"
@@ -29,7 +29,7 @@ def test_what_validations_spend_in_loaders_and_when_they_were_is_known() -> None
     for one in (ledger, thinned):
         for number in range(20):
             validates = number % 10 == 9
-            one.add(Lap(number=number, aside=looks(1)._replace(at=(9.0, 9.5)) if validates else None))
+            one.add(StepSpans(number=number, aside=looks(1)._replace(at=(9.0, 9.5)) if validates else None))
     for one in (ledger, thinned):
         seen = one.columns(measured=frozenset())
         assert (seen["num_validations"], seen["validation_input_s"]) == (2, pytest.approx(0.002))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hotlap.probe.clock import LAP, Clock
+from hotlap.probe.clock import STEP_END, Clock
 from hotlap.probe.guard import Guard
 from hotlap.probe.ledger import Ledger
 from hotlap.probe.losses import Losses, OnDevice
@@ -37,13 +37,13 @@ class Training:
     def step(self, *roots: Tensor) -> None:
         for root in roots:
             self.losses.went_backward(root)
-        self.clock.note((LAP, self.clock.now(), self.clock.now()))
+        self.clock.note((STEP_END, self.clock.now(), self.clock.now()))
 
     def told(self) -> list[Any]:
         """As the record has them."""
         ledger = Ledger()
-        for lap in self.clock.read():
-            ledger.add(lap)
+        for step in self.clock.read():
+            ledger.add(step)
         return list(ledger.columns(measured=frozenset())["loss"])
 
 
@@ -52,7 +52,7 @@ def loss(value: float) -> Tensor:
 
 
 def is_copied(training: Training, of: Tensor) -> bool:
-    (found,) = (one for lap in training.clock.read() for one in lap.losses)
+    (found,) = (one for step in training.clock.read() for one in step.losses)
     assert isinstance(found, OnDevice)
     return found.tensor.data_ptr() != of.data_ptr()
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES, Lap, Stretch
+from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES, StepSpans, Stretch
 from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.probe.losses import OnDevice
 from hotlap.record import LongRun, Phase, Run, Status, encode
@@ -17,20 +17,22 @@ from hotlap.record import LongRun, Phase, Run, Status, encode
 MEASURED = frozenset({INPUT, FORWARD, OPTIMIZER})
 
 
-def row(step: int, *, forward_s: float = 0.001, input_s: float = 0.0005, loss: float = 1.0, aside_s: float = 0) -> Lap:
+def row(
+    step: int, *, forward_s: float = 0.001, input_s: float = 0.0005, loss: float = 1.0, aside_s: float = 0
+) -> StepSpans:
     spent = [0.0] * len(PHASES)
     spent[FORWARD], spent[INPUT], spent[OTHER] = forward_s, input_s, 1e-5 + aside_s
     away = None
     if aside_s:
         away = Stretch([0.0] * len(PHASES), num_looks=10, num_samples=0)
         away.spent[OTHER] = aside_s
-    return Lap(
+    return StepSpans(
         spent=spent, aside=away, block=step // 11, number=step, losses=[loss], num_samples=16, num_updates=1,
         epoch_started=step % 1000 == 0,
     )  # fmt: skip
 
 
-def ledger_of(rows: Iterator[Lap]) -> Ledger:
+def ledger_of(rows: Iterator[StepSpans]) -> Ledger:
     ledger = Ledger(Thinning())
     for one in rows:
         ledger.add(one)
@@ -41,7 +43,7 @@ def run_of(ledger: Ledger) -> Run:
     return Run(status=Status.ENDED, **ledger.columns(measured=MEASURED))
 
 
-def long_of(rows: Iterator[Lap]) -> tuple[Run, LongRun]:
+def long_of(rows: Iterator[StepSpans]) -> tuple[Run, LongRun]:
     run = run_of(ledger_of(rows))
     assert run.long is not None
     return run, run.long

@@ -58,8 +58,8 @@ class DeviceClock:
         finish()
         times = _times(self._events)
         first = next(iter(times), math.inf)
-        laps = read_again(kept, lambda moment: times.get(moment, -math.inf if moment < first else math.nan))
-        rows = [lap.spent for lap in set_aside(laps)[0]]
+        steps = read_again(kept, lambda moment: times.get(moment, -math.inf if moment < first else math.nan))
+        rows = [step.spent for step in set_aside(steps)[0]]
         if not rows:
             return {}
         return {

@@ -104,10 +104,10 @@ class Profiler(ABC):
     def validated(self) -> tuple[float, float] | None:
         """WINDOW: begin and end, by the clock, of the validation in the step that is over; None without one. What is
         seen in it belongs to no step."""
-        lap = self.session.clock.last
-        if lap is None or lap.aside is None or not self.session.ledger.is_validation(lap.aside):
+        step = self.session.clock.last
+        if step is None or step.aside is None or not self.session.ledger.is_validation(step.aside):
             return None
-        return lap.aside.at
+        return step.aside.at
 
     def close(self) -> None:
         """WINDOW: its steps are over, or were cut off where the script or its time ended. PASSIVE: it has failed, and

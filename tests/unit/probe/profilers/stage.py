@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.clock import Lap, Stretch
+from hotlap.probe.clock import StepSpans, Stretch
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.session import Session
 from hotlap.record import Phase
@@ -20,7 +20,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = Phase.OTHER
         self.callers: dict[Phase, set[CodeType]] = {}
-        self.last: Lap | None = None
+        self.last: StepSpans | None = None
         self.last_spent: list[float] | None = None
 
     def phase(self) -> Phase:
@@ -69,7 +69,7 @@ class Stage:
         self.clock.last = None
         if at is not None:
             away = Stretch([0.0] * len(Phase), num_looks=1, num_samples=0, at=at)
-            self.clock.last = Lap(begin=at[0], end=at[1], aside=away)
+            self.clock.last = StepSpans(begin=at[0], end=at[1], aside=away)
 
 
 def play(

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import pytest
 
-from hotlap.probe.clock import BACKWARD, FORWARD, LAP, LOOK, PHASES, STEP, Clock
+from hotlap.probe.clock import BACKWARD, FORWARD, LOOK, PHASES, STEP, STEP_END, Clock
 from hotlap.probe.profilers.device import DeviceClock
 from hotlap.record import Phase
 
@@ -62,7 +62,7 @@ class Rig:
             clock.leave()
         world.passes(host_s=0.002, device_s=0.003)
         now = clock.now()
-        clock.note((LAP, now, now))
+        clock.note((STEP_END, now, now))
         begin = clock.now()
         world.passes(host_s=1.0, device_s=2.0)  # hotlap's own affairs
         clock.own(begin)
