@@ -1,4 +1,4 @@
-"""Planted harms: how many does the gate catch, and how many harmless changes does it let pass?
+"""Injected faults: how many does the gate catch, and how many harmless changes does it let pass?
 
 The trainings are those of the tests: a small NumPy network under Adam and SGD, with harms hidden in its arithmetic.
 `python benchmarks/gate.py` writes `benchmarks/results/gate-<device>.json`.

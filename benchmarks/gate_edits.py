@@ -2,8 +2,8 @@
 
     python benchmarks/gate_edits.py [--scripts NAMES] [--contracts NAMES] [--steps N] [--records DIR]
 
-Ten scripts (`benchmarks/harms/edited`), each under every edit of `benchmarks/harms/edits.py`, by way of the real probe
-and the real plans of a study, as in `gate_torch.py`, with a second look at what a statistical test found. Writes
+Ten scripts (`benchmarks/faults/edited`), each under every edit of `benchmarks/faults/edits.py`, by way of the real
+probe and the real plans of a study, as in `gate_torch.py`, with a second look at what a statistical test found. Writes
 `benchmarks/results/gate_edits-<device>.json` where all was asked for; that takes about two hours. With `--records` the
 runs are kept in a folder, and only what is not there is run.
 """
@@ -22,9 +22,9 @@ os.environ.setdefault("PYTHONHASHSEED", "0")
 
 import results_file
 from aa import Silent
+from faults.edits import EDITS, EVERY, SCRIPTS, Edit
+from faults.recording import Recorder
 from gate_torch import SIZES, names
-from harms.edits import EDITS, EVERY, SCRIPTS, Edit
-from harms.recording import Recorder
 from hotlap import machine
 from hotlap.gate import Ruling
 from hotlap.levers import Numerics

@@ -1,9 +1,9 @@
-"""Planted harms in real torch trainings: how many does the gate catch, and what does it do to harmless changes?
+"""Injected faults in real torch trainings: how many does the gate catch, and what does it do to harmless changes?
 
     python benchmarks/gate_torch.py [--scripts NAMES] [--changes NAMES] [--contracts NAMES] [--records DIR]
 
-Six scripts (`benchmarks/harms/scripts`), each under every change of `benchmarks/harms/planted.py` that concerns it, by
-way of the real probe and the real plans of `hotlap tune` (`hotlap.search.gate_runs.GateRuns`): 400 steps, as the
+Six scripts (`benchmarks/faults/scripts`), each under every change of `benchmarks/faults/injected.py` that concerns it,
+by way of the real probe and the real plans of `hotlap tune` (`hotlap.search.gate_runs.GateRuns`): 400 steps, as the
 default budget gives to steps below 12.5 ms, and as many runs and seeds as a study makes. Writes
 `benchmarks/results/gate_torch.json`, in which what was not asked for stays as it is; a script takes about ten minutes a
 contract. With `--records` the runs are kept in a folder, and only what is not there is run.
@@ -24,8 +24,8 @@ os.environ.setdefault("PYTHONHASHSEED", "0")
 
 import results_file
 from aa import Silent
-from harms.planted import ALL_CONTRACTS, EVERY_SCRIPT, HARMLESS, HARMS, Change
-from harms.recording import Recorder
+from faults.injected import ALL_CONTRACTS, EVERY_SCRIPT, HARMLESS, HARMS, Change
+from faults.recording import Recorder
 from hotlap import machine
 from hotlap.experiment import Sizes
 from hotlap.gate import Ruling
@@ -33,7 +33,7 @@ from hotlap.record import Study, Verdict
 from hotlap.search import GateRuns, Options, StudyLog
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = HERE / "harms" / "scripts"
+SCRIPTS = HERE / "faults" / "scripts"
 # A lever of each contract: the gate asks a stack of levers what it promises. (None is installed in a planted run.)
 PROMISES = {"exact": (), "rounding": ({"name": "fused-optimizer"},), "statistical": ({"name": "bf16-autocast"},)}
 # 400 steps: what the default budget gives to steps below 12.5 ms.
@@ -83,7 +83,7 @@ class Bench:
             log = StudyLog(study, options, machine.look(), recorder, Silent())
             self._gates[case.script] = GateRuns(log, log.executor(self._sizes))
         planting = (
-            f"import sys; sys.path.insert(0, {str(HERE)!r}); from harms.planted import plant; plant({case.name!r})"
+            f"import sys; sys.path.insert(0, {str(HERE)!r}); from faults.injected import plant; plant({case.name!r})"
         )
         return self._gates[case.script].judge(PROMISES[case.contract], replaced={str(path): f"{planting}\n{text}"})
 
@@ -165,7 +165,7 @@ def names(text: str, known: Iterable[str]) -> list[str]:
 
 def main() -> None:
     """Judge all cases that were asked for, and write the result."""
-    parser = argparse.ArgumentParser(description="Planted harms in real torch trainings, judged by the gate.")
+    parser = argparse.ArgumentParser(description="Injected faults in real torch trainings, judged by the gate.")
     parser.add_argument("--scripts", default="", help="only these, separated by commas")
     parser.add_argument("--changes", default="", help="only these, separated by commas")
     parser.add_argument("--contracts", default="", help="only these, separated by commas")

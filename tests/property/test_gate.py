@@ -1,4 +1,4 @@
-"""How many planted harms the gate catches, and how many harmless changes it lets pass, on a small NumPy training.
+"""How many injected faults the gate catches, and how many harmless changes it lets pass, on a small NumPy training.
 
 Run with `-s` to see the table. Harms are hidden in the arithmetic; what the script states about itself stays true.
 """
@@ -27,7 +27,7 @@ HARMLESS: dict[str, dict[str, dict[str, object]]] = {
         "other dropout masks": {"other_masks": True},
     },
 }
-# Least share of all planted harms that must come out HARMED.
+# Least share of all injected faults that must come out HARMED.
 CAUGHT = 0.97
 SEEDS = {"exact": (0, 1, 2), "rounding": (0, 1, 2), "statistical": (0,)}
 

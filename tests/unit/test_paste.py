@@ -98,7 +98,7 @@ LAB = {
                     {"value": 0.0012, "unit": "s"},
                     {"value": 2e-5, "unit": "s", "low": 1e-5, "high": 4e-5, "predicted": True},
                 ],
-                ["a|b", None, {"value": 2.0, "unit": "x", "low": 1.8, "high": 2.2}],
+                ["a|b", None, {"value": 2.0, "unit": "s", "low": 1.8, "high": 2.2}],
             ],
             "note": "One thread.",
         }
@@ -115,7 +115,7 @@ def test_a_lab_shows_its_story_and_its_tables_and_what_is_predicted(paste: Modul
         "| n | NumPy | RTX 4090 |",
         "| --- | --- | --- |",
         "| 200 | 1.20 ms | ~20.0 us (10.0 to 40.0 us) |",
-        "| a\\|b | - | 2.00x (1.80x to 2.20x) |",
+        "| a\\|b | - | 2.00 s (1.80 to 2.20 s) |",
         "",
         "One thread. ~ is predicted, not measured; in parentheses the 80% interval.",
     ]

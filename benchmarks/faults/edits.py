@@ -1,6 +1,6 @@
 """Edits as people make them to a training by hand, for speed or by mistake: those that harm it, and those that do not.
 
-Each is told by what it replaces in a script of `benchmarks/harms/edited`. (`planted.py` hides its harms below the
+Each is told by what it replaces in a script of `benchmarks/faults/edited`. (`injected.py` hides its harms below the
 script; here they stand in it, as in a pull request.)
 """
 

@@ -67,7 +67,7 @@ class Recorder:
 
 
 def _forked(plan: Plan, limit_s: float) -> Run:
-    out = Path(tempfile.mkdtemp(prefix="hotlap-harms-"))
+    out = Path(tempfile.mkdtemp(prefix="hotlap-faults-"))
     save(replace(plan, out=str(out)), out / "plan.json")
     child = os.fork()
     if child == 0:
