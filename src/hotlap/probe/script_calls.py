@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 # Which loaders serve training, and what the forward passes are, is known after so many steps.
 LOADERS_SEEN_BY = 50
+
+# Samples of a call without gradients that are looked at (a renderer is given a million of them at once), and numbers
+# that it may make for them to be looked at as well: features have fewer, logits over a vocabulary more.
+_MOST_LOOKED, _MOST_KEPT = 4096, 2**24
 
 _VMAP = torch._C._functorch.TransformType.Vmap
 
@@ -212,9 +217,15 @@ class ScriptCalls:
                 self._content.add(data)
         if is_model:
             if not trains:
-                self._looks.add(samples(of_data))
-                self._looks.know(samples(data_of(result)))  # features that are kept for the next time
+                self._looked_at(of_data, data_of(result))
             self._trained_on.made(result)
+
+    def _looked_at(self, data: list[torch.Tensor], made: list[torch.Tensor]) -> None:
+        """`made`: features that may be kept, and given to another model the next time."""
+        self._looks.add(islice(samples(data), _MOST_LOOKED))
+        for one in made:
+            if one.numel() <= _MOST_KEPT:
+                self._looks.know(islice(samples([one]), _MOST_LOOKED))
 
     def _add_samples(self, rows: list[bytes], data: list[torch.Tensor]) -> None:
         self._samples.add(rows)

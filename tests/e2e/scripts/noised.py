@@ -1,4 +1,5 @@
-# An input that comes again in each epoch beside noise that does not, and a validation by hand.
+# An input that comes again in each epoch beside noise that does not, and a validation by hand, of which a frozen part's
+# features are kept.
 import torch
 
 torch.manual_seed(0)
@@ -15,7 +16,7 @@ class Model(torch.nn.Module):
         return self.layer(x + noise)
 
 
-model = Model()
+model, frozen, features = Model(), torch.nn.Linear(8, 8).requires_grad_(False), None
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
 for _epoch in range(100):
     for rows in torch.randperm(len(x)).split(16):
@@ -24,4 +25,5 @@ for _epoch in range(100):
         loss.backward()
         optimizer.step()
     with torch.no_grad():
-        print(float(model(held_out, kept_noise).square().mean()))
+        features = frozen(held_out) if features is None else features
+        print(float(model(held_out, kept_noise).square().mean()), float(model.layer(features).square().mean()))
