@@ -925,6 +925,18 @@ def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what:
     assert judge(contract, with_lever_run({f"fresh_{what}": (1.0,) * NUM_STEPS}, e)).verdict is Verdict.HARMED
 
 
+def test_other_draws_of_samples_of_varying_size_are_no_other_samples_as_far_as_one_seed_tells() -> None:
+    sizes = tuple((8 + k % 5, 8 + k % 5, 8 + k % 5) for k in range(NUM_STEPS + 1))
+    drawn: dict[str, object] = {"given": sizes[1:], "rng_digest": tuple(f"{k}" for k in range(NUM_STEPS))}
+    e = with_lever_run(drawn, everywhere({"given": sizes[:-1]}))
+    known = judge("statistical", e)
+    assert known.verdict is Verdict.HARMED and "other samples" in known.why, "each seed of the baseline has the same"
+    one_seed = judge("statistical", replace(e, base_seeds=(), lever_seeds=()))
+    assert one_seed.verdict is Verdict.UNDECIDED
+    same_draws = with_lever_run({"given": sizes[1:]}, everywhere({"given": sizes[:-1]}))
+    assert judge("statistical", replace(same_draws, base_seeds=(), lever_seeds=())).verdict is Verdict.HARMED
+
+
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_what_is_frozen_shows_beside_an_input_that_is_not(contract: str) -> None:
     both, alone = ((1.0, 1.0),) * NUM_STEPS, ((1.0,),) * NUM_STEPS
