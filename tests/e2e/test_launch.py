@@ -71,6 +71,14 @@ def test_two_optimizers_make_one_step(forks: Forks) -> None:
     assert len(found.optimizers) == 2
 
 
+def test_what_comes_again_is_told_of_each_input_and_of_a_validation(forks: Forks) -> None:
+    found = forks("noised.py", evidence=True, warmup=0, steps=40)
+    num_steps = len(found.step_index)
+    assert found.fresh_samples == (1.0,) * num_steps
+    assert found.fresh_inputs == ((1.0, 1.0),) * 10 + ((0.0, 1.0),) * (num_steps - 10)
+    assert [looked for looked in found.fresh_looks or () if looked is not None] == [1.0, 0.0, 0.0]
+
+
 def test_other_seeds_and_perturbations_give_other_losses(forks: Forks) -> None:
     plain, reseeded, perturbed = (
         forks("plain.py", evidence=True, warmup=0, reseed=reseed, perturbation=perturbation)

@@ -33,6 +33,8 @@ RATE_TOLERANCE = 1e-6
 MAX_NOT_FINITE = 0.1
 # What comes again, as a share of all so far, beyond what baseline runs differ by: one in fifty.
 MAX_REPEATED = 0.02
+# Of a model's inputs, those that are looked at one by one.
+MAX_INPUTS = 4
 # Data that are kept as float16 leave a first loss to some hundred-thousandths; other samples do not.
 SAME_FIRST_LOSS = 1e-4
 # Of what `OptimizerFacts.settings` counts.
@@ -191,9 +193,10 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
     fields = (field.differing for field in (*FIELDS, FORGETFUL))
     of_draws = (draws.other_places, draws.other_dropouts)
-    others = (_other_limits, saved.other_counts, _other_counts, _fewer_backwards, _not_cleared)
+    others = (_other_limits, saved.other_counts, _other_counts, _fewer_backwards, _not_cleared, _other_looks)
     of_files = (saved.unwritten, saved.lost_entries)
-    checks: tuple[Differing, ...] = (*fields, _other_samples, *of_draws, *others, *of_files)
+    samples = partial(_other_samples, one_seed=len({run.seed for run in baseline}) < 2)
+    checks: tuple[Differing, ...] = (*fields, samples, *of_draws, *others, *of_files)
     for differing in checks:
         yield other_than(pairs, baseline, differing)
     if len(same_seed) > 1:
@@ -208,11 +211,14 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
         yield content.harm(pairs, [Pair(a, b) for a, b in combinations(known, 2)])
 
 
-def _other_samples(a: Run, b: Run) -> dict[str, str]:
+def _other_samples(a: Run, b: Run, *, one_seed: bool) -> dict[str, str]:
     """Models are given more, or fewer, to train on. Samples may be padded otherwise (as many rows), or given in other
     parts (as many numbers), and what one model makes of them to another one (as many rows at once; fewer of such calls
     are fewer backward passes). Where that is not known, it is what loaders gave: a batch that is drawn ahead of its
-    step is in another one then."""
+    step is in another one then. Of samples of varying size (graphs) other random numbers draw others, which only other
+    seeds of the baseline tell (`one_seed`: there is none)."""
+    if one_seed and RANDOM_STATE.first(a, b):
+        return {}
     known = [(step, mine, other) for step, mine, other in Pair(a, b).of_both(lambda run: run.given) if mine and other]
     for step, mine, other in known:
         if all(mine[k] != other[k] for k in range(3)):
@@ -313,6 +319,18 @@ def _other_counts(a: Run, b: Run) -> dict[str, str]:
     return found
 
 
+def _other_looks(a: Run, b: Run) -> dict[str, str]:
+    """A validation is given other samples each time, where in the other run it is given those of the first time: its
+    numbers vary by chance then."""
+    again = [row for row in Pair(a, b).of_both(lambda run: run.fresh_looks) if None not in row][1:]
+    for mine, other in ((1, 2), (2, 1)):
+        if again and all(row[mine] == 0 and row[other] > MAX_REPEATED for row in again):
+            step, was, became = again[0]
+            new = f"at step {step} {became:.0%} had not come before; in the baseline {was:.0%}"
+            return {"looks": f"Models that are called without gradients are given other samples: {new}, and so on."}
+    return {}
+
+
 def _fewer_backwards(a: Run, b: Run) -> dict[str, str]:
     """A step goes backward less often than most that do so as often in the other run: of an accumulation a part is
     lost. Parts that are merged, or split, make another number in all of them; a closure is called as often as a line
@@ -352,7 +370,8 @@ def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
         for pair in pairs:
             if what == "batches" and _same_rows(pair.base, pair.lever):
                 continue  # few labels come again sooner where they are sorted
-            if what == "samples" and gradients.draws_forward(pair.lever) and not gradients.draws_forward(pair.base):
+            moved = gradients.draws_forward(pair.lever) and not gradients.draws_forward(pair.base)
+            if what != "batches" and moved:
                 continue  # what was drawn before the model is drawn in it
             gap, step, mine, other = _new(pair.base, pair.lever, values)
             if gap > usual + MAX_REPEATED:
@@ -362,7 +381,18 @@ def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
 
 
 _Fresh = Callable[[Run], Sequence[float | None] | None]
-_FRESH: Mapping[str, _Fresh] = {"samples": lambda run: run.fresh_samples, "batches": lambda run: run.fresh_batches}
+
+
+def _alone(k: int, num_inputs: int) -> _Fresh:
+    """Input `k` by itself, where models are given as many: data that are frozen may come with noise that is not."""
+    return lambda run: [row[k] if row and len(row) == num_inputs else None for row in run.fresh_inputs or ()]
+
+
+_FRESH: Mapping[str, _Fresh] = {
+    "samples": lambda run: run.fresh_samples,
+    "batches": lambda run: run.fresh_batches,
+    **{f"samples (input {k + 1} of {num})": _alone(k, num) for num in range(2, MAX_INPUTS + 1) for k in range(num)},
+}
 
 
 def _new(a: Run, b: Run, values: _Fresh) -> tuple[float, int, float, float]:

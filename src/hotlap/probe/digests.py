@@ -243,6 +243,10 @@ class Fresh:
         """Of what is drawn at once. Who looks at the same things again draws them no second time."""
         self._drawn |= Counter(digests)
 
+    def know(self, digests: Iterable[bytes]) -> None:
+        """Of what would not be new, though it has not been drawn."""
+        self._known.update(digests)
+
     def take(self) -> float | None:
         """Part of what was drawn since the last call that had never come before; None if nothing was."""
         if not self._drawn:

@@ -1,6 +1,8 @@
 """What the script calls beside its steps, as the hooks report it: modules, loaders, batches, optimizers, groups."""
 
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 
 # Which loaders serve training, and what the forward passes are, is known after so many steps.
 LOADERS_SEEN_BY = 50
+
+# Samples of a call without gradients that are looked at (a renderer is given a million of them at once), and numbers
+# that it may make for them to be looked at as well: features have fewer, logits over a vocabulary more.
+_MOST_LOOKED, _MOST_KEPT = 4096, 2**24
 
 _VMAP = torch._C._functorch.TransformType.Vmap
 
@@ -75,6 +81,7 @@ class ScriptCalls:
         self.dropouts = Dropouts()
         self._clips = Clips()
         self._batches, self._samples, self._trained_on = Digest(), Fresh(), Given()
+        self._looks, self._alone = Fresh(), defaultdict[int, Fresh](Fresh)
         self._inputs = Digest(), Digest()
         """What modules are called with, with gradients: in training, and by a model in evaluation (a validation without
         `no_grad`, a network whose statistics stand still)."""
@@ -203,13 +210,28 @@ class ScriptCalls:
             data = self._trained_on.not_made(of_data)
             data = [*data[:1], *(one for one in data[1:] if not self._trained_on.is_state(one))]
             rows = list(samples(data))
-            self._samples.add(rows)
+            self._add_samples(rows, data)
             # A loss is given labels, a transform what a model is given next.
             if is_model and rows:
                 self._trained_on.add(data[0], rows if len(data) < 2 else list(samples(data[:1])))
                 self._content.add(data)
         if is_model:
+            if not trains:
+                self._looked_at(of_data, data_of(result))
             self._trained_on.made(result)
+
+    def _looked_at(self, data: list[torch.Tensor], made: list[torch.Tensor]) -> None:
+        """`made`: features that may be kept, and given to another model the next time."""
+        self._looks.add(islice(samples(data), _MOST_LOOKED))
+        for one in made:
+            if one.numel() <= _MOST_KEPT:
+                self._looks.know(islice(samples([one]), _MOST_LOOKED))
+
+    def _add_samples(self, rows: list[bytes], data: list[torch.Tensor]) -> None:
+        self._samples.add(rows)
+        if len(data) > 1:
+            for k, one in enumerate(data):
+                self._alone[k].add(samples([one]))
 
     def _take_in(self, batch: Any) -> None:
         self._batches.add(batch)
@@ -239,7 +261,9 @@ class ScriptCalls:
             "content": self._content.take(),
             "between": self._between.take(),
             "fresh_samples": self._samples.take(),
+            "fresh_inputs": tuple(one.take() for one in self._alone.values()) or None,
             "fresh_batches": fresh,
+            "fresh_looks": self._looks.take(),
             "num_added": num_added,
             "forgetful_updates": forgetful,
             "draws": self.draws.take(),

@@ -168,8 +168,12 @@ class Run:
     fresh_samples: tuple[float | None, ...] | None = None
     """(S,) part of the samples that models were given to train on that had not come in an earlier step, nor twice in
     this one, in [0, 1]; None where they were given none."""
+    fresh_inputs: tuple[tuple[float | None, ...] | None, ...] | None = None
+    """(S, inputs) the same of each input by itself, where models were given several with as many rows."""
     fresh_batches: tuple[float | None, ...] | None = None
     """(S,) the same of the tensors of which batches are made, each as a whole."""
+    fresh_looks: tuple[float | None, ...] | None = None
+    """(S,) the same of the samples that models were given without gradients: by a validation, or a teacher."""
     draws: tuple[tuple[bool | None, ...], ...] | None = None
     """(S, 3) whether torch's random numbers were drawn in forward passes with gradients, in those without, and
     elsewhere; None where there was no such pass."""

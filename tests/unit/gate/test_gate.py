@@ -925,6 +925,43 @@ def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what:
     assert judge(contract, with_lever_run({f"fresh_{what}": (1.0,) * NUM_STEPS}, e)).verdict is Verdict.HARMED
 
 
+def test_other_draws_of_samples_of_varying_size_are_no_other_samples_as_far_as_one_seed_tells() -> None:
+    sizes = tuple((8 + k % 5, 8 + k % 5, 8 + k % 5) for k in range(NUM_STEPS + 1))
+    drawn: dict[str, object] = {"given": sizes[1:], "rng_digest": tuple(f"{k}" for k in range(NUM_STEPS))}
+    e = with_lever_run(drawn, everywhere({"given": sizes[:-1]}))
+    known = judge("statistical", e)
+    assert known.verdict is Verdict.HARMED and "other samples" in known.why, "each seed of the baseline has the same"
+    one_seed = judge("statistical", replace(e, base_seeds=(), lever_seeds=()))
+    assert one_seed.verdict is Verdict.UNDECIDED
+    same_draws = with_lever_run({"given": sizes[1:]}, everywhere({"given": sizes[:-1]}))
+    assert judge("statistical", replace(same_draws, base_seeds=(), lever_seeds=())).verdict is Verdict.HARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_what_is_frozen_shows_beside_an_input_that_is_not(contract: str) -> None:
+    both, alone = ((1.0, 1.0),) * NUM_STEPS, ((1.0,),) * NUM_STEPS
+    frozen = ((1.0, 1.0),) * 40 + ((0.0, 1.0),) * (NUM_STEPS - 40)
+    ruling = judge(contract, with_lever_run({"fresh_inputs": frozen}, everywhere({"fresh_inputs": both})))
+    assert ruling.verdict is Verdict.HARMED and "samples (input 1 of 2)" in ruling.why
+    ruling = judge(contract, with_lever_run({"fresh_inputs": alone}, everywhere({"fresh_inputs": both})))
+    assert ruling.verdict is Verdict.UNHARMED, "a mask of another type is no input of fractions"
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_validation_by_other_samples_each_time_is_harm_and_a_cached_teacher_is_none(contract: str) -> None:
+    def looks(*found: float | None) -> dict[str, object]:
+        return {"fresh_looks": (*found, *(None,) * (NUM_STEPS - len(found)))}
+
+    again = everywhere(looks(1.0, None, 0.0, None, 0.0))
+    ruling = judge(contract, with_lever_run(looks(1.0, None, 0.5, None, 0.6), again))
+    assert ruling.verdict is Verdict.HARMED and "at step 2 50% had not come before" in ruling.why
+    anew = everywhere(looks(1.0, None, 1.0, None, 1.0))
+    assert judge(contract, with_lever_run(looks(1.0, None, 0.0, None, 0.0), anew)).verdict is Verdict.HARMED
+    assert judge(contract, with_lever_run(looks(1.0), again)).verdict is Verdict.UNHARMED, "results are kept"
+    now_and_then = with_lever_run(looks(1.0, None, 1.0, None, 0.0), again)
+    assert judge(contract, now_and_then).verdict is Verdict.UNHARMED
+
+
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_samples_may_come_again_where_the_model_draws_what_was_drawn_before_it(contract: str) -> None:
     drawn = ((False, False, True),) * NUM_STEPS, ((True, False, False),) * NUM_STEPS
