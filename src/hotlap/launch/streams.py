@@ -67,7 +67,7 @@ class Tail:
 def last_line(text: str) -> str:
     """What a program said last, cut to what is shown of it; "" where it said nothing."""
     lines = text.strip().splitlines()
-    return shorten(lines[-1], _MOST_CHARACTERS, placeholder=" ...") if lines else ""
+    return shorten(lines[-1], _MOST_CHARACTERS, placeholder=" [...]") if lines else ""
 
 
 class StandardInput:

@@ -28,7 +28,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def _words_of(error: BaseException) -> str:
     """On one line, without colours, and not more than a sentence can hold: the script prints all of it."""
     words = " ".join(_COLOURS.sub("", f"{type(error).__name__}: {error}").split())
-    return words if len(words) <= _MOST_CHARACTERS else words[:_MOST_CHARACTERS].rpartition(" ")[0] + " ..."
+    return words if len(words) <= _MOST_CHARACTERS else words[:_MOST_CHARACTERS].rpartition(" ")[0] + " [...]"
 
 
 def _opened_by(error: BaseException) -> str:

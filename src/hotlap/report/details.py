@@ -13,6 +13,9 @@ from hotlap.units import between, count, duration, percent, plural, size
 # More rows than these are for the JSON; the costliest come first.
 MOST_ROWS = 8
 
+# Ours: of a line that takes less of a step nobody wants to know (each call of torch's own LSTM selects its state anew).
+_LEAST_SHARE = 0.001
+
 
 def closer_look(study: Study) -> tuple[Section, ...]:
     """All that was seen of the baseline, in the order in which it helps."""
@@ -88,7 +91,9 @@ def _sightings(run: Run) -> Section | None:
     for one in run.sightings:
         key = one.kind, one.what, one.path, one.line
         by_line[key] = _both(by_line[key], one) if key in by_line else one
-    ranked = sorted(by_line.values(), key=lambda one: -(one.cost_s or 0.0))[:MOST_ROWS]
+    least_s = _LEAST_SHARE * mean(run.step_s) if run.step_s else 0.0
+    told = (one for one in by_line.values() if one.cost_s is None or one.cost_s >= least_s)
+    ranked = sorted(told, key=lambda one: -(one.cost_s or 0.0))[:MOST_ROWS]
     return _detail("Seen at lines of your source", rows=(_sighting(one, run) for one in ranked))
 
 

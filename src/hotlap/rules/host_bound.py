@@ -164,6 +164,11 @@ def _outside(run: Run) -> float:
         return min(divided.python_s, max(0.0, (run.mean_phase_s(Phase.OTHER) or 0.0) - of_operators_s))
     if run.share(Phase.FORWARD) is None:
         return 0.0  # the model was never called as a module: its arithmetic is hidden in "other"
+    if run.on_cpu:
+        # No operator was seen (steps so long that the run was over first). What is written as functions takes about as
+        # long forward as backward, and no module shows it.
+        in_functions_s = (run.mean_phase_s(Phase.BACKWARD) or 0.0) - (run.mean_phase_s(Phase.FORWARD) or 0.0)
+        return max(0.0, (run.mean_phase_s(Phase.OTHER) or 0.0) - max(0.0, in_functions_s))
     # With a device, as far as it comes to the end of its queue meanwhile.
     idled_s = device_s(run, Phase.OTHER)
     outside_s = run.mean_phase_s(Phase.OTHER) or 0.0

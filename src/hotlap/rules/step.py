@@ -295,12 +295,12 @@ def at_lines(lines: Iterable[HotLine], cost_s: float) -> str:
     if not found or all_s < _NAMED_SHARE * cost_s:
         return ""
     most, first, last = found[0], min(one.line for one in found), max(one.line for one in found)
-    where = f"{file_name(most.path)}, {most.function}"
+    where, text = f"{file_name(most.path)}, {most.function}", most.text.rstrip(",")  # an argument of a call over many
     if most.step_s >= _MOST_OF_IT * all_s:
-        return f"; {duration(min(most.step_s, cost_s))} of that in line {most.line} of {where}: {most.text}"
+        return f"; {duration(min(most.step_s, cost_s))} of that in line {most.line} of {where}: {text}"
     # What a line calls may be worth more than what is found to be lost there.
     spent = duration(min(all_s, cost_s))
-    return f"; {spent} of that in lines {first} to {last} of {where}, most in line {most.line}: {most.text}"
+    return f"; {spent} of that in lines {first} to {last} of {where}, most in line {most.line}: {text}"
 
 
 def at_sighting(sighting: Sighting) -> str:

@@ -44,6 +44,15 @@ def test_two_calls_in_one_line_are_one_row() -> None:
     assert [row.head for row in found.rows] == ["1.5 x a step, 3.00 ms"]
 
 
+def test_a_line_with_next_to_nothing_of_a_step_is_no_row() -> None:
+    dear = sighting(SightingKind.SYNC, cost_s=0.002)
+    cheap = dataclasses.replace(dear, line=7, cost_s=1e-6)
+    untimed = dataclasses.replace(dear, line=8, cost_s=None)
+    seen = dataclasses.replace(run_with(), sightings=(cheap, dear, untimed))
+    (found,) = (detail for detail in details(seen) if detail.title == "Seen at lines of your source")
+    assert len(found.rows) == 2 and not any(":7" in row.text for row in found.rows)
+
+
 def test_a_line_is_named_from_the_folder_of_the_script() -> None:
     assert place(SCRIPT, 51, run_with()) == "digits.py:51"
     assert place("/elsewhere/x.py", 3, run_with()) == "/elsewhere/x.py:3"

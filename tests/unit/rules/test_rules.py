@@ -227,6 +227,13 @@ def test_host_bound_is_about_the_scripts_own_python() -> None:
     assert finding.try_levers == ()
 
 
+def test_host_bound_takes_no_model_of_functions_for_python_where_no_operator_was_seen() -> None:
+    # 13 steps of 4 s: the run was over before its operators could be looked at.
+    assert host_bound.check(run_of(forward=0.1, backward=1.9, other=1.97)) is None
+    finding = host_bound.check(run_of(forward=1.0, backward=1.5, other=1.5))
+    assert finding is not None and finding.cost_s == pytest.approx(1.0)
+
+
 def test_host_bound_names_the_library_that_makes_every_call_of_the_model() -> None:
     run = run_of(forward=0.004, backward=0.004, other=0.002)
     site = CallSite(calls="forward", path=SCRIPT, sha256="", line=9, end_line=9, col=0, end_col=9)
