@@ -22,7 +22,7 @@ def _bound(study: Study, finding: Finding) -> str | None:
     """ "at most 2.10x": what its phase can bring, the upper end of the measured bound where there is one; "about" where
     that is an estimate; None where it is the step, next to nothing of it, or the model itself, which never is free."""
     known = next((one for one in study.ceilings if one.name in _CEILINGS_OF.get(finding.code, ())), None)
-    if finding.code == "compute-bound" or (known is None and _is_open(study, finding)):
+    if finding.code in _NEVER_FREE or (known is None and _is_open(study, finding)):
         return None
     whole_loop = finding.code == "launch-bound" and finding.at_most_share > 0
     is_bound = finding.advice or finding.code in _BOUNDED or whole_loop
@@ -39,12 +39,14 @@ def _is_open(study: Study, finding: Finding) -> bool:
     return finding.code == "input-bound" or (finding.code == "host-bound" and waits)
 
 
+# The model itself; what attends to the wrong dimension computes as much when it is mended.
+_NEVER_FREE = frozenset({"attention-over-batch", "compute-bound"})
 # Of these all that the cause can take is known: a phase, or passes but for one. Of others calls, Python or another
 # setting are estimated or timed, and who mends the cause may save more: fewer threads made steps 19 times as fast where
 # turns of a few steps each had said 10.
 _BOUNDED = frozenset({
-    "attention-over-batch", "communication-bound", "epoch-gap", "frequent-validation", "input-bound", "optimizer-bound",
-    "single-samples", "sync-bound", "transfer-bound",
+    "communication-bound", "epoch-gap", "frequent-validation", "input-bound", "optimizer-bound", "single-samples",
+    "sync-bound", "transfer-bound",
 })  # fmt: skip
 # Above it the rest of the step is within what phases are measured to.
 _ALL_OF_IT = 0.99

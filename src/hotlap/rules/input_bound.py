@@ -75,7 +75,7 @@ def _made(run: Run, loader: LoaderFacts | None) -> str:
     """By whom: as the loader has it; of a trace by the marks of torch's, and lines of the user's where stacks were
     recorded."""
     if loader is not None:
-        return f" of {plural(loader.num_workers, 'worker')}" if loader.num_workers else _BY_ITSELF
+        return f", made by {plural(loader.num_workers, 'worker')}" if loader.num_workers else _BY_ITSELF
     names = list(run.operators.held_up.get(IdleReason.INPUT, {})) if run.operators is not None else []
     lines = [name for name in names if not name.startswith("enumerate(DataLoader)")]
     how = _BY_ITSELF if any("_SingleProcess" in name for name in names) else ""

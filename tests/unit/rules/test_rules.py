@@ -73,7 +73,7 @@ def test_input_bound_says_how_long_a_step_waits_and_who_makes_the_batch() -> Non
     )
     finding = input_bound.check(waiting(replace(loader(), num_workers=4)))
     assert finding is not None
-    assert finding.evidence == "Each step waits 40.0 ms (40% of it) for its batch of 4 workers."
+    assert finding.evidence == "Each step waits 40.0 ms (40% of it) for its batch, made by 4 workers."
 
 
 def test_input_bound_names_the_largest_part() -> None:
