@@ -128,6 +128,12 @@ def test_a_validation_is_told_apart(forks: Forks, teacher: str) -> None:
         assert min(nearest_s) < 0.200, "nor is their time"
 
 
+def test_without_a_loader_two_validations_are_waited_for(forks: Forks) -> None:
+    found = forks("eval_interval.py", steps=30, whole_epoch=True)
+    assert_followed(found, steps=91)  # behind a warm-up of ten: up to the one in front of the step with index 100
+    assert found.num_validations == 2
+
+
 @pytest.mark.parametrize("made", ["for-each-model", "anew"])
 def test_a_data_set_for_each_model_is_told_from_one_for_each_epoch(forks: Forks, made: str) -> None:
     found = forks("folds.py", made)

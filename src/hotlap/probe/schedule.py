@@ -57,6 +57,7 @@ class Schedule:
         """The warm-up is over."""
         self._epochs = 0
         self._after_epoch = 0
+        self._has_stretches, self._recorded_stretches = False, 0
         self.left_s: float | None = None
         """For the steps, seconds after the first one, where profilers want some of them; None: as long as it takes."""
         self.num_planned: int | None = None
@@ -106,11 +107,14 @@ class Schedule:
             return 0.0
         return self._made / self.num_planned
 
-    def advance(self, *, settled: bool, elapsed_s: float, epoch_started: bool) -> Move:
-        """A step was made; `settled`: every lever has reached its steady state; `elapsed_s` since the first step."""
+    def advance(self, *, settled: bool, elapsed_s: float, epoch_started: bool, aside: bool = False) -> Move:
+        """A step was made; `settled`: every lever has reached its steady state; `elapsed_s` since the first step;
+        `aside`: forward passes without training came with it, as a validation has."""
         self._made += 1
         self._after_epoch += self._epochs > 1
         self._epochs += epoch_started
+        self._has_stretches |= aside
+        self._recorded_stretches += aside and self.move.recorded
         if not self.warm:
             patience_over = elapsed_s >= self._plan.warmup_max_s
             if self._made < self._plan.warmup or not (settled or patience_over):
@@ -175,5 +179,7 @@ class Schedule:
         if not self._plan.whole_epoch or (patience_s is not None and elapsed_s > patience_s):
             return True
         if not self._epochs:
-            return True  # no loader was started, so there are none to wait for
+            # No loader was started, so there are none to wait for. Two validations say how often one comes.
+            known = not self._has_stretches or self._recorded_stretches > 1
+            return known or self._recorded >= EPOCH_STRETCH * self.wanted
         return self._after_epoch >= BEYOND_EPOCH or self._recorded >= EPOCH_STRETCH * self.wanted

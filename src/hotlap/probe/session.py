@@ -261,13 +261,15 @@ class Session:
                 self.ledger.warm_up(step.spent)
             self._read += 1
             if not in_window:
-                self._advance(elapsed_s, epoch_started=step.epoch_started)
+                self._advance(elapsed_s, step)
         if schedule.is_late(elapsed_s):
             schedule.cut_short()
 
-    def _advance(self, elapsed_s: float, *, epoch_started: bool) -> None:
+    def _advance(self, elapsed_s: float, step: StepSpans) -> None:
         settled = self.schedule.warm or self._settled()
-        self.schedule.advance(settled=settled, elapsed_s=elapsed_s, epoch_started=epoch_started)
+        self.schedule.advance(
+            settled=settled, elapsed_s=elapsed_s, epoch_started=step.epoch_started, aside=step.aside is not None
+        )
         if self.schedule.warm and not settled:
             self.arms.hurry()
 

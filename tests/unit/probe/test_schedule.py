@@ -1,6 +1,6 @@
 """What each step is for: warm-up, an arm's block, or the end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import chain, groupby, islice
 
 import pytest
@@ -24,15 +24,20 @@ def moves(
     *,
     settled: Callable[[int], bool] = lambda step: True,
     epoch: int = 0,
+    validated: Collection[int] = (),
     step_s: float = 0.001,
 ) -> list[Move]:
-    """What each step was for, until the schedule is done; an epoch of `epoch` steps begins anew."""
+    """What each step was for, until the schedule is done; an epoch of `epoch` steps begins anew, and in front of the
+    steps `validated` the model is evaluated."""
     schedule = Schedule(plan)
     made: list[Move] = []
     for step in range(20_000):
         made.append(schedule.move)
         started = epoch > 0 and step % epoch == 0
-        if schedule.advance(settled=settled(step), elapsed_s=step * step_s, epoch_started=started).done:
+        move = schedule.advance(
+            settled=settled(step), elapsed_s=step * step_s, epoch_started=started, aside=step in validated
+        )
+        if move.done:
             return made
     raise AssertionError("it is never done")
 
@@ -97,6 +102,23 @@ def test_a_whole_epoch_goes_on_until_the_second_one_has_begun() -> None:
     made = recorded(moves(plan(warmup=2, steps=50, whole_epoch=True), epoch=100))
     # The second epoch begins with step 100, of which two were warm-up; ten of its steps are wanted.
     assert 98 + 10 <= len(made) <= 98 + 13
+
+
+@pytest.mark.parametrize(
+    ("validated", "steps"),
+    [
+        ((), 50),
+        ((0, 90, 180, 270), 180 - 2 + 1),  # an interval of 90 steps is known by its second end behind the warm-up
+        ((0,), 200),  # once, in front of the training
+        (range(1000), 50),  # a teacher, in each step
+        ((40, 45), 50),
+    ],
+)
+def test_without_a_loader_a_second_validation_is_waited_for_where_there_was_one(
+    validated: Collection[int], steps: int
+) -> None:
+    assert len(recorded(moves(plan(warmup=2, steps=50, whole_epoch=True), validated=validated))) == steps
+    assert len(recorded(moves(plan(warmup=2, steps=50), validated=validated))) == 50
 
 
 def test_a_whole_epoch_that_is_over_early_still_gives_the_wanted_steps() -> None:
