@@ -26,7 +26,6 @@ After:
         confusion += torch.bincount(at, minlength=num_classes**2).view(num_classes, num_classes)
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -66,7 +65,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     called_s = min(outside_s, held_up_s(run, Phase.OTHER))  # noise, metrics, statistics of weights
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
     spent_in = Phase.OTHER if outside_s > inside_s else Phase.FORWARD
-    where += _seldom(run.phase_s.get(Phase.OTHER) or ()) if outside_s > inside_s else ""
+    where += _seldom(run) if outside_s > inside_s else ""
     where += _growing(run, spent_in)
     waits = run.cpu is not None and run.cpu.has_threads
     whose = _whose(run, *phases) + (
@@ -142,9 +141,12 @@ _MOST, _SELDOM = 0.75, 0.1
 _SOME = 0.25
 
 
-def _seldom(steps_s: Sequence[float]) -> str:
+def _seldom(run: Run) -> str:
     """ ", most of it in 3 of 200 steps": what is done once in a while, as a checkpoint; nothing where most steps have
-    some."""
+    some, or where others took the cores: short steps wait for one now and then (5 of 200 had most of it)."""
+    if run.cpu is not None and run.cpu.disturbed:
+        return ""
+    steps_s = run.phase_s.get(Phase.OTHER) or ()
     most_s = _MOST * sum(steps_s)
     number = 1 + sum(so_far_s < most_s for so_far_s in accumulate(sorted(steps_s, reverse=True)))
     is_seldom = most_s > 0 and number <= _SELDOM * len(steps_s)

@@ -263,6 +263,10 @@ def test_host_bound_tells_what_is_done_once_in_a_while() -> None:
     steps = len(run.step_s)
     rare = {**run.phase_s, Phase.OTHER: (0.3 * steps, *(0.0,) * (steps - 1))}
     assert f", most of it in 1 of {steps} steps" in evidence_of(replace(run, phase_s=rare))
+    crowded = CpuUse(usable_cores=2.0, main=0.3, others=0.0, runnable=1.0)
+    assert crowded.disturbed
+    waited = replace(run, phase_s=rare, cpu=crowded)
+    assert "most of it in" not in evidence_of(waited), "that step may have waited for a core"
     grows = {**run.phase_s, Phase.OTHER: tuple(0.3 * (1 + k / steps) for k in range(steps))}
     assert ", while other grows from " in evidence_of(replace(run, phase_s=grows))
 
