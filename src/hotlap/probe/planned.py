@@ -343,9 +343,11 @@ def _computed(expression: ast.expr, frame: FrameType) -> float:
 
 
 def _sized(expression: ast.expr, frame: FrameType) -> Any:
-    """A loader, an array or a container of Python's own: asking those for their length or an item runs nothing of the
-    script's but a sampler's length."""
+    """A loader, an array or a container of Python's own, be it under a progress bar: asking those for their length or
+    an item runs nothing of the script's but a sampler's length."""
     value = _value(expression, frame)
+    if type(value).__name__ in _SHOWING:
+        value = vars(value)["iterable"]
     if type(value) not in _CONTAINERS and not isinstance(value, DataLoader) and not _is_array(value):
         raise _Unknown
     return value
@@ -386,11 +388,19 @@ def _next_part(frames: list[FrameType], optimizers: Sequence[Made]) -> str | Non
         for node, inner in reversed(way):
             parts += (one for one in _behind(node, inner) if trains(one, known, behind_loop=behind_loop))
             if isinstance(node, _Loop) and any(_holds(part, _place(outer)) for part in node.body):
-                parts += [node] if behind_loop and trains_anew(node, outer, optimizers) else []
+                again = behind_loop and not _turns_once(node, outer) and trains_anew(node, outer, optimizers)
+                parts += [node] if again else []
                 behind_loop = True
         if parts:
             return f"{Path(path).name}:{parts[0].lineno}"
     return None
+
+
+def _turns_once(loop: _Loop, frame: FrameType) -> bool:
+    try:
+        return isinstance(loop, ast.For) and _count(loop.iter, frame, None)[0] == 1
+    except Exception:  # its iterable does not say
+        return False
 
 
 def _behind(node: ast.AST, inner: ast.AST) -> list[ast.stmt]:

@@ -71,6 +71,11 @@ def planned(
         ("for e in range(2):\n    for rows in torch.randperm(len(x)).split(8):\n        step()", 26),
         ("for a, b in zip(x.split(8), range(20)):\n    step()", 13),
         ("for row in y:\n    step()", 30),
+        (
+            "from tqdm import tqdm\nfor e in range(2):\n    bar = tqdm(loader, disable=True)\n"
+            "    for i, batch in enumerate(bar):\n        step()",
+            20,
+        ),
     ],
 )
 def test_loops_over_ranges_and_loaders_are_counted(tmp_path: Path, body: str, steps: int) -> None:

@@ -188,6 +188,7 @@ def test_a_loop_that_trains_another_model_each_turn_is_found(tmp_path: Path, bod
     [
         "agent = Agent(Net())\nfor epoch in range(3):\n    other = Net()\n    agent.learn()",
         "import copy\nnet = Net()\nfor task in range(3):\n    fit(copy.deepcopy(net))",
+        "for run in range(1):\n    fit(Net())",
         # One step each: nothing is trained on.
         "for batch in loader:\n    sgd = SGD(Net().parameters())\n    one_step(batch)",
     ],
