@@ -152,8 +152,8 @@ class Scheduler:
         """As it is by now."""
         found = self._jobs[int(job)]
         if found.ends is None:
-            return State.WAITING, ""
-        return (State.RUNNING if self.clock < found.ends else State.LOST if found.lost else State.OVER), ""
+            return State.PLACED, ""
+        return (State.PLACED if self.clock < found.ends else State.LOST if found.lost else State.OVER), ""
 
     def cancel(self, job: str) -> None:
         """Its node is free."""
