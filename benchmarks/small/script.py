@@ -140,7 +140,7 @@ def parts(name: str, model: nn.Module, loss: nn.Module, batches: list[tuple[torc
             del prediction, value
             if not number:  # it was made by the first step
                 update: Any = known_steps()._updates.get(optimizer)
-                update._native = Timed(update._native)
+                update._optimizer.native = Timed(update._optimizer.native)
             x, y = batches[(number + len(batches) // 2) % len(batches)]
             line("compile_step", lambda x=x, y=y: in_native(compiled.step, x, y))
     rows = []
