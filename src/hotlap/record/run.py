@@ -331,7 +331,7 @@ class Run:
         step_s = self.mean_step_s()
         return seconds / step_s if step_s > 0 else 0.0
 
-    def told(self, seconds: float, of: str = "") -> str:
+    def with_share(self, seconds: float, of: str = "") -> str:
         """ "1.20 ms (40% of it)": seconds of a step, and the part of the mean step that they are."""
         return f"{duration(seconds)} ({percent(min(1.0, self.share_of(seconds)))}{of})"
 

@@ -69,12 +69,12 @@ def place(path: str, line: int | None, run: Run) -> str:
 
 def _input(run: Run) -> Section | None:
     parts = sorted(((part, cost_s) for part, cost_s in run.input_s.items() if cost_s), key=lambda part: -part[1])
-    return _detail("Inside the input", rows=((run.told(cost_s), part.words) for part, cost_s in parts))
+    return _detail("Inside the input", rows=((run.with_share(cost_s), part.words) for part, cost_s in parts))
 
 
 def _hot_lines(run: Run) -> Section | None:
     ranked = sorted(run.hot_lines, key=lambda line: -line.step_s)[:MOST_ROWS]
-    rows = ((run.told(line.step_s), _hot_line(line, run)) for line in ranked)
+    rows = ((run.with_share(line.step_s), _hot_line(line, run)) for line in ranked)
     lead = "Time of a step with what each line calls included." if ranked else ""
     return _detail("Hottest lines of your source", lead=lead, rows=rows)
 
@@ -123,7 +123,7 @@ def _device(run: Run) -> Section | None:
         return None
     num_steps = len(next(iter(known.values())))
     lead = f"{plural(num_steps, 'step')} by its own clock; in input, sync and other it only waits for the host."
-    return _detail("The device", lead=lead, rows=tuple((run.told(mean(known[p])), p.value) for p in known))
+    return _detail("The device", lead=lead, rows=tuple((run.with_share(mean(known[p])), p.value) for p in known))
 
 
 def _profiled(run: Run) -> Iterator[Section | None]:
@@ -133,14 +133,14 @@ def _profiled(run: Run) -> Iterator[Section | None]:
         yield _device(run)
         return
     idle = sorted(seen.idle_s.items(), key=lambda item: -item[1])
-    waited = ((run.told(seconds), f"for {why}{_named(seen, why)}") for why, seconds in idle)
+    waited = ((run.with_share(seconds), f"for {why}{_named(seen, why)}") for why, seconds in idle)
     yield _detail("What the device waited for while it was idle", rows=waited)
     yield _device(run)
     costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in seen.operators]
     costs.sort(key=lambda cost: -cost[0])
     costliest = ((_times(seconds, one.per_step), one.name) for seconds, one in costs[:MOST_ROWS])
     yield _detail("Operators of a step", lead=" ".join(_window_sentences(run, seen)), rows=costliest)
-    kernels = ((run.told(one.device_s), f"{one.name}, {count(one.per_step)} x") for one in seen.work[:MOST_ROWS])
+    kernels = ((run.with_share(one.device_s), f"{one.name}, {count(one.per_step)} x") for one in seen.work[:MOST_ROWS])
     yield _detail("Kernels of a step by what they compute", rows=kernels)
     yield _detail("Copies and collectives of a step", rows=map(_hidden, (*seen.copies, *seen.collectives)))
 

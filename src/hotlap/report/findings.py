@@ -39,10 +39,10 @@ def _is_open(study: Study, finding: Finding) -> bool:
     return finding.code == "input-bound" or (finding.code == "host-bound" and waits)
 
 
-# The model itself; what attends to the wrong dimension computes as much when it is mended.
+# The model itself; what attends to the wrong dimension computes as much when it is fixed.
 _NEVER_FREE = frozenset({"attention-over-batch", "compute-bound"})
 # Of these all that the cause can take is known: a phase, or passes but for one. Of others calls, Python or another
-# setting are estimated or timed, and who mends the cause may save more: fewer threads made steps 19 times as fast where
+# setting are estimated or timed, and who fixes the cause may save more: fewer threads made steps 19 times as fast where
 # turns of a few steps each had said 10.
 _BOUNDED = frozenset({
     "communication-bound", "epoch-gap", "frequent-validation", "input-bound", "optimizer-bound", "single-samples",

@@ -29,7 +29,7 @@ def advice(
 ) -> Finding:
     """`evidence` is a clause without its period; what it brings at most is put behind it."""
     made = finding(run, at_most_s, "", change=change, environment=environment)
-    told = f"{evidence}; at most {run.told(made.cost_s)} of a step is to be had."
+    told = f"{evidence}; at most {run.with_share(made.cost_s)} of a step is to be had."
     return replace(made, evidence=told, advice=True)
 
 

@@ -36,6 +36,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         cost_s,
         f"{seen.what}{at_sighting(seen)} has batch_first=False and takes the batch of {seen.detail.get('length')} for "
-        f"the sequence: the {run.told(cost_s)} that each step spends in the model "
+        f"the sequence: the {run.with_share(cost_s)} that each step spends in the model "
         "compute attention among samples.",
     )

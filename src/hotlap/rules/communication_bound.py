@@ -50,7 +50,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {run.told(cost_s, ' of it')} on exchanging data {among}{_waits(run)}.{_several(run)}",
+        f"Each step spends {run.with_share(cost_s, ' of it')} on exchanging data {among}{_waits(run)}.{_several(run)}",
         levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in wrapped)),
     )
 

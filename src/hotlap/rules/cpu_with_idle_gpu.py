@@ -46,7 +46,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"The model runs on the CPU while {machine.gpus[0]} idles: up to {run.told(cost_s)} of each step could go.",
+        f"The model runs on the CPU while {machine.gpus[0]} idles: "
+        f"up to {run.with_share(cost_s)} of each step could go.",
         change=behind_imports(run, 'torch.set_default_device("cuda")  # data of a loader: .to("cuda")'),
     )
 

@@ -61,9 +61,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         if low_s > 0.0:
             cost_s = min(run.mean_step_s(), cost_s + mid_s)
         else:
-            most = run.told(max(0.0, high_s))
+            most = run.with_share(max(0.0, high_s))
             untold.append(f"the cost of {name} could not be told from none: at most {most} of each step")
-    told = [f"without, each step would be {run.told(cost_s)} shorter"] if cost_s else []
+    told = [f"without, each step would be {run.with_share(cost_s)} shorter"] if cost_s else []
     untried = f"what of each step ({duration(run.mean_step_s())}, 100%) that costs could not be tried"
     costs = "; ".join([*told, *untold]) or untried
     left_on = f"Left on while training: {', '.join(on)}; {costs}."

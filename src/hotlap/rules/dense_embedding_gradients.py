@@ -56,7 +56,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     told = (
         f"A step touches {touched:,} of {rows:,} rows of {worst.detail['module'] or 'the model'} ({worst.what}), and "
         f"fills, clears and applies gradients of all: with those of other such tables {percent(part)} of what is "
-        f"trained is 0 there, for about {run.told(cost_s)} of each step. The gradient is dense"
+        f"trained is 0 there, for about {run.with_share(cost_s)} of each step. The gradient is dense"
     )
     if all(map(_as_they_are, run.optimizers)):
         told = f"{told}; with sparse=True it holds no others, and the optimizer takes it as it is."

@@ -52,7 +52,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         change = of_line(where)
     if run.share_of(cost_s) < MIN_SHARE:
         return None
-    return finding(run, cost_s, f"{told} {run.told(cost_s)} shorter {rest}.", change=change)
+    return finding(run, cost_s, f"{told} {run.with_share(cost_s)} shorter {rest}.", change=change)
 
 
 def _change(run: Run) -> Change | None:

@@ -73,14 +73,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     )
     # Operators of the script's own are no Python.
     does = "what the script does beside its model" if called_s > cost_s / 2 else whose
-    told = _idled(run, cost_s, whose) or f"Each step spends {run.told(cost_s, ' of it')} in {does}{where}"
+    told = _idled(run, cost_s, whose) or f"Each step spends {run.with_share(cost_s, ' of it')} in {does}{where}"
     lines = in_python(run, *phases)
     place = at_lines(lines, cost_s)
     if not place or not run.on_cpu:
         return finding(run, cost_s, f"{told}{place}.")
     line = hottest(lines)[0]
     whole_s = next(one.step_s for one in run.hot_lines if replace(one, step_s=line.step_s) == line)
-    # Who mends the line may do without all that it calls: of one that drew an action for each state, operators were
+    # Who fixes the line may do without all that it calls: of one that drew an action for each state, operators were
     # half, and one draw for all was 2.15x faster where Python alone promised 1.54x at most.
     called_s = whole_s - min(cost_s, line.step_s)
     place += f" ({duration(whole_s)} with all that it calls)" if called_s >= _LEAST_PART * cost_s else ""
@@ -106,7 +106,7 @@ def _idled(run: Run, cost_s: float, whose: str) -> str | None:
         if seen.idle_s.get(reason, 0.0) >= _LEAST_PART * cost_s
     )
     return (
-        f"The device idles {run.told(cost_s, ' of each step')} while the host does more "
+        f"The device idles {run.with_share(cost_s, ' of each step')} while the host does more "
         f"than launch the next kernel: {', '.join(parts)}"
     )
 

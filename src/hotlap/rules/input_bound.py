@@ -45,7 +45,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if wait_s is None or run.share_of(wait_s) < MIN_SHARE:
         return None
     loader = run.main_loader()
-    told = f"Each step waits {run.told(wait_s, ' of it')} for its batch{_made(run, loader)}{_largest(run, wait_s)}"
+    told = (
+        f"Each step waits {run.with_share(wait_s, ' of it')} for its batch{_made(run, loader)}{_largest(run, wait_s)}"
+    )
     first = _of_an_epoch_each(run)
     if first is not None:
         anew = ", which begins an epoch for one batch: an order of all items is made, and dropped"

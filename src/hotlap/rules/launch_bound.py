@@ -84,7 +84,7 @@ def _on_cpu(run: Run) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"{_calls(run)}, which cost {run.told(cost_s, ' of it')} beside "
+        f"{_calls(run)}, which cost {run.with_share(cost_s, ' of it')} beside "
         f"{duration(arithmetic_s)} of arithmetic{_constant(run)}{_line(run, cost_s)}.",
         levers=chosen(model_levers(run)),
         at_most_s=_in_loops_s(run),
@@ -110,7 +110,7 @@ def _in_many_small(run: Run, within_s: float) -> Finding | None:
         run,
         cost_s,
         f"{_calls(run)}{most_named}. They take {duration(within_s)} of it; one core needs {duration(computed_s)} at "
-        f"most for what they compute, so {run.told(cost_s)} goes into calling them"
+        f"most for what they compute, so {run.with_share(cost_s)} goes into calling them"
         f"{at_lines(_lines(run), cost_s)}.",
         levers=chosen(model_levers(run)),
     )
@@ -139,7 +139,7 @@ def _of_constants(run: Run) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"{_calls(run)}{_constant(run)}: to call them costs {run.told(cost_s, ' of it')}{_line(run, cost_s)}.",
+        f"{_calls(run)}{_constant(run)}: to call them costs {run.with_share(cost_s, ' of it')}{_line(run, cost_s)}.",
         levers=chosen(model_levers(run)),
     )
 
@@ -196,7 +196,7 @@ def _on_device(run: Run) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"The device idles {run.told(cost_s, ' of each step')}{kernels} "
+        f"The device idles {run.with_share(cost_s, ' of each step')}{kernels} "
         f"because the host has not launched the next one{named(seen, IdleReason.CALLS)}.",
         levers=() if run.compiled else ("compile",),
     )

@@ -86,7 +86,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
             run,
             cost_s,
             f"Memory {what} grew by {size(grown)} in {steps:,} steps, {size(per_step)} each, "
-            f"{'and goes on' if lasts else 'until now'}; that costs {run.told(cost_s)} of each step so far."
+            f"{'and goes on' if lasts else 'until now'}; that costs {run.with_share(cost_s)} of each step so far."
             f"{end if lasts else asks}",
         )
         return replace(found, urgent=lasts and soon, at_any_cost=lasts or soon)

@@ -51,8 +51,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"{worst.what}{at_sighting(worst)} is given {worst.detail['shape']}, and the longest item of a batch needs "
         f"{needed} of {length} columns (median of {worst.detail['batches']}): {percent(1 - needed / length)} is "
-        f"padding in all rows, for which a step takes about {run.told(cost_s)}. Pad to the longest of each batch, in "
-        f"the loader's collate_fn.{trade if run.compiled else ''}",
+        f"padding in all rows, for which a step takes about {run.with_share(cost_s)}. Pad to the longest of each "
+        f"batch, in the loader's collate_fn.{trade if run.compiled else ''}",
         change=of_line(worst),
     )
 

@@ -32,7 +32,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"The backward pass spends {run.told(cost_s, ' of each step')} on "
+        f"The backward pass spends {run.with_share(cost_s, ' of each step')} on "
         "computing activations of the forward pass again (activation checkpointing), which saves memory: where that "
         "is left over, checkpoint fewer blocks.",
     )

@@ -40,7 +40,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Line {worst.line} of {file_name(worst.path)} goes backward again and again over the same forward pass "
         f"(`retain_graph=True`), {float(worst.detail['again'] or 0):.3g} times a step more than once: that takes "
-        f"{run.told(cost_s)} of each step, and one pass over the sum of the losses gives the same gradients.",
+        f"{run.with_share(cost_s)} of each step, and one pass over the sum of the losses gives the same gradients.",
     )
 
 

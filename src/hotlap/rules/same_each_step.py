@@ -42,8 +42,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Operators take {run.told(cost_s)} of each step for what they made the same in all {worst.detail['steps']} "
-        f"steps that were looked at, of the same data; most of it{at_sighting(worst)}: {worst.text}. Made once, in "
-        "front of the loop or in the module's __init__, it takes none of it.",
+        f"Operators take {run.with_share(cost_s)} of each step for what they made the same in all "
+        f"{worst.detail['steps']} steps that were looked at, of the same data; most of it"
+        f"{at_sighting(worst)}: {worst.text}. Made once, in front of the loop or in the module's __init__, it "
+        "takes none of it.",
         change=of_line(worst),
     )

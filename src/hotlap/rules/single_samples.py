@@ -52,8 +52,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         cost_s,
         f"{worst.what} is called for one sample at a time, {number:,.0f} times in each step{at_sighting(worst)}: "
-        f"{worst.text}. Calls of operators and the Python between them take {run.told(cost_s, ' of it')} beyond what "
-        "one call with all samples (a batch, or torch.func.vmap) takes, where none needs what another one made.",
+        f"{worst.text}. Calls of operators and the Python between them take {run.with_share(cost_s, ' of it')} beyond "
+        "what one call with all samples (a batch, or torch.func.vmap) takes, where none needs what another one made.",
         levers=chosen(model_levers(run)),
         change=of_line(worst),
         at_most_s=beyond_first * max(0.0, run.mean_step_s() - kept_s),

@@ -40,7 +40,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Products with matrices that are nearly all 0 take {run.told(cost_s)} of each step for zeros; most of it"
+        f"Products with matrices that are nearly all 0 take {run.with_share(cost_s)} of each step for zeros; most of it"
         f"{at_sighting(worst)}, where {worst.detail['shape']} elements are filled to "
         f"{percent(float(worst.detail['filled'] or 0.0))}: {worst.text}. A sparse matrix (`to_sparse_csr()`; of rows "
         "that change, `nn.EmbeddingBag` of their columns) leaves these out.",

@@ -53,7 +53,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Rank {slowest.rank} on {slowest.host} takes {duration(slowest.compute_s)} {_of_step(run, slowest)} "
         f"without communication, the others {duration(others_s)}: all wait "
-        f"{run.told(cost_s, ' of each step')}{_where(slowest, others)}. It is slower, or has more to compute.",
+        f"{run.with_share(cost_s, ' of each step')}{_where(slowest, others)}. It is slower, or has more to compute.",
     )
 
 

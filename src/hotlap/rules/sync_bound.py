@@ -44,6 +44,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step loses {run.told(cost_s, ' of it')} where the host waits for the device{where}.",
+        f"Each step loses {run.with_share(cost_s, ' of it')} where the host waits for the device{where}.",
         change=of_line(summed, summed.text.replace(".item()", ".detach()")) if summed else None,
     )

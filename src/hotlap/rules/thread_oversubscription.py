@@ -72,7 +72,7 @@ def _of_processes(run: Run) -> Finding | None:
     if now <= fair or wanted < MIN_CROWD * cpu.usable_cores or (timed is None and not all_ours):
         return None
     cost_s = (1 - cpu.usable_cores / wanted) * run.mean_step_s()
-    gain = f"With {fair} each, a step would be about {run.told(cost_s)} shorter."
+    gain = f"With {fair} each, a step would be about {run.with_share(cost_s)} shorter."
     if timed is not None:
         _, fair, cost_s = better_threads(run) or (now, now, 0.0)
         if fair >= now:
@@ -107,7 +107,7 @@ def _of_main(run: Run) -> Finding | None:
     # Fewer than there are cores are tried because of other processes.
     if now <= other or (run.cpu is not None and run.cpu.neighbours and other < run.cpu.usable_cores):
         return None
-    told = f"torch computes with {now} threads: with {other}, a step would be {run.told(cost_s)} shorter."
+    told = f"torch computes with {now} threads: with {other}, a step would be {run.with_share(cost_s)} shorter."
     return finding(run, cost_s, told, levers=("threads",))
 
 
@@ -127,6 +127,6 @@ def _of_workers(run: Run) -> Finding | None:
         run,
         cost_s,
         f"{cpu.runnable:.1f} threads want to run on {cpu.usable_cores:g} cores, {cpu.busiest_worker:.1f} of them in "
-        f"one worker: about {run.told(cost_s)} of each step is lost.",
+        f"one worker: about {run.with_share(cost_s)} of each step is lost.",
         levers=("threads", "workers"),
     )

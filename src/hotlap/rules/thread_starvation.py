@@ -42,7 +42,7 @@ def _too_few(run: Run) -> Finding | None:
         run,
         cost_s,
         f"torch computes with {plural(now, 'thread')}{why} where {other} cores may be used: with {other}, a step "
-        f"would be {run.told(cost_s)} shorter.",
+        f"would be {run.with_share(cost_s)} shorter.",
         levers=("threads",),
     )
 
@@ -56,6 +56,6 @@ def _throttled(run: Run) -> Finding | None:
         run,
         cost_s,
         f"The control group's quota of {cpu.usable_cores:g} cores holds the process still for "
-        f"{run.told(cost_s)} of each step.",
+        f"{run.with_share(cost_s)} of each step.",
         levers=("threads",),
     )

@@ -42,6 +42,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {run.told(cost_s, ' of it')} on copies between host and device{how}while nothing else runs.",
+        f"Each step spends {run.with_share(cost_s, ' of it')} on copies between host and device{how}while "
+        "nothing else runs.",
         levers=("pin-and-overlap", "device-resident"),
     )

@@ -61,7 +61,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     number, unneeded, elements = (int(worst.detail.get(name) or 0) for name in ("parameters", "unneeded", "elements"))
     if unneeded == elements:
         why = "are cleared before an optimizer steps with them" if owned else "are of parameters that no optimizer has"
-        takes = f"takes {'' if run.on_cpu else 'at most '}{run.told(cost_s)} of each step"
+        takes = f"takes {'' if run.on_cpu else 'at most '}{run.with_share(cost_s)} of each step"
         all_for_nothing = f"{takes}, and all gradients that it computes {why}: nothing is learnt from that loss."
         return finding(run, cost_s, f"{place} {all_for_nothing}", change=change)
     whose, remedy = "no optimizer has", "`requires_grad_(False)` on these, or `no_grad` around what only they are in,"
