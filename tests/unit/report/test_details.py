@@ -45,10 +45,10 @@ def test_two_calls_in_one_line_are_one_row() -> None:
 
 
 def test_a_line_with_next_to_nothing_of_a_step_is_no_row() -> None:
-    dear = sighting(SightingKind.SYNC, cost_s=0.002)
-    cheap = dataclasses.replace(dear, line=7, cost_s=1e-6)
-    untimed = dataclasses.replace(dear, line=8, cost_s=None)
-    seen = dataclasses.replace(run_with(), sightings=(cheap, dear, untimed))
+    costly = sighting(SightingKind.SYNC, cost_s=0.002)
+    cheap = dataclasses.replace(costly, line=7, cost_s=1e-6)
+    untimed = dataclasses.replace(costly, line=8, cost_s=None)
+    seen = dataclasses.replace(run_with(), sightings=(cheap, costly, untimed))
     (found,) = (detail for detail in details(seen) if detail.title == "Seen at lines of your source")
     assert len(found.rows) == 2 and not any(":7" in row.text for row in found.rows)
 

@@ -81,7 +81,7 @@ def test_a_bound_that_is_measured_later_than_the_finding_is_not_named_before() -
     assert findings.cost(study, waits) == "3.00 ms, 27% of a step, at most 1.27x", "not 1 / (1 - 0.27)"
 
 
-def test_what_computes_as_much_when_it_is_mended_has_no_bound() -> None:
+def test_what_computes_as_much_when_it_is_fixed_has_no_bound() -> None:
     wrong = Finding(code="attention-over-batch", cost_s=0.005, share=0.72, evidence="So it is.")
     assert findings.cost(study_measured(), wrong) == "5.00 ms, 72% of a step"
 

@@ -120,10 +120,10 @@ def test_the_group_of_the_best_bound_is_timed_first_however_its_levers_are_compa
 
 
 def test_what_may_save_most_for_the_time_of_its_trial_comes_first(known: list[type[Lever]]) -> None:
-    known += [lever("dear", saves=0.5, scope_=Scope.PROCESS), lever("cheap", saves=0.2), lever("less", saves=0.08)]
-    found = candidates(trial_s=lambda one: 60.0 if one.names == ["dear"] else 10.0)
-    assert names(found.open()) == [["cheap"], ["dear"], ["less"]]
-    assert groups(found) == [[["cheap"]]], "the dear one is worth less than half of that"
+    known += [lever("costly", saves=0.5, scope_=Scope.PROCESS), lever("cheap", saves=0.2), lever("less", saves=0.08)]
+    found = candidates(trial_s=lambda one: 60.0 if one.names == ["costly"] else 10.0)
+    assert names(found.open()) == [["cheap"], ["costly"], ["less"]]
+    assert groups(found) == [[["cheap"]]], "the costly one is worth less than half of that"
 
 
 def test_what_cannot_reach_the_line_is_not_tried(known: list[type[Lever]]) -> None:

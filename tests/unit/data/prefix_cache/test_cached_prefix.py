@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import ConcatDataset, Subset
 
 from hotlap.data import cached_prefix
+from hotlap.data.checks.watch import Watch
 from hotlap.data.item import pictures
 from hotlap.data.item_cache import again
 from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, Slow, SlowBoth
@@ -316,3 +317,17 @@ def test_without_the_native_core_kept_pictures_are_pils(monkeypatch: pytest.Monk
     ours = cached_prefix(resized())
     assert_same_epochs(epochs(ours, num_epochs=2), epochs(resized(), num_epochs=2))
     assert ours.note is None and ours.num_cached == len(ours)
+
+
+def test_a_batch_asks_once_whether_the_data_set_was_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = cached_prefix(Augmented(Compose([Slow(), Flip()])))
+    data.__getitems__([*range(40)])
+    asked, changed = [], Watch.changed
+
+    def counted(watch: Watch, *same: Any) -> str | None:
+        asked.append(watch)
+        return changed(watch, *same)
+
+    monkeypatch.setattr(Watch, "changed", counted)
+    assert len(data.__getitems__([*range(8)])) == 8
+    assert len(asked) == 1
