@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from hotlap.gate import invariants, prints, ranks, rounding, saved, statistical
+from hotlap.gate import comparable, invariants, prints, ranks, rounding, saved, statistical
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, saw_epoch_end, undecided, unharmed
-from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField
 from hotlap.gate.scale import in_one_scale
+from hotlap.gate.step_fields import BATCH, RANDOM_STATE, StepField
 from hotlap.record import Run, Verdict
 
 __all__ = ["Evidence", "Ruling", "judge", "saw_epoch_end"]
@@ -59,9 +59,9 @@ def _bookkeeping(numerics: str, evidence: Evidence) -> Ruling | None:
     pairs = _pairs(numerics, evidence)
     return (
         invariants.not_finite(evidence, pairs)
-        or invariants.unusable(evidence, pairs)
-        or invariants.missing(numerics, pairs)
-        or invariants.cut_otherwise(pairs)
+        or comparable.unusable(evidence, pairs)
+        or comparable.missing(numerics, pairs)
+        or comparable.cut_otherwise(pairs)
         or invariants.broken(numerics, evidence, pairs)
     )
 

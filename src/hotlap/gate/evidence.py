@@ -168,6 +168,12 @@ def is_finite(number: Number) -> bool:
     return value is not None and math.isfinite(value)
 
 
+def not_finite_losses(run: Run) -> list[tuple[int, Number]]:
+    """(step, loss) of those that were seen and are not."""
+    losses = zip(run.step_index, run.loss, strict=False)
+    return [(step, loss) for step, loss in losses if loss is not None and not is_finite(loss)]
+
+
 def loss_matrix(runs: Sequence[Run]) -> tuple[list[int], NDArray[np.float64]]:
     """Runs -> (steps at which all of them have a finite loss, losses as (run, step))."""
     both = [zip(run.step_index, run.loss, strict=False) for run in runs]

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from statistics import median_low
@@ -19,165 +18,36 @@ from hotlap.gate.evidence import (
     first_certain,
     harmed,
     is_finite,
-    loss_matrix,
+    not_finite_losses,
     other_than,
-    undecided,
 )
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
-from hotlap.record import Number, Run, Status, as_float
+from hotlap.gate.step_fields import BATCH, FIELDS, FORGETFUL, RANDOM_STATE, SAMPLES, SOURCES, has_optimizer
+from hotlap.record import Run, Status, as_float
 from hotlap.units import plural
 
-# A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
-RATE_TOLERANCE = 1e-6
-# A script whose own losses are not finite in more of its steps has nothing that could be harmed further.
-MAX_NOT_FINITE = 0.1
 # What comes again, as a share of all so far, beyond what baseline runs differ by: one in fifty.
 MAX_REPEATED = 0.02
 # Of a model's inputs, those that are looked at one by one.
 MAX_INPUTS = 4
 # Data that are kept as float16 leave a first loss to some hundred-thousandths; other samples do not.
 SAME_FIRST_LOSS = 1e-4
-# Of what `OptimizerFacts.settings` counts.
-_REQUIRE_GRADIENTS = "parameters that require gradients"
-FAILED = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
-
-
-@dataclass(frozen=True, slots=True)
-class StepField:
-    """Something recorded at each step, which must be the same with and without the lever."""
-
-    name: str
-    values: Callable[[Run], Sequence[object] | None]
-    of_optimizer: bool = False
-    """A script without an optimizer has none of it, and is not compared by it: updates by hand are not seen."""
-    of_loader: bool = False
-    """Who draws its batches by hand has none of it, but for a validation's, and is not compared by it."""
-    article: str = "other"
-    """With the name it makes "step 7 has another loss than the baseline"."""
-    told: Callable[[Run, Run], str] = lambda _a, _b: ""
-    """"momentum 0.0 instead of 0.9": what a digest does not tell; "" where that is unknown."""
-
-    def first(self, a: Run, b: Run) -> tuple[int, str] | None:
-        """The first step at which two runs differ in it, and the sentence that tells of it."""
-        mine, others = self.values(a), self.values(b)
-        if mine is None or others is None or (mine == others and a.step_index == b.step_index):
-            return None
-        if self.of_loader and not (any(a.num_samples) and any(b.num_samples)):
-            return None
-        if self.of_optimizer and not _has_optimizer(a):
-            return None
-        for step, was, became in Pair(a, b).of_both(self.values):
-            if not _same(was, became):
-                what = self.told(a, b) or f"{_short(became)} instead of {_short(was)}"
-                return step, f"Step {step} has {self.article} {self.name} than the baseline: {what}."
-        return None
-
-    def differing(self, a: Run, b: Run) -> dict[str, str]:
-        """As `Differing`."""
-        found = self.first(a, b)
-        return {} if found is None else {self.name: found[1]}
-
-
-def _settings_told(a: Run, b: Run) -> str:
-    pairs = [(one.settings, other.settings) for one, other in zip(a.optimizers, b.optimizers, strict=False)]
-    found = ", ".join(
-        f"{key} {became.get(key, 'unset')} instead of {was.get(key, 'unset')}"
-        for was, became in pairs
-        for key in sorted(was.keys() | became.keys())
-        if was.get(key) != became.get(key)
-    )
-    return found or ("the same values, for other parameters or at other steps" if any(map(any, pairs)) else "")
-
-
-FIELDS = (
-    StepField("updates", lambda run: run.num_updates or None, of_optimizer=True),
-    StepField("learning rates", lambda run: run.learning_rates, of_optimizer=True),
-    StepField("optimizer settings", lambda run: run.settings_digest, of_optimizer=True, told=_settings_told),
-    StepField(
-        "starts of a loader", lambda run: [i in run.epoch_starts for i, _ in enumerate(run.step_index)], of_loader=True
-    ),
-    StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
-)
-FORGETFUL = StepField("updates without what the optimizer had kept", lambda run: run.forgetful_updates)
-SAMPLES = StepField("samples", lambda run: run.num_samples or None, of_loader=True)
-BATCH = StepField("batch", lambda run: run.batch_digest, article="another")
-"""Of another seed it is another one."""
-RANDOM_STATE = StepField("random state", lambda run: run.rng_digest, article="another")
-SOURCES = StepField("random states", lambda run: run.sources_digest)
-"""Those of generators of the script's own among them, and as each batch left them."""
-
-
-def _has_optimizer(run: Run) -> bool:
-    return any(run.num_updates) or bool(run.optimizers)
 
 
 def not_finite(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     """HARMED where a loss is not finite although it is in the baseline."""
     for pair in pairs:
         baseline_at = dict(zip(pair.base.step_index, pair.base.loss, strict=False))
-        for step, loss in _not_finite_losses(pair.lever):
+        for step, loss in not_finite_losses(pair.lever):
             baseline = baseline_at.get(step)
             if baseline is not None and is_finite(baseline):
                 return harmed(f"The loss at step {step} is {loss}; in the baseline it is {baseline}.")
-    if any(_not_finite_losses(run) for run in evidence.baseline()):
+    if any(not_finite_losses(run) for run in evidence.baseline()):
         return None
     for run in evidence.with_lever():
-        for step, loss in _not_finite_losses(run):
+        for step, loss in not_finite_losses(run):
             return harmed(f"The loss at step {step} is {loss}; in the baseline no loss is.")
     return None
-
-
-def unusable(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
-    """UNDECIDED where there is too little to look at: failed runs, no losses, too few common steps."""
-    if not evidence.lever:
-        return undecided("There is no run with the lever.")
-    if not evidence.base:
-        return undecided("There is no baseline run.")
-    for side, runs in (("of the baseline", evidence.baseline()), ("with the lever", evidence.with_lever())):
-        reason = next((reason for run in runs if (reason := _why_unusable(run))), None)
-        if reason:
-            return undecided(f"A run {side} {reason}.")
-    if not pairs or any(pair.base.seed != pair.lever.seed for pair in pairs):
-        return undecided("No run with the lever has the seed of a baseline run.")
-    num_common = min(len(loss_matrix([pair.base, pair.lever])[0]) for pair in pairs)
-    if num_common < MIN_STEPS:
-        return undecided(f"Only {num_common} steps have a loss on both sides; it takes {MIN_STEPS} to judge.")
-    return None
-
-
-def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
-    """UNDECIDED where something that the contract compares was not recorded."""
-    for pair in pairs:
-        fields = [field for field in (*FIELDS, SAMPLES) if _has_optimizer(pair.base) or not field.of_optimizer]
-        for field in fields if numerics == "statistical" else (*fields, BATCH):
-            if not (_complete(field, pair.base) and _complete(field, pair.lever)):
-                return undecided(f"It was not recorded which {field.name} the steps had, so nothing is proved.")
-        # Of a training without loaders and modules no batch is seen.
-        if numerics != "statistical" and len({any(run.batch_digest or ()) for run in (pair.base, pair.lever)}) > 1:
-            return undecided("Batches were recorded of one side only, so nothing is proved.")
-        if any(pair.base.num_updates) and not (pair.base.updates and pair.lever.updates):
-            return undecided("It was not recorded what the updates did to the parameters, so nothing is proved.")
-    return None
-
-
-def cut_otherwise(pairs: Sequence[Pair]) -> Ruling | None:
-    """UNDECIDED where as many elements are trained in another number of tensors: several layers that are one now. They
-    cannot be compared one by one."""
-    for (tensors, elements), (others, same) in ((_trained(pair.base), _trained(pair.lever)) for pair in pairs):
-        if tensors and others and tensors != others and elements == same:
-            return undecided(
-                f"Parameters are cut otherwise, {plural(others, 'tensor')} of {same:,} elements together instead of "
-                f"{tensors}: their updates cannot be set side by side."
-            )
-    return None
-
-
-def _trained(run: Run) -> tuple[int, int]:
-    """(tensors, elements) of all optimizers; no tensor where some of them require no gradients."""
-    numbers = [(one.num_parameters, one.num_elements) for one in run.optimizers]
-    tensors, elements = (sum(column) for column in zip(*numbers, strict=True)) if numbers else (0, 0)
-    all_train = all(one.settings.get(_REQUIRE_GRADIENTS) == str(one.num_parameters) for one in run.optimizers)
-    return (tensors if all_train else 0), elements
 
 
 def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -355,7 +225,7 @@ def _not_cleared(a: Run, b: Run) -> dict[str, str]:
     left was not cleared before the next one, be it that of another network's loss. (A pass that is split, or several
     that are merged, is not that.)"""
     backwards = [(mine, other) for _, mine, other in Pair(a, b).of_both(lambda run: run.num_backwards)]
-    added = Pair(a, b).of_both(lambda run: run.num_added) if _has_optimizer(a) else []
+    added = Pair(a, b).of_both(lambda run: run.num_added) if has_optimizer(a) else []
     for (mine, other), (step, was, became) in zip(backwards, added, strict=False):
         if became - was > max(0, other - mine):
             why = f"{plural(became, 'backward pass')} in place of {was} since they were last cleared"
@@ -405,42 +275,3 @@ def _new(a: Run, b: Run, values: _Fresh) -> tuple[float, int, float, float]:
         return 0.0, 0, 0.0, 0.0
     at = MIN_STEPS - 1 + int(gaps.argmax())
     return float(gaps.max()), int(steps[at]), float(mine[at]), float(other[at])
-
-
-def _why_unusable(run: Run) -> str | None:
-    num_steps, num_not_finite = len(run.step_index), len(_not_finite_losses(run))
-    reasons = (
-        (run.status in FAILED, f"{run.status.value}: {run.error or 'no reason recorded'}".rstrip(".")),
-        (bool(run.not_installed), f"could not install it: {'; '.join(run.not_installed)}".rstrip(".")),
-        (bool(run.unreached), f"did not run the edit of {' and '.join(run.unreached)}"),
-        (num_steps == 0, "made no step"),
-        (all(loss is None for loss in run.loss), "shows no loss"),
-        (len(run.loss) != num_steps, f"has {num_steps} steps but {len(run.loss)} losses"),
-        (num_not_finite > MAX_NOT_FINITE * num_steps, "has losses that are not finite: nothing to compare"),
-    )
-    return next((reason for applies, reason in reasons if applies), None)
-
-
-def _not_finite_losses(run: Run) -> list[tuple[int, Number]]:
-    losses = zip(run.step_index, run.loss, strict=False)
-    return [(step, loss) for step, loss in losses if loss is not None and not is_finite(loss)]
-
-
-def _complete(field: StepField, run: Run) -> bool:
-    """True if the field was recorded at each step."""
-    values = field.values(run)
-    return values is not None and len(values) == len(run.step_index)
-
-
-def _same(a: object, b: object) -> bool:
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(
-            abs(x - y) <= RATE_TOLERANCE * max(abs(x), abs(y)) for x, y in zip(a, b, strict=True)
-        )
-    return a == b
-
-
-def _short(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(f"{x:g}" for x in value)
-    return value[:12] if isinstance(value, str) else str(value)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hotlap.gate import prints
 from hotlap.gate.evidence import STILL_SAME, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 from hotlap.gate.gradients import same_first_draws
-from hotlap.gate.invariants import BATCH, RANDOM_STATE, SOURCES, StepField
+from hotlap.gate.step_fields import BATCH, RANDOM_STATE, SOURCES, StepField
 from hotlap.record import KEPT_STEPS
 from hotlap.student import quantile
 

@@ -18,7 +18,7 @@ class Spot(NamedTuple):
     path: str | None = None
     line: int | None = None
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """Fields of a Sighting, with the text of the line."""
         if self.path is None or self.line is None:
             return {"path": self.path, "line": self.line}
@@ -94,7 +94,7 @@ class EventCounter:
             Sighting(
                 kind=kind,
                 what=what,
-                **spot.told(),
+                **spot.fields(),
                 per_step=seen.num / self.step,
                 cost_s=seen.cost_s(self.step),
                 num_bytes=None if seen.num_bytes is None else seen.num_bytes / self.step,

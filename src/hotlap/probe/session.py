@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import os
-import select
 import sys
 import time
 import weakref
@@ -25,7 +24,8 @@ from hotlap.probe.graphs import Graphs
 from hotlap.probe.guard import Guard
 from hotlap.probe.ledger import Ledger, Thinning
 from hotlap.probe.losses import Losses
-from hotlap.probe.planned import planned_steps, trains_again
+from hotlap.probe.next_part import trains_again
+from hotlap.probe.planned import planned_steps
 from hotlap.probe.printed import Printed
 from hotlap.probe.profilers.device import DeviceClock
 from hotlap.probe.schedule import Schedule
@@ -34,9 +34,10 @@ from hotlap.probe.shutdown import Shutdown
 from hotlap.probe.states import States
 from hotlap.probe.steps import StepMarker
 from hotlap.probe.thread import TrainingThread
+from hotlap.probe.token import Token
 from hotlap.probe.windows import Windows
-from hotlap.record import Plan, Status, Turn
-from hotlap.record.progress import READY, STEPS, STOP, WARMING, Progress
+from hotlap.record import Plan, Status
+from hotlap.record.progress import STEPS, STOP, Progress
 from hotlap.record.spans import SpanRing
 
 # Batches drawn before the first step may have been looked at only; from here on each step draws its own.
@@ -53,9 +54,6 @@ _MOST_UNREAD = 4096
 # Under `Plan.whole` profilers get steps of their own once, so long after the first step: in a training that goes on for
 # hours these few seconds do not show, and one that is over by then is better measured without `--full`.
 _WINDOWS_AFTER_S = 10.0
-
-# How often a process that waits for its turn looks whether the parent is still there.
-_WAIT_S = 5.0
 
 _MEASURING = "the measurement of steps"
 # Without these there are no steps.
@@ -100,7 +98,7 @@ class Session:
         self.out = Path(plan.out)
         self._progress = Progress(self.out / "progress")
         self.words = self._progress.words
-        self._token = _Token(plan.turn)
+        self._token = Token(plan.turn)
         self._perturbation = Perturbation(plan.perturbation) if plan.perturbation else None
         self.until = 0
         """Number of the step at whose end we look up; until then the clock only writes."""
@@ -392,27 +390,3 @@ class Session:
     def left(self) -> None:
         """This process has written its record: tell the parent."""
         self._progress.leave(self.collectives.local_rank)
-
-
-class _Token:
-    """That of a trial group: says that a turn is over, waits for the next one. A run that is alone has none."""
-
-    def __init__(self, turn: Turn | None) -> None:
-        self._turn = turn
-        self._files: tuple[int, int] | None = None
-
-    def wait(self, leave: Callable[[], object], *, warm: bool) -> None:
-        """Say that the turn is over (and whether the next step will be timed), and wait for the next one."""
-        if self._turn is None:
-            return
-        if self._files is None:
-            self._files = (os.open(self._turn.ready, os.O_WRONLY), os.open(self._turn.go, os.O_RDONLY))
-        ready, go = self._files
-        os.write(ready, READY if warm else WARMING)
-        # Not `select`, which knows the first 1,024 descriptors of a process only: loaders with workers have many.
-        waiting = select.poll()
-        waiting.register(go, select.POLLIN)
-        while not waiting.poll(1e3 * _WAIT_S):
-            if procfs.hotlap_is_gone():
-                leave()
-        os.read(go, 1)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset, random_split
 
-from hotlap.probe.facts import Epochs, Facts
+from hotlap.probe.epochs import Epochs
+from hotlap.probe.facts import Facts
 from hotlap.probe.profilers import NAMES
 from hotlap.record import LoaderFacts
 from hotlap.tune import measuring

@@ -1,4 +1,4 @@
-"""hotlap.probe.planned: a script that trains in several parts is known by the source behind its first one."""
+"""hotlap.probe.next_part: a script that trains in several parts is known by the source behind its first one."""
 
 import sys
 import textwrap
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from hotlap.probe.next_part import trains_again
 from hotlap.probe.parts import Made
-from hotlap.probe.planned import trains_again
 from hotlap.probe.sites import outwards
 
 HEAD = """

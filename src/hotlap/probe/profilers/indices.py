@@ -56,7 +56,7 @@ class _Table:
         return Sighting(
             kind=SightingKind.DENSE_GRADIENT,
             what=self.kind,
-            **self.spot.told(),
+            **self.spot.fields(),
             per_step=per_step,
             cost_s=cost_s if self.weight.device.type == "cpu" else None,
             detail={"module": self.name, "rows": rows, "touched": touched, "elements": self.weight.numel()},
@@ -153,7 +153,7 @@ class Indices(Profiler):
                     "batches": len(seen),
                 }
                 kind, per_step = SightingKind.PADDING, len(seen) / max(1, self._steps)
-                found.append(Sighting(kind=kind, what=name, **spot.told(), per_step=per_step, detail=detail))
+                found.append(Sighting(kind=kind, what=name, **spot.fields(), per_step=per_step, detail=detail))
         return {"sightings": tuple(found)}
 
     def _filling_s(self, table: _Table) -> float:
