@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include "gather.hpp"
+#include "picture.hpp"
 #include "resample.hpp"
 
 namespace hotlap {
@@ -28,9 +29,18 @@ inline void gather(uintptr_t table, int64_t size, uintptr_t positions, int64_t r
                     reinterpret_cast<float*>(to));
 }
 
+// `exported`: the capsule "arrow_array" of a picture, which must live as long as what is returned. ValueError: they are not one row.
+inline nb::object picture_bytes(nb::handle exported, int64_t size) {
+    const auto* array = static_cast<const ArrowArray*>(PyCapsule_GetPointer(exported.ptr(), "arrow_array"));
+    const void* found = bytes_of(array, size);
+    if (!found) throw nb::value_error("not a row of so many bytes");
+    return nb::steal(PyMemoryView_FromMemory(static_cast<char*>(const_cast<void*>(found)), size, PyBUF_READ));
+}
+
 inline void bind_data(nb::module_& m) {
     m.def("resample", &resample);
     m.def("gather_over_255", &gather);
+    m.def("picture_bytes", &picture_bytes);
 }
 
 }  // namespace hotlap

@@ -1,0 +1,1 @@
+"""Tests of `hotlap.data.checks`."""
