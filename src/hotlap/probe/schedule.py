@@ -20,6 +20,10 @@ _LEAST_WARM, _LEAST_RECORDED = 2, 8
 # Where it is only to be quick (`Plan.enough_s`), or only few steps seem to be left, more are waited for.
 _LEAST_ENOUGH = 30
 
+# A second validation is waited for up to so many recorded steps, which make about 1 MB of JSON: scripts without a loader
+# validate every 100 to 2,000 steps (`eval_interval`). Not with evidence, of which each step is compared in each run.
+_MOST_TO_VALIDATION = 4096
+
 _ENDLESS = 2**62
 
 
@@ -101,11 +105,20 @@ class Schedule:
     @property
     def _share(self) -> float:
         """Part of the planned steps that were made; 0 where nothing is planned, where it was an earlier loop's number,
-        and while an epoch's end is waited for."""
-        waits = self._plan.whole_epoch and self._epochs > 0 and self._after_epoch < BEYOND_EPOCH
-        if not self.num_planned or self._made > self.num_planned or (self.warm and waits):
+        and while an epoch's end is waited for, unless it is to be quick."""
+        waits = self.warm and self._waits and self._plan.enough_s is None
+        if not self.num_planned or self._made > self.num_planned or waits:
             return 0.0
         return self._made / self.num_planned
+
+    @property
+    def _waits(self) -> bool:
+        """For an epoch's end; without a loader for a second validation, if one was seen: two say how often it comes."""
+        if not self._plan.whole_epoch:
+            return False
+        if self._epochs:
+            return self._after_epoch < BEYOND_EPOCH
+        return self._has_stretches and self._recorded_stretches < 2
 
     def advance(self, *, settled: bool, elapsed_s: float, epoch_started: bool, aside: bool = False) -> Move:
         """A step was made; `settled`: every lever has reached its steady state; `elapsed_s` since the first step;
@@ -176,10 +189,7 @@ class Schedule:
         if self._recorded < self.wanted or self._plan.whole:
             return False
         patience_s = self._plan.whole_epoch_s
-        if not self._plan.whole_epoch or (patience_s is not None and elapsed_s > patience_s):
+        if not self._waits or (patience_s is not None and elapsed_s > patience_s):
             return True
-        if not self._epochs:
-            # No loader was started, so there are none to wait for. Two validations say how often one comes.
-            known = not self._has_stretches or self._recorded_stretches > 1
-            return known or self._recorded >= EPOCH_STRETCH * self.wanted
-        return self._after_epoch >= BEYOND_EPOCH or self._recorded >= EPOCH_STRETCH * self.wanted
+        far = self._epochs or self._plan.evidence
+        return self._recorded >= (EPOCH_STRETCH * self.wanted if far else _MOST_TO_VALIDATION)

@@ -73,8 +73,8 @@ class Plan:
     """A lever that has not settled (a cache not yet filled) prolongs the warm-up, up to this time."""
     whole_epoch: bool = False
     """Go on beyond `steps`, up to `EPOCH_STRETCH` times as many, until the first `BEYOND_EPOCH` steps of the second
-    epoch are recorded; where no loader was started, and so there are no epochs, until two validations are, if one was
-    seen."""
+    epoch are recorded; where no loader was started, and so there are no epochs, up to 4,096 steps (with evidence as for
+    an epoch) until two validations are, if one was seen."""
     whole_epoch_s: float | None = None
     """Go on like that for at most so long after the first step; None: as long as the steps allow."""
     seed: int | None = 0

@@ -121,9 +121,10 @@ class Confirmation:
         total = None if total is None else in_any_hour(total)
         if total is not None and total.low <= 1.0:
             comes_to = "cannot be told from none" if total.high >= 1.0 else "is no gain"
+            between = [f" {one.evidence}" for one in self._log.study.findings if one.code == "frequent-validation"]
             why = (
                 f"{factor(speedup.mid)} as fast a step, but {length(self._length.num_steps)} came out at "
-                f"{factor(total.mid)} ({_between(total)}), which {comes_to}: nothing is changed."
+                f"{factor(total.mid)} ({_between(total)}), which {comes_to}: nothing is changed.{''.join(between)}"
             )
             # Where it looks like a gain all the same, more time may tell.
             verdict = Verdict.UNDECIDED if total.mid > LEAST_GAIN else Verdict.UNHARMED

@@ -19,8 +19,8 @@ FEWEST_STEPS = 8
 _SHARE = 0.25
 
 # So long after the first step the first look may go on beyond its steps, to see an epoch's end: starting workers anew,
-# and a validation, come with it.
-EPOCH_S = 20.0
+# and a validation, come with it. Where it is no end in itself, this part of the budget.
+EPOCH_S, _EPOCH_SHARE = 20.0, 0.02
 
 # Where steps are long, and what follows needs the time more, the first look ends about so long after the first step,
 # and what is looked at closely behind it takes about as long again; in a short budget this part of it each.
@@ -44,7 +44,8 @@ def first_look(log: StudyLog, plan: Plan) -> Run:
     options = log.options
     limit_s = max(options.timeout_s + 5.0, _SHARE * options.budget_s)
     limit_s = min(limit_s, options.budget_s)
-    plan = replace(plan, whole_epoch_s=EPOCH_S, limit_s=limit_s)
+    patience_s = EPOCH_S if plan.enough_s is None else min(EPOCH_S, _EPOCH_SHARE * options.budget_s)
+    plan = replace(plan, whole_epoch_s=patience_s, limit_s=limit_s)
     (run,) = log.runs([plan], limit_s=limit_s)
     thrown = min(plan.warmup, len(run.first_steps_s))
     few = len(run.step_s) < thrown and plan.warmup <= thrown + len(run.step_s) + FEWEST_STEPS

@@ -113,7 +113,7 @@ def _with_windows(log: StudyLog, plan: Plan, run: Run) -> Run:
     if not plan.profilers or not again or foreseen or steps >= made:
         return run
     log.doing(f"{log.options.title} makes few steps; running it again to look closer")
-    shorter = replace(plan, steps=steps, warmup=min(2, plan.warmup))
+    shorter = replace(plan, steps=steps, warmup=min(2, plan.warmup), whole_epoch=False)
     try:
         return _completed(run, first_look(log, shorter))
     except (ScriptFailed, NoSteps) as error:

@@ -87,7 +87,8 @@ def _look(log: StudyLog) -> Sizes:
     """The baseline, timed: where does a step's time go?"""
     if not log.study.baseline:
         log.doing(f"running {log.options.title} as it is")
-        run = first_look(log, replace(log.options.plan, profilers=PROFILERS, enough_s=enough_s(log.options)))
+        plan = replace(log.options.plan, profilers=PROFILERS, whole_epoch=True, enough_s=enough_s(log.options))
+        run = first_look(log, plan)
         total_steps = log.options.total_steps or _length(run)
         # At once: a study that goes on has no findings where it has a baseline without them.
         log.change(

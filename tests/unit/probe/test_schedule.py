@@ -109,7 +109,8 @@ def test_a_whole_epoch_goes_on_until_the_second_one_has_begun() -> None:
     [
         ((), 50),
         ((0, 90, 180, 270), 180 - 2 + 1),  # an interval of 90 steps is known by its second end behind the warm-up
-        ((0,), 200),  # once, in front of the training
+        ((0, 1000, 2000, 3000), 2000 - 2 + 1),
+        ((0,), 4096),  # once, in front of the training
         (range(1000), 50),  # a teacher, in each step
         ((40, 45), 50),
     ],
@@ -119,6 +120,27 @@ def test_without_a_loader_a_second_validation_is_waited_for_where_there_was_one(
 ) -> None:
     assert len(recorded(moves(plan(warmup=2, steps=50, whole_epoch=True), validated=validated))) == steps
     assert len(recorded(moves(plan(warmup=2, steps=50), validated=validated))) == 50
+
+
+def test_a_second_validation_is_waited_for_only_so_long() -> None:
+    for given, steps in (({"evidence": True}, 200), ({"whole_epoch_s": 1.0}, 1000)):
+        asked = plan(warmup=2, steps=50, whole_epoch=True, **given)
+        assert len(recorded(moves(asked, validated=(0,)))) == pytest.approx(steps, abs=2)
+
+
+@pytest.mark.parametrize(("enough_s", "steps"), [(None, 501 - 2), (10.0, 200)])
+def test_where_it_is_to_be_quick_a_part_of_a_short_training_is_enough(enough_s: float | None, steps: int) -> None:
+    """Of 600 planned steps that are validated every 250, profilers want some as well."""
+    asked = plan(warmup=2, steps=50, whole_epoch=True, **({} if enough_s is None else {"enough_s": enough_s}))
+    schedule = Schedule(asked)
+    schedule.num_planned = 600
+    for step in range(600):
+        schedule.advance(settled=True, elapsed_s=step * 0.001, epoch_started=False, aside=step % 250 == 0)
+        if schedule.is_late(step * 0.001):
+            schedule.cut_short()
+        if schedule.move.done:
+            break
+    assert step + 1 - 2 == pytest.approx(steps, abs=3)
 
 
 def test_a_whole_epoch_that_is_over_early_still_gives_the_wanted_steps() -> None:

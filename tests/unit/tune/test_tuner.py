@@ -484,6 +484,22 @@ def test_faster_steps_that_starts_of_epochs_take_back_in_a_long_training_are_no_
     assert study.result is not None and "but a long training came out at 0." in study.result.why
 
 
+def test_validations_that_take_what_faster_steps_gain_are_told_with_it(script: Path) -> None:
+    class Validating(World):
+        """Between steps it validates for as long as they take, and starts as long as forty of them take."""
+
+        def run(self, plan: Plan) -> Run:
+            run = super().run(plan)
+            return replace(run, num_validations=2, validation_s=sum(run.step_s))
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Validating(path=str(script), sha256=digest, costs={"cached-dataset": 0.5})
+    study = tune(world, levers=("cached-dataset",), total_steps=30)
+    assert study.result is not None
+    assert study.result.why.endswith("50% of all time.")
+    assert all(plan.whole_epoch for plan in world.plans if plan.profilers), "as `hotlap measure` waits for validations"
+
+
 def test_what_costs_nothing_once_has_no_break_even_step(script: Path) -> None:
     study = tune(world_of(script, costs={"cached-dataset": 0.5}), levers=("cached-dataset",), total_steps=1_000)
     assert accepted(study) == ["cached-dataset"]
