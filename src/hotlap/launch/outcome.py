@@ -90,11 +90,14 @@ def _made(out: Path) -> Iterator[list[Step]]:
 
 
 def _reached(progress: Progress) -> str:
-    """ " after 2 training steps, in or after a backward pass": what had been begun last is known of one that trains
-    alone. Empty where no step was made."""
+    """ " after 2 training steps, in or after a backward pass". Empty where no step was made."""
+    return f" after {plural(progress.steps, 'training step')}{_begun(progress)}" if progress.steps else ""
+
+
+def _begun(progress: Progress) -> str:
+    """What had been begun last, which is known of one that trains alone."""
     phase = progress.reached if progress.processes == 1 else None
-    begun = "" if phase is None else f", in or after {_BEGUN[phase]}"
-    return f" after {plural(progress.steps, 'training step')}{begun}" if progress.steps else ""
+    return "" if phase is None else f", in or after {_BEGUN[phase]}"
 
 
 def _completed(out: Path, names: str) -> list[Run]:
@@ -115,11 +118,13 @@ def _records(out: Path, names: str) -> Iterator[Run]:
 
 
 def _sentence(status: Status, place: Workplace) -> str:
-    steps = place.progress.steps
+    progress, steps = place.progress, place.progress.steps
     if status is Status.LAPSED:
         return f"its time was over after {plural(steps, 'step')}"
+    if not steps and progress.reached is Phase.OPTIMIZER:
+        return "it made no whole training step in time, in which each of its optimizers steps"
     if not steps:
-        return "it made no training step in time"
+        return f"it made no training step in time{_begun(progress)}"
     return f"it made {plural(steps, 'training step')} and then none for too long"
 
 

@@ -20,8 +20,8 @@ _LEAST_WARM, _LEAST_RECORDED = 2, 8
 # Where it is only to be quick (`Plan.enough_s`), or only few steps seem to be left, more are waited for.
 _LEAST_ENOUGH = 30
 
-# A second validation is waited for up to so many recorded steps, which make about 1 MB of JSON: scripts without a loader
-# validate every 100 to 2,000 steps (`eval_interval`). Not with evidence, of which each step is compared in each run.
+# A second validation is waited for up to so many recorded steps, about 1 MB of JSON: scripts without a loader validate
+# every 100 to 2,000 steps (`eval_interval`). Not with evidence, of which each step is compared in each run.
 _MOST_TO_VALIDATION = 4096
 
 _ENDLESS = 2**62

@@ -122,10 +122,10 @@ def test_without_a_loader_a_second_validation_is_waited_for_where_there_was_one(
     assert len(recorded(moves(plan(warmup=2, steps=50), validated=validated))) == 50
 
 
-def test_a_second_validation_is_waited_for_only_so_long() -> None:
-    for given, steps in (({"evidence": True}, 200), ({"whole_epoch_s": 1.0}, 1000)):
-        asked = plan(warmup=2, steps=50, whole_epoch=True, **given)
-        assert len(recorded(moves(asked, validated=(0,)))) == pytest.approx(steps, abs=2)
+@pytest.mark.parametrize(("limits", "steps"), [({"evidence": True}, 200), ({"whole_epoch_s": 1.0}, 1000)])
+def test_a_second_validation_is_waited_for_only_so_long(limits: dict[str, float], steps: int) -> None:
+    asked = plan(warmup=2, steps=50, whole_epoch=True, **limits)
+    assert len(recorded(moves(asked, validated=(0,)))) == pytest.approx(steps, abs=2)
 
 
 @pytest.mark.parametrize(("enough_s", "steps"), [(None, 501 - 2), (10.0, 200)])
