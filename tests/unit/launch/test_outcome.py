@@ -142,6 +142,21 @@ def test_a_run_that_hung_says_how_far_it_came(place: Workplace) -> None:
     assert run.exit_code is None, "it was hotlap that ended it"
 
 
+@pytest.mark.parametrize(
+    ("reached", "says"),
+    [
+        (Phase.INPUT, "it made no training step in time, in or after drawing a batch"),
+        # With one optimizer alone its first step would have been a training step: others have not stepped.
+        (Phase.OPTIMIZER, "it made no whole training step in time, in which each of its optimizers steps"),
+    ],
+)
+def test_a_run_that_hung_before_its_first_step_is_over_says_what_it_did(
+    place: Workplace, reached: Phase, says: str
+) -> None:
+    place.progress.words[REACHED] = tuple(Phase).index(reached) + 1
+    assert end(place, status=Status.HUNG, exit_code=-9).error == says
+
+
 def test_a_run_whose_time_was_over_says_so(place: Workplace) -> None:
     place.progress.words[STEPS] = 3
     assert end(place, status=Status.LAPSED).error == "its time was over after 3 steps"
