@@ -96,6 +96,32 @@ def test_self_is_the_same_in_methods_of_one_class(tmp_path: Path, text: str, nam
     assert [model.name for model in named_models(run_calling(script(tmp_path, text), "net"))] == names
 
 
+_GPT = """class GPT(Module):
+    def configure_optimizers(self):
+        decay = [p for p in self.parameters() if p.dim() > 1]
+        groups = [{"params": decay, "weight_decay": 0.1}]
+        return Adam(groups)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("model = GPT()\noptimizer = model.configure_optimizers()\nmodel(x)", ["model"]),
+        ("optimizer = model.configure_optimizers()\nother(x)", []),
+        ("optimizer = GPT().configure_optimizers()\nmodel(x)", []),
+        ("model.parameters()\nmodel(x)", []),
+    ],
+)
+def test_a_model_may_make_its_optimizer_itself(tmp_path: Path, text: str, names: list[str]) -> None:
+    run = run_calling(script(tmp_path, _GPT + text), "model", "other")
+    found = named_models(run)
+    assert [model.name for model in found] == names
+    texts = patch(Compile().edits(run), root=tmp_path).texts
+    for name in names:
+        assert f"\n{name}.compile(options" in texts[str(tmp_path / "train.py")].partition("optimizer = ")[0]
+
+
 def test_a_method_that_calls_the_model_itself_is_no_model(tmp_path: Path) -> None:
     path = script(tmp_path, "model.encode(x)\nAdam(model.parameters())")
     assert named_models(run_calling(path, "encode"))
