@@ -60,7 +60,9 @@ def test_a_teacher_under_no_grad_is_frozen(forks: Forks) -> None:
 
 
 def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(forks: Forks) -> None:
-    found = forks("reinforce.py", warmup=15, profilers=("memory", "calls", "lines"))
+    found = forks("reinforce.py", warmup=15, profilers=("memory", "modules", "calls", "lines"))
+    kinds = {one.kind for one in found.sightings}
+    assert SightingKind.SINGLE not in kinds, "each action waits for what came of the one before"
     assert found.status is Status.COMPLETE, found.error
     assert not [note for note in found.notes if "gave up" in note]
     assert list(found.num_forwards) == [10 + step // 3 for step in found.step_index]

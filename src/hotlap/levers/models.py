@@ -107,16 +107,17 @@ def _given(site: CallSite, known: list[Script]) -> Iterator[_Mention]:
         for owner in _owners(part):
             if _has_name(owner, script, call) and _has_name(owner, script, part):
                 yield _Mention(ast.unparse(owner), script, call, site)
-                if ast.unparse(owner) == "self":
-                    yield from _owners_of_method(script.scope(call), known)
+                method = script.scope(call)
+                if ast.unparse(owner) == "self" and isinstance(method, ast.FunctionDef):
+                    yield from _owners_of(method.name, known)
 
 
-def _owners_of_method(method: ast.AST, known: list[Script]) -> Iterator[_Mention]:
-    """What it is called of: "model" of `model.configure_optimizers()`, which makes one of `self.parameters()`."""
-    for script in known if isinstance(method, ast.FunctionDef) else ():
-        for call in script.methods(method.name):
+def _owners_of(method: str, known: list[Script]) -> Iterator[_Mention]:
+    """What a method is called of: "model" of `model.configure_optimizers()`, which makes one of `self.parameters()`."""
+    for script in known:
+        for call in script.methods(method):
             if isinstance(call.func, ast.Attribute) and is_name(call.func.value):
-                yield _Mention(ast.unparse(call.func.value), script, call, script.site(call, calls=method.name))
+                yield _Mention(ast.unparse(call.func.value), script, call, script.site(call, calls=method))
 
 
 def _values_of(value: ast.expr, script: Script, call: ast.Call) -> Iterator[ast.expr]:

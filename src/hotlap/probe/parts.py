@@ -57,7 +57,7 @@ def _called_in_loops(
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else None
         found |= {name} if looped and name is not None else set()
-        if name == "step" and (looped or closures) and any(_goes_backward(one, left) for one in _arguments(node)):
+        if name == "step" and (looped or closures) and any(_goes_backward(one, left) for one in arguments(node)):
             found |= _TRAINING
         function = left.pop(_called(node.func, left) or "", None)
         for statement in () if function is None else function.body:
@@ -80,7 +80,8 @@ def _name(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
 
 
-def _arguments(call: ast.Call) -> list[ast.expr]:
+def arguments(call: ast.Call) -> list[ast.expr]:
+    """What it is given, in order."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 

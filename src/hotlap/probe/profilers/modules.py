@@ -18,6 +18,7 @@ from hotlap.probe.event_counter import Spot, here
 from hotlap.probe.guard import Function
 from hotlap.probe.profilers.frozen import Frozen
 from hotlap.probe.profilers.profiler import Profiler
+from hotlap.probe.sequential import is_sequential
 from hotlap.probe.sites import is_users, outwards, position
 from hotlap.record import Scalar, Sighting, SightingKind
 
@@ -123,7 +124,8 @@ class Modules(Profiler):
         if self.session.steps < _ATTENTION_STEPS:
             self._note_shapes(args, result)
         if self._follows and _is_of_one_sample(results((args, kwargs))):
-            self._add((SightingKind.SINGLE, type(module).__name__, _calls(1), not module.training, True), seconds)
+            key = SightingKind.SINGLE, type(module).__name__, _calls(_MOST_CALLS), not module.training, True
+            self._add(key, seconds)
         if self._follows or self._step > _FOLLOWED.stop:
             self._follow(module, result, seconds, extra=extra and not self._follows)
 
@@ -259,7 +261,10 @@ class Modules(Profiler):
         """One for each line: in vain is the innermost call in which no other passes are made."""
         by_place: dict[tuple[SightingKind, str, bool, _Calls, bool], list[_Seen]] = defaultdict(list)
         for (kind, name, calls, evaluating, followed), seen in self._seen.items():
-            own = tuple(call for call in calls if kind is SightingKind.EVALUATION or call not in self._used)
+            if kind is SightingKind.SINGLE and is_sequential(calls):
+                continue  # each needs what came of the one before
+            in_vain = kind is SightingKind.WASTED_FORWARD
+            own = tuple(call for call in calls if not in_vain or call not in self._used)
             steps = max(1, self._followed_steps if followed else self._step)
             a_step = _Seen(seen.num / steps, seen.seconds / steps)
             by_place[kind, name, evaluating, (own or calls)[:1], not own].append(a_step)

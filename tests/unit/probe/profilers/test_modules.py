@@ -153,7 +153,7 @@ def test_passes_of_one_sample_each_are_told_with_their_line(
 
 
 def test_a_state_that_goes_from_pass_to_pass_makes_no_samples_of_their_own(training: Training) -> None:
-    """A recurrent cell in a loop over time, with one sequence: only its first pass needs no other one."""
+    """A recurrent cell in a loop over time, with one sequence."""
     cell = nn.RNNCell(4, 4)
 
     def step() -> None:
@@ -162,4 +162,13 @@ def test_a_state_that_goes_from_pass_to_pass_makes_no_samples_of_their_own(train
             state = training.call(cell, moment[None], state)
         state.sum().backward()  # type: ignore[no-untyped-call]
 
-    assert wasted(training, step)["RNNCell"].per_step == 1.0
+    assert not wasted(training, step)
+
+
+def test_what_takes_the_result_of_another_pass_is_no_sample_of_its_own(training: Training) -> None:
+    first, second = nn.Linear(4, 3), nn.Linear(3, 2)
+
+    def step() -> None:
+        training.call(second, training.call(first, X[:1])).sum().backward()
+
+    assert {name: seen.per_step for name, seen in wasted(training, step).items()} == {"Linear": 1.0}
