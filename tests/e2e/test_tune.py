@@ -27,6 +27,7 @@ pytestmark = pytest.mark.e2e
         (["no_torch.py"], 4, "never imported torch"),
         (["--timeout", "2s", "forever.py"], 4, "made no training step in time (2 s)"),
         (["asks.py"], 3, "reads standard input"),
+        (["asks.py"], 3, "See that `python asks.py < answers.txt` runs by itself"),
     ],
 )
 def test_what_cannot_be_tuned_gets_a_sentence_and_a_code(

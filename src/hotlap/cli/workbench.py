@@ -105,6 +105,7 @@ class Workbench:
             purpose=purpose,
             budget_s=budget_s,
             asked=tuple(_asked(args)),
+            stdin=escaped(stdin) if os.path.isfile(stdin := os.path.realpath("/dev/stdin")) else None,
         )
         self.storage = StudyFolder(self.cwd, aim.title, created)
         self._args = args

@@ -304,3 +304,5 @@ class Study:
     """None unless it was asked for."""
     asked: tuple[str, ...] = ()
     """Options that the user gave, word by word, but for the budget and what is shown: to ask the same again."""
+    stdin: str | None = None
+    """Path of the file that standard input was; None for a terminal, a pipe, or nothing."""

@@ -58,7 +58,11 @@ class PhasePart:
 
 def script(study: Study) -> str:
     """The command as the user would type it."""
-    return shlex.join(study.command) or "a command that was not recorded"
+    return _with_input(study, shlex.join(study.command)) or "a command that was not recorded"
+
+
+def _with_input(study: Study, command: str) -> str:
+    return command if study.stdin is None else f"{command} < {shlex.quote(study.stdin)}"
 
 
 def command_under(study: Study, environment: Mapping[str, str]) -> str | None:
@@ -66,7 +70,8 @@ def command_under(study: Study, environment: Mapping[str, str]) -> str | None:
     if not environment:
         return None
     words = study.command[1:] if study.command[:1] == ("--",) else ("python", *study.command)
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment.items()), shlex.join(words)])
+    variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
+    return _with_input(study, " ".join([*variables, shlex.join(words)]))
 
 
 def timed(study: Study) -> Run | None:

@@ -101,6 +101,7 @@ def _to_raise(options: Options) -> str:
 def _crash_sentence(run: Run, options: Options, made: int) -> str:
     program, *words = options.command
     command = shlex.join(["python" if program == sys.executable else program, *words])
+    command += " < answers.txt" if "EOFError" in run.output else ""
     least = "at least " if run.step_s else ""  # once what was asked for is recorded, steps go on uncounted
     where = f" after {least}{plural(made, 'training step')}" if made else " before its first training step"
     if run.status is Status.KILLED and (made or "training step" in (run.error or "")):

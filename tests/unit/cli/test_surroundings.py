@@ -18,6 +18,7 @@ from hotlap import cli
 from hotlap.cli import storage, target, workbench
 from hotlap.errors import UserError
 from hotlap.record import Purpose, State, Study, load, save
+from hotlap.report import story
 from tests import samples
 
 COMMANDS = (
@@ -369,3 +370,21 @@ def test_no_folder_for_temporary_files(
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
     assert "Set TMPDIR to a folder that can be written." in refused(["measure", "--full", "train.py"], capsys)
+
+
+def test_a_file_on_standard_input_is_a_part_of_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    answers = tmp_path / "answers.txt"
+    answers.write_text("400\n")
+    before = os.dup(0)
+    try:
+        with answers.open() as file:
+            os.dup2(file.fileno(), 0)
+        assert story.script(workbench_of("measure").study) == f"-- true < {answers}"
+        reading, writing = os.pipe()
+        os.dup2(reading, 0)
+        assert story.script(workbench_of("measure").study) == "-- true"
+    finally:
+        os.dup2(before, 0)
+        for descriptor in (before, reading, writing):
+            os.close(descriptor)

@@ -464,6 +464,8 @@ def test_a_whole_training_that_may_gain_is_to_be_asked_about_again(script: Path)
     assert conclusion(study).title == "Accepted, not confirmed"
     ((command, _),) = again_commands(replace(study, asked=("--levers", "cached-dataset")))
     assert command.startswith("hotlap tune --budget") and " --levers cached-dataset " in command
+    ((reading, _),) = again_commands(replace(study, stdin="my answers.txt"))
+    assert reading.endswith(" < 'my answers.txt'")
 
 
 def test_faster_steps_that_starts_of_epochs_take_back_in_a_long_training_are_no_gain(script: Path) -> None:
