@@ -7,16 +7,17 @@ a comprehension, or anything else, is not known.
 """
 
 import ast
+import gc
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType
+from types import FrameType, GeneratorType
 from typing import Any
 
 from torch.utils.data import DataLoader
 
 from hotlap.probe.expressions import PROGRESS_BARS, Unknown, number_of, shape_of, sized, value_of
-from hotlap.probe.loops import Loop, Place, loops_around, place_of, start_of, way_in
+from hotlap.probe.loops import Loop, Place, loops_around, place_of, start_of, way_in, way_to
 from hotlap.probe.sites import is_users, outwards
 
 _WRAPPERS = PROGRESS_BARS | {"enumerate", "list", "iter", "reversed"}
@@ -194,6 +195,8 @@ def count_of(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> t
             number = len(range(*(number_of(limit, frame) for limit in limits)))
         case ast.Call(func=ast.Attribute(value=array), args=[size, *_]) if name == "split":
             number = math.ceil(_rows(array, frame) / number_of(size, frame))
+        case ast.Call() if (under_way := _generator_of(name)) is not None:
+            return _yields(under_way)
         case ast.Call(func=made_by) if num_batches is not None and value_of(made_by, frame) is DataLoader:
             return num_batches, True
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
@@ -202,6 +205,30 @@ def count_of(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> t
             value = sized(iterable, frame)
             return len(value), isinstance(value, DataLoader)
     return number, False
+
+
+def _generator_of(name: str | None) -> FrameType | None:
+    """Of the user's one generator that is under way and was made by a function of this name: a loop over it holds it
+    where no name leads to. None where there is none, or another one."""
+    known = (one.gi_frame for one in gc.get_objects() if type(one) is GeneratorType and one.gi_code.co_name == name)
+    frames = [frame for frame in known if frame is not None and is_users(frame.f_code.co_filename)]
+    return frames[0] if len(frames) == 1 else None
+
+
+def _yields(frame: FrameType) -> tuple[int, bool]:
+    """How often a generator hands out something in its loops, and whether it goes over a loader.
+
+    Raises:
+        Unknown: it may do so more or less often than its loops go round.
+    """
+    way = way_to(frame)
+    inner = [
+        node for node in ast.walk(way[0][0]) if isinstance(node, ast.Yield | ast.YieldFrom | ast.Break | ast.Return)
+    ]
+    if len(inner) != 1 or not all(isinstance(node, ast.Yield | ast.Expr | ast.For | ast.With) for _, node in way):
+        raise Unknown
+    counts = [count_of(loop.iter, frame, None) for loop in loops_around(frame) if isinstance(loop, ast.For)]
+    return math.prod(number for number, _ in counts), any(of_loader for _, of_loader in counts)
 
 
 def _rows(array: ast.expr, frame: FrameType) -> int:

@@ -52,6 +52,56 @@ def planned(
     return found
 
 
+DATA_ITER = """
+def data_iter(size, features):
+    rows = list(range(len(features)))
+    for i in range(0, len(features), size):
+        picked = rows[i : i + size]
+        yield features[picked]
+
+"""
+OF_A_CLASS = """
+class Data:
+    def batches(self):
+        for batch in loader:
+            for part in (0, 1):
+                yield batch[part::2]
+
+data = Data()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "steps"),
+    [
+        (f"{DATA_ITER}for e in range(3):\n    for batch in data_iter(8, x):\n        step()", 39),
+        (f"{DATA_ITER}for k, batch in enumerate(tqdm(data_iter(8, x))):\n    step()", 13),
+        (f"{OF_A_CLASS}for e in range(3):\n    for batch in data.batches():\n        step()", 60),
+    ],
+)
+def test_batches_of_a_generator_are_as_many_as_its_loops_go_round(tmp_path: Path, body: str, steps: int) -> None:
+    assert planned(tmp_path, body) == [steps]
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [
+        "while len(seen) < 9:\n        yield seen.append(1)",
+        "for k in range(9):\n        if k % 2:\n            yield 1",
+        "for k in range(9):\n        yield 1\n        if k > 3:\n            break",
+        "for k in range(9):\n        yield 1\n        yield 2",
+        "yield from range(9)",
+        "for k in map(int, [1]):\n        yield 1",
+    ],
+)
+def test_batches_of_other_generators_are_not_known(tmp_path: Path, generator: str) -> None:
+    assert planned(tmp_path, f"seen = []\ndef batches():\n    {generator}\nfor batch in batches():\n    step()") == [
+        None
+    ]
+    body = f"{DATA_ITER}a, b = data_iter(8, x), data_iter(4, x)\nnext(b)\nfor one in data_iter(8, x):\n    step()"
+    assert planned(tmp_path, body) == [None], "several are under way"
+
+
 @pytest.mark.parametrize(
     ("body", "steps"),
     [
