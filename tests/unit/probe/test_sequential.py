@@ -67,6 +67,18 @@ for k in range(3):
     h = model(h)
     saved.append(h)
 """
+COUNTED = """
+k, rows = 0, {}
+while k < 3:
+    rows[k] = model(x[k])
+    k = k + 1
+"""
+BUFFER = """
+rows = {0: 0.0}
+for t in range(3):
+    action, _ = model(rows[t])
+    rows[t + 1], _, done = env.step(action)
+"""
 SUMMED = "total = sum(model(one)[0] for one in x)"
 LAYERS = """
 class Net:
@@ -113,7 +125,9 @@ def calls_of(path: Path, text: str) -> list[Asked]:
     return found
 
 
-@pytest.mark.parametrize("text", [ACTOR_CRITIC, AGENT, WHILE], ids=["function", "attribute", "object"])
+@pytest.mark.parametrize(
+    "text", [ACTOR_CRITIC, AGENT, WHILE, BUFFER], ids=["function", "attribute", "object", "buffer"]
+)
 def test_acting_is_sequential(tmp_path: Path, text: str) -> None:
     asked = calls_of(tmp_path / "acts.py", text)
     assert len(asked) >= 3
@@ -121,7 +135,9 @@ def test_acting_is_sequential(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [SAMPLES, ONE_NAME, SUMMED, LAYERS, IMPORTED], ids=["samples", "one name", "summed", "layers", "imported"]
+    "text",
+    [SAMPLES, ONE_NAME, COUNTED, SUMMED, LAYERS, IMPORTED],
+    ids=["samples", "one name", "counted", "summed", "layers", "imported"],
 )
 def test_samples_are_independent(tmp_path: Path, text: str) -> None:
     asked = calls_of(tmp_path / "loops.py", text)
