@@ -88,16 +88,13 @@ class Modules(Profiler):
         self._batch_sizes: set[int] = set()
         self._first_dims: set[int] = set()
         self._out_shapes: list[tuple[int, ...]] = []
-        self._depth = 0
         self._frozen = Frozen()
 
     def put_hooks(self, patch: Patch) -> None:
         """Hear of forward passes; look into attention for the first steps."""
         self.session.script.on_forward.append(self.guarded(self._forward_made))
         self.session.script.on_batch.append(self.guarded(self._batch_drawn))
-        for kind in (torch.nn.TransformerEncoder, torch.nn.TransformerDecoder, torch.nn.TransformerEncoderLayer,
-                     torch.nn.TransformerDecoderLayer, torch.nn.MultiheadAttention):  # fmt: skip
-            self.hook(self.patch, kind, "forward", self._attending)
+        self.hook(self.patch, torch.nn.MultiheadAttention, "forward", self._attending)
         patch.on_undo(self.patch.undo)
 
     # Forward passes
@@ -215,15 +212,10 @@ class Modules(Profiler):
         self._out_shapes += [tuple(leaf.shape) for leaf in results(result) if leaf.dim()]
 
     def _attending(self, forward: Function, module: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._depth == 0 and torch.is_grad_enabled():
-            given = next((leaf for leaf in results((args, kwargs)) if leaf.dim() == 3), None)
-            if given is not None and not _batch_first(module):
-                self._attention.add((type(module).__name__, here(), given.shape[0], given.shape[1]))
-        self._depth += 1
-        try:
-            return forward(module, *args, **kwargs)
-        finally:
-            self._depth -= 1
+        given = next((leaf for leaf in results((args, kwargs)) if leaf.dim() == 3), None)
+        if given is not None and not module.batch_first and torch.is_grad_enabled():
+            self._attention.add((type(module).__name__, here(), given.shape[0], given.shape[1]))
+        return forward(module, *args, **kwargs)
 
     def _runs_over_the_batch(self, length: int, batch: int) -> bool:
         """Is the first dimension, which the module takes for the sequence, surely the batch?"""
@@ -309,14 +301,6 @@ def _is_of_one_sample(given: Sequence[torch.Tensor]) -> bool:
 def _first_parameter(module: torch.nn.Module) -> set[int]:
     """Which one it is; nothing where there is none."""
     return {id(parameter) for parameter in islice(module.parameters(), 1)}
-
-
-def _batch_first(module: Any) -> bool:
-    """Of the attention inside: containers and layers do not all have the attribute themselves."""
-    for part in module.modules():
-        if isinstance(part, torch.nn.MultiheadAttention):
-            return bool(part.batch_first)
-    return True
 
 
 def results(value: Any) -> list[torch.Tensor]:
