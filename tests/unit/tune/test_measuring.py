@@ -38,7 +38,7 @@ def measure(
     options = options_for(world.path, has_budget=False)
     study = replace(new_study(options), purpose=Purpose.MEASURE)
     log = StudyLog(study, options, MACHINE, world, observer or Silent(), now=world.now)
-    plan = replace(options.plan, steps=steps, warmup=warmup, profilers=("operators",))
+    plan = replace(options.plan, steps=steps, warmup=warmup, profilers=("operators",), whole_epoch=True)
     return measured(log, plan, repeat=repeat)
 
 
@@ -189,6 +189,7 @@ def test_a_short_script_runs_again_for_what_needs_steps_of_its_own() -> None:
     here = Short(path="/home/ada/train.py", sha256="0" * 64)
     study = measure(here, repeat=False)
     assert [plan.steps for plan in here.plans] == [200, 15]
+    assert [plan.whole_epoch for plan in here.plans] == [True, False], "the end of an epoch was seen, or never comes"
     run = study.baseline[0]
     assert len(run.step_s) == 40
     assert run.operators == WINDOW
