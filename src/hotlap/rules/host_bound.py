@@ -60,7 +60,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = outside_s + inside_s
     if run.share_of(cost_s) < MIN_SHARE:
         return None
-    phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s else ())]
+    lines = _lines(run)
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
     called_s = min(outside_s, held_up_s(run, Phase.OTHER))  # noise, metrics, statistics of weights
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
@@ -68,13 +68,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     where += _seldom(run) if outside_s > inside_s else ""
     where += _growing(run, spent_in)
     waits = run.cpu is not None and run.cpu.has_threads
-    whose = _whose(run, *phases) + (
+    whose = _whose(run, lines) + (
         ", or waits for other threads of the process, which compute meanwhile" if waits else ""
     )
     # Operators of the script's own are no Python.
     does = "what the script does beside its model" if called_s > cost_s / 2 else whose
     told = _idled(run, cost_s, whose) or f"Each step spends {run.with_share(cost_s, ' of it')} in {does}{where}"
-    lines = in_python(run, *phases)
     place = at_lines(lines, cost_s)
     if not place or not run.on_cpu:
         return finding(run, cost_s, f"{told}{place}.")
@@ -111,13 +110,12 @@ def _idled(run: Run, cost_s: float, whose: str) -> str | None:
     )
 
 
-def _whose(run: Run, *phases: Phase) -> str:
+def _whose(run: Run, lines: list[HotLine]) -> str:
     """A library's, where the script's lines spend that time in it; where no line was seen, of a training whose every
     call of a model is a library's (`trainer.train()`)."""
     spent_s: dict[str, float] = {}
-    for line in run.hot_lines:
-        if line.phase in phases and line.inside:
-            spent_s[line.library] = spent_s.get(line.library, 0.0) + python_s(run, line)
+    for line in lines:
+        spent_s[line.library] = spent_s.get(line.library, 0.0) + line.step_s
     if any(spent_s.values()):
         most = max(spent_s, key=lambda name: spent_s[name] if name else 0.0)
         part = spent_s[most] / sum(spent_s.values()) if most else 0.0
@@ -181,16 +179,29 @@ def _inside(run: Run) -> float:
     """Python in forward and backward passes; only on the CPU, where an operator returns when it has computed."""
     if not run.on_cpu or run.compiled:
         return 0.0
-    within_s = sum(_python_within(run, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    within_s = _python_in_model(run)
     if run.share_of(within_s) >= MIN_SHARE_IN_MODEL:
         return within_s
-    return min(within_s, sum(_without_operators_s(run, line) for line in run.hot_lines if line.phase is Phase.FORWARD))
+    return min(within_s, sum(line.step_s for line in _without_operators(run)))
 
 
-def _without_operators_s(run: Run, line: HotLine) -> float:
-    """At a line of a model that calls no operator: no price of a call looks like that, and no wait of threads."""
-    called = run.calls_in(line.phase).line_calls
-    return line.step_s if line.inside and called and f"{line.path}:{line.line}" not in called else 0.0
+def _python_in_model(run: Run) -> float:
+    return sum(_python_within(run, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
+
+
+def _lines(run: Run) -> list[HotLine]:
+    """Where that is spent: of a model's lines where little of it is Python, those that call no operator."""
+    outside = in_python(run, Phase.OTHER)
+    if not run.on_cpu or run.compiled:
+        return outside
+    is_much = run.share_of(_python_in_model(run)) >= MIN_SHARE_IN_MODEL
+    return outside + (in_python(run, Phase.FORWARD, Phase.BACKWARD) if is_much else _without_operators(run))
+
+
+def _without_operators(run: Run) -> list[HotLine]:
+    """Lines of a model that call no operator: no price of a call looks like that, and no wait of threads."""
+    called = run.calls_in(Phase.FORWARD).line_calls
+    return [line for line in in_python(run, Phase.FORWARD) if called and f"{line.path}:{line.line}" not in called]
 
 
 def _python_within(run: Run, phase: Phase) -> float:

@@ -58,7 +58,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         wait_s,
         f"{told}{_collates(run, loader, wait_s)}{at_lines(in_python(run, Phase.INPUT), wait_s)}.",
-        levers=_levers(loader, _part(run)),
+        levers=_levers(run, loader),
     )
 
 
@@ -111,13 +111,16 @@ def _collates(run: Run, loader: LoaderFacts | None, wait_s: float) -> str:
     return told if items_s < _NAMED_SHARE * wait_s * loader.num_workers else ""
 
 
-def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ...]:
+def _levers(run: Run, loader: LoaderFacts | None) -> tuple[str, ...]:
+    part = _part(run)
     if loader is None:
         return ("workers", "cached-dataset")
     if loader.iterable:
         return ()  # each worker would give all of it, and there are no items to keep
     if part is InputPart.INDICES:  # the training process draws them, whoever makes the items
-        return () if loader.num_workers else ("batched-fetch",)
+        own_s = sum(line.step_s for line in in_python(run, Phase.INPUT))
+        is_own = own_s > 0.5 * (run.input_s[part] or 0.0)  # a sampler of the script's
+        return () if loader.num_workers or is_own else ("batched-fetch",)
     if part is InputPart.COLLATE and not loader.default_collate:  # of the script's own: only elsewhere is it free
         return ("workers",)
     return chosen(

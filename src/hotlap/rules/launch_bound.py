@@ -134,6 +134,9 @@ def _of_constants(run: Run) -> Finding | None:
     if max(seen.line_calls.values(), default=0.0) < _MANY_ON_A_LINE:
         return None
     cost_s = divided.calls_s * number / seen.calls
+    if run.hot_lines:  # no longer than these lines were met: to fill an element takes less than to call a module
+        loops = [line for line in _lines(run) if _num_calls(run, line) >= _MANY_ON_A_LINE]
+        cost_s = min(cost_s, sum(min(line.step_s, _with_calls(run, line).step_s) for line in loops))
     if run.share_of(cost_s) < MIN_SHARE_OF_CONSTANTS:
         return None
     return finding(
@@ -185,7 +188,11 @@ def _with_calls(run: Run, line: HotLine) -> HotLine:
     seen, divided = run.calls_in(line.phase), parts(run, line.phase)
     if divided is None or not seen.line_calls:
         return line
-    return replace(line, step_s=divided.calls_s * seen.line_calls.get(f"{line.path}:{line.line}", 0.0) / seen.calls)
+    return replace(line, step_s=divided.calls_s * _num_calls(run, line) / seen.calls)
+
+
+def _num_calls(run: Run, line: HotLine) -> float:
+    return run.calls_in(line.phase).line_calls.get(f"{line.path}:{line.line}", 0.0)
 
 
 def _on_device(run: Run) -> Finding | None:

@@ -98,20 +98,25 @@ def cost_of(seen: Iterable[Sighting]) -> float:
 
 
 def in_vain(run: Run, kind: SightingKind, *, min_share: float) -> tuple[Sighting, float] | None:
-    """(the costliest, seconds of a recorded step for all) of operators that were seen one by one, each in a phase: no
-    larger part of it than of the time in all its operators, whatever held these up. None below `min_share` of a step.
+    """(the costliest of the line with most of it, seconds of a recorded step for all) of operators that were seen one
+    by one, each in a phase: no larger part of it than of the time in all its operators, whatever held these up. None
+    below `min_share` of a step.
     """
     seen = sightings(run, kind)
     phase_cost_s: dict[Phase, float] = defaultdict(float)
+    line_cost_s: dict[tuple[str | None, int | None], float] = defaultdict(float)
     for one in seen:
         phase_cost_s[Phase(str(one.detail["phase"]))] += one.cost_s or 0.0
+        line_cost_s[one.path, one.line] += one.cost_s or 0.0
     cost_s = sum(
         min(at_pace(run, phase, seen_s), (run.mean_phase_s(phase) or 0.0) * seen_s / max(seen_s, inside_s))
         for phase, seen_s in phase_cost_s.items()
         if seen_s
         for inside_s in [run.calls_in(phase).inside_s]
     )
-    return None if run.share_of(cost_s) < min_share else (seen[0], cost_s)
+    if run.share_of(cost_s) < min_share:
+        return None
+    return max(seen, key=lambda one: line_cost_s[one.path, one.line]), cost_s
 
 
 def device_s(run: Run, phase: Phase) -> float | None:

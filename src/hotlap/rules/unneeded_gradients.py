@@ -66,7 +66,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return finding(run, cost_s, f"{place} {all_for_nothing}", change=change)
     whose, remedy = "no optimizer has", "`requires_grad_(False)` on these, or `no_grad` around what only they are in,"
     if owned:
-        whose, remedy = "another optimizer has, and clears unread", "`inputs=` of what is trained"
+        whose, remedy = "another optimizer has, and clears unread", "`detach()` of what only these made, or `inputs=`,"
     of_them = f"computes {elements:,} gradients, {unneeded:,} of them of {plural(number, 'parameter')} that {whose}"
     return advice(run, cost_s, f"{place} {of_them}: {remedy} leaves them out", change=change)
 

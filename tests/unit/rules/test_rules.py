@@ -99,6 +99,14 @@ def test_input_bound_knows_that_no_worker_and_no_cache_draws_indices() -> None:
     assert finding is not None and finding.try_levers == ()
 
 
+def test_input_bound_knows_that_no_lever_makes_a_sampler_of_the_scripts_faster() -> None:
+    run = replace(waiting(loader()), input_s={InputPart.INDICES: 0.030})
+    draw = HotLine(path=SCRIPT, line=7, function="__iter__", text="pool.remove(i)", phase=Phase.INPUT, step_s=0.020)
+    for step_s, levers in ((0.020, ()), (0.002, ("batched-fetch",))):
+        finding = input_bound.check(replace(run, hot_lines=(replace(draw, step_s=step_s),)))
+        assert finding is not None and finding.try_levers == levers
+
+
 def test_input_bound_knows_that_items_which_are_kept_are_collated_again() -> None:
     run = replace(waiting(replace(loader(), default_collate=False)), input_s={InputPart.COLLATE: 0.030})
     finding = input_bound.check(run)
@@ -320,6 +328,21 @@ def test_host_bound_sees_python_within_the_forward_pass() -> None:
     assert finding is not None
     assert "within the model" in finding.evidence
     assert host_bound.check(replace(run, compiled=True)) is None, "of compiled code operators are not seen"
+
+
+def test_host_bound_names_no_line_of_the_model_where_hardly_any_python_is_in_it() -> None:
+    """Lines of a model take longer than their operators were seen to, where others have the cores."""
+    seen = calls(step_s=0.01)
+    forward = replace(seen.phases[Phase.FORWARD], line_calls={f"{SCRIPT}:20": 30.0})
+    run = replace(
+        run_of(forward=0.004, backward=0.004, other=0.002),
+        calls=replace(seen, phases={**seen.phases, Phase.FORWARD: forward}),
+    )
+    layers = HotLine(path=SCRIPT, line=20, function="forward", text="f(x)", phase=Phase.FORWARD, step_s=0.003)
+    mask = replace(layers, line=21, text="make(x)", step_s=0.0001)
+    log = replace(layers, line=30, function="log", text="write(loss)", phase=Phase.OTHER, step_s=0.0015)
+    finding = host_bound.check(replace(run, hot_lines=(layers, log, mask)))
+    assert finding is not None and "in line 30 of digits.py, log: write(loss)" in finding.evidence
 
 
 def test_host_bound_leaves_out_what_giving_memory_back_may_take() -> None:
@@ -897,6 +920,40 @@ def test_launch_bound_tells_what_is_filled_anew_in_each_forward_pass_though_laye
     assert untrained is None, "a network that is not trained"
     assert found is not None and "130 of them take no part in gradients" in found.evidence
     assert found.cost_s == pytest.approx(130 * 3 * run.calls.call_s)
+
+
+def test_what_is_filled_anew_in_each_forward_pass_takes_no_longer_than_its_lines() -> None:
+    """To fill an element takes less than the call of a module, by which calls are priced."""
+    run = replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.2, number=300))
+    assert run.calls is not None
+    made = replace(run.calls.phases[Phase.FORWARD], graph_calls=20, line_calls={f"{SCRIPT}:12": 130.0})
+    run = replace(run, calls=replace(run.calls, phases={**run.calls.phases, Phase.FORWARD: made}))
+    fill = HotLine(path=SCRIPT, line=12, function="mask", text="y", phase=Phase.FORWARD, step_s=0.002)
+    unpriced, priced = (launch_bound.check(replace(run, hot_lines=lines)) for lines in ((fill,), ()))
+    assert priced is not None and unpriced is not None
+    assert unpriced.cost_s == pytest.approx(min(0.002, priced.cost_s))
+    assert launch_bound.check(replace(run, hot_lines=(replace(fill, step_s=0.0005),))) is None
+
+
+def test_the_line_with_most_of_what_is_in_vain_is_named_though_another_has_the_costliest_operator() -> None:
+    run = firing("same-each-step")
+    first = sighting(SightingKind.UNCHANGED, cost_s=0.001, phase="forward", steps=5)
+    parts = [replace(first, line=29, text="a + b", what=what, cost_s=0.0007) for what in ("aten::add", "aten::eye")]
+    found = rules.ALL["same-each-step"](replace(run, sightings=(first, *parts)), None)
+    assert found is not None and "most of it in line 29 of digits.py: a + b." in found.evidence
+
+
+def test_sparse_as_dense_tells_one_hot_rows_from_others() -> None:
+    run = firing("sparse-as-dense")
+    told = {}
+    for filled in (0.0005, 0.0009):
+        seen = sighting(SightingKind.ZEROS, cost_s=0.002, phase="forward", filled=filled, shape="64 x 2000")
+        found = rules.ALL["sparse-as-dense"](replace(run, sightings=(seen,)), None)
+        assert found is not None
+        told[filled] = found.evidence
+    assert "where 1 of 2,000 elements of a row are not 0 (64 x 2000)" in told[0.0005]
+    assert "`nn.Embedding`" in told[0.0005] and "`nn.Embedding`" not in told[0.0009]
+    assert "where 2 of 2,000 elements" in told[0.0009]
 
 
 def test_what_is_the_same_in_each_step_is_no_larger_part_of_it_than_of_the_time_in_operators() -> None:

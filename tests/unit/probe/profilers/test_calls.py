@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from hotlap.probe.profilers.calls import Calls
+from hotlap.probe.profilers.calls import Calls, _Prices
 from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
 from tests.unit.probe.profilers.stage import Stage, play
 
@@ -161,6 +161,18 @@ def test_what_is_made_of_the_same_data_in_each_step_is_told_with_its_line() -> N
     found = of_kind(SightingKind.UNCHANGED, step)
     assert {one.text for one in found} == {"near = torch.cdist(positions, positions).softmax(1)  # here"}
     assert found[0].cost_s and found[0].detail == {"phase": "other", "steps": 5}
+
+
+def test_of_tiny_operators_that_are_the_same_the_call_counts_and_not_the_look() -> None:
+    prices = _Prices(lambda: Phase.OTHER, bytes_per_s=1e9)
+    prices._price_s, prices._call_s = 1e6, 1e-9
+    kept = torch.ones(4)
+    for _ in range(3):
+        with prices.mode:
+            kept + kept
+        prices.end_step(counts=True)
+    (one,) = (one for one in prices.sightings() if one.kind is SightingKind.UNCHANGED)
+    assert one.cost_s == 1e-9
 
 
 def test_what_is_filled_for_what_is_the_same_counts_with_it_and_what_may_be_written_to_does_not() -> None:
