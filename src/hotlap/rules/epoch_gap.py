@@ -19,11 +19,9 @@ After:
 from statistics import mean
 
 from hotlap.record import Finding, Machine, Run
+from hotlap.rules.input_bound import MIN_SHARE
 from hotlap.rules.step import finding
 from hotlap.units import duration, percent
-
-# As for the input as a whole (input_bound.py): below a tenth there is at most 1.11x to gain.
-MIN_SHARE = 0.10
 
 EXPLAINS = frozenset({"input-bound"})
 

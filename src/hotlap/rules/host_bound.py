@@ -56,11 +56,11 @@ MIN_SHARE_IN_MODEL = 0.30
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Time that belongs to no other phase, or to no operator within the model."""
-    outside_s, inside_s = spent_s(run)
+    outside_s, (inside_s, lines) = _outside(run), _inside(run)
     cost_s = outside_s + inside_s
     if run.share_of(cost_s) < MIN_SHARE:
         return None
-    lines = _lines(run)
+    lines = [*in_python(run, Phase.OTHER), *lines]
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
     called_s = min(outside_s, held_up_s(run, Phase.OTHER))  # noise, metrics, statistics of weights
     where += f", {duration(called_s)} of it in operators that it calls" if called_s >= _LEAST_PART * cost_s else ""
@@ -88,7 +88,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 def spent_s(run: Run) -> tuple[float, float]:
     """Seconds of Python in a step: between the phases, and within forward and backward passes."""
-    return _outside(run), _inside(run)
+    return _outside(run), _inside(run)[0]
 
 
 def _idled(run: Run, cost_s: float, whose: str) -> str | None:
@@ -175,33 +175,18 @@ def _outside(run: Run) -> float:
     return outside_s if idled_s is None else min(outside_s, idled_s)
 
 
-def _inside(run: Run) -> float:
-    """Python in forward and backward passes; only on the CPU, where an operator returns when it has computed."""
+def _inside(run: Run) -> tuple[float, list[HotLine]]:
+    """Python in forward and backward passes, and its lines; only on the CPU, where an operator returns when it has
+    computed. Where little of a model is Python, only that of lines which call no operator counts: no price of a call
+    looks like that, and no wait of threads."""
     if not run.on_cpu or run.compiled:
-        return 0.0
-    within_s = _python_in_model(run)
+        return 0.0, []
+    within_s = sum(_python_within(run, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
     if run.share_of(within_s) >= MIN_SHARE_IN_MODEL:
-        return within_s
-    return min(within_s, sum(line.step_s for line in _without_operators(run)))
-
-
-def _python_in_model(run: Run) -> float:
-    return sum(_python_within(run, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
-
-
-def _lines(run: Run) -> list[HotLine]:
-    """Where that is spent: of a model's lines where little of it is Python, those that call no operator."""
-    outside = in_python(run, Phase.OTHER)
-    if not run.on_cpu or run.compiled:
-        return outside
-    is_much = run.share_of(_python_in_model(run)) >= MIN_SHARE_IN_MODEL
-    return outside + (in_python(run, Phase.FORWARD, Phase.BACKWARD) if is_much else _without_operators(run))
-
-
-def _without_operators(run: Run) -> list[HotLine]:
-    """Lines of a model that call no operator: no price of a call looks like that, and no wait of threads."""
+        return within_s, in_python(run, Phase.FORWARD, Phase.BACKWARD)
     called = run.calls_in(Phase.FORWARD).line_calls
-    return [line for line in in_python(run, Phase.FORWARD) if called and f"{line.path}:{line.line}" not in called]
+    lines = [one for one in in_python(run, Phase.FORWARD) if called and f"{one.path}:{one.line}" not in called]
+    return min(within_s, sum(line.step_s for line in lines)), lines
 
 
 def _python_within(run: Run, phase: Phase) -> float:

@@ -27,15 +27,12 @@ from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import of_line
 from hotlap.rules.step import at_sighting, finding, in_vain
 
-# Ours, as of other passes in vain: a small mask is no waste to speak of.
-MIN_SHARE = 0.05
-
 EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators of forward passes and of the script's own code."""
-    found = in_vain(run, SightingKind.UNCHANGED, min_share=MIN_SHARE)
+    found = in_vain(run, SightingKind.UNCHANGED)
     if found is None:
         return None
     worst, cost_s = found

@@ -22,31 +22,25 @@ After:
 
 import math
 
-from hotlap.record import Finding, Machine, Phase, Run, SightingKind
+from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import of_line
-from hotlap.rules.step import at_sighting, finding, held_up_s, in_vain
-
-# Ours, as of other work in vain.
-MIN_SHARE = 0.05
+from hotlap.rules.step import at_sighting, finding, in_vain
 
 EXPLAINS = frozenset({"memory-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Products of forward and backward passes."""
-    found = in_vain(run, SightingKind.ZEROS, min_share=MIN_SHARE)
+    found = in_vain(run, SightingKind.ZEROS)
     if found is None:
         return None
     worst, cost_s = found
     shape = str(worst.detail["shape"])
     columns = int(shape.rpartition(" ")[2])
     in_row = float(worst.detail["filled"] or 0.0) * columns
-    by_number = math.isclose(in_row, 1.0)
-    remedy = (
-        "A sparse matrix (`to_sparse_csr()`; of rows that change, `nn.EmbeddingBag` of their columns) leaves them out"
-    )
-    if by_number:
-        remedy = "One-hot rows only choose: `nn.Embedding`, or `weight[numbers]`, needs no such matrix"
+    remedy = "A sparse matrix (`to_sparse_csr()`; of rows that change, `nn.EmbeddingBag` of columns) leaves them out"
+    if math.isclose(in_row, 1.0):
+        remedy = "One-hot rows only choose: `nn.Embedding`, or `weight[numbers]`, makes and reads no such matrix"
     return finding(
         run,
         cost_s,
@@ -54,5 +48,4 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"{at_sighting(worst)}, where {max(in_row, 1):,.0f} of {columns:,} elements of a row are not 0 ({shape}): "
         f"{worst.text}. {remedy}.",
         change=of_line(worst),
-        at_most_s=cost_s + (held_up_s(run, Phase.FORWARD) if by_number else 0.0),  # with what makes it
     )

@@ -18,6 +18,9 @@ CALL_PRICE = 3.0
 _FLOPS = 10e9
 _BYTES_PER_S = 5e9
 
+# Ours: work in vain (a small mask, a metric module on a few numbers) that takes less of a step is no matter of speed.
+LEAST_IN_VAIN = 0.05
+
 # Ours: a line that takes less of it than this is not where to look.
 _NAMED_SHARE = 0.10
 
@@ -97,10 +100,10 @@ def cost_of(seen: Iterable[Sighting]) -> float:
     return sum(one.cost_s or 0.0 for one in seen)
 
 
-def in_vain(run: Run, kind: SightingKind, *, min_share: float) -> tuple[Sighting, float] | None:
+def in_vain(run: Run, kind: SightingKind) -> tuple[Sighting, float] | None:
     """(the costliest of the line with most of it, seconds of a recorded step for all) of operators that were seen one
     by one, each in a phase: no larger part of it than of the time in all its operators, whatever held these up. None
-    below `min_share` of a step.
+    below `LEAST_IN_VAIN` of a step.
     """
     seen = sightings(run, kind)
     phase_cost_s: dict[Phase, float] = defaultdict(float)
@@ -114,7 +117,7 @@ def in_vain(run: Run, kind: SightingKind, *, min_share: float) -> tuple[Sighting
         if seen_s
         for inside_s in [run.calls_in(phase).inside_s]
     )
-    if run.share_of(cost_s) < min_share:
+    if run.share_of(cost_s) < LEAST_IN_VAIN:
         return None
     return max(seen, key=lambda one: line_cost_s[one.path, one.line]), cost_s
 

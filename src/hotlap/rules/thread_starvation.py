@@ -18,11 +18,8 @@ After:
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.step import finding
-from hotlap.rules.thread_oversubscription import better_threads
+from hotlap.rules.thread_oversubscription import MIN_SHARE, better_threads
 from hotlap.units import plural
-
-# Ours, as for what another number of threads saves.
-MIN_SHARE = 0.10
 
 EXPLAINS = frozenset({"host-bound", "launch-bound", "memory-bound", "optimizer-bound"})
 

@@ -31,12 +31,9 @@ import ast
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice
 from hotlap.rules.change import Change, file_name, readable
-from hotlap.rules.step import finding, phase_s
+from hotlap.rules.step import LEAST_IN_VAIN, finding, phase_s
 from hotlap.source import Script
 from hotlap.units import plural
-
-# Ours: of a pass that takes less, a part is not worth a change.
-MIN_SHARE = 0.05
 
 # What reads gradients without changing them, gathers them for something that does, waits for them on their way, or
 # keeps those of tensors that are no parameters.
@@ -49,7 +46,7 @@ EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The costliest line, in a script that reads no gradients itself."""
     worst = _worst(run)
-    if worst is None or run.share_of(_pass_s(run, worst)) < MIN_SHARE:
+    if worst is None or run.share_of(_pass_s(run, worst)) < LEAST_IN_VAIN:
         return None
     files = readable(run)
     script = next((one for one in files if one.path == worst.path), None)
