@@ -21,7 +21,7 @@ After:
 from hotlap.record import Finding, Machine, OptimizerFacts, Phase, Run, Sighting, SightingKind
 from hotlap.rules.advice import advice, calls, of_line, replaced
 from hotlap.rules.change import Change
-from hotlap.rules.step import LEAST_IN_VAIN, cost_of, finding, phase_s, sightings
+from hotlap.rules.step import MIN_IN_VAIN, cost_of, finding, phase_s, sightings
 from hotlap.units import percent
 
 # Rows are sorted and added up one by one. Of 120,000 x 32, plain SGD, one thread: look-up, gradient and update of 0.3%
@@ -46,7 +46,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     part = min(1.0, sum(int(one.detail.get("elements") or 0) * (1 - _touched(one)) for one in seen) / elements)
     filled_s = min(cost_of(seen), phase_s(run, Phase.BACKWARD) or 0.0)
     cost_s = part * (phase_s(run, Phase.OPTIMIZER) or 0.0) + filled_s
-    if run.share_of(cost_s) < LEAST_IN_VAIN:
+    if run.share_of(cost_s) < MIN_IN_VAIN:
         return None
     worst = max(seen, key=lambda one: int(one.detail.get("elements") or 0))
     rows, touched = (int(worst.detail.get(name) or 0) for name in ("rows", "touched"))

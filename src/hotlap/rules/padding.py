@@ -24,7 +24,7 @@ After:
 
 from hotlap.record import Finding, Machine, Phase, Run, Sighting, SightingKind
 from hotlap.rules.advice import of_line
-from hotlap.rules.step import LEAST_IN_VAIN, at_sighting, finding, launch_s, phase_s, sightings
+from hotlap.rules.step import MIN_IN_VAIN, at_sighting, finding, launch_s, phase_s, sightings
 from hotlap.units import percent
 
 EXPLAINS = frozenset({"launch-bound", "memory-bound"})
@@ -38,7 +38,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     model_s = sum(phase_s(run, phase) or 0.0 for phase in (Phase.FORWARD, Phase.BACKWARD)) - (launch_s(run) or 0.0)
     cost_s = model_s * sum(map(_share, seen))
-    if not seen or run.share_of(cost_s) < LEAST_IN_VAIN:
+    if not seen or run.share_of(cost_s) < MIN_IN_VAIN:
         return None
     worst = max(seen, key=_share)
     length, needed = (int(worst.detail.get(name) or 0) for name in ("length", "needed"))

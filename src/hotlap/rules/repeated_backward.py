@@ -19,7 +19,7 @@ After:
 
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.change import file_name
-from hotlap.rules.step import LEAST_IN_VAIN, finding, phase_s
+from hotlap.rules.step import MIN_IN_VAIN, finding, phase_s
 
 EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
@@ -29,7 +29,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     found = [one for one in run.call_sites if one.calls == "backward" and one.detail.get("again")]
     worst = max(found, key=_part, default=None)
     backward_s = phase_s(run, Phase.BACKWARD)
-    if worst is None or backward_s is None or run.share_of(backward_s * _part(worst)) < LEAST_IN_VAIN:
+    if worst is None or backward_s is None or run.share_of(backward_s * _part(worst)) < MIN_IN_VAIN:
         return None
     cost_s = backward_s * _part(worst)
     return finding(

@@ -19,7 +19,7 @@ _FLOPS = 10e9
 _BYTES_PER_S = 5e9
 
 # Ours: work in vain (a small mask, a metric module on a few numbers) that takes less of a step is no matter of speed.
-LEAST_IN_VAIN = 0.05
+MIN_IN_VAIN = 0.05
 
 # Ours: a line that takes less of it than this is not where to look.
 _NAMED_SHARE = 0.10
@@ -103,7 +103,7 @@ def cost_of(seen: Iterable[Sighting]) -> float:
 def in_vain(run: Run, kind: SightingKind) -> tuple[Sighting, float] | None:
     """(the costliest of the line with most of it, seconds of a recorded step for all) of operators that were seen one
     by one, each in a phase: no larger part of it than of the time in all its operators, whatever held these up. None
-    below `LEAST_IN_VAIN` of a step.
+    below `MIN_IN_VAIN` of a step.
     """
     seen = sightings(run, kind)
     phase_cost_s: dict[Phase, float] = defaultdict(float)
@@ -117,7 +117,7 @@ def in_vain(run: Run, kind: SightingKind) -> tuple[Sighting, float] | None:
         if seen_s
         for inside_s in [run.calls_in(phase).inside_s]
     )
-    if run.share_of(cost_s) < LEAST_IN_VAIN:
+    if run.share_of(cost_s) < MIN_IN_VAIN:
         return None
     return max(seen, key=lambda one: line_cost_s[one.path, one.line]), cost_s
 

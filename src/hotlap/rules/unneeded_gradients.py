@@ -31,7 +31,7 @@ import ast
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.advice import advice
 from hotlap.rules.change import Change, file_name, readable
-from hotlap.rules.step import LEAST_IN_VAIN, finding, phase_s
+from hotlap.rules.step import MIN_IN_VAIN, finding, phase_s
 from hotlap.source import Script
 from hotlap.units import plural
 
@@ -46,7 +46,7 @@ EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The costliest line, in a script that reads no gradients itself."""
     worst = _worst(run)
-    if worst is None or run.share_of(_pass_s(run, worst)) < LEAST_IN_VAIN:
+    if worst is None or run.share_of(_pass_s(run, worst)) < MIN_IN_VAIN:
         return None
     files = readable(run)
     script = next((one for one in files if one.path == worst.path), None)
@@ -63,7 +63,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return finding(run, cost_s, f"{place} {all_for_nothing}", change=change)
     whose, remedy = "no optimizer has", "`requires_grad_(False)` on these, or `no_grad` around what only they are in,"
     if owned:
-        whose, remedy = "another optimizer has, and clears unread", "`detach()` of what only these made, or `inputs=`,"
+        whose = "another optimizer has, and clears unread"
+        remedy = "`detach()` of what only these made, or `inputs=` of what is trained,"
     of_them = f"computes {elements:,} gradients, {unneeded:,} of them of {plural(number, 'parameter')} that {whose}"
     return advice(run, cost_s, f"{place} {of_them}: {remedy} leaves them out", change=change)
 

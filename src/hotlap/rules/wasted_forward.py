@@ -24,7 +24,7 @@ After:
 from hotlap.record import CallSite, Finding, Machine, Run, Sighting, SightingKind
 from hotlap.rules.advice import of_line, without_graph
 from hotlap.rules.change import Change, readable
-from hotlap.rules.step import LEAST_IN_VAIN, at_sighting, cost_of, finding, sightings, validation_s
+from hotlap.rules.step import MIN_IN_VAIN, at_sighting, cost_of, finding, sightings, validation_s
 from hotlap.units import duration, percent
 
 EXPLAINS = frozenset({"launch-bound", "memory-bound"})
@@ -36,7 +36,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = cost_of(seen)
     # A validation's time is in no step: the share is of the steps and what lies between them.
     whole_s = run.mean_step_s() + validation_s(run)
-    if whole_s <= 0 or cost_s < LEAST_IN_VAIN * whole_s:
+    if whole_s <= 0 or cost_s < MIN_IN_VAIN * whole_s:
         return None
     worst = seen[0]
     validating = bool(worst.detail.get("evaluation"))
