@@ -31,12 +31,13 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     backward_s = phase_s(run, Phase.BACKWARD)
     if worst is None or backward_s is None or run.share_of(backward_s * _part(worst)) < MIN_IN_VAIN:
         return None
-    cost_s = backward_s * _part(worst)
+    cost_s, again = backward_s * _part(worst), float(worst.detail["again"] or 0)
+    times = "once" if again == 1.0 else f"{again:.3g} times"
     return finding(
         run,
         cost_s,
-        f"Line {worst.line} of {file_name(worst.path)} goes backward again and again over the same forward pass "
-        f"(`retain_graph=True`), {float(worst.detail['again'] or 0):.3g} times a step more than once: that takes "
+        f"Line {worst.line} of {file_name(worst.path)} goes backward over what an earlier pass went over "
+        f"(`retain_graph=True`), {times} a step: that takes about "
         f"{run.with_share(cost_s)} of each step, and one pass over the sum of the losses gives the same gradients.",
     )
 

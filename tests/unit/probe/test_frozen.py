@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hotlap.probe.event_counter import here
-from hotlap.probe.profilers.frozen import Frozen
+from hotlap.probe.frozen import Frozen
 from hotlap.record import Sighting
 
 STUDENT = nn.Linear(4, 2)

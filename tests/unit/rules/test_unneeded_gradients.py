@@ -363,10 +363,21 @@ def again(folder: Path, body: str) -> Finding | None:
 def test_losses_that_are_gone_through_one_by_one_over_one_forward_pass_are_told_with_their_line(tmp_path: Path) -> None:
     told = again(tmp_path, MANY_TASKS)
     assert told is not None
-    place = f"Line {line_of(MANY_TASKS, '# again')} of train.py goes backward again and again"
-    assert told.evidence.startswith(place) and "3 times a step more than once" in told.evidence
+    place = f"Line {line_of(MANY_TASKS, '# again')} of train.py goes backward over what"
+    assert told.evidence.startswith(place) and "3 times a step" in told.evidence
     assert told.cost_s == pytest.approx(0.75 * 0.012)
     assert found(tmp_path, MANY_TASKS) is None
+
+
+def test_two_losses_over_one_forward_pass_are_told_wherever_their_passes_are_made(tmp_path: Path) -> None:
+    loop = "for out in outs:\n        F.mse_loss(out, y[:, :1]).backward(retain_graph=True)  # again"
+    apart = "F.mse_loss(outs[0], y[:, :1]).backward(retain_graph=True)\n    outs[1].mean().backward()  # again"
+    two = MANY_TASKS.replace(loop, apart)
+    told = again(tmp_path, two)
+    assert told is not None
+    assert told.evidence.startswith(f"Line {line_of(two, '# again')} of train.py") and "once a step" in told.evidence
+    alone = two.replace("made = body(x)", "made = x").replace("nn.Linear(64, 1)", "nn.Linear(x.shape[1], 1)")
+    assert again(tmp_path, alone) is None, "no gradient of the two is the same"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class _Line:
     num_again: int = 0
     """Passes that added to gradients of the pass before, of the same graph."""
     again_s: float = 0.0
-    keeps_graph: bool = False
+    """What both of these take: the shorter one, by the part of its gradients that the other has."""
     got: "Counter[_Parameter]" = field(default_factory=Counter)
     """In so many passes."""
     cleared: "Counter[_Parameter]" = field(default_factory=Counter)
@@ -112,8 +112,8 @@ class Gradients(Profiler):
         self._parameters: dict[int, _Parameter] = {}
         self._called: set[torch.nn.Module] = set()
         self._warm = False
-        self._went_forward = False
-        """A model was called since the last backward pass."""
+        self._kept: tuple[_Line, float] | None = None
+        """The last backward pass, and its seconds, where it keeps its graph and no model was called since."""
         self._stepping: list[torch.optim.Optimizer] = []
         self._has_stepped = self._over = False
         self._for_inputs = False
@@ -144,7 +144,8 @@ class Gradients(Profiler):
     # What is heard
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        self._went_forward |= bool(module._parameters or module._modules)
+        if module._parameters or module._modules:
+            self._kept = None
         if self.session.steps < _CALLED_STEPS:
             self._do(self._knows, module, args, kwargs)
 
@@ -199,10 +200,12 @@ class Gradients(Profiler):
         seconds = seconds if self._warm else 0.0
         line.seconds, self._warm = line.seconds + seconds, True
         changed = [parameter for parameter in self._parameters.values() if parameter.changed()]
-        if line.keeps_graph and not self._went_forward and any(line in parameter.pending for parameter in changed):
+        before, before_s = self._kept or (None, 0.0)
+        shared = sum(one.tensor.numel() for one in changed if before in one.pending)
+        if shared:
             line.num_again += 1
-            line.again_s += seconds
-        line.keeps_graph, self._went_forward = keeps_graph, False
+            line.again_s += min(seconds, before_s) * shared / sum(one.tensor.numel() for one in changed)
+        self._kept = (line, seconds) if keeps_graph else None
         for parameter in changed:
             line.got[parameter] += 1
             parameter.pending.append(line)

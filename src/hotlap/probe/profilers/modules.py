@@ -15,8 +15,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from hotlap.levers.lever import Patch
 from hotlap.probe.digests import leaves, storages
 from hotlap.probe.event_counter import Spot, here
+from hotlap.probe.frozen import Frozen
 from hotlap.probe.guard import Function
-from hotlap.probe.profilers.frozen import Frozen
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.sequential import is_sequential
 from hotlap.probe.sites import is_users, outwards, position
