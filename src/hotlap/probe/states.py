@@ -150,18 +150,25 @@ def _while_held(thing: Any) -> Callable[[], Any]:
 
 
 def _copies(trained: Iterable[torch.Tensor]) -> list[Any]:
-    """Dictionaries and lists with a tensor of their own for each parameter that is trained: averages of the weights."""
+    """Dictionaries and lists with a tensor of their own for each parameter that is trained: averages of the weights; and
+    dictionaries that hold those of one module of several by their names, as its state does."""
+    trained = list(trained)
     shapes = Counter(tuple(p.shape) for p in trained)
-    number = max(1, shapes.total())
+    ours = set(map(id, trained))
+    named = ({name: p.shape for name, p in root.named_parameters() if id(p) in ours} for root, _ in _alive()[0])
+    of_modules = list(filter(None, named))
 
     def is_copy(thing: Any) -> bool:
-        if len(thing) < number:
-            return False
-        parts = thing.values() if isinstance(thing, dict) else thing
-        if type(next(iter(parts))) is not torch.Tensor:
+        parts = thing if isinstance(thing, list) else thing.values()
+        if type(next(iter(parts), None)) is not torch.Tensor:
             return False
         tensors = [part for part in parts if type(part) is torch.Tensor and not part.requires_grad]
-        return bool(shapes) and Counter(tuple(tensor.shape) for tensor in tensors) >= shapes
+        if bool(shapes) and Counter(tuple(tensor.shape) for tensor in tensors) >= shapes:
+            return True
+        return isinstance(thing, dict) and any(
+            all(getattr(thing.get(name), "shape", None) == shape for name, shape in module.items())
+            for module in of_modules
+        )
 
     found = [thing for thing in gc.get_objects() if type(thing) in (dict, list, OrderedDict) and is_copy(thing)]
     return sorted(found, key=lambda copy: str(next(iter(copy))) if isinstance(copy, dict) else "")
@@ -286,8 +293,14 @@ def _content(thing: Any) -> Any:
 
 
 def _in_order(parts: Iterable[Any]) -> list[Any]:
-    """The same in each run, whatever order they come in."""
-    return sorted(parts, key=lambda part: _digest(0, "", part).digest)
+    """The same in each run, whatever order they come in. What rounding changes comes last: of parameters that were not
+    all updated as often, the numbers of updates stand in one order."""
+
+    def told(part: Any) -> tuple[str, str]:
+        found = _digest(0, "", part)
+        return found.counts, found.digest
+
+    return sorted(parts, key=told)
 
 
 def _of_schedule(key: str, value: Any) -> Any:

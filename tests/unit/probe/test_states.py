@@ -188,6 +188,21 @@ def test_a_list_that_holds_only_some_of_the_parameters_shapes_is_no_copy() -> No
     del some
 
 
+def test_the_state_of_one_of_several_modules_is_a_copy_by_its_names() -> None:
+    model, proxies = nn.Linear(17, 13), nn.Parameter(torch.rand(3))
+    some: Any = [{"weight": torch.zeros(13, 17)}, {"weight": torch.zeros(13, 17), "bias": torch.zeros(3)}]
+
+    def follow() -> list[str]:
+        return [state.counts for state in states(0, [*model.parameters(), proxies]) if state.name == COPY]
+
+    assert not follow()
+    best: Any = {key: value.clone() for key, value in model.state_dict().items()}
+    (copied,) = follow()
+    best = model.state_dict()
+    assert follow() not in ([], [copied])
+    del some, best
+
+
 def test_a_module_that_only_wraps_another_counts_as_that() -> None:
     """As what torch.compile returns."""
     model = Net()
@@ -233,6 +248,20 @@ def test_an_optimizer_and_its_schedule_are_the_same_in_one_group_and_in_two() ->
         return [digest("RMSprop"), digest("LambdaLR")]
 
     assert digests(num_groups=1) == digests(num_groups=2)
+
+
+def test_numbers_of_updates_are_the_same_however_averages_are_rounded() -> None:
+    def counts_of(scale: float) -> str:
+        often, later = (nn.Parameter(torch.full((4,), value)) for value in (1.0, 2.0))
+        optimizer = torch.optim.Adam([often, later])
+        for step in range(3):
+            for param in (often, later)[: 1 + step // 2]:
+                param.grad = scale * (param.detach() + torch.arange(4))
+            optimizer.step()
+        (found,) = [state.counts for state in states(0, [often, later]) if state.name == "Adam"]
+        return found
+
+    assert len({counts_of(1 + k * 2.0**-23) for k in range(8)}) == 1
 
 
 def test_a_scheduler_that_is_stepped_counts() -> None:
