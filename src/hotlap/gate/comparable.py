@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hotlap.gate.evidence import MIN_STEPS, Evidence, Pair, Ruling, loss_matrix, not_finite_losses, undecided
-from hotlap.gate.step_fields import BATCH, FIELDS, SAMPLES, StepField, has_optimizer
+from hotlap.gate.step_fields import BATCH, FIELDS, RATES, SAMPLES, StepField, has_optimizer
 from hotlap.record import Run, Status
 from hotlap.units import plural
 
@@ -35,7 +35,7 @@ def unusable(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
 def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
     """UNDECIDED where something that the contract compares was not recorded."""
     for pair in pairs:
-        fields = [field for field in (*FIELDS, SAMPLES) if has_optimizer(pair.base) or not field.of_optimizer]
+        fields = [field for field in (*FIELDS, RATES, SAMPLES) if has_optimizer(pair.base) or not field.of_optimizer]
         for field in fields if numerics == "statistical" else (*fields, BATCH):
             if not (_complete(field, pair.base) and _complete(field, pair.lever)):
                 return undecided(f"It was not recorded which {field.name} the steps had, so nothing is proved.")

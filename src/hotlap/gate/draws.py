@@ -1,8 +1,18 @@
-"""Where forward passes draw random numbers, and what they drop by them, beside the baseline's."""
+"""Where random numbers are drawn, how many, and what forward passes drop by them, beside the baseline's."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
 
 from hotlap.gate.evidence import Pair
 from hotlap.record import Run
 from hotlap.units import percent, plural
+
+# Part of the numbers of a distribution by which they may be fewer, beyond what they differ by from seed to seed.
+_FEWER = 0.02
+
+Place = tuple[str, bool]
+"""(distribution of random numbers, behind the first step)."""
 
 
 def other_places(a: Run, b: Run) -> dict[str, str]:
@@ -44,3 +54,44 @@ def other_dropouts(a: Run, b: Run) -> dict[str, str]:
                 f"{plural(calls, 'call')}; in the baseline of {wanted:,} in {plural(wanted_calls, 'call')}."
             }
     return {}
+
+
+def fewer_numbers(pairs: Sequence[Pair]) -> str | None:
+    """The sentence, where fewer random numbers are drawn, and no others in their place. They may not have been needed;
+    or some come again, or serve several samples. Neither what data look like nor a loss need tell (noise from a pool
+    that is added by hand, a flip that is the same for a whole batch, pairs that are made once)."""
+    if not pairs or not all(map(_sees_as_much, pairs)):
+        return None
+    known = [_numbers(pair) for pair in pairs]
+    mine, other = (sum((both[side] for both in known), Counter[Place]()) for side in (0, 1))
+    usual = Counter[Place]()
+    for a, b in combinations((base for base, _ in known), 2):
+        usual |= Counter({one: abs(a[one] - b[one]) * len(known) for one in a | b})
+    gaps = {one: mine[one] - other[one] for one in mine | other}
+    lost = {one: gap for one, gap in gaps.items() if gap > _FEWER * mine[one] + usual[one]}
+    if sum(lost.values()) <= -sum(gap for gap in gaps.values() if gap < 0):
+        return None
+    place = max(lost, key=lambda one: lost[one] / mine[one])
+    share = f"{other[place] / mine[place]:.0%} as many random numbers ({place[0]})"
+    return (
+        f"{share} are drawn as in the baseline, and no others in their place: whether the rest was not needed, or some "
+        "come again or serve several samples, is not known."
+    )
+
+
+def _numbers(pair: Pair) -> tuple[Counter[Place], Counter[Place]]:
+    """How many of each distribution, in the steps that both recorded; those up to the first one by themselves."""
+    mine, other = Counter[Place](), Counter[Place]()
+    for step, a, b in pair.of_both(lambda run: run.drawn):
+        for found, one in ((mine, a), (other, b)):
+            found.update({(kind, step > 0): number for kind, number in one.items()})
+    return mine, other
+
+
+def _sees_as_much(pair: Pair) -> bool:
+    """Neither workers of a loader nor compiled or captured code draw unseen what is seen in the baseline."""
+
+    def unseen(run: Run) -> tuple[bool, bool]:
+        return run.compiled, any(one.num_workers for one in run.loaders)
+
+    return unseen(pair.base) == unseen(pair.lever) and all(b for _, a, b in pair.of_both(lambda run: run.given) if a)

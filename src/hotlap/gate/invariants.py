@@ -22,7 +22,7 @@ from hotlap.gate.evidence import (
     other_than,
 )
 from hotlap.gate.rounding import FLOAT32_ULP, FLOOR_ULPS
-from hotlap.gate.step_fields import BATCH, FIELDS, FORGETFUL, RANDOM_STATE, SAMPLES, SOURCES, has_optimizer
+from hotlap.gate.step_fields import BATCH, FIELDS, FORGETFUL, RANDOM_STATE, RATES, SAMPLES, SOURCES, has_optimizer
 from hotlap.record import Run, Status, as_float
 from hotlap.units import plural
 
@@ -63,9 +63,11 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
     fields = (field.differing for field in (*FIELDS, FORGETFUL))
     of_draws = (draws.other_places, draws.other_dropouts)
-    others = (_other_limits, saved.other_counts, _other_counts, _fewer_backwards, _not_cleared, _other_looks)
+    one_seed = len({run.seed for run in baseline}) < 2
+    rates = partial(_other_rates, one_seed=one_seed and numerics == "statistical")
+    others = (rates, _other_limits, saved.other_counts, _other_counts, _fewer_backwards, _not_cleared, _other_looks)
     of_files = (saved.unwritten, saved.lost_entries)
-    samples = partial(_other_samples, one_seed=len({run.seed for run in baseline}) < 2)
+    samples = partial(_other_samples, one_seed=one_seed)
     checks: tuple[Differing, ...] = (*fields, samples, *of_draws, *others, *of_files)
     for differing in checks:
         yield other_than(pairs, baseline, differing)
@@ -79,6 +81,18 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     if numerics == "statistical":  # the others hold it to its bytes
         known = (*evidence.base[:1], *(run for run in evidence.base_seeds if run.seed != evidence.base[0].seed))
         yield content.harm(pairs, [Pair(a, b) for a, b in combinations(known, 2)])
+
+
+def _other_rates(a: Run, b: Run, *, one_seed: bool) -> dict[str, str]:
+    """Rates may react to losses (`ReduceLROnPlateau`): where these were others before, only other seeds of the baseline
+    tell whether they do (`one_seed`: there is none)."""
+    first, other = (
+        RATES.first(a, b),
+        next((one[0] for one in Pair(a, b).of_both(lambda run: run.loss) if one[1] != one[2]), None),
+    )
+    if first is None or (one_seed and other is not None and other < first[0]):
+        return {}
+    return {RATES.name: first[1]}
 
 
 def _other_samples(a: Run, b: Run, *, one_seed: bool) -> dict[str, str]:

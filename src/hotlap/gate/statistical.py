@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.gate import prints
+from hotlap.gate import draws, prints
 from hotlap.gate.evidence import STILL_SAME, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 from hotlap.gate.gradients import same_first_draws
 from hotlap.gate.step_fields import BATCH, RANDOM_STATE, SOURCES, StepField
@@ -113,10 +113,11 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
         return ruling
     if not all(gap.is_equal() for gap in gaps):
         return undecided(f"{len(pairs)} seeds do not settle whether training is equal: {told}.", by_chance=True)
+    unknown = draws.fewer_numbers(pairs)
     if fall == 0.0 and not _same_batches(pairs):
-        return undecided(
-            "In the baseline the loss does not fall beyond its noise in the window, so equal losses prove little."
-        )
+        unknown = "In the baseline the loss does not fall beyond its noise in the window, so equal losses prove little."
+    if unknown:
+        return undecided(unknown)
     how = f"{len(pairs)} seeds, each on both sides, {extent(len(steps), lever_runs)}"
     flat = " The loss does not fall in the window; this rests on equal samples and updates." if fall == 0.0 else ""
     return unharmed(f"Equal within the spread over seeds ({how}): {told}.{flat}")

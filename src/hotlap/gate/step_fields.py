@@ -59,13 +59,13 @@ def _settings_told(a: Run, b: Run) -> str:
 
 FIELDS = (
     StepField("updates", lambda run: run.num_updates or None, of_optimizer=True),
-    StepField("learning rates", lambda run: run.learning_rates, of_optimizer=True),
     StepField("optimizer settings", lambda run: run.settings_digest, of_optimizer=True, told=_settings_told),
     StepField(
         "starts of a loader", lambda run: [i in run.epoch_starts for i, _ in enumerate(run.step_index)], of_loader=True
     ),
     StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
 )
+RATES = StepField("learning rates", lambda run: run.learning_rates, of_optimizer=True)
 FORGETFUL = StepField("updates without what the optimizer had kept", lambda run: run.forgetful_updates)
 SAMPLES = StepField("samples", lambda run: run.num_samples or None, of_loader=True)
 BATCH = StepField("batch", lambda run: run.batch_digest, article="another")

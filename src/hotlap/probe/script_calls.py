@@ -25,6 +25,7 @@ from hotlap.probe.digests import (
 from hotlap.probe.dropouts import Dropouts
 from hotlap.probe.evidence import Clips, Lapses, Updates, learning_rates, settings_digest
 from hotlap.probe.facts import length_of
+from hotlap.probe.random_numbers import RandomNumbers
 from hotlap.probe.replay import Replay
 from hotlap.probe.sampling import Between, Content
 from hotlap.probe.seeds import generators, sources
@@ -79,6 +80,7 @@ class ScriptCalls:
         self._lapses = Lapses()
         self.draws = Draws()
         self.dropouts = Dropouts()
+        self.numbers = RandomNumbers()
         self._clips = Clips()
         self._batches, self._samples, self._trained_on = Digest(), Fresh(), Given()
         self._looks, self._alone = Fresh(), defaultdict[int, Fresh](Fresh)
@@ -267,6 +269,7 @@ class ScriptCalls:
             "num_added": num_added,
             "forgetful_updates": forgetful,
             "draws": self.draws.take(),
+            "drawn": self.numbers.take(),
             "clips": self._clips.take(),
             "rng_digest": rng_digest(),
             "sources_digest": xxhash.xxh3_128_hexdigest(drawn_from.encode()),

@@ -150,7 +150,7 @@ def _while_held(thing: Any) -> Callable[[], Any]:
 
 
 def _copies(trained: Iterable[torch.Tensor]) -> list[Any]:
-    """Dictionaries and lists with a tensor of their own for each parameter that is trained: averages of the weights; and
+    """Dictionaries and lists with a tensor of their own for each parameter that is trained: averages of the weights; or
     dictionaries that hold those of one module of several by their names, as its state does."""
     trained = list(trained)
     shapes = Counter(tuple(p.shape) for p in trained)

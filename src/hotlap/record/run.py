@@ -177,6 +177,9 @@ class Run:
     draws: tuple[tuple[bool | None, ...], ...] | None = None
     """(S, 3) whether torch's random numbers were drawn in forward passes with gradients, in those without, and
     elsewhere; None where there was no such pass."""
+    drawn: tuple[Mapping[str, int], ...] | None = None
+    """(S,) how many random numbers the process drew since the step before, or since it began, by their distribution
+    ("uniform", "normal" ...)."""
     clips: tuple[tuple[str, bool] | None, ...] | None = None
     """(S,) to what gradients were clipped ("norm 1", "" for no limit), and whether their norm was beyond it; None where
     that is not known, as within what torch.compile made."""

@@ -925,6 +925,48 @@ def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what:
     assert judge(contract, with_lever_run({f"fresh_{what}": (1.0,) * NUM_STEPS}, e)).verdict is Verdict.HARMED
 
 
+def test_rates_that_may_react_to_losses_are_no_certain_harm_as_far_as_one_seed_tells() -> None:
+    change: dict[str, object] = {"learning_rates": (*RATES[:40], *((0.5,) for _ in RATES[40:]))}
+    e = replace(same(), base_seeds=(), lever_seeds=())
+    assert judge("statistical", with_lever_run(change, e)).verdict is Verdict.HARMED, "losses are the same"
+    change["loss"] = (*PLAIN_LOSSES[:30], *(1.001 * float(loss or 0) for loss in PLAIN_LOSSES[30:]))
+    assert judge("statistical", with_lever_run(change, e)).verdict is Verdict.UNDECIDED
+    assert judge("statistical", with_lever_run(change)).verdict is Verdict.HARMED, "each seed has the same rates"
+
+
+DRAWN = {"normal": 800, "uniform": 16, "integers": 32}
+
+
+@pytest.mark.parametrize(
+    ("drawn", "said"),
+    [
+        (DRAWN, None),
+        (DRAWN | {"uniform": 1}, "6% as many random numbers (uniform)"),
+        ({"uniform": 16, "integers": 64}, "0% as many random numbers (normal)"),
+        ({"normal": 800, "coins": 16, "integers": 32}, None),
+        (DRAWN | {"normal": 1600}, None),
+    ],
+    ids=["as many", "one for a batch", "places in a pool", "otherwise", "more"],
+)
+def test_fewer_random_numbers_without_others_in_their_place_are_inconclusive(
+    drawn: dict[str, int], said: str | None
+) -> None:
+    e = everywhere({"drawn": ({"normal": 4000},) + (DRAWN,) * (NUM_STEPS - 1)})
+    ruling = judge("statistical", with_lever_run({"drawn": ({"normal": 4000},) + (drawn,) * (NUM_STEPS - 1)}, e))
+    assert ruling.verdict is (Verdict.UNHARMED if said is None else Verdict.UNDECIDED)
+    assert (said or "") in ruling.why
+
+
+def test_random_numbers_of_an_epoch_may_be_drawn_at_once_and_unseen_ones_are_not_missed() -> None:
+    e = everywhere({"drawn": (DRAWN,) * NUM_STEPS})
+    at_once = {kind: NUM_STEPS * number for kind, number in DRAWN.items()}
+    drawn: dict[str, object] = {"drawn": (at_once, *({},) * (NUM_STEPS - 1))}
+    assert judge("statistical", with_lever_run(drawn, e)).verdict is Verdict.UNHARMED
+    drawn = {"drawn": (DRAWN, *({},) * (NUM_STEPS - 1))}
+    assert judge("statistical", with_lever_run(drawn, e)).verdict is Verdict.UNDECIDED
+    assert judge("statistical", with_lever_run(drawn | {"compiled": True}, e)).verdict is Verdict.UNHARMED
+
+
 def test_other_draws_of_samples_of_varying_size_are_no_other_samples_as_far_as_one_seed_tells() -> None:
     sizes = tuple((8 + k % 5, 8 + k % 5, 8 + k % 5) for k in range(NUM_STEPS + 1))
     drawn: dict[str, object] = {"given": sizes[1:], "rng_digest": tuple(f"{k}" for k in range(NUM_STEPS))}

@@ -1,0 +1,52 @@
+"""Random numbers are counted by their distribution, and whatever looks for torch's functions finds them."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import fx, nn
+
+from hotlap.levers import Patch
+from hotlap.probe.guard import Guard
+from hotlap.probe.random_numbers import RandomNumbers
+
+
+@pytest.fixture
+def numbers() -> Iterator[RandomNumbers]:
+    found, patch = RandomNumbers(), Patch()
+    guard = Guard()
+    found.install(patch, guard)
+    yield found
+    patch.undo()
+    assert not guard.notes
+
+
+def test_they_are_counted_by_their_distribution_whoever_draws_them(numbers: RandomNumbers) -> None:
+    torch.randn(3, 4), torch.rand_like(torch.ones(2)), torch.empty(5).normal_(), torch.randperm(100)
+    torch.multinomial(torch.ones(4), 3), torch.ones(6).bernoulli(), torch.randint(3, ())
+    assert numbers.take() == {"normal": 17, "uniform": 2, "integers": 4, "coins": 6}
+    random.uniform(0, 1), np.random.rand(7), np.random.normal(), random.randint(0, 3)
+    assert numbers.take() == {"uniform": 8, "normal": 1, "integers": 1}
+    assert numbers.take() == {}
+
+
+class Noisy(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_scripts_traces_graphs_and_devices_work_as_without(numbers: RandomNumbers) -> None:
+    scripted: Any = torch.jit.script(Noisy())
+    assert scripted(torch.ones(2)).shape == (2,)
+    assert "torch.rand_like" in fx.symbolic_trace(Noisy()).code
+    torch.set_default_device("meta")
+    try:
+        assert torch.rand(3).is_meta
+    finally:
+        torch.set_default_device(None)
+    varied: Any = torch.func.vmap(Noisy(), randomness="different")
+    assert varied(torch.ones(4, 2)).shape == (4, 2)
