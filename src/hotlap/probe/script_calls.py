@@ -20,6 +20,7 @@ from hotlap.probe.digests import (
     data_of,
     rng_digest,
     samples,
+    tells_apart,
     tensors,
 )
 from hotlap.probe.dropouts import Dropouts
@@ -230,10 +231,12 @@ class ScriptCalls:
                 self._looks.know(islice(samples([one]), _MOST_LOOKED))
 
     def _add_samples(self, rows: list[bytes], data: list[torch.Tensor]) -> None:
-        self._samples.add(rows)
+        told = [tells_apart(one) for one in data]
+        if any(told):
+            self._samples.add(rows)
         if len(data) > 1:
             for k, one in enumerate(data):
-                self._alone[k].add(samples([one]))
+                self._alone[k].add(samples([one]) if told[k] else ())
 
     def _take_in(self, batch: Any) -> None:
         self._batches.add(batch)

@@ -22,6 +22,7 @@ from hotlap.probe.digests import (
     data_of,
     num_samples,
     samples,
+    tells_apart,
 )
 from hotlap.probe.evidence import Lapses
 
@@ -314,3 +315,14 @@ def test_fractions_beside_the_first_tensor_are_part_of_a_sample_and_labels_and_s
     assert given.is_state(state.detach()) and not given.is_state(torch.rand(4, 5))
     given.take()
     assert not given.is_state(state)
+
+
+def test_times_in_bfloat16_do_not_tell_samples_apart() -> None:
+    generator = torch.Generator().manual_seed(0)
+    times, fresh = torch.rand(40, 32, generator=generator), Fresh()
+    for row in times.bfloat16():
+        fresh.add(samples([row]))
+        share = fresh.take()
+    assert share is not None and share < 0.5, "by rounding they come again"
+    assert not tells_apart(times[0].bfloat16()) and not tells_apart(times[0].half()[:, None])
+    assert tells_apart(times[0]) and tells_apart(times.bfloat16()) and tells_apart(torch.arange(3, dtype=torch.int16))
