@@ -90,8 +90,5 @@ def _numbers(pair: Pair) -> tuple[Counter[Place], Counter[Place]]:
 
 def _sees_as_much(pair: Pair) -> bool:
     """Neither workers of a loader nor compiled or captured code draw unseen what is seen in the baseline."""
-
-    def unseen(run: Run) -> tuple[bool, bool]:
-        return run.compiled, any(one.num_workers for one in run.loaders)
-
-    return unseen(pair.base) == unseen(pair.lever) and all(b for _, a, b in pair.of_both(lambda run: run.given) if a)
+    both = [(run.compiled, any(one.num_workers for one in run.loaders)) for run in (pair.base, pair.lever)]
+    return both[0] == both[1] and all(other for _, mine, other in pair.of_both(lambda run: run.given) if mine)
