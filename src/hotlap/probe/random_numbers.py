@@ -16,13 +16,14 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.guard import Guard
 
-# Of torch, its tensors, NumPy and Python. (An order has a number for each item, however many of them are taken.)
+# Of torch, its tensors, NumPy and Python. An order counts as one: it has a number for each item, however many are taken.
 _OWNERS = (torch, torch.Tensor, np.random, random)
 _DISTRIBUTIONS = {
     "uniform": ("rand", "rand_like", "uniform_", "uniform", "random_sample", "random"),
     "normal": ("randn", "randn_like", "normal", "normal_", "standard_normal", "gauss"),
     "integers": ("randint", "randint_like", "random_", "multinomial", "randrange"),
     "coins": ("bernoulli", "bernoulli_", "binomial"),
+    "orders": ("randperm", "permutation", "shuffle"),
 }
 
 
@@ -45,7 +46,9 @@ class RandomNumbers:
                     torch.jit._builtins._register_builtin(getattr(torch, name), f"aten::{name}")
 
     def _add(self, kind: str, result: Any) -> None:
-        if isinstance(result, torch.Tensor):
+        if kind == "orders":
+            self._drawn[kind] += 1
+        elif isinstance(result, torch.Tensor):
             self._drawn[kind] += result.numel()
         elif isinstance(result, np.ndarray | float | int):  # no proxy of a function that is traced
             self._drawn[kind] += int(np.size(result))

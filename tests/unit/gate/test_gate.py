@@ -934,7 +934,7 @@ def test_rates_that_may_react_to_losses_are_no_certain_harm_as_far_as_one_seed_t
     assert judge("statistical", with_lever_run(change)).verdict is Verdict.HARMED, "each seed has the same rates"
 
 
-DRAWN = {"normal": 800, "uniform": 16, "integers": 32}
+DRAWN = {"normal": 800, "uniform": 16, "integers": 32, "orders": 1}
 
 
 @pytest.mark.parametrize(
@@ -942,11 +942,13 @@ DRAWN = {"normal": 800, "uniform": 16, "integers": 32}
     [
         (DRAWN, None),
         (DRAWN | {"uniform": 1}, "6% as many random numbers (uniform)"),
-        ({"uniform": 16, "integers": 64}, "0% as many random numbers (normal)"),
+        ({"uniform": 16, "integers": 64, "orders": 1}, "0% as many random numbers (normal)"),
         ({"normal": 800, "coins": 16, "integers": 32}, None),
+        (DRAWN | {"orders": 0}, "0% as many random numbers (orders)"),
+        (DRAWN | {"orders": 0, "integers": 64}, None),
         (DRAWN | {"normal": 1600}, None),
     ],
-    ids=["as many", "one for a batch", "places in a pool", "otherwise", "more"],
+    ids=["as many", "one for a batch", "places in a pool", "otherwise", "in order", "with replacement", "more"],
 )
 def test_fewer_random_numbers_without_others_in_their_place_are_inconclusive(
     drawn: dict[str, int], said: str | None

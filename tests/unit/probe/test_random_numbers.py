@@ -27,7 +27,7 @@ def numbers() -> Iterator[RandomNumbers]:
 def test_they_are_counted_by_their_distribution_whoever_draws_them(numbers: RandomNumbers) -> None:
     torch.randn(3, 4), torch.rand_like(torch.ones(2)), torch.empty(5).normal_(), torch.randperm(100)
     torch.multinomial(torch.ones(4), 3), torch.ones(6).bernoulli(), torch.randint(3, ())
-    assert numbers.take() == {"normal": 17, "uniform": 2, "integers": 4, "coins": 6}
+    assert numbers.take() == {"normal": 17, "uniform": 2, "integers": 4, "coins": 6, "orders": 1}
     random.uniform(0, 1), np.random.rand(7), np.random.normal(), random.randint(0, 3)
     assert numbers.take() == {"uniform": 8, "normal": 1, "integers": 1}
     assert numbers.take() == {}
