@@ -16,7 +16,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
 from hotlap.probe.guard import Guard
 
-# Of torch, its tensors, NumPy and Python. An order counts as one: it has a number for each item, however many are taken.
+# Of torch, its tensors, NumPy and Python. An order counts as one: it has a number for each item, however few are taken.
 _OWNERS = (torch, torch.Tensor, np.random, random)
 _DISTRIBUTIONS = {
     "uniform": ("rand", "rand_like", "uniform_", "uniform", "random_sample", "random"),

@@ -943,7 +943,7 @@ DRAWN = {"normal": 800, "uniform": 16, "integers": 32, "orders": 1}
         (DRAWN, None),
         (DRAWN | {"uniform": 1}, "6% as many random numbers (uniform)"),
         ({"uniform": 16, "integers": 64, "orders": 1}, "0% as many random numbers (normal)"),
-        ({"normal": 800, "coins": 16, "integers": 32}, None),
+        ({"normal": 800, "coins": 16, "integers": 32, "orders": 1}, None),
         (DRAWN | {"orders": 0}, "0% as many random numbers (orders)"),
         (DRAWN | {"orders": 0, "integers": 64}, None),
         (DRAWN | {"normal": 1600}, None),
