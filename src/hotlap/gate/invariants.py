@@ -1,5 +1,6 @@
 """What holds under every contract: finite losses, and the same updates, rates, samples, settings and epochs."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -64,8 +65,8 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
     fields = (field.differing for field in (*FIELDS, FORGETFUL))
     of_draws = (draws.other_places, draws.other_dropouts)
     one_seed = len({run.seed for run in baseline}) < 2
-    rates = partial(_other_rates, one_seed=one_seed and numerics == "statistical")
-    others = (rates, _other_limits, saved.other_counts, _other_counts, _fewer_backwards, _not_cleared, _other_looks)
+    reacting = partial(_reacting, one_seed=one_seed and numerics == "statistical")
+    others = (reacting, _other_limits, _other_counts, _fewer_backwards, _not_cleared, _other_looks)
     of_files = (saved.unwritten, saved.lost_entries)
     samples = partial(_other_samples, one_seed=one_seed)
     checks: tuple[Differing, ...] = (*fields, samples, *of_draws, *others, *of_files)
@@ -83,16 +84,19 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
         yield content.harm(pairs, [Pair(a, b) for a, b in combinations(known, 2)])
 
 
-def _other_rates(a: Run, b: Run, *, one_seed: bool) -> dict[str, str]:
-    """Rates may react to losses (`ReduceLROnPlateau`): where these were others before, only other seeds of the baseline
-    tell whether they do (`one_seed`: there is none)."""
-    first, other = (
-        RATES.first(a, b),
-        next((one[0] for one in Pair(a, b).of_both(lambda run: run.loss) if one[1] != one[2]), None),
-    )
-    if first is None or (one_seed and other is not None and other < first[0]):
-        return {}
-    return {RATES.name: first[1]}
+def _reacting(a: Run, b: Run, *, one_seed: bool) -> dict[object, str]:
+    """Rates, numbers of updates and the end of a training are others. They may react to losses (`ReduceLROnPlateau`,
+    early stopping): what comes behind the first other loss only other seeds of the baseline tell (`one_seed`: there is
+    none)."""
+    losses = Pair(a, b).of_both(lambda run: run.loss)
+    until = next((step for step, mine, other in losses if mine != other), math.inf) if one_seed else math.inf
+    rates = RATES.first(a, b)
+    found: dict[object, str] = {RATES.name: rates[1]} if rates is not None and rates[0] < until else {}
+    first = min(a, b, key=lambda run: run.step_index[-1])
+    mine, other = a.step_index[-1], b.step_index[-1]
+    if mine != other and first.status is Status.ENDED and first.step_index[-1] < until:
+        found[f"end {first.step_index[-1]}"] = f"The training came to step {other}; in the baseline to step {mine}."
+    return dict([*found.items(), *saved.other_counts(a, b, until=until).items()])
 
 
 def _other_samples(a: Run, b: Run, *, one_seed: bool) -> dict[str, str]:
@@ -184,7 +188,7 @@ def _other_limits(a: Run, b: Run) -> dict[str, str]:
 def _other_counts(a: Run, b: Run) -> dict[str, str]:
     """In as many steps a GradScaler left out another number of updates, or the script validates less often. The loops
     around the steps go round more often, or less, than the window has steps to show (with other batches to a step the
-    same loops are other steps). The script came to its own end earlier in one of them."""
+    same loops are other steps)."""
     found = {}
     mine, other = a.skipped_updates, b.skipped_updates
     if mine != other and a.step_index == b.step_index:
@@ -192,10 +196,6 @@ def _other_counts(a: Run, b: Run) -> dict[str, str]:
     plan, planned = a.planned_steps, b.planned_steps
     if plan is not None and planned is not None and plan != planned and SAMPLES.first(a, b) is None:
         found["plan"] = f"The loops around its steps make {planned:,} steps; in the baseline {plan:,}."
-    first = min(a, b, key=lambda run: run.step_index[-1])
-    mine, other = a.step_index[-1], b.step_index[-1]
-    if mine != other and first.status is Status.ENDED:
-        found[f"end {first.step_index[-1]}"] = f"The training came to step {other}; in the baseline to step {mine}."
     mine, other = a.num_validations, b.num_validations
     if mine > other and a.step_index == b.step_index:
         times = f"{plural(other, 'time')} in {len(b.step_index)} steps"

@@ -28,9 +28,10 @@ def other_content(a: Run, b: Run) -> dict[StateKey, str]:
     return _told(other_states(a, b, lambda state: state.digest), "content")
 
 
-def other_counts(a: Run, b: Run) -> dict[StateKey, str]:
-    """Where integers, truth values or texts differ, which no rounding changes."""
-    return _told(other_states(a, b, lambda state: state.counts), "settings or counters")
+def other_counts(a: Run, b: Run, *, until: float = math.inf) -> dict[StateKey, str]:
+    """Where integers, truth values or texts differ, which no rounding changes; from step `until` on texts alone."""
+    states = other_states(a, b, lambda state: state.counts).items()
+    return _told({key: one for key, one in states if key[0] < until or " " in one.counts}, "settings or counters")
 
 
 def other_numbers(a: Run, b: Run) -> dict[StateKey, str]:

@@ -934,6 +934,21 @@ def test_rates_that_may_react_to_losses_are_no_certain_harm_as_far_as_one_seed_t
     assert judge("statistical", with_lever_run(change)).verdict is Verdict.HARMED, "each seed has the same rates"
 
 
+def test_numbers_of_updates_that_may_react_to_losses_are_no_certain_harm_as_far_as_one_seed_tells() -> None:
+    """Of a training that stopped early, and began anew."""
+    e = replace(same(), base_seeds=(), lever_seeds=())
+    losses = (*PLAIN_LOSSES[:30], *(1.001 * float(loss or 0) for loss in PLAIN_LOSSES[30:]))
+    for step, counts, verdict in (
+        (60, "ef", Verdict.UNDECIDED),
+        (20, "ef", Verdict.HARMED),
+        (60, "momentum 0.2", Verdict.HARMED),
+    ):
+        state = StateDigest(step=step, name="Adam", digest="", counts=counts)
+        base = everywhere({"states": (replace(state, counts=f"{counts}0"),)})
+        lever = with_lever_run({"states": (state,), "loss": losses}, replace(e, base=base.base))
+        assert judge("statistical", lever).verdict is verdict
+
+
 DRAWN = {"normal": 800, "uniform": 16, "integers": 32, "orders": 1}
 
 
