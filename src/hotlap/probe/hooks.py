@@ -50,7 +50,7 @@ def install(session: Session, patch: Patch) -> None:
     )
     if session.plan.evidence:
         _hook_clipping(patch, thread, session.script.clipped)
-        session.script.numbers.install(patch, session.guard)
+        session.script.numbers.install(patch, thread, session.guard)
     if session.plan.reseed or session.plan.evidence:
         session.script.draws.own = seeds.shift(session.plan.reseed, patch)
 

@@ -1,20 +1,17 @@
 """How many random numbers the script draws, by how they are distributed: where they are fewer, some are used again."""
 
-import functools
 import random
-import sys
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch.compiler import is_compiling
 from torch.utils import _device
 
 from hotlap.levers.lever import Patch
-from hotlap.probe import unseen
 from hotlap.probe.guard import Guard
+from hotlap.probe.thread import TrainingThread
 
 # Of torch, its tensors, NumPy and Python. An order counts as one: it has a number for each item, however few are taken.
 _OWNERS = (torch, torch.Tensor, np.random, random)
@@ -33,7 +30,7 @@ class RandomNumbers:
     def __init__(self) -> None:
         self._drawn: Counter[str] = Counter()
 
-    def install(self, patch: Patch, guard: Guard) -> None:
+    def install(self, patch: Patch, thread: TrainingThread, guard: Guard) -> None:
         """Count from now on."""
         _device._device_constructors()  # torch remembers which functions make tensors
         add = guard(self._add, "the number of random numbers")
@@ -41,11 +38,11 @@ class RandomNumbers:
         for kind, owner, name in ((kind, owner, name) for kind, name in named for owner in _OWNERS):
             function = getattr(owner, name, None)
             if callable(function):
-                patch.set(owner, name, _counted(function, kind, add))
+                patch.set(owner, name, thread.telling(function, partial(add, kind), in_any=True))
                 if owner is torch:  # TorchScript looks for what it stands for
                     torch.jit._builtins._register_builtin(getattr(torch, name), f"aten::{name}")
 
-    def _add(self, kind: str, result: Any) -> None:
+    def _add(self, kind: str, result: Any, *_: Any, **__: Any) -> None:
         if kind == "orders":
             self._drawn[kind] += 1
         elif isinstance(result, torch.Tensor):
@@ -57,17 +54,3 @@ class RandomNumbers:
         """Since the last call."""
         found, self._drawn = self._drawn, Counter()
         return dict(found)
-
-
-def _counted(function: Callable[..., Any], kind: str, add: Callable[[str, Any], None]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        # Within a compiled function there must be nothing that Dynamo cannot trace. And the probe draws for itself.
-        if not (unseen.compiles and is_compiling()):
-            caller = str(sys._getframe(1).f_globals.get("__name__"))
-            if not caller.startswith("hotlap.probe."):
-                add(kind, result)
-        return result
-
-    return counted

@@ -41,14 +41,15 @@ class TrainingThread:
         self._clock.shared = active_count() > 1
         return True
 
-    def telling(self, function: Function, note: Function) -> Function:
-        """`function`; each call in this thread is followed by one of `note`, with its result and its arguments."""
+    def telling(self, function: Function, note: Function, *, in_any: bool = False) -> Function:
+        """`function`; each call in this thread, or in any, is followed by one of `note`, with its result and its
+        arguments."""
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             # Within a compiled function there must be nothing that Dynamo cannot trace.
-            if not (unseen.compiles and is_compiling()) and get_ident() == self.id:
+            if not (unseen.compiles and is_compiling()) and (in_any or get_ident() == self.id):
                 note(result, *args, **kwargs)
             return result
 

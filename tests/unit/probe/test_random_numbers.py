@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,17 @@ import torch
 from torch import fx, nn
 
 from hotlap.levers import Patch
+from hotlap.probe.clock import Clock
 from hotlap.probe.guard import Guard
 from hotlap.probe.random_numbers import RandomNumbers
+from hotlap.probe.thread import TrainingThread
 
 
 @pytest.fixture
 def numbers() -> Iterator[RandomNumbers]:
     found, patch = RandomNumbers(), Patch()
     guard = Guard()
-    found.install(patch, guard)
+    found.install(patch, TrainingThread(Clock(perf_counter)), guard)
     yield found
     patch.undo()
     assert not guard.notes
