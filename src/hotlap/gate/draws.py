@@ -68,7 +68,7 @@ def fewer_numbers(pairs: Sequence[Pair]) -> str | None:
     for a, b in combinations((base for base, _ in known), 2):
         usual |= Counter({one: abs(a[one] - b[one]) * len(known) for one in a | b})
     gaps = {one: mine[one] - other[one] for one in mine | other}
-    lost = {one: gap for one, gap in gaps.items() if gap > _FEWER * mine[one] + usual[one]}
+    lost = {one: gap for one, gap in gaps.items() if one[1] and gap > _FEWER * mine[one] + usual[one]}
     if sum(lost.values()) <= -sum(gap for gap in gaps.values() if gap < 0):
         return None
     place = max(lost, key=lambda one: lost[one] / mine[one])
@@ -89,6 +89,8 @@ def _numbers(pair: Pair) -> tuple[Counter[Place], Counter[Place]]:
 
 
 def _sees_as_much(pair: Pair) -> bool:
-    """Neither workers of a loader nor compiled or captured code draw unseen what is seen in the baseline."""
+    """Neither workers of a loader, compiled or captured code nor dropouts draw unseen what is seen in the baseline."""
     both = [(run.compiled, any(one.num_workers for one in run.loaders)) for run in (pair.base, pair.lever)]
-    return both[0] == both[1] and all(other for _, mine, other in pair.of_both(lambda run: run.given) if mine)
+    dropped = [sum(number for drops, _, number in run.dropouts or () if drops) for run in (pair.base, pair.lever)]
+    given = pair.of_both(lambda run: run.given)
+    return both[0] == both[1] and dropped[1] <= dropped[0] and all(other for _, mine, other in given if mine)

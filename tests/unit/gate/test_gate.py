@@ -982,6 +982,8 @@ def test_random_numbers_of_an_epoch_may_be_drawn_at_once_and_unseen_ones_are_not
     drawn = {"drawn": (DRAWN, *({},) * (NUM_STEPS - 1))}
     assert judge("statistical", with_lever_run(drawn, e)).verdict is Verdict.UNDECIDED
     assert judge("statistical", with_lever_run(drawn | {"compiled": True}, e)).verdict is Verdict.UNHARMED
+    drawn["drawn"] = ({}, *(DRAWN,) * (NUM_STEPS - 1))
+    assert judge("statistical", with_lever_run(drawn, e)).verdict is Verdict.UNHARMED, "data may be made otherwise"
 
 
 def test_other_draws_of_samples_of_varying_size_are_no_other_samples_as_far_as_one_seed_tells() -> None:
