@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from hotlap.gate.evidence import Pair
-from hotlap.record import Run
+from hotlap.record import GENERATORS, Run
 from hotlap.units import percent, plural
 
 # Part of the numbers of a distribution by which they may be fewer, beyond what they differ by from seed to seed.
@@ -68,6 +68,8 @@ def fewer_numbers(pairs: Sequence[Pair]) -> str | None:
     for a, b in combinations((base for base, _ in known), 2):
         usual |= Counter({one: abs(a[one] - b[one]) * len(known) for one in a | b})
     gaps = {one: mine[one] - other[one] for one in mine | other}
+    if any(gap for (kind, _), gap in gaps.items() if kind == GENERATORS):  # what these draw is not seen
+        return None
     lost = {one: gap for one, gap in gaps.items() if one[1] and gap > _FEWER * mine[one] + usual[one]}
     if sum(lost.values()) <= -sum(gap for gap in gaps.values() if gap < 0):
         return None

@@ -48,11 +48,11 @@ def install(session: Session, patch: Patch) -> None:
     device.hook_when_there(
         patch, lambda: device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
     )
+    if session.plan.reseed or session.plan.evidence:
+        session.script.draws.own = seeds.shift(session.plan.reseed, patch)
     if session.plan.evidence:
         _hook_clipping(patch, thread, session.script.clipped)
         session.script.numbers.install(patch, thread, session.guard)
-    if session.plan.reseed or session.plan.evidence:
-        session.script.draws.own = seeds.shift(session.plan.reseed, patch)
 
 
 def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> None:

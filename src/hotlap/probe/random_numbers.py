@@ -1,5 +1,6 @@
 """How many random numbers the script draws, by how they are distributed: where they are fewer, some are used again."""
 
+import math
 import random
 from collections import Counter
 from functools import partial
@@ -12,20 +13,23 @@ from torch.utils import _device
 from hotlap.levers.lever import Patch
 from hotlap.probe.guard import Guard
 from hotlap.probe.thread import TrainingThread
+from hotlap.record.run import GENERATORS
 
-# Of torch, its tensors, NumPy and Python. An order counts as one: it has a number for each item, however few are taken.
-_OWNERS = (torch, torch.Tensor, np.random, random)
+_ORDERS = "orders"
+# An order counts as one: it has a number for each item, however few are taken.
 _DISTRIBUTIONS = {
     "uniform": ("rand", "rand_like", "uniform_", "uniform", "random_sample", "random"),
     "normal": ("randn", "randn_like", "normal", "normal_", "standard_normal", "gauss"),
-    "integers": ("randint", "randint_like", "random_", "multinomial", "randrange"),
+    "integers": ("randint", "randint_like", "random_", "multinomial", "randrange", "choice"),
     "coins": ("bernoulli", "bernoulli_", "binomial"),
-    "orders": ("randperm", "permutation", "shuffle"),
+    _ORDERS: ("randperm", "permutation", "shuffle"),
+    GENERATORS: ("default_rng",),
 }
 
 
 class RandomNumbers:
-    """Counts those of this process, in whatever thread: what workers of a loader draw is not seen."""
+    """Counts those of this process, in whatever thread: what workers of a loader draw is not seen, nor what generators of NumPy's
+    and Python's do that the script makes, which are counted themselves."""
 
     def __init__(self) -> None:
         self._drawn: Counter[str] = Counter()
@@ -34,8 +38,12 @@ class RandomNumbers:
         """Count from now on."""
         _device._device_constructors()  # torch remembers which functions make tensors
         add = guard(self._add, "the number of random numbers")
-        named = ((kind, name) for kind, names in _DISTRIBUTIONS.items() for name in names)
-        for kind, owner, name in ((kind, owner, name) for kind, name in named for owner in _OWNERS):
+        owners = (torch, torch.Tensor, np.random, random)
+        functions = [
+            *((kind, owner, name) for kind, names in _DISTRIBUTIONS.items() for name in names for owner in owners),
+            *((GENERATORS, kind, "__init__") for kind in (np.random.RandomState, random.Random)),
+        ]
+        for kind, owner, name in functions:
             function = getattr(owner, name, None)
             if callable(function):
                 patch.set(owner, name, thread.telling(function, partial(add, kind), in_any=True))
@@ -43,12 +51,8 @@ class RandomNumbers:
                     torch.jit._builtins._register_builtin(getattr(torch, name), f"aten::{name}")
 
     def _add(self, kind: str, result: Any, *_: Any, **__: Any) -> None:
-        if kind == "orders":
-            self._drawn[kind] += 1
-        elif isinstance(result, torch.Tensor):
-            self._drawn[kind] += result.numel()
-        elif isinstance(result, np.ndarray | float | int):  # no proxy of a function that is traced
-            self._drawn[kind] += int(np.size(result))
+        several = kind not in (_ORDERS, GENERATORS) and isinstance(result, torch.Tensor | np.ndarray)
+        self._drawn[kind] += math.prod(result.shape) if several else 1
 
     def take(self) -> dict[str, int]:
         """Since the last call."""

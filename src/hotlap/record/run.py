@@ -31,6 +31,8 @@ from hotlap.record.operators import OperatorWindow
 from hotlap.record.plan import SCHEMA, LeverSpec
 from hotlap.units import duration, percent
 
+GENERATORS = "generators"
+
 GIVEN = "ReduceLROnPlateau.step"
 """Begins a line of `Run.printed` that holds a scheduler's metric."""
 
@@ -179,7 +181,7 @@ class Run:
     elsewhere; None where there was no such pass."""
     drawn: tuple[Mapping[str, int], ...] | None = None
     """(S,) how many random numbers the process drew since the step before, or since it began, by their distribution
-    ("uniform", "normal" ...)."""
+    ("uniform", "normal" ...); and how many generators it made of which that is not known (`GENERATORS`)."""
     clips: tuple[tuple[str, bool] | None, ...] | None = None
     """(S,) to what gradients were clipped ("norm 1", "" for no limit), and whether their norm was beyond it; None where
     that is not known, as within what torch.compile made."""

@@ -959,11 +959,21 @@ DRAWN = {"normal": 800, "uniform": 16, "integers": 32, "orders": 1}
         (DRAWN | {"uniform": 1}, "6% as many random numbers (uniform)"),
         ({"uniform": 16, "integers": 64, "orders": 1}, "0% as many random numbers (normal)"),
         ({"normal": 800, "coins": 16, "integers": 32, "orders": 1}, None),
+        (DRAWN | {"uniform": 1, "generators": 1}, None),
         (DRAWN | {"orders": 0}, "0% as many random numbers (orders)"),
         (DRAWN | {"orders": 0, "integers": 64}, None),
         (DRAWN | {"normal": 1600}, None),
     ],
-    ids=["as many", "one for a batch", "places in a pool", "otherwise", "in order", "with replacement", "more"],
+    ids=[
+        "as many",
+        "one for a batch",
+        "places in a pool",
+        "otherwise",
+        "unseen",
+        "in order",
+        "with replacement",
+        "more",
+    ],
 )
 def test_fewer_random_numbers_without_others_in_their_place_are_inconclusive(
     drawn: dict[str, int], said: str | None

@@ -11,16 +11,19 @@ import torch
 from torch import fx, nn
 
 from hotlap.levers import Patch
+from hotlap.probe import seeds
 from hotlap.probe.clock import Clock
 from hotlap.probe.guard import Guard
 from hotlap.probe.random_numbers import RandomNumbers
 from hotlap.probe.thread import TrainingThread
+from hotlap.record.run import GENERATORS
 
 
 @pytest.fixture
 def numbers() -> Iterator[RandomNumbers]:
     found, patch = RandomNumbers(), Patch()
     guard = Guard()
+    seeds.shift(0, patch)
     found.install(patch, TrainingThread(Clock(perf_counter)), guard)
     yield found
     patch.undo()
@@ -33,6 +36,8 @@ def test_they_are_counted_by_their_distribution_whoever_draws_them(numbers: Rand
     assert numbers.take() == {"normal": 17, "uniform": 2, "integers": 4, "coins": 6, "orders": 1}
     random.uniform(0, 1), np.random.rand(7), np.random.normal(), random.randint(0, 3)
     assert numbers.take() == {"uniform": 8, "normal": 1, "integers": 1}
+    np.random.RandomState(0).choice(10, (2, 3)), random.Random(0).random(), np.random.default_rng(0).normal(size=9)
+    assert numbers.take() == {GENERATORS: 3}
     assert numbers.take() == {}
 
 
