@@ -28,8 +28,8 @@ _DISTRIBUTIONS = {
 
 
 class RandomNumbers:
-    """Counts those of this process, in whatever thread. What workers of a loader draw is not seen; nor what generators of
-    NumPy's and Python's do that the script makes: these are counted themselves."""
+    """Counts those of this process, in whatever thread. What workers of a loader draw is not seen, nor what generators
+    of NumPy and Python do that the script makes: these are counted themselves."""
 
     def __init__(self) -> None:
         self._drawn: Counter[str] = Counter()
