@@ -56,6 +56,11 @@ def other_dropouts(a: Run, b: Run) -> dict[str, str]:
     return {}
 
 
+def dropped(run: Run) -> int:
+    """Elements that forward passes of the first two steps would drop some of, and keep all of there."""
+    return sum(number for drops, _, number in run.dropouts or () if drops)
+
+
 def fewer_numbers(pairs: Sequence[Pair]) -> str | None:
     """The sentence, where fewer random numbers are drawn, and no others in their place. They may not have been needed;
     or some come again, or serve several samples. Neither what data look like nor a loss need tell (noise from a pool
@@ -93,6 +98,9 @@ def _numbers(pair: Pair) -> tuple[Counter[Place], Counter[Place]]:
 def _sees_as_much(pair: Pair) -> bool:
     """Neither workers of a loader, compiled or captured code nor dropouts draw unseen what is seen in the baseline."""
     both = [(run.compiled, any(one.num_workers for one in run.loaders)) for run in (pair.base, pair.lever)]
-    dropped = [sum(number for drops, _, number in run.dropouts or () if drops) for run in (pair.base, pair.lever)]
     given = pair.of_both(lambda run: run.given)
-    return both[0] == both[1] and dropped[1] <= dropped[0] and all(other for _, mine, other in given if mine)
+    return (
+        both[0] == both[1]
+        and dropped(pair.lever) <= dropped(pair.base)
+        and all(other for _, mine, other in given if mine)
+    )

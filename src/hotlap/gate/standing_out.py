@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap.gate.draws import dropped
 from hotlap.gate.evidence import Pair, Ruling, harmed
 from hotlap.record import Number, Run, Update, as_float
 from hotlap.student import quantile
@@ -67,8 +68,10 @@ class Sides:
         return self._harm_in(trait, slice(None)) or self.harm_at_first(trait)
 
     def harm_at_first(self, trait: Trait, *, num_records: int = 1) -> Ruling | None:
-        """HARMED by what stands out in the first records of each pair."""
-        mine, theirs = (_table(some, trait, part=slice(num_records)) for some in (self.pairs, self.references))
+        """HARMED by what stands out in the first records of each pair: where they keep what is dropped later, on both
+        sides."""
+        pairs = [pair for pair in self.pairs if dropped(pair.base) == dropped(pair.lever)]
+        mine, theirs = (_table(some, trait, part=slice(num_records)) for some in (pairs, self.references))
         return _ruling(trait, mine, [theirs])
 
     def harm_in_a_part(self, trait: Trait) -> Ruling | None:

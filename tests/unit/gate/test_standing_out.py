@@ -1,5 +1,7 @@
 """One parameter of many that differs beyond chance: what is found, and how often where nothing differs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,3 +47,11 @@ def test_the_one_that_differs_is_named_with_how_far(one_sided: bool) -> None:
     which, size = found.why.split()
     assert int(which) == 17
     assert float(size) == pytest.approx(0.5, abs=0.1)
+
+
+def test_first_updates_are_compared_where_both_keep_what_is_dropped_later() -> None:
+    one, first_alone = pair(), trait(lambda mine, _: [0.5 * (mine.step == 0)] * PARAMETERS, one_sided=False)
+    several = [Pair(replace(one.base, seed=k), one.lever) for k in range(4)]
+    assert Sides(several).harm_at_first(first_alone) is not None
+    by_hand = [Pair(replace(two.base, dropouts=((0.3, 2, 640),)), two.lever) for two in several]
+    assert Sides(by_hand).harm_at_first(first_alone) is None
