@@ -135,6 +135,10 @@ class Evidence:
         others = (*self.base[1:], *self.perturbed) if same_seed else self.baseline()[1:]
         return tuple(Pair(self.base[0], run) for run in others)
 
+    def runs(self) -> tuple[Run, ...]:
+        """All of them."""
+        return (*self.baseline(), *self.with_lever())
+
     def with_lever(self) -> tuple[Run, ...]:
         """All runs with the lever."""
         return (*self.lever, *self.lever_seeds)
@@ -150,16 +154,6 @@ def other_than(pairs: Sequence[Pair], baseline: Sequence[Run], differing: Differ
     own: set[Hashable] = {key for a, b in combinations(baseline, 2) for key in differing(a, b)}
     found = (item for pair in pairs for item in differing(pair.base, pair.lever).items())
     return next((harmed(why) for key, why in found if key not in own), None)
-
-
-def first_certain(rulings: Iterable[Ruling | None]) -> Ruling | None:
-    """The first that is no matter of chance, else the first: chance must be looked for again, with other seeds."""
-    by_chance = None
-    for ruling in filter(None, rulings):
-        if not ruling.by_chance:
-            return ruling
-        by_chance = by_chance or ruling
-    return by_chance
 
 
 def is_finite(number: Number) -> bool:

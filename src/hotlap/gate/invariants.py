@@ -16,7 +16,6 @@ from hotlap.gate.evidence import (
     Evidence,
     Pair,
     Ruling,
-    first_certain,
     harmed,
     is_finite,
     not_finite_losses,
@@ -56,8 +55,15 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
 
     What baseline runs differ in among themselves is not the lever's: learning rates that react to the loss, or batches
     of varying size, are others from seed to seed. One run alone does not tell whether a seed fixes the batches.
+
+    The first that is no matter of chance, else the first: chance must be looked for again, with other seeds.
     """
-    return first_certain(_looks(numerics, evidence, pairs))
+    by_chance = None
+    for ruling in filter(None, _looks(numerics, evidence, pairs)):
+        if not ruling.by_chance:
+            return ruling
+        by_chance = by_chance or ruling
+    return by_chance
 
 
 def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
@@ -77,7 +83,7 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
         batches = data if numerics == "statistical" else partial(_other_batches, same_loss=FLOOR_ULPS * FLOAT32_ULP)
         yield other_than(pairs, same_seed, batches)
     yield _coming_again(evidence, pairs)
-    yield updates.harm(evidence, pairs)
+    yield from updates.looks(evidence, pairs)
     yield other_than([pair for pair in pairs if pair.is_equal()], evidence.base, saved.other_numbers)
     if numerics == "statistical":  # the others hold it to its bytes
         known = (*evidence.base[:1], *(run for run in evidence.base_seeds if run.seed != evidence.base[0].seed))

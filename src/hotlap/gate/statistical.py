@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hotlap.gate import draws, prints
 from hotlap.gate.evidence import STILL_SAME, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 from hotlap.gate.gradients import same_first_draws
-from hotlap.gate.step_fields import BATCH, RANDOM_STATE, SOURCES, StepField
+from hotlap.gate.step_fields import BATCH, RANDOM_STATE, SOURCES
 from hotlap.record import KEPT_STEPS
 from hotlap.student import quantile
 
@@ -147,7 +147,9 @@ def _jump(pairs: Sequence[Pair]) -> Ruling | None:
         steps, (base, lever) = loss_matrix([pair.base, pair.lever])
         gaps = np.abs(lever - base) / np.maximum.accumulate(np.abs(base))
         at = int((gaps > STILL_SAME).argmax())
-        others = (field.first(pair.base, pair.lever) for field in _drawn(pair))
+        # Without a loader batches are what models were given, a state that is carried among it.
+        drawn = (RANDOM_STATE, SOURCES, *((BATCH,) if any(pair.base.num_samples) else ()))
+        others = (field.first(pair.base, pair.lever) for field in drawn)
         # Where elements are dropped from that step on, they may be others.
         begins = KEPT_STEPS if pair.base.dropouts else 0
         if (
@@ -161,13 +163,6 @@ def _jump(pairs: Sequence[Pair]) -> Ruling | None:
                 f"and random numbers, and before {gaps[:at].max():.1g} of it at most."
             )
     return None
-
-
-def _drawn(pair: Pair) -> tuple[StepField, ...]:
-    """What shows that both drew the same. Without a loader batches are what models were given, a state that is carried
-    among it."""
-    drawn = (RANDOM_STATE, SOURCES)
-    return (*drawn, BATCH) if any(pair.base.num_samples) else drawn
 
 
 def _fall(base: Losses) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from hotlap.gate import gradients
-from hotlap.gate.evidence import Evidence, Pair, Ruling, first_certain, harmed
+from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
 from hotlap.gate.rounding import AT_ONCE, FILLED_FLOOR, Rooms, rooms_of_residues, unsteady, without_room
 from hotlap.gate.standing_out import (
     Of,
@@ -38,17 +38,13 @@ CHANGED_FLOOR = 0.01
 BUFFER_FLOOR = 0.05
 
 
-def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
+def looks(evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     """HARMED where updates do not follow from their gradients, where gradients, statistics or the sizes of updates are
     others, or where elements that change in the baseline stay as they are.
 
     Elements that legitimately stay (rows of an embedding not in the batch, units that are off) stay on both sides. Of a
     gradient that is nothing but rounding the size of an update says nothing.
     """
-    return first_certain(_looks(evidence, pairs))
-
-
-def _looks(evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     first_alike = gradients.alike_at_first(pairs)
     sides, alike = Sides(pairs, evidence.references(pairs)), Sides(first_alike)
     rounding = gradients.of_rounding(evidence)
