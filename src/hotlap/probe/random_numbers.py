@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,20 @@ class RandomNumbers:
         for kind, owner, name in functions:
             function = getattr(owner, name, None)
             if callable(function):
-                patch.set(owner, name, thread.telling(function, partial(add, kind), in_any=True))
+                told: Any = thread.telling(function, partial(add, kind), in_any=True)
+                # So that it is pickled by its name: workers are given it, and what is saved may hold it.
+                is_module = isinstance(owner, ModuleType)
+                told.__module__ = owner.__name__ if is_module else owner.__module__
+                told.__qualname__ = name if is_module else f"{owner.__qualname__}.{name}"
+                patch.set(owner, name, told)
                 if owner is torch:  # TorchScript looks for what it stands for
                     torch.jit._builtins._register_builtin(getattr(torch, name), f"aten::{name}")
 
     def _add(self, kind: str, result: Any, *_: Any, **__: Any) -> None:
-        several = kind not in (_ORDERS, GENERATORS) and isinstance(result, torch.Tensor | np.ndarray)
+        if torch._C._is_tracing():  # which would follow the size as well
+            return
+        # Of a fake tensor the shape may be a symbol.
+        several = kind not in (_ORDERS, GENERATORS) and type(result) in (torch.Tensor, np.ndarray)
         self._drawn[kind] += math.prod(result.shape) if several else 1
 
     def take(self) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Random numbers are counted by their distribution, and whatever looks for torch's functions finds them."""
 
+import pickle
 import random
 from collections.abc import Iterator
 from time import perf_counter
@@ -46,15 +47,24 @@ class Noisy(nn.Module):
         return x + torch.rand_like(x)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.filterwarnings("ignore:.torch.jit.[a-z_]*. is deprecated")
 def test_scripts_traces_graphs_and_devices_work_as_without(numbers: RandomNumbers) -> None:
     scripted: Any = torch.jit.script(Noisy())
     assert scripted(torch.ones(2)).shape == (2,)
+    assert "aten::numel" not in str(torch.jit.trace(Noisy(), torch.ones(2), check_trace=False).graph)  # type: ignore[no-untyped-call]
     assert "torch.rand_like" in fx.symbolic_trace(Noisy()).code
     torch.set_default_device("meta")
     try:
         assert torch.rand(3).is_meta
     finally:
         torch.set_default_device(None)
+    compiled: Any = torch.compile(Noisy(), backend="aot_eager", fullgraph=True)
+    assert compiled(torch.ones(3)).shape == (3,)
     varied: Any = torch.func.vmap(Noisy(), randomness="different")
     assert varied(torch.ones(4, 2)).shape == (4, 2)
+
+
+def test_they_are_pickled_by_their_names(numbers: RandomNumbers) -> None:
+    """Workers that are spawned are given what draws, and a model that holds it may be saved."""
+    for function in (torch.rand, torch.Tensor.normal_, np.random.normal, random.uniform, random.random):
+        assert pickle.loads(pickle.dumps(function)) is function
