@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from hotlap.gate.evidence import Pair
-from hotlap.record import GENERATORS, Run
+from hotlap.record import GENERATORS, KEPT_STEPS, Run
 from hotlap.units import percent, plural
 
 # Part of the numbers of a distribution by which they may be fewer, beyond what they differ by from seed to seed.
@@ -92,6 +92,9 @@ def _numbers(pair: Pair) -> tuple[Counter[Place], Counter[Place]]:
     for step, a, b in pair.of_both(lambda run: run.drawn):
         for found, one in ((mine, a), (other, b)):
             found.update({(kind, step > 0): number for kind, number in one.items()})
+    # As many numbers are padded alike: a mask that is drawn for channels, or once for all samples, has fewer.
+    if all(a == b for _, a, b in pair.of_both(lambda run: run.given)[:KEPT_STEPS]):
+        mine["dropouts", True], other["dropouts", True] = dropped(pair.base), dropped(pair.lever)
     return mine, other
 
 

@@ -984,6 +984,17 @@ def test_fewer_random_numbers_without_others_in_their_place_are_inconclusive(
     assert (said or "") in ruling.why
 
 
+def test_fewer_elements_of_as_many_dropouts_are_inconclusive_unless_a_mask_is_drawn_by_hand() -> None:
+    e = everywhere({"drawn": (DRAWN,) * NUM_STEPS, "dropouts": ((0.1, 2, 6400),), "given": ((8, 64, 8),) * NUM_STEPS})
+    channels: dict[str, object] = {"dropouts": ((0.1, 2, 100),)}
+    ruling = judge("statistical", with_lever_run(channels, e))
+    assert ruling.verdict is Verdict.UNDECIDED and "2% as many random numbers (dropouts)" in ruling.why
+    by_hand = (DRAWN | {"uniform": 3216},) * NUM_STEPS
+    assert judge("statistical", with_lever_run(channels | {"drawn": by_hand}, e)).verdict is Verdict.UNHARMED
+    shorter: dict[str, object] = {"given": ((8, 60, 8),) * NUM_STEPS}
+    assert judge("statistical", with_lever_run(channels | shorter, e)).verdict is Verdict.UNHARMED
+
+
 def test_random_numbers_of_an_epoch_may_be_drawn_at_once_and_unseen_ones_are_not_missed() -> None:
     e = everywhere({"drawn": (DRAWN,) * NUM_STEPS})
     at_once = {kind: NUM_STEPS * number for kind, number in DRAWN.items()}
