@@ -23,6 +23,7 @@ _DISTRIBUTIONS = {
     "normal": ("randn", "randn_like", "normal", "normal_", "standard_normal", "gauss"),
     "integers": ("randint", "randint_like", "random_", "multinomial", "randrange", "choice"),
     "coins": ("bernoulli", "bernoulli_", "binomial"),
+    "others": ("beta", "betavariate", "exponential", "exponential_", "gamma", "poisson"),
     _ORDERS: ("randperm", "permutation", "shuffle"),
     GENERATORS: ("default_rng",),
 }

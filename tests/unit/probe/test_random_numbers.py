@@ -37,6 +37,8 @@ def test_they_are_counted_by_their_distribution_whoever_draws_them(numbers: Rand
     assert numbers.take() == {"normal": 17, "uniform": 2, "integers": 4, "coins": 6, "orders": 1}
     random.uniform(0, 1), np.random.rand(7), np.random.normal(), random.randint(0, 3)
     assert numbers.take() == {"uniform": 8, "normal": 1, "integers": 1}
+    np.random.beta(0.4, 0.4), torch.poisson(torch.ones(3)), torch.empty(2).exponential_()
+    assert numbers.take() == {"others": 6}
     np.random.RandomState(0).choice(10, (2, 3)), random.Random(0).random(), np.random.default_rng(0).normal(size=9)
     assert numbers.take() == {GENERATORS: 3}
     assert numbers.take() == {}
