@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 
 from hotlap.levers import Patch
-from hotlap.probe import seeds
+from hotlap.probe import seeds, unseen
 from hotlap.probe.clock import Clock
 from hotlap.probe.guard import Guard
 from hotlap.probe.random_numbers import RandomNumbers
@@ -21,7 +21,8 @@ from hotlap.record.run import GENERATORS
 
 
 @pytest.fixture
-def numbers() -> Iterator[RandomNumbers]:
+def numbers(monkeypatch: pytest.MonkeyPatch) -> Iterator[RandomNumbers]:
+    monkeypatch.setattr(unseen, "compiles", True)  # as once a script has asked for something compiled
     found, patch = RandomNumbers(), Patch()
     guard = Guard()
     seeds.shift(0, patch)
