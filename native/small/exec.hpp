@@ -292,7 +292,9 @@ void Exec<T>::prepare(const Node& n, Linear& l) {
         return;
     }
     l.transposed.grow(in * wide);
-    transpose<T>(parameter(n.weight), in, out, in, l.transposed.data(), wide);
+    in_parts(rows_ * in * out, out, W, [&](int64_t first, int64_t last) {
+        transpose<T>(parameter(n.weight) + first * in, in, last - first, in, l.transposed.data() + first, wide);
+    });
     l.thin = {l.transposed.data(), wide, out};
 }
 

@@ -23,9 +23,9 @@ void Exec<T>::linear_gradient(size_t node, int64_t count) {
         return multiply_large<T>({g, ld(n.out), true}, {x, ld(n.a), false}, out, in, rows, to, in, add);
     // Vectors along the wider side: a layer 3 -> 100 would fill 3 of 16 lanes the other way.
     if (2 * out * round_up<T>(in) <= 3 * in * wide)
-        return multiply_broadcast<T>({g, 1, ld(n.out), x, ld(n.a), rows, to, in, nullptr, add, false}, out, in);
+        return multiply<T>({g, 1, ld(n.out), x, ld(n.a), rows, to, in, nullptr, add, false}, out, in);
     l.sum.grow(in * wide);
-    multiply_broadcast<T>({x, 1, ld(n.a), g, wide, rows, l.sum.data(), wide, nullptr, false, true}, in, out);
+    multiply<T>({x, 1, ld(n.a), g, wide, rows, l.sum.data(), wide, nullptr, false, true}, in, out);
     add_transposed<T>(l.sum.data(), wide, out, in, to, add);
 }
 
@@ -82,7 +82,7 @@ void Exec<T>::linear_forward(const Node& n, const Linear& l, int64_t e) {
     } else {
         const T* bias = n.bias >= 0 ? l.bias.data() : nullptr;
         const int64_t wide = round_up<T>(out);
-        multiply_broadcast<T>({x, ld(n.a), 1, l.transposed.data(), wide, in, y, ld(n.out), bias, false, true}, rows, out);
+        multiply<T>({x, ld(n.a), 1, l.transposed.data(), wide, in, y, ld(n.out), bias, false, true}, rows, out);
     }
 }
 
@@ -100,7 +100,7 @@ void Exec<T>::linear_backward(const Node& n, const Linear& l, int64_t e, bool ad
     if (l.form == Form::large)
         multiply_large<T>({from, ld(n.out), false}, {parameter(n.weight), in, false}, rows, in, out, to, ld(n.a), add);
     else
-        multiply_broadcast<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, true}, rows, in);
+        multiply<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, true}, rows, in);
 }
 
 // Columns from ... of a become columns to ... of out: as many as both have.
