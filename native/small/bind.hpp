@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "guard.hpp"
+#include "lend.hpp"
 #include "ode_fit.hpp"
 #include "step.hpp"
 #include "update.hpp"
@@ -144,8 +145,14 @@ void bind_step(nb::module_& m) {
 }
 
 template <class T>
+struct Net : Exec<T> {
+    using Exec<T>::Exec;
+    Lender<T> lender;
+};
+
+template <class T>
 void bind_net(nb::module_& m) {
-    using P = Exec<T>;
+    using P = Net<T>;
     nb::class_<P>(m, "Net")
         .def("__init__",
              [](P* self, const ProgramTuple& program, bool input_gradient) { new (self) P(make_program(program), input_gradient); })
@@ -158,15 +165,24 @@ void bind_net(nb::module_& m) {
                  self.forward_batch(pointer<T>(x), rows);
                  self.copy_rows(self.value(from), self.ld(from), pointer<T>(out), self.outputs(), self.outputs());
              })
-        // From the gradient of `out` to that of x (0: not wanted), and those of the trained parameters, at the addresses in `to`.
-        .def("backward", [](P& self, uintptr_t gradient, uintptr_t to_x, const std::vector<uintptr_t>& to) {
+        // From the gradient of `out` to that of x (0: not wanted), and those of the trained parameters, which are returned.
+        .def("backward", [](P& self, uintptr_t gradient, uintptr_t to_x, nb::list trained) {
             Busy busy(self);
-            nb::gil_scoped_release release;
-            const int in = self.program().input, out = self.program().output;
-            self.redirect_gradients(pointers<T>(to));
-            self.copy_rows(pointer<T>(gradient), self.outputs(), self.gradient(out), self.ld(out), self.outputs());
-            self.backward_batch();
-            if (to_x) self.copy_rows(self.gradient(in), self.ld(in), pointer<T>(to_x), self.inputs(), self.inputs());
+            nb::list found;
+            std::vector<T*> to;
+            for (nb::handle parameter : trained) {
+                found.append(self.lender.lend(parameter));
+                to.push_back(static_cast<T*>(view_of(found[found.size() - 1]).start()));
+            }
+            {
+                nb::gil_scoped_release release;
+                const int in = self.program().input, out = self.program().output;
+                self.redirect_gradients(to);
+                self.copy_rows(pointer<T>(gradient), self.outputs(), self.gradient(out), self.ld(out), self.outputs());
+                self.backward_batch();
+                if (to_x) self.copy_rows(self.gradient(in), self.ld(in), pointer<T>(to_x), self.inputs(), self.inputs());
+            }
+            return found;
         });
 }
 

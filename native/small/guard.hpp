@@ -53,7 +53,8 @@ struct TensorView {
 struct Exchange {
     uint32_t major, minor;
     Exchange* previous;
-    void *allocate, *from_object, *to_object;
+    void *allocate, *from_object;
+    int (*to_object)(void* managed, void** out);
     int (*view)(void* object, TensorView* out);
     void* stream;
 };
@@ -65,7 +66,7 @@ inline const Exchange* exchange = nullptr;
 inline bool set_exchange(PyObject* capsule) {
     if (!PyCapsule_IsValid(capsule, "dlpack_exchange_api")) return false;
     const auto* given = static_cast<Exchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
-    if (given->major != 1 || !given->view) return false;
+    if (given->major != 1 || !given->view || !given->to_object) return false;
     exchange = given;
     return true;
 }

@@ -126,10 +126,8 @@ def gradients(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:
     _check_unchanged(ctx, network.read[ctx.needs_input_grad[1]])
     gradient = gradient.contiguous()
     to_x = torch.empty_like(dense) if ctx.needs_input_grad[1] else None
-    found = [torch.empty_like(p) for p in network.trained]
-    to = [one.data_ptr() for one in found]
-    ctx.lease.native.backward(gradient.data_ptr(), 0 if to_x is None else to_x.data_ptr(), to)
-    return [to_x, *found]
+    to = 0 if to_x is None else to_x.data_ptr()
+    return [to_x, *ctx.lease.native.backward(gradient.data_ptr(), to, network.trained)]
 
 
 def _check_unchanged(ctx: Any, read: Iterable[int]) -> None:
