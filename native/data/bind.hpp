@@ -3,8 +3,10 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include "gather.hpp"
+#include "put.hpp"
 #include "picture.hpp"
 #include "resample.hpp"
 
@@ -37,9 +39,19 @@ inline nb::object picture_bytes(nb::handle exported, int64_t size) {
     return nb::steal(PyMemoryView_FromMemory(static_cast<char*>(const_cast<void*>(found)), size, PyBUF_READ));
 }
 
+// Rows of `size` numbers at these addresses become rows of `table` at these positions; false where one is not of bytes.
+inline bool put(uintptr_t table, int64_t size, uintptr_t positions, const std::vector<uintptr_t>& rows) {
+    bool fits = true;
+    for (size_t r = 0; r < rows.size() && fits; r++)
+        fits = times_255(reinterpret_cast<const float*>(rows[r]), size,
+                         reinterpret_cast<uint8_t*>(table) + reinterpret_cast<const int64_t*>(positions)[r] * size);
+    return fits;
+}
+
 inline void bind_data(nb::module_& m) {
     m.def("resample", &resample);
     m.def("gather_over_255", &gather);
+    m.def("put_times_255", &put);
     m.def("picture_bytes", &picture_bytes);
 }
 

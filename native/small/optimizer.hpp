@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "threads.hpp"
 #include "vector_math.hpp"
 
 namespace hotlap {
@@ -30,13 +31,12 @@ constexpr double HIDING_EPS = 1e-15;
 // notice: 1e-38 of it is added or not.
 class NoDenormals {
   public:
-    NoDenormals(Method method, const std::vector<Group>& groups) {
+    NoDenormals(Method method, const Group& group) {
 #if defined(__x86_64__)
         was_ = __builtin_ia32_stmxcsr();
-        if (method == Method::sgd || std::all_of(groups.begin(), groups.end(), [](const Group& g) { return g.eps >= HIDING_EPS; }))
-            __builtin_ia32_ldmxcsr(was_ | 0x8040);  // flush to zero, denormals are zeros
+        if (method == Method::sgd || group.eps >= HIDING_EPS) __builtin_ia32_ldmxcsr(was_ | 0x8040);  // flush to zero, denormals are zeros
 #else
-        (void)method, (void)groups;
+        (void)method, (void)group;
 #endif
     }
     NoDenormals(const NoDenormals&) = delete;
@@ -155,10 +155,19 @@ void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, int
     }
 }
 
+// What an update of one number takes, in multiplications of a product, where its four arrays come from memory.
+constexpr int64_t UPDATE_WORK = 20;
+
 // One parameter, given its gradient.
 template <class T>
 void update(const Rate<T>& rate, const Slot<T>& slot, const T* g) {
-    const auto run = [&](auto span) { span(rate, slot.data, g, slot.states[0], slot.states[1], slot.numel); };
+    const auto run = [&](auto span) {
+        in_parts(UPDATE_WORK * slot.numel, slot.numel, 1024, [&](int64_t first, int64_t last) {
+            const NoDenormals here(rate.method, rate.group);
+            const auto state = [&](int i) { return slot.states[i] ? slot.states[i] + first : nullptr; };
+            span(rate, slot.data + first, g + first, state(0), state(1), last - first);
+        });
+    };
     if (rate.method == Method::sgd) return run(update_span<T, Method::sgd, false>);
     if constexpr (can_estimate<T>)
         if (rate.group.eps >= HIDING_EPS) return run(update_span<T, Method::adam, true>);
@@ -175,7 +184,6 @@ struct Optimizer {
     // Updates all parameters; the gradient of slot i lies at gradient(i).
     template <class At>
     void step(At gradient) {
-        const NoDenormals here(method, groups);
         Rate<T> rate{};
         for (size_t i = 0; i < slots.size(); i++) {
             rate = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, &rate);

@@ -1,6 +1,7 @@
 """`backward()` from a native loss into its network: torch's gradients, and its engine where others look on."""
 
 import copy
+import gc
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
@@ -53,6 +54,40 @@ def test_the_gradients_are_those_that_the_engine_brings(engine: list[Any]) -> No
     assert len(engine) == 1
     for ours, theirs in zip(gradients(straight), gradients(through), strict=True):
         assert ours is not None and theirs is not None and torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("holds", [lambda g: g, lambda g: g.detach(), lambda g: g[1:], lambda g: g.numpy()])
+def test_gradients_that_a_script_still_has_stay_as_they_are(engine: list[Any], holds: Callable[[Any], Any]) -> None:
+    net, criterion = made(), nn.CrossEntropyLoss()
+    criterion(net(X), Y).backward()
+    had = [holds(p.grad) for p in net.parameters()]
+    before = copy.deepcopy(had)
+    for scale in (2, 3, 4):
+        net.zero_grad()
+        criterion(net(X * scale), Y).backward()
+    for now, then in zip(had, before, strict=True):
+        assert torch.equal(torch.as_tensor(now), torch.as_tensor(then))
+
+
+def test_gradients_lie_where_those_lay_that_nobody_has_any_more(engine: list[Any]) -> None:
+    net, criterion = made(), nn.CrossEntropyLoss()
+    places = set()
+    for _ in range(5):
+        criterion(net(X), Y).backward()
+        places.add(tuple(p.grad.data_ptr() for p in net.parameters()))
+        net.zero_grad()
+    assert len(places) == 1
+
+
+def test_gradients_outlive_the_model(engine: list[Any]) -> None:
+    net = made()
+    nn.CrossEntropyLoss()(net(X), Y).backward()
+    had = gradients(net)
+    before = copy.deepcopy(had)
+    del net
+    gc.collect()
+    made()
+    assert all(torch.equal(now, then) for now, then in zip(had, before, strict=True))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("of", [torch.autograd, torch.Tensor], ids=["autograd.backward", "Tensor.backward"])

@@ -548,3 +548,25 @@ def test_another_default_device_changes_nothing() -> None:
             step.fit(x, y, batch_size=4, generator=torch.Generator().manual_seed(0))
         found.append(model)
     assert_same(*found, tolerance=0)
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("sizes", [(64, 784, 128), (67, 333, 130), (300, 17, 500), (16, 600, 300), (33, 2100, 1001)])
+def test_wide_layers_are_the_same_on_any_number_of_threads(sizes: tuple[int, int, int], num_threads: int) -> None:
+    rows, inputs, hidden = sizes
+    torch.manual_seed(0)
+    ours = nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, inputs))
+    theirs = copy.deepcopy(ours)
+    x, y = torch.randn(rows, inputs), torch.randn(rows, inputs)
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        loss = compile_step(ours, nn.MSELoss(), torch.optim.SGD(ours.parameters(), lr=1.0)).step(x, y)
+    finally:
+        torch.set_num_threads(before)
+    expected = nn.functional.mse_loss(theirs(x), y)
+    expected.backward()  # type: ignore[no-untyped-call]
+    torch.optim.SGD(theirs.parameters(), lr=1.0).step()
+    assert loss == pytest.approx(expected.item(), rel=1e-5)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)

@@ -245,7 +245,8 @@ class CacheFill:
             store = self._keep_one_by_one(items)
             kept = store.put(positions, items)
         self.present[kept] = True
-        self.look_if_full()
+        if not self._ahead:
+            self.look_if_full()
         if isinstance(store, RecordStore) and not store.halves:
             needed_bytes = store.needed_bytes(self.num_cached)
             if needed_bytes > self._limit_bytes:
