@@ -171,7 +171,8 @@ void bind_net(nb::module_& m) {
             nb::list found;
             std::vector<T*> to;
             for (nb::handle parameter : trained) {
-                found.append(self.lender.lend(parameter));
+                const TensorView form = view_of(parameter);
+                found.append(self.lender.lend({form.shape, form.shape + form.ndim}));
                 to.push_back(static_cast<T*>(view_of(found[found.size() - 1]).start()));
             }
             {

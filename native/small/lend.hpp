@@ -1,6 +1,6 @@
-// Memory that tensors of torch's borrow. Gradients of each step lie where those of the last one lay, if nobody has these any
-// more: what malloc gives back for them may have been cut up meanwhile, by a loss that is kept, and fresh pages cost as much as
-// the backward pass (a page fault for each 4 kB, and the zeros that Linux writes).
+// Memory that tensors of torch's borrow. Gradients of each step, and batches of each epoch, lie where the last ones lay, if nobody
+// has these any more: what malloc gives back for them may have been cut up meanwhile, by a loss that is kept, and fresh pages
+// cost as much as a backward pass (a page fault for each 4 kB, and the zeros that Linux writes).
 #pragma once
 
 #include <atomic>
@@ -24,17 +24,17 @@ struct Managed {
 template <class T>
 class Lender {
   public:
-    // A new tensor of the form of `like`, which is dense; whatever lies there.
-    nb::object lend(nb::handle like) {
-        const TensorView form = view_of(like);
+    // A new dense tensor of this shape; whatever lies there.
+    nb::object lend(std::vector<int64_t> shape) {
         auto loan = std::make_unique<Loan>();
-        loan->memory = free_block(form.numel());
-        loan->shape.assign(form.shape, form.shape + form.ndim);
-        loan->strides.assign(form.strides, form.strides + form.ndim);
-        loan->managed = {1, 0, loan.get(), [](Managed* m) { delete static_cast<Loan*>(m->owner); }, 0, form};
-        TensorView& view = loan->managed.view;
-        view.data = loan->memory->data(), view.byte_offset = 0;
-        view.shape = loan->shape.data(), view.strides = loan->strides.data();
+        loan->shape = std::move(shape);
+        loan->strides.resize(loan->shape.size());
+        int64_t numel = 1;
+        for (size_t i = loan->shape.size(); i-- > 0; numel *= loan->shape[i]) loan->strides[i] = numel;
+        loan->memory = free_block(numel);
+        loan->managed = {1, 0, loan.get(), [](Managed* m) { delete static_cast<Loan*>(m->owner); }, 0, {}};
+        loan->managed.view = {loan->memory->data(), {1, 0}, int32_t(loan->shape.size()), {2, sizeof(T) * 8, 1}, loan->shape.data(),
+                              loan->strides.data(), 0};
         PyObject* made = nullptr;
         if (exchange->to_object(&loan->managed, reinterpret_cast<void**>(&made))) nb::raise_python_error();
         loan.release();  // it is the tensor's now
@@ -49,9 +49,10 @@ class Lender {
         std::vector<int64_t> shape, strides;
     };
 
-    // What nobody has borrowed twice over is let go: a script may keep its gradients for a while.
-    static constexpr size_t MOST = 64;
+    // Of more than this a script once had all at a time, and may never again: it is not kept.
+    static constexpr int64_t MOST_BYTES = 64 << 20;
 
+    int64_t bytes_ = 0;
     std::vector<Block> blocks_;
 
     Block free_block(int64_t numel) {
@@ -62,7 +63,11 @@ class Lender {
             }
         auto fresh = std::make_shared<Buffer<T>>();
         fresh->grow(numel);
-        if (blocks_.size() < MOST) blocks_.push_back(fresh);
+        const int64_t bytes = numel * int64_t(sizeof(T));
+        if (bytes_ + bytes <= MOST_BYTES) {
+            bytes_ += bytes;
+            blocks_.push_back(fresh);
+        }
         return fresh;
     }
 };

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from hotlap.data.item.codec import Unsupported, as_array, is_plain_tensor, same_tensor
-from hotlap.native import extension
+from hotlap.native import core, extension
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
 """(shape, dtype) -> a CPU tensor for all items, in memory that other processes and a file can share."""
@@ -177,11 +177,17 @@ class _PictureColumn(_TensorColumn):
 
     _kept_dtype = torch.uint8
 
+    def __init__(self, sample: torch.Tensor, num_items: int, allocate: Allocate) -> None:
+        super().__init__(sample, num_items, allocate)
+        self._lender = None if core().module is None else core().module.Lender()
+        """A batch lies where one lay that nobody has any more: malloc gave fresh pages, 30 faults for 64 of 28 x 28."""
+
     def _rows(self, index: torch.Tensor) -> torch.Tensor:
         native = extension().module
         if native is None:
             return super()._rows(index)
-        rows = torch.empty((index.numel(), *self.store.shape[1:]), dtype=torch.float32, device="cpu")
+        shape = (index.numel(), *self.store.shape[1:])
+        rows = torch.empty(shape, device="cpu", dtype=torch.float32) if self._lender is None else self._lender.lend(shape)
         positions = index.contiguous()
         native.gather_over_255(
             self.store.data_ptr(), self._row_elements, positions.data_ptr(), len(positions), rows.data_ptr()

@@ -1,16 +1,18 @@
 """Pictures that `ToTensor` made of bytes are kept as these bytes, whose numbers come out bit by bit; others are not."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from hotlap.data import cached, resident
 from hotlap.data.item_cache import columns
 from hotlap.data.item_cache.store import RecordStore
-from hotlap.native import Core
+from hotlap.native import Core, core
 from tests.unit.data.sets import BUILDS, Pictures, assert_same_epochs, epochs
 
 NUM_ITEMS = 60
@@ -32,6 +34,25 @@ def test_pictures_take_a_quarter_of_their_numbers() -> None:
     kept = cached(pictures(), memory_bytes=NUM_ITEMS * (PICTURE_BYTES + 8))
     assert_same_epochs(epochs(kept), epochs(pictures()))
     assert kept.full and kept.note is None
+
+
+@pytest.mark.parametrize("holds", [lambda x: x, lambda x: x.detach(), lambda x: x[1:], lambda x: x.numpy()])
+def test_a_batch_that_a_script_still_has_stays_as_it_is(holds: Callable[[torch.Tensor], Any]) -> None:
+    kept = cached(pictures())
+    loader = DataLoader(kept, batch_size=10)
+    had = [[holds(batch[0]) for batch in loader] for _ in range(3)]
+    expected = [holds(batch[0]) for batch in DataLoader(pictures(), batch_size=10)]
+    for epoch in had:
+        for now, then in zip(epoch, expected, strict=True):
+            assert torch.equal(torch.as_tensor(now), torch.as_tensor(then))
+
+
+@pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
+def test_batches_lie_where_those_lay_that_nobody_has_any_more() -> None:
+    kept = cached(pictures())
+    assert len([*DataLoader(kept, batch_size=10)]) > 2
+    places = {batch[0].data_ptr() for _ in range(3) for batch in DataLoader(kept, batch_size=10, drop_last=True)}
+    assert len(places) <= 2  # a loop has one while the next is made
 
 
 def test_pictures_whose_rows_are_wanted_on_a_device_stay_numbers() -> None:
