@@ -29,9 +29,9 @@ class NativeStep(Lever):
     `.grad` tensors. Other losses, hooks, clipping, accumulation, schedulers and `state_dict` stay torch's; what is not
     known runs as before. Of a model with other layers (convolutions, norms, a dropout) only the optimizer is tried.
     Why: a small network's arithmetic takes a few microseconds, torch's operators around it hundreds.
-    When it hurts: where layers are wide and batches large the products are torch's own and the work, and torch updates
-    many parameters with several threads, so `native_steps("model")` and `native_steps("optimizer")` are compared as
-    well. Dropout, which would draw other numbers, is left to torch.
+    When it hurts: where layers are wide and batches large the products are the work, and gain little, so
+    `native_steps("model")` and `native_steps("optimizer")` are compared as well. Dropout, which would draw other
+    numbers, is left to torch.
     """
 
     parts: Literal["all", "model", "optimizer"] = "all"

@@ -179,15 +179,15 @@ class _PictureColumn(_TensorColumn):
 
     def __init__(self, sample: torch.Tensor, num_items: int, allocate: Allocate) -> None:
         super().__init__(sample, num_items, allocate)
-        self._lender = None if core().module is None else core().module.Lender()
-        """A batch lies where one lay that nobody has any more: malloc gave fresh pages, 30 faults for 64 of 28 x 28."""
+        # A batch lies where one lay that nobody has any more: malloc gave fresh pages, 30 faults for 64 of 28 x 28.
+        self._lend = None if core().module is None else core().module.Lender().lend
 
     def _rows(self, index: torch.Tensor) -> torch.Tensor:
         native = extension().module
         if native is None:
             return super()._rows(index)
-        shape = (index.numel(), *self.store.shape[1:])
-        rows = torch.empty(shape, device="cpu", dtype=torch.float32) if self._lender is None else self._lender.lend(shape)
+        shape = index.numel(), *self.store.shape[1:]
+        rows = torch.empty(shape, device="cpu", dtype=torch.float32) if self._lend is None else self._lend(shape)
         positions = index.contiguous()
         native.gather_over_255(
             self.store.data_ptr(), self._row_elements, positions.data_ptr(), len(positions), rows.data_ptr()

@@ -16,8 +16,8 @@ import torch
 
 from hotlap.data.checks.forked import start_copy
 
-# What is computed is noted this often: it takes 0.2 ms to see that nothing was drawn or changed. More at once, of pictures
-# of 28 x 28, are no faster: they no longer lie in a core's cache.
+# What is computed is noted this often: it takes 0.2 ms to see that nothing was drawn or changed. More at once, of
+# pictures of 28 x 28, are no faster: they no longer lie in a core's cache.
 _NOTE_S = 0.02
 _MOST_AT_ONCE = 256
 
