@@ -9,7 +9,6 @@
 #include "put.hpp"
 #include "picture.hpp"
 #include "resample.hpp"
-#include "../small/lend.hpp"
 
 namespace hotlap {
 
@@ -53,8 +52,6 @@ inline void bind_data(nb::module_& m) {
     m.def("resample", &resample);
     m.def("gather_over_255", &gather);
     m.def("put_times_255", &put);
-    // Where there is torch's way to look into a tensor (set_exchange).
-    nb::class_<Lender<float>>(m, "Lender").def(nb::init<>()).def("lend", &Lender<float>::lend);
     m.def("picture_bytes", &picture_bytes);
 }
 

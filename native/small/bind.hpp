@@ -245,6 +245,7 @@ void loss_of(const CriterionTuple& criterion, uintptr_t prediction, uintptr_t ta
 template <class T>
 void bind_numbers(nb::module_ m) {
     m.def("loss", &loss_of<T>);
+    nb::class_<Lender<T>>(m, "Lender").def(nb::init<>()).def("lend", &Lender<T>::lend);
     bind_optimizer<T>(m);
     bind_step<T>(m);
     bind_net<T>(m);

@@ -180,7 +180,7 @@ class _PictureColumn(_TensorColumn):
     def __init__(self, sample: torch.Tensor, num_items: int, allocate: Allocate) -> None:
         super().__init__(sample, num_items, allocate)
         # A batch lies where one lay that nobody has any more: malloc gave fresh pages, 30 faults for 64 of 28 x 28.
-        self._lend = None if core().module is None else core().module.Lender().lend
+        self._lend = None if core().module is None else core().module.float32.Lender().lend
 
     def _rows(self, index: torch.Tensor) -> torch.Tensor:
         native = extension().module
