@@ -15,14 +15,28 @@ namespace hotlap {
 namespace nb = nanobind;
 
 // Addresses and sizes of pixels, as `Resample` has them.
-inline void resample(uintptr_t from, int64_t from_width, std::tuple<int, int, int, int> box, std::tuple<int, int> out, int channels,
-                     int filter, bool columns_first, bool mirrored, bool upside_down, uintptr_t to) {
+using Wanted = std::tuple<uintptr_t, int64_t, std::tuple<int, int, int, int>, std::tuple<int, int>, int, int, bool, bool, bool>;
+
+inline Resample job_of(const Wanted& wanted, uintptr_t to) {
+    const auto& [from, from_width, box, out, channels, filter, columns_first, mirrored, upside_down] = wanted;
     const auto [left, top, right, bottom] = box;
     const auto [out_width, out_height] = out;
-    const Resample job{reinterpret_cast<const uint8_t*>(from), from_width, channels, left, top, right - left, bottom - top, out_width,
-                       out_height, Filter(filter), columns_first, mirrored, upside_down, reinterpret_cast<uint8_t*>(to)};
+    return {reinterpret_cast<const uint8_t*>(from), from_width, channels, left, top, right - left, bottom - top, out_width,
+            out_height, Filter(filter), columns_first, mirrored, upside_down, reinterpret_cast<uint8_t*>(to)};
+}
+
+inline void resample(const Wanted& wanted, uintptr_t to) {
+    const Resample job = job_of(wanted, to);
     nb::gil_scoped_release release;
     Resampler().run(job);
+}
+
+// `table`, `to`: addresses of float32 numbers.
+inline void resample_all(const std::vector<Wanted>& wanted, uintptr_t table, int64_t plane, int64_t pixel, uintptr_t to, int num_threads) {
+    std::vector<Resample> jobs;
+    for (const Wanted& one : wanted) jobs.push_back(job_of(one, 0));
+    nb::gil_scoped_release release;
+    resample_batch(jobs, reinterpret_cast<const float*>(table), plane, pixel, reinterpret_cast<float*>(to), num_threads);
 }
 
 inline void gather(uintptr_t table, int64_t size, uintptr_t positions, int64_t rows, uintptr_t to) {
@@ -50,6 +64,7 @@ inline bool put(uintptr_t table, int64_t size, uintptr_t positions, const std::v
 
 inline void bind_data(nb::module_& m) {
     m.def("resample", &resample);
+    m.def("resample_batch", &resample_all);
     m.def("gather_over_255", &gather);
     m.def("put_times_255", &put);
     m.def("picture_bytes", &picture_bytes);

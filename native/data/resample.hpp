@@ -7,9 +7,11 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "../transpose.hpp"
@@ -184,5 +186,29 @@ class Resampler {
 
     std::vector<uint8_t> wide_, narrow_, between_;
 };
+
+// Pictures of one size as numbers: `table` has 256 for each channel, one for each byte. Channels of a picture lie `plane`
+// numbers apart, its pixels `pixel`; the pictures of a batch one after the other.
+inline void resample_batch(std::vector<Resample>& jobs, const float* table, int64_t plane, int64_t pixel, float* to, int num_threads) {
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+        Resampler resampler;
+        std::vector<uint8_t> made;
+        for (size_t i; (i = next++) < jobs.size();) {
+            Resample& job = jobs[i];
+            const int64_t pixels = int64_t(job.out_width) * job.out_height;
+            made.resize(pixels * job.channels);
+            job.to = made.data();
+            resampler.run(job);
+            float* numbers = to + i * pixels * job.channels;
+            for (int c = 0; c < job.channels; c++)
+                for (int64_t p = 0; p < pixels; p++) numbers[c * plane + p * pixel] = table[c * 256 + made[p * job.channels + c]];
+        }
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < std::min<int>(num_threads, jobs.size()); i++) others.emplace_back(work);
+    work();
+    for (auto& other : others) other.join();
+}
 
 }  // namespace hotlap

@@ -3,10 +3,12 @@
 Shape letters: H rows, W columns, C channels.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, final
 
 import numpy as np
+import torch
 from PIL import Image
 
 from hotlap.data.item.codec import picture
@@ -105,17 +107,20 @@ class LazyPicture(Image.Image):
         None: as it is with this Pillow."""
         if not (self._resample or self._flips):
             return
+        made = np.empty((self.height, self.width, self._pixels.shape[2]), np.uint8)
+        extension().module.resample(self._job(columns_first), made.ctypes.data)
+        self._pixels, self._box, self._resample, self._flips = made, (0, 0, *self._size), 0, 0
+
+    def _job(self, columns_first: bool | None = None) -> tuple[Any, ...]:
+        """What `_render` does, as the native core takes it."""
         first = _columns_first() if columns_first is None else columns_first
         left, top, right, bottom = self._box
         fewer_columns, fewer_rows = right - left - self.width, bottom - top - self.height
         # From which difference on is not told there; it was found by trying 1,376 sizes.
         first = bool(first) and fewer_rows > max(0, 2 * fewer_columns)
         turned = bool(self._flips & 1), bool(self._flips & 2)
-        pixels, resample = self._pixels, self._resample or _BILINEAR
-        made = np.empty((self.height, self.width, pixels.shape[2]), np.uint8)
-        source = pixels.ctypes.data, pixels.shape[1], self._box, self._size, pixels.shape[2]
-        extension().module.resample(*source, resample, first, *turned, made.ctypes.data)
-        self._pixels, self._box, self._resample, self._flips = made, (0, 0, *self._size), 0, 0
+        source = self._pixels.ctypes.data, self._pixels.shape[1], self._box, self._size, self._pixels.shape[2]
+        return *source, self._resample or _BILINEAR, first, *turned
 
     def _pils_own(self) -> Any:
         """This object, which is one of PIL's from now on."""
@@ -132,6 +137,13 @@ def lazy_picture(mode: str, size: tuple[int, int], data: Any, info: dict[Any, An
         return None
     pixels = np.frombuffer(data, np.uint8).reshape(size[1], size[0], -1)
     return LazyPicture(pixels, info, box=(0, 0, *size), size=size, resample=0, flips=0)
+
+
+def render(pictures: Sequence[LazyPicture], table: torch.Tensor, to: torch.Tensor) -> None:
+    """Write pictures of one size to (B, C, H, W) `to`, each byte as the number that (C, 256) `table` has for it."""
+    jobs = [picture._job() for picture in pictures]
+    _, plane, _, pixel = to.stride()
+    extension().module.resample_batch(jobs, table.data_ptr(), plane, pixel, to.data_ptr(), torch.get_num_threads())
 
 
 @cache

@@ -66,9 +66,10 @@ def _shorter(loader: Any) -> Callable[[Any], Any] | None:
     kind, prepared = type(loader.dataset), _prepare_for_workers(loader)
     if kind is CachedDataset and prepared:
         return InPlaceOfWorkers if _can_gather(loader) else FillingWorkers
-    gathers = kind in (CachedDataset, BatchedDataset) and _torch_makes_batches(loader)
-    if not gathers:
+    if not _torch_makes_batches(loader) or kind not in (CachedDataset, BatchedDataset, PrefixDataset):
         return None
+    if kind is PrefixDataset:
+        return None if loader.num_workers else _whole_batches
     return Workers if loader.num_workers else Gathering
 
 
@@ -81,6 +82,10 @@ def _with_whole_batches(loader: Any) -> Any:
     inner = copy.copy(loader)
     inner.__dict__.update(dataset=WholeBatches(loader.dataset), collate_fn=collated, _iterator=None)
     return inner
+
+
+def _whole_batches(loader: Any) -> Any:
+    return _SingleProcessDataLoaderIter(_with_whole_batches(loader))  # type: ignore[no-untyped-call]
 
 
 def _prepare_for_workers(loader: Any) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, final
 
+from torch.utils._pytree import tree_map_only
 from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
@@ -15,7 +16,8 @@ from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.item_cache.store import Store
-from hotlap.data.loader.fetch import Role, fetches_whole_batches
+from hotlap.data.loader.fetch import Batch, Role, fetches_whole_batches, torch_collates
+from hotlap.data.prefix_cache.deferred import Deferred, collated
 from hotlap.data.prefix_cache.item_code import item_codes
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
 from hotlap.data.wrapper import check, put_in_place
@@ -175,10 +177,20 @@ class PrefixDataset(CacheWrapper):
     def __getitem__(self, index: Any) -> Any:
         return self.__getitems__([index])[0]
 
-    def _hotlap_fetch(self, indices: Any, *, whole: bool) -> list[Any]:
-        ready = self._hotlap_cache.prepare(indices)
-        halves = ((index, self._hotlap_cache.half(index) if ready else None) for index in indices)
-        return [self._hotlap_dataset[index] if half is None else half[0].whole(half[1]) for index, half in halves]
+    def _hotlap_fetch(self, indices: Any, *, whole: bool) -> Any:
+        kept = self._hotlap_cache
+        ready, defers = kept.prepare(indices), whole and torch_collates()
+        items, known = [], list[Pipelines]()
+        for index in indices:
+            half = kept.half(index) if ready else None
+            if half is None:
+                items.append(self._hotlap_dataset[index])
+            else:
+                known.append(half[0])
+                items.append(half[0].whole(half[1], defers=defers))
+        if len(known) == len(items) > 0 and defers:
+            return Batch(collated(items, known[-1].checked))
+        return [tree_map_only(Deferred, Deferred.made, item) for item in items] if defers else items
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PrefixDataset, (self._hotlap_dataset, self._hotlap_cache.memory_bytes)

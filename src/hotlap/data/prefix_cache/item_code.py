@@ -56,7 +56,7 @@ class ItemCode(Pipeline):
         self._instances, self._function = instances, function
         self._cut: dict[int, Halves] = {}
 
-    def run_tail(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def run_tail(self, inputs: tuple[Any, ...], *, defers: bool = False) -> tuple[Any, ...]:
         """(the item,) of what its head has kept: (number of the object, local variables)."""
         number, *kept = inputs
         return (self._halves[1](self._instances[number], *kept),)

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.data import Dataset
 
 from hotlap.data.checks.random_state import Stream, Streams
+from hotlap.data.prefix_cache.deferred import Deferred, num_deferred
 
 # How deep below the data set pipelines are looked for, and among how many objects.
 _MOST_OBJECTS = 64
@@ -65,9 +66,13 @@ class Pipeline:
     num_head: int = 0
     """Steps that are run when an item is cut: those before the first that draws."""
 
-    def run_tail(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The steps behind the head, as they are now, called as torchvision calls them."""
-        return _run(_in_order(getattr(self.owner, self.attribute))[self.num_head :], inputs)
+    def run_tail(self, inputs: tuple[Any, ...], *, defers: bool = False) -> tuple[Any, ...]:
+        """The steps behind the head, as they are now, called as torchvision calls them. `defers`: the last ones may be
+        left to the batch."""
+        steps = _in_order(getattr(self.owner, self.attribute))[self.num_head :]
+        last = num_deferred(steps) if defers and len(inputs) == 1 else 0
+        outputs = _run(steps[: len(steps) - last], inputs)
+        return (Deferred(*outputs, steps[len(steps) - last :]),) if last else outputs
 
     def watched(self, held: Any, streams: Streams) -> Any:
         """What takes the place of `held` where the cut is looked for: a head ends in front of the first that draws."""
@@ -117,6 +122,8 @@ class Pipelines:
         """`found`: None: all that it holds."""
         self.dataset = dataset
         self.found = [*(_find(dataset) if found is None else found)]
+        self.checked: dict[Any, bool] = {}
+        """See `deferred.collated`."""
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -154,12 +161,13 @@ class Pipelines:
             raise CannotSplit("it calls none of its transforms")
         return HalfItem(skeleton, calls)
 
-    def whole(self, half: HalfItem) -> Any:
-        """The item: each call's tail in the order of the calls, then what was built of their results."""
+    def whole(self, half: HalfItem, *, defers: bool = False) -> Any:
+        """The item: each call's tail in the order of the calls, then what was built of their results. `defers`: with
+        a `Deferred` in place of those whose last steps can be done for a whole batch."""
         results: list[Any] = []
         for call in half.calls:
             pipeline = self.found[call.pipeline]
-            outputs = pipeline.run_tail(call.inputs)
+            outputs = pipeline.run_tail(call.inputs, defers=defers)
             results.append(outputs if call.several else outputs[0])
         return built(half.skeleton, results)
 
