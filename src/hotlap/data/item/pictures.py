@@ -139,11 +139,24 @@ def lazy_picture(mode: str, size: tuple[int, int], data: Any, info: dict[Any, An
     return LazyPicture(pixels, info, box=(0, 0, *size), size=size, resample=0, flips=0)
 
 
-def render(pictures: Sequence[LazyPicture], table: torch.Tensor, to: torch.Tensor) -> None:
-    """Write pictures of one size to (B, C, H, W) `to`, each byte as the number that (C, 256) `table` has for it."""
+def of_all_bytes(mode: str) -> Any:
+    """An image of PIL's, (16, 16), with each of the 256 bytes in each channel once, in order."""
+    values = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    return Image.merge(mode, [Image.fromarray(values)] * len(mode))
+
+
+def as_numbers(pictures: Sequence[LazyPicture], table: torch.Tensor) -> torch.Tensor:
+    """(B, C, H, W) float32 of lazy pictures of one size, made by all threads. `table`: (2, C, 16, 16), what the 256
+    bytes become, twice: collated as the pictures would be."""
+    width, height = pictures[0].size
+    order = torch.contiguous_format if table.is_contiguous() else torch.channels_last
+    shape = len(pictures), table.shape[1], height, width
+    made = torch.empty(shape, dtype=torch.float32, device="cpu", memory_format=order)
+    looked_up, (_, plane, _, pixel) = table[0].contiguous(), made.stride()
     jobs = [picture._job() for picture in pictures]
-    _, plane, _, pixel = to.stride()
-    extension().module.resample_batch(jobs, table.data_ptr(), plane, pixel, to.data_ptr(), torch.get_num_threads())
+    resample_batch = extension().module.resample_batch
+    resample_batch(jobs, looked_up.data_ptr(), plane, pixel, made.data_ptr(), torch.get_num_threads())
+    return made
 
 
 @cache

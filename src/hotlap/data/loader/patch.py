@@ -85,7 +85,7 @@ def _with_whole_batches(loader: Any) -> Any:
 
 
 def _whole_batches(loader: Any) -> Any:
-    return _SingleProcessDataLoaderIter(_with_whole_batches(loader))  # type: ignore[no-untyped-call]
+    return _SingleProcessDataLoaderIter(_with_whole_batches(loader))
 
 
 def _prepare_for_workers(loader: Any) -> bool:

@@ -1,10 +1,10 @@
 """`cached_prefix(dataset)`: what comes before the first random draw of an item is done once; the rest runs on."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, final
 
-from torch.utils._pytree import tree_map_only
 from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
@@ -17,9 +17,9 @@ from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import Batch, Role, fetches_whole_batches, torch_collates
-from hotlap.data.prefix_cache.deferred import Deferred, collated
+from hotlap.data.prefix_cache.deferred import Deferred
 from hotlap.data.prefix_cache.item_code import item_codes
-from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
+from hotlap.data.prefix_cache.pipelines import CannotSplit, FinishedItem, HalfItem, Pipelines, collated
 from hotlap.data.wrapper import check, put_in_place
 
 # Items of the first look, spread over the data set: heads are cut where one of them draws.
@@ -158,7 +158,7 @@ class HeadCache(ItemCache):
         if holds_views(half):
             raise CannotSplit("values that its random steps are handed share memory")
         parts = [bytes(part) for part in pack(half)]
-        again = pipelines.whole(unpack(parts, lazily=True))
+        again = pipelines.finished(unpack(parts, lazily=True)).item()
         if streams.drawn(after) is not None or not same(item, again):
             raise CannotSplit("an item comes out different when its transforms are cut in two")
         return sum(map(len, parts))
@@ -170,9 +170,13 @@ class PrefixDataset(CacheWrapper):
 
     _hotlap_function = "cached_prefix"
     _hotlap_cache: HeadCache
+    _hotlap_checked: dict[Any, bool]
+    """See `batch_of`."""
 
     def __init__(self, dataset: Any, memory_bytes: int | None = None) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_cache=HeadCache(dataset, memory_bytes=memory_bytes))
+        self.__dict__.update(
+            _hotlap_dataset=dataset, _hotlap_cache=HeadCache(dataset, memory_bytes=memory_bytes), _hotlap_checked={}
+        )
 
     def __getitem__(self, index: Any) -> Any:
         return self.__getitems__([index])[0]
@@ -180,17 +184,15 @@ class PrefixDataset(CacheWrapper):
     def _hotlap_fetch(self, indices: Any, *, whole: bool) -> Any:
         kept = self._hotlap_cache
         ready, defers = kept.prepare(indices), whole and torch_collates()
-        items, known = [], list[Pipelines]()
+        items = list[FinishedItem]()
         for index in indices:
             half = kept.half(index) if ready else None
-            if half is None:
-                items.append(self._hotlap_dataset[index])
-            else:
-                known.append(half[0])
-                items.append(half[0].whole(half[1], defers=defers))
-        if len(known) == len(items) > 0 and defers:
-            return Batch(collated(items, known[-1].checked))
-        return [tree_map_only(Deferred, Deferred.made, item) for item in items] if defers else items
+            whole_item = half is None and FinishedItem(self._hotlap_dataset[index], [])
+            items.append(half[0].finished(half[1], defers=defers) if half else whole_item)
+        if any(type(result) is Deferred for one in items for result in one.results):
+            with suppress(Exception):  # the items themselves will tell
+                return Batch(collated(items, self._hotlap_checked))
+        return [one.item() for one in items]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PrefixDataset, (self._hotlap_dataset, self._hotlap_cache.memory_bytes)

@@ -1,7 +1,7 @@
 """The last steps of a pipeline, which make numbers of a picture's bytes: done for a whole batch, in one native pass.
 
 Each number comes from one byte of its channel. So the script's own steps are asked once a batch what they make of each
-of the 256 bytes, and the pictures of the batch, resized and turned over by all threads, are looked up in that table.
+of the 256 bytes, and the bytes of all pictures are looked up in that table.
 
 Shape letters: B items of a batch, H rows, W columns and C channels of a picture.
 """
@@ -10,16 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
 import torch
-from PIL import Image
 from torch.utils.data import default_collate
-from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
+from hotlap.data.item.codec import is_kind_of_picture
 from hotlap.data.item_cache.columns import same_batch
 
 _MODULES = frozenset(
-    f"torchvision.transforms.{name}" for name in ("transforms", "v2._deprecated", "v2._meta", "v2._misc", "v2._type_conversion")
+    f"torchvision.transforms.{name}" for name in ("transforms", "v2._deprecated", "v2._misc", "v2._type_conversion")
 )
 _TO_TENSOR = frozenset({"ToTensor", "PILToTensor", "ToImage"})
 _BYTE_BY_BYTE = frozenset({"ConvertImageDtype", "ToDtype", "Normalize", "ToPureTensor"})
@@ -28,17 +26,20 @@ _BYTE_BY_BYTE = frozenset({"ConvertImageDtype", "ToDtype", "Normalize", "ToPureT
 @final
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """What stands for the result of a pipeline until the batch is made."""
+    """Stands for the result of a pipeline until the batch is made."""
 
     picture: Any
     steps: Sequence[Callable[[Any], Any]]
 
-    def made(self) -> Any:
-        """The result, by the script's own steps."""
-        value = self.picture
-        for step in self.steps:
-            value = step(value)
-        return value
+
+def made(result: Any) -> Any:
+    """A result, by the script's own steps where it is deferred."""
+    if type(result) is not Deferred:
+        return result
+    value = result.picture
+    for step in result.steps:
+        value = step(value)
+    return value
 
 
 def num_deferred(steps: Sequence[Any]) -> int:
@@ -46,10 +47,8 @@ def num_deferred(steps: Sequence[Any]) -> int:
     a picture; 0: they are others."""
     for number, step in enumerate(reversed(steps), 1):
         name = _name(step)
-        if name in _TO_TENSOR:
-            return number
         if name not in _BYTE_BY_BYTE:
-            return 0
+            return number if name in _TO_TENSOR else 0
     return 0
 
 
@@ -60,46 +59,34 @@ def _name(step: Any) -> str | None:
     return kind.__name__ if kind.__module__ in _MODULES and not changed else None
 
 
-def collated(items: list[Any], checked: dict[Any, bool]) -> Any:
-    """What `default_collate` makes of these items, with results in the places of what is deferred.
+def batch_of(results: Sequence[Any], checked: dict[Any, bool]) -> Any:
+    """What `default_collate` makes of these results, one of each item.
 
-    `checked`: kinds of batches -> whether they come out as torch makes them, which is found out once for each.
+    `checked`: kinds of batches -> whether numbers come out as torch makes them, which is found out once for each.
     """
-
-    def batch(waiting: list[Deferred], **_: Any) -> Any:
-        numbers = _numbers(waiting)
-        if numbers is None:
-            return default_collate([one.made() for one in waiting])
-        case = tuple(numbers.shape), *map(type, waiting[0].steps)
-        if case not in checked:
-            checked[case] = same_batch(numbers, default_collate([one.made() for one in waiting]))
-        return numbers if checked[case] else default_collate([one.made() for one in waiting])
-
-    return collate(items, collate_fn_map={**default_collate_fn_map, Deferred: batch})
+    numbers = _numbers(results)
+    kind = None if numbers is None else (tuple(numbers.shape), *map(type, results[0].steps))
+    if checked.get(kind):
+        return numbers
+    expected = default_collate([*map(made, results)])
+    if kind is not None and kind not in checked:
+        checked[kind] = same_batch(numbers, expected)
+    return expected
 
 
-def _numbers(waiting: list[Deferred]) -> torch.Tensor | None:
-    """(B, C, H, W); None where only the script's own steps can tell, or would fail."""
-    from hotlap.data.item.pictures import LazyPicture, render
+def _numbers(results: Sequence[Any]) -> torch.Tensor | None:
+    """(B, C, H, W) float32; None where only the script's own steps can tell, or would fail."""
+    if {*map(type, results)} != {Deferred} or len({(*map(id, one.steps),) for one in results}) != 1:
+        return None
+    pictures, first = [one.picture for one in results], results[0].picture
+    if not is_kind_of_picture(first.__class__):
+        return None
+    from hotlap.data.item.pictures import LazyPicture, as_numbers, of_all_bytes
 
-    pictures = [one.picture for one in waiting]
     kinds = {(type(picture), picture.mode, picture.size) for picture in pictures}
-    if len(kinds) != 1 or type(pictures[0]) is not LazyPicture or len({(*map(id, one.steps),) for one in waiting}) != 1:
+    if type(first) is not LazyPicture or len(kinds) != 1:
         return None
-    (_, mode, size) = kinds.pop()
-    num_channels = len(mode)
-    samples = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    sample = Image.fromarray(samples if mode == "L" else np.stack([samples] * 3, axis=-1))
-    like = default_collate([Deferred(sample, waiting[0].steps).made()] * 2)
-    if type(like) is not torch.Tensor or like.dtype != torch.float32 or like.shape != (2, num_channels, 16, 16):
+    table = default_collate([made(Deferred(of_all_bytes(first.mode), results[0].steps))] * 2)
+    if type(table) is not torch.Tensor or table.dtype != torch.float32 or table.shape != (2, len(first.mode), 16, 16):
         return None
-    table = like[0].reshape(num_channels, 256).contiguous()
-    channels_last = not like.is_contiguous()
-    made = torch.empty(
-        (len(waiting), num_channels, size[1], size[0]),
-        dtype=torch.float32,
-        device="cpu",
-        memory_format=torch.channels_last if channels_last else torch.contiguous_format,
-    )
-    render(pictures, table, made)
-    return made
+    return as_numbers(pictures, table)

@@ -56,10 +56,10 @@ class ItemCode(Pipeline):
         self._instances, self._function = instances, function
         self._cut: dict[int, Halves] = {}
 
-    def run_tail(self, inputs: tuple[Any, ...], *, defers: bool = False) -> tuple[Any, ...]:
-        """(the item,) of what its head has kept: (number of the object, local variables)."""
-        number, *kept = inputs
-        return (self._halves[1](self._instances[number], *kept),)
+    def result(self, call: Call, *, defers: bool = False) -> Any:
+        """The item of what its head has kept: number of the object, local variables."""
+        number, *kept = call.inputs
+        return self._halves[1](self._instances[number], *kept)
 
     def watched(self, held: Any, streams: Streams) -> Any:
         """Looks at the generators in front of each statement."""

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, NamedTuple, final
 import torch
 from torch.utils._pytree import tree_map_only
 from torch.utils.data import Dataset
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 from hotlap.data.checks.random_state import Stream, Streams
-from hotlap.data.prefix_cache.deferred import Deferred, num_deferred
+from hotlap.data.prefix_cache.deferred import Deferred, batch_of, made, num_deferred
 
 # How deep below the data set pipelines are looked for, and among how many objects.
 _MOST_OBJECTS = 64
@@ -45,6 +46,10 @@ class Placeholder:
             raise AttributeError(name)
         raise CannotSplit("it works on what its transforms return")
 
+    def of(self, results: list[Any]) -> Any:
+        """Its own, of those of all calls."""
+        return results[self.call] if self.part is None else results[self.call][self.part]
+
 
 class Call(NamedTuple):
     """One call of a pipeline while an item was made."""
@@ -66,13 +71,14 @@ class Pipeline:
     num_head: int = 0
     """Steps that are run when an item is cut: those before the first that draws."""
 
-    def run_tail(self, inputs: tuple[Any, ...], *, defers: bool = False) -> tuple[Any, ...]:
-        """The steps behind the head, as they are now, called as torchvision calls them. `defers`: the last ones may be
-        left to the batch."""
+    def result(self, call: "Call", *, defers: bool = False) -> Any:
+        """Of a call, by the steps behind the head as they are now, called as torchvision calls them."""
         steps = _in_order(getattr(self.owner, self.attribute))[self.num_head :]
-        last = num_deferred(steps) if defers and len(inputs) == 1 else 0
-        outputs = _run(steps[: len(steps) - last], inputs)
-        return (Deferred(*outputs, steps[len(steps) - last :]),) if last else outputs
+        if defers and not call.several and (last := num_deferred(steps)):
+            (picture,) = _run(steps[:-last], call.inputs)
+            return Deferred(picture, steps[-last:])
+        outputs = _run(steps, call.inputs)
+        return outputs if call.several else outputs[0]
 
     def watched(self, held: Any, streams: Streams) -> Any:
         """What takes the place of `held` where the cut is looked for: a head ends in front of the first that draws."""
@@ -114,6 +120,37 @@ class HalfItem(NamedTuple):
     calls: list[Call]
 
 
+class FinishedItem(NamedTuple):
+    """An item whose tails have run: how it is built, and the results of the calls."""
+
+    skeleton: Any
+    results: list[Any]
+
+    def item(self) -> Any:
+        """The item itself, its deferred steps done."""
+        results = [*map(made, self.results)]
+        return tree_map_only(Placeholder, lambda mark: mark.of(results), self.skeleton) if results else self.skeleton
+
+
+def collated(items: Sequence[FinishedItem], checked: dict[Any, bool]) -> Any:
+    """What `default_collate` makes of them; `checked`: see `batch_of`.
+
+    Raises:
+        CannotSplit: they are not all built alike.
+    """
+    num_marks = 0
+
+    def batch(marks: list[Any], **_: Any) -> Any:
+        nonlocal num_marks
+        num_marks += len(marks)
+        return batch_of([mark.of(one.results) for mark, one in zip(marks, items, strict=True)], checked)
+
+    built = collate([one.skeleton for one in items], collate_fn_map={**default_collate_fn_map, Placeholder: batch})
+    if num_marks != sum(len(one.results) for one in items):
+        raise CannotSplit("its items are built in several ways")
+    return built
+
+
 @final
 class Pipelines:
     """All pipelines of a data set."""
@@ -122,8 +159,6 @@ class Pipelines:
         """`found`: None: all that it holds."""
         self.dataset = dataset
         self.found = [*(_find(dataset) if found is None else found)]
-        self.checked: dict[Any, bool] = {}
-        """See `deferred.collated`."""
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -161,15 +196,10 @@ class Pipelines:
             raise CannotSplit("it calls none of its transforms")
         return HalfItem(skeleton, calls)
 
-    def whole(self, half: HalfItem, *, defers: bool = False) -> Any:
-        """The item: each call's tail in the order of the calls, then what was built of their results. `defers`: with
-        a `Deferred` in place of those whose last steps can be done for a whole batch."""
-        results: list[Any] = []
-        for call in half.calls:
-            pipeline = self.found[call.pipeline]
-            outputs = pipeline.run_tail(call.inputs, defers=defers)
-            results.append(outputs if call.several else outputs[0])
-        return built(half.skeleton, results)
+    def finished(self, half: HalfItem, *, defers: bool = False) -> "FinishedItem":
+        """Each call's tail in the order of the calls; `defers`: but for last steps that can be done for a whole batch."""
+        results = [self.found[call.pipeline].result(call, defers=defers) for call in half.calls]
+        return FinishedItem(half.skeleton, results)
 
     @contextmanager
     def _replaced(self, make: Callable[[int, Any], Any]) -> Iterator[None]:
@@ -238,12 +268,3 @@ def _is_looked_into(value: Any) -> bool:
     """A data set, or what may stand between one and its transforms (torchvision's `StandardTransform`)."""
     plain = isinstance(value, torch.Tensor | torch.nn.Module | type) or type(value).__module__ == "builtins"
     return isinstance(value, Dataset) or (not plain and hasattr(value, "__dict__"))
-
-
-def built(skeleton: Any, results: list[Any]) -> Any:
-    """The item, with the results in the places of the marks."""
-
-    def result(mark: Placeholder) -> Any:
-        return results[mark.call] if mark.part is None else results[mark.call][mark.part]
-
-    return tree_map_only(Placeholder, result, skeleton)
