@@ -187,8 +187,11 @@ class PrefixDataset(CacheWrapper):
         items = list[FinishedItem]()
         for index in indices:
             half = kept.half(index) if ready else None
-            whole_item = half is None and FinishedItem(self._hotlap_dataset[index], [])
-            items.append(half[0].finished(half[1], defers=defers) if half else whole_item)
+            if half is None:
+                items.append(FinishedItem(self._hotlap_dataset[index], []))
+            else:
+                pipelines, as_far_as_kept = half
+                items.append(pipelines.finished(as_far_as_kept, defers=defers))
         if any(type(result) is Deferred for one in items for result in one.results):
             with suppress(Exception):  # the items themselves will tell
                 return Batch(collated(items, self._hotlap_checked))

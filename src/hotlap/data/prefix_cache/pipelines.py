@@ -197,7 +197,7 @@ class Pipelines:
         return HalfItem(skeleton, calls)
 
     def finished(self, half: HalfItem, *, defers: bool = False) -> "FinishedItem":
-        """Each call's tail in the order of the calls; `defers`: but for last steps that can be done for a whole batch."""
+        """Each call's tail in the order of the calls; `defers`: but for last steps that can be done for a batch."""
         results = [self.found[call.pipeline].result(call, defers=defers) for call in half.calls]
         return FinishedItem(half.skeleton, results)
 
