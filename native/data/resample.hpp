@@ -132,11 +132,15 @@ inline Bytes weighted(const uint8_t* from, int64_t step, const Weights::Span& sp
 class Resampler {
   public:
     void run(const Resample& job) {
+        const uint8_t* from = job.from + (job.top * job.from_width + job.left) * job.channels;
+        const int64_t stride = job.from_width * job.channels, out_bytes = int64_t(job.out_width) * job.channels;
+        if (job.width == job.out_width && job.height == job.out_height && !job.mirrored && !job.upside_down) {
+            for (int row = 0; row < job.height; row++) std::memcpy(job.to + row * out_bytes, from + row * stride, out_bytes);
+            return;
+        }
         const Weights along_rows(job.width, job.out_width, job.filter, job.mirrored);
         const Weights along_columns(job.height, job.out_height, job.filter, job.upside_down);
-        const uint8_t* from = job.from + (job.top * job.from_width + job.left) * job.channels;
-        const int64_t stride = job.from_width * job.channels;
-        const int64_t in_bytes = int64_t(job.width) * job.channels, out_bytes = int64_t(job.out_width) * job.channels;
+        const int64_t in_bytes = int64_t(job.width) * job.channels;
         between_.resize(job.columns_first ? job.out_height * in_bytes : job.height * out_bytes);
         if (job.columns_first) {
             shrink_columns(from, stride, in_bytes, along_columns, between_.data());

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.utils.data import Dataset
 
 from tests.unit.data.pipelines import Compose
@@ -78,6 +79,24 @@ class ToImage(torch.nn.Module):
         if isinstance(picture, torch.Tensor):
             return picture
         return torch.from_numpy(np.atleast_3d(np.array(picture))).permute((2, 0, 1)).contiguous()
+
+
+class PILToTensor:
+    """As torchvision's: a view, whose channels come last in memory."""
+
+    __module__ = "torchvision.transforms.transforms"
+
+    def __call__(self, picture: Any) -> torch.Tensor:
+        return torch.from_numpy(np.atleast_3d(np.array(picture))).permute((2, 0, 1))
+
+
+class ResizedCrop:
+    """Draws, and returns a picture: a part of it, of another size, turned over or not."""
+
+    def __call__(self, picture: Any) -> Any:
+        left, top, mirrored = (int(torch.randint(0, 2, (1,))) for _ in range(3))
+        part = picture.crop((left, top, left + 5, top + 7)).resize((6, 4), Image.Resampling.BILINEAR)
+        return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else part
 
 
 class Crop:

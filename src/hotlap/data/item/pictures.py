@@ -131,12 +131,17 @@ class LazyPicture(Image.Image):
         return self
 
 
-def lazy_picture(mode: str, size: tuple[int, int], data: Any, info: dict[Any, Any]) -> Any:
+def lazy_picture(mode: str, size: tuple[int, int], data: Any, info: dict[Any, Any]) -> LazyPicture | None:
     """The image of these bytes; None where it cannot be a lazy one."""
     if mode not in ("L", "RGB") or min(size) < 1 or _columns_first() is None:
         return None
     pixels = np.frombuffer(data, np.uint8).reshape(size[1], size[0], -1)
     return LazyPicture(pixels, info, box=(0, 0, *size), size=size, resample=0, flips=0)
+
+
+def as_lazy(image: Any) -> LazyPicture | None:
+    """A plain image of PIL's, or a lazy one, as a lazy one; None where it cannot be one."""
+    return image if type(image) is LazyPicture else lazy_picture(image.mode, image.size, image.tobytes(), image.info)
 
 
 def of_all_bytes(mode: str) -> Any:

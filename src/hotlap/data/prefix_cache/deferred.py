@@ -78,15 +78,16 @@ def _numbers(results: Sequence[Any]) -> torch.Tensor | None:
     """(B, C, H, W) float32; None where only the script's own steps can tell, or would fail."""
     if {*map(type, results)} != {Deferred} or len({(*map(id, one.steps),) for one in results}) != 1:
         return None
-    pictures, first = [one.picture for one in results], results[0].picture
-    if not is_kind_of_picture(first.__class__):
+    given, steps = [one.picture for one in results], results[0].steps
+    if not all(is_kind_of_picture(picture.__class__) for picture in given):
         return None
-    from hotlap.data.item.pictures import LazyPicture, as_numbers, of_all_bytes
+    from hotlap.data.item.pictures import as_lazy, as_numbers, of_all_bytes
 
-    kinds = {(type(picture), picture.mode, picture.size) for picture in pictures}
-    if type(first) is not LazyPicture or len(kinds) != 1:
+    pictures = [lazy for picture in given if (lazy := as_lazy(picture)) is not None]
+    if len(pictures) < len(given) or len({(picture.mode, picture.size) for picture in pictures}) != 1:
         return None
-    table = default_collate([made(Deferred(of_all_bytes(first.mode), results[0].steps))] * 2)
-    if type(table) is not torch.Tensor or table.dtype != torch.float32 or table.shape != (2, len(first.mode), 16, 16):
+    mode = pictures[0].mode
+    table = default_collate([made(Deferred(of_all_bytes(mode), steps))] * 2)
+    if type(table) is not torch.Tensor or table.dtype != torch.float32 or table.shape != (2, len(mode), 16, 16):
         return None
     return as_numbers(pictures, table)
