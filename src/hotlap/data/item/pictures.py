@@ -140,8 +140,8 @@ def lazy_picture(mode: str, size: tuple[int, int], data: Any, info: dict[Any, An
 
 
 def as_lazy(image: Any) -> LazyPicture | None:
-    """A plain image of PIL's, or a lazy one, as a lazy one; None where it cannot be one."""
-    return image if type(image) is LazyPicture else lazy_picture(image.mode, image.size, image.tobytes(), image.info)
+    """A copy of a plain image of PIL's, or of a lazy one, as a lazy one; None where it cannot be one."""
+    return image.copy() if type(image) is LazyPicture else lazy_picture(image.mode, image.size, image.tobytes(), {})
 
 
 def of_all_bytes(mode: str) -> Any:

@@ -29,17 +29,35 @@ class Deferred:
     """Stands for the result of a pipeline until the batch is made."""
 
     picture: Any
+    """A `LazyPicture` that nobody else holds."""
     steps: Sequence[Callable[[Any], Any]]
+
+    def made(self) -> Any:
+        """The result, by the script's own steps."""
+        return in_turn(self.steps, self.picture)
+
+
+def in_turn(steps: Sequence[Callable[[Any], Any]], value: Any) -> Any:
+    """What these steps make of it, one after the other."""
+    for step in steps:
+        value = step(value)
+    return value
+
+
+def deferred(value: Any, steps: Sequence[Callable[[Any], Any]]) -> Any:
+    """What these steps make of it, later if it is a picture of bytes."""
+    if is_kind_of_picture(value.__class__):
+        from hotlap.data.item.pictures import as_lazy
+
+        picture = as_lazy(value)
+        if picture is not None:
+            return Deferred(picture, steps)
+    return in_turn(steps, value)
 
 
 def made(result: Any) -> Any:
-    """A result, by the script's own steps where it is deferred."""
-    if type(result) is not Deferred:
-        return result
-    value = result.picture
-    for step in result.steps:
-        value = step(value)
-    return value
+    """A result, be it deferred."""
+    return result.made() if type(result) is Deferred else result
 
 
 def num_deferred(steps: Sequence[Any]) -> int:
@@ -78,16 +96,13 @@ def _numbers(results: Sequence[Any]) -> torch.Tensor | None:
     """(B, C, H, W) float32; None where only the script's own steps can tell, or would fail."""
     if {*map(type, results)} != {Deferred} or len({(*map(id, one.steps),) for one in results}) != 1:
         return None
-    given, steps = [one.picture for one in results], results[0].steps
-    if not all(is_kind_of_picture(picture.__class__) for picture in given):
+    pictures, steps = [one.picture for one in results], results[0].steps
+    if len({(picture.mode, picture.size) for picture in pictures}) != 1:
         return None
-    from hotlap.data.item.pictures import as_lazy, as_numbers, of_all_bytes
+    from hotlap.data.item.pictures import as_numbers, of_all_bytes
 
-    pictures = [lazy for picture in given if (lazy := as_lazy(picture)) is not None]
-    if len(pictures) < len(given) or len({(picture.mode, picture.size) for picture in pictures}) != 1:
-        return None
     mode = pictures[0].mode
-    table = default_collate([made(Deferred(of_all_bytes(mode), steps))] * 2)
+    table = default_collate([in_turn(steps, of_all_bytes(mode))] * 2)
     if type(table) is not torch.Tensor or table.dtype != torch.float32 or table.shape != (2, len(mode), 16, 16):
         return None
     return as_numbers(pictures, table)

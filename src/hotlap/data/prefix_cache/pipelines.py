@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 from hotlap.data.checks.random_state import Stream, Streams
-from hotlap.data.prefix_cache.deferred import Deferred, batch_of, made, num_deferred
+from hotlap.data.prefix_cache.deferred import batch_of, deferred, in_turn, made, num_deferred
 
 # How deep below the data set pipelines are looked for, and among how many objects.
 _MOST_OBJECTS = 64
@@ -75,8 +75,7 @@ class Pipeline:
         """Of a call, by the steps behind the head as they are now, called as torchvision calls them."""
         steps = _in_order(getattr(self.owner, self.attribute))[self.num_head :]
         if defers and not call.several and (last := num_deferred(steps)):
-            (picture,) = _run(steps[:-last], call.inputs)
-            return Deferred(picture, steps[-last:])
+            return deferred(in_turn(steps[:-last], *call.inputs), steps[-last:])
         outputs = _run(steps, call.inputs)
         return outputs if call.several else outputs[0]
 

@@ -57,6 +57,18 @@ class TwoViews(Bytes):
         return {"one": self.transform(picture), "two": self.transform(picture), "label": f"n{index}"}
 
 
+class Painted(TwoViews):
+    """What is handed to the second call is what the first one returned, painted over."""
+
+    def __init__(self) -> None:
+        super().__init__(Compose([paint, ToTensor(), Normalize(MEAN, STD)]))
+
+
+def paint(picture: Any) -> Any:
+    picture.putpixel((1, 2), (int(torch.randint(0, 256, (1,))), 0, 255))
+    return picture
+
+
 class Targets(Bytes):
     target_transform = Compose([lambda label: label + 1])
 
@@ -82,6 +94,7 @@ SERVED: dict[str, Callable[[], Any]] = {
     "named": lambda: usual(build=Named),
     "the picture alone": lambda: usual(build=lambda x, _: x),
     "two views": lambda: TwoViews(Compose([ResizedCrop(), ToTensor(), Normalize(MEAN, STD)])),
+    "painted": Painted,
     "target": lambda: Targets(Compose([ResizedCrop(), ToTensor()]), make=Image.fromarray),
 }
 
