@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -220,7 +221,10 @@ inline void resample_batch(std::vector<Resample>& jobs, const float* table, int6
         }
     };
     std::vector<std::thread> others;
-    for (int i = 1; i < std::min<int>(num_threads, jobs.size()); i++) others.emplace_back(work);
+    try {
+        for (int i = 1; i < std::min<int>(num_threads, jobs.size()); i++) others.emplace_back(work);
+    } catch (const std::system_error&) {  // no more may be started: those that there are do it
+    }
     work();
     for (auto& other : others) other.join();
 }

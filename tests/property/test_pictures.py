@@ -4,13 +4,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from torch.utils.data import default_collate
 
 from hotlap import native
 from hotlap.data.item import pictures
+from hotlap.data.item.codec import same_tensor
 from hotlap.data.item.pictures import LazyPicture, lazy_picture
+from hotlap.data.prefix_cache.deferred import in_turn
+from tests.unit.data.pictures import ConvertImageDtype, Normalize, PILToTensor, ToTensor
 
 pytestmark = pytest.mark.skipif(pictures._columns_first() is None, reason="the native core does not do as this Pillow")
 
@@ -80,6 +85,30 @@ def test_every_variant_resizes_as_pil(
         patch.setattr(pictures, "extension", lambda: native.Core(module, variant, ""))
         made._render()
     assert not made._resample and made == crop(image).resize(after, resample)
+
+
+CONSTANTS = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3)
+
+
+@pytest.mark.parametrize("variant", native.VARIANTS)
+@given(st.tuples(LENGTHS, LENGTHS), st.integers(1, 5), st.integers(0, 9), CONSTANTS, CONSTANTS, st.lists(steps()))
+def test_every_variant_makes_the_numbers_of_torch(
+    variant: str, size: tuple[int, int], num_pictures: int, seed: int, mean: Any, std: Any, what: list[Any]
+) -> None:
+    module = native.load(variant)
+    if not module:
+        return
+    tails: list[list[Any]] = [[ToTensor(), Normalize(mean, std)], [PILToTensor(), ConvertImageDtype(torch.float32)]]
+    for last in tails:
+        images = [both(size, 3, seed + number) for number in range(num_pictures)]
+        plain, ours = ([in_turn(what, one[side]) for one in images] for side in (0, 1))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pictures, "extension", lambda: native.Core(module, variant, ""))
+            lazy = [pictures.as_lazy(one) for one in ours]
+            table = default_collate([in_turn(last, pictures.of_all_bytes("RGB"))] * 2)
+            made = pictures.as_numbers(lazy, table)  # type: ignore[arg-type]
+        expected = default_collate([in_turn(last, image) for image in plain])
+        assert same_tensor(made, expected)
 
 
 def test_nobody_changes_the_bytes_that_others_share() -> None:

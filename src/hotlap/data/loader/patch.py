@@ -68,9 +68,9 @@ def _shorter(loader: Any) -> Callable[[Any], Any] | None:
         return InPlaceOfWorkers if _can_gather(loader) else FillingWorkers
     if not _torch_makes_batches(loader) or kind not in (CachedDataset, BatchedDataset, PrefixDataset):
         return None
-    if kind is PrefixDataset:
-        return None if loader.num_workers else _whole_batches
-    return Workers if loader.num_workers else Gathering
+    if loader.num_workers:
+        return Workers
+    return _whole_batches if kind is PrefixDataset else Gathering
 
 
 def _torch_makes_batches(loader: Any) -> bool:

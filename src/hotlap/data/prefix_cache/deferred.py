@@ -32,10 +32,6 @@ class Deferred:
     """A `LazyPicture` that nobody else holds."""
     steps: Sequence[Callable[[Any], Any]]
 
-    def made(self) -> Any:
-        """The result, by the script's own steps."""
-        return in_turn(self.steps, self.picture)
-
 
 def in_turn(steps: Sequence[Callable[[Any], Any]], value: Any) -> Any:
     """What these steps make of it, one after the other."""
@@ -56,8 +52,8 @@ def deferred(value: Any, steps: Sequence[Callable[[Any], Any]]) -> Any:
 
 
 def made(result: Any) -> Any:
-    """A result, be it deferred."""
-    return result.made() if type(result) is Deferred else result
+    """A result, by the script's own steps where it is deferred."""
+    return in_turn(result.steps, result.picture) if type(result) is Deferred else result
 
 
 def num_deferred(steps: Sequence[Any]) -> int:
@@ -83,11 +79,14 @@ def batch_of(results: Sequence[Any], checked: dict[Any, bool]) -> Any:
     `checked`: kinds of batches -> whether numbers come out as torch makes them, which is found out once for each.
     """
     numbers = _numbers(results)
-    kind = None if numbers is None else (tuple(numbers.shape), *map(type, results[0].steps))
+    if numbers is None:
+        return default_collate([*map(made, results)])
+    # How a dimension of one lies in memory is torch's to say.
+    kind = numbers.shape[1], *(length == 1 for length in numbers.shape), *map(type, results[0].steps)
     if checked.get(kind):
         return numbers
     expected = default_collate([*map(made, results)])
-    if kind is not None and kind not in checked:
+    if kind not in checked:
         checked[kind] = same_batch(numbers, expected)
     return expected
 
