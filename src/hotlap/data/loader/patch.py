@@ -85,6 +85,7 @@ def _with_whole_batches(loader: Any) -> Any:
 
 
 def _whole_batches(loader: Any) -> Any:
+    """Torch's own iterator without workers, for a data set that makes batches itself."""
     return _SingleProcessDataLoaderIter(_with_whole_batches(loader))
 
 
