@@ -6,8 +6,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "gather.hpp"
-#include "put.hpp"
 #include "picture.hpp"
+#include "put.hpp"
 #include "resample.hpp"
 
 namespace hotlap {
@@ -31,12 +31,12 @@ inline void resample(const Wanted& wanted, uintptr_t to) {
     Resampler().run(job);
 }
 
-// `table`, `to`: addresses of float32 numbers.
-inline void resample_all(const std::vector<Wanted>& wanted, uintptr_t table, int64_t plane, int64_t pixel, uintptr_t to, int num_threads) {
+// `wanted`: of one picture at least. `table`, `to`: addresses of float32 numbers.
+inline void resample_all(const std::vector<Wanted>& wanted, uintptr_t table, int64_t plane, int64_t pixel, uintptr_t to) {
     std::vector<Resample> jobs;
     for (const Wanted& one : wanted) jobs.push_back(job_of(one, 0));
     nb::gil_scoped_release release;
-    resample_batch(jobs, reinterpret_cast<const float*>(table), plane, pixel, reinterpret_cast<float*>(to), num_threads);
+    resample_batch(jobs, reinterpret_cast<const float*>(table), plane, pixel, reinterpret_cast<float*>(to));
 }
 
 inline void gather(uintptr_t table, int64_t size, uintptr_t positions, int64_t rows, uintptr_t to) {

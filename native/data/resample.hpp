@@ -11,10 +11,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <system_error>
-#include <thread>
 #include <vector>
 
+#include "../threads.hpp"
 #include "../transpose.hpp"
 
 namespace hotlap {
@@ -205,28 +204,23 @@ void look_up(const uint8_t* from, int64_t pixels, const float* table, int64_t pl
         for (int c = 0; c < channels; c++) to[c * plane + p * pixel] = table[c * 256 + from[p * channels + c]];
 }
 
+// What a byte of a picture takes, in multiplications of a product: 0.9 ns beside the 0.2 ns of a number that is updated.
+constexpr int64_t RESAMPLE_WORK = 80;
+
 // Pictures of one size as numbers, one after the other.
-inline void resample_batch(std::vector<Resample>& jobs, const float* table, int64_t plane, int64_t pixel, float* to, int num_threads) {
+inline void resample_batch(std::vector<Resample>& jobs, const float* table, int64_t plane, int64_t pixel, float* to) {
+    const int64_t pixels = int64_t(jobs[0].out_width) * jobs[0].out_height, bytes = pixels * jobs[0].channels;
     std::atomic<size_t> next{0};
-    const auto work = [&] {
+    // Each thread takes the next picture: one that is shrunk from a large part takes longer.
+    in_parts(RESAMPLE_WORK * bytes * jobs.size(), jobs.size(), 1, [&](int64_t, int64_t) {
         Resampler resampler;
-        std::vector<uint8_t> made;
+        std::vector<uint8_t> made(bytes);
         for (size_t i; (i = next++) < jobs.size();) {
-            Resample& job = jobs[i];
-            const int64_t pixels = int64_t(job.out_width) * job.out_height;
-            made.resize(pixels * job.channels);
-            job.to = made.data();
-            resampler.run(job);
-            (job.channels == 1 ? look_up<1> : look_up<3>)(job.to, pixels, table, plane, pixel, to + i * made.size());
+            jobs[i].to = made.data();
+            resampler.run(jobs[i]);
+            (jobs[i].channels == 1 ? look_up<1> : look_up<3>)(made.data(), pixels, table, plane, pixel, to + i * bytes);
         }
-    };
-    std::vector<std::thread> others;
-    try {
-        for (int i = 1; i < std::min<int>(num_threads, jobs.size()); i++) others.emplace_back(work);
-    } catch (const std::system_error&) {  // no more may be started: those that there are do it
-    }
-    work();
-    for (auto& other : others) other.join();
+    });
 }
 
 }  // namespace hotlap

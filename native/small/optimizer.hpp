@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "threads.hpp"
+#include "../threads.hpp"
 #include "vector_math.hpp"
 
 namespace hotlap {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "matrix.hpp"
-#include "threads.hpp"
+#include "../threads.hpp"
 
 namespace hotlap {
 

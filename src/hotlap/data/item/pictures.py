@@ -151,16 +151,17 @@ def of_all_bytes(mode: str) -> Any:
 
 
 def as_numbers(pictures: Sequence[LazyPicture], table: torch.Tensor) -> torch.Tensor:
-    """(B, C, H, W) float32 of lazy pictures of one size, made by all threads. `table`: (2, C, 16, 16), what the 256
-    bytes become, twice: collated as the pictures would be."""
+    """(B, C, H, W) float32 of lazy pictures of one size, made by the threads that torch takes.
+
+    `table`: (2, C, 16, 16), what the 256 bytes become, twice: collated as the pictures would be.
+    """
     width, height = pictures[0].size
     order = torch.contiguous_format if table.is_contiguous() else torch.channels_last
     shape = len(pictures), table.shape[1], height, width
     made = torch.empty(shape, dtype=torch.float32, device="cpu", memory_format=order)
     looked_up, (_, plane, _, pixel) = table[0].contiguous(), made.stride()
     jobs = [picture._job() for picture in pictures]
-    resample_batch = extension().module.resample_batch
-    resample_batch(jobs, looked_up.data_ptr(), plane, pixel, made.data_ptr(), torch.get_num_threads())
+    extension().module.resample_batch(jobs, looked_up.data_ptr(), plane, pixel, made.data_ptr())
     return made
 
 
