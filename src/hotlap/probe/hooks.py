@@ -52,7 +52,8 @@ def install(session: Session, patch: Patch) -> None:
         session.script.draws.own = seeds.shift(session.plan.reseed, patch)
     if session.plan.evidence:
         _hook_clipping(patch, thread, session.script.clipped)
-        session.script.numbers.install(patch, thread, session.guard)
+        numbers = session.script.numbers
+        session.guard(numbers.install, "the number of random numbers")(patch, thread, session.guard)
 
 
 def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> None:
