@@ -13,6 +13,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from hotlap import accelerator
 from hotlap.levers.compiling import has_torch_forward
+from hotlap.probe import denormals as denormal_numbers
 from hotlap.probe.epochs import Epochs
 from hotlap.probe.evidence import settings_of
 from hotlap.probe.imported import Imported
@@ -324,8 +325,10 @@ def _start_method(loader: "DataLoader[Any]") -> str | None:
 def _optimizer_facts(
     number: int, optimizer: torch.optim.Optimizer, *, closure: bool, denormals: bool
 ) -> OptimizerFacts:
-    """`denormals`: also look for them, at all elements."""
+    """`denormals`: also look for them, at all elements, where they are slow."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
+    state = [value for values in optimizer.state.values() for value in values.values()]
+    tensors = (one.detach() for one in (*params, *state) if isinstance(one, torch.Tensor))
     sparse_in_memory = next((p for p in params if not is_dense(p)), None)
     settings = optimizer.param_groups[0] if optimizer.param_groups else {}
     return OptimizerFacts(
@@ -344,20 +347,8 @@ def _optimizer_facts(
         else f"shape {tuple(sparse_in_memory.shape)}, strides {tuple(sparse_in_memory.stride())}",
         closure=closure,
         settings=settings_of(optimizer),
-        denormals=_denormals(optimizer, params) if denormals else None,
+        denormals=denormal_numbers.part_of(tensors) if denormals and denormal_numbers.are_slow() else None,
     )
-
-
-def _denormals(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> float | None:
-    """Part of the elements of parameters and state that are denormal; None where they are not on the CPU."""
-    state = [value for values in optimizer.state.values() for value in values.values()]
-    tensors = [t.detach() for t in (*params, *state) if isinstance(t, torch.Tensor) and t.is_floating_point()]
-    tensors = [t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided]
-    total = sum(t.numel() for t in tensors)
-    if not total:
-        return None
-    found = sum(int(((t != 0) & (t.abs() < torch.finfo(t.dtype).smallest_normal)).sum()) for t in tensors)
-    return found / total
 
 
 def _is_beyond_linear(layer: torch.nn.Module) -> bool:

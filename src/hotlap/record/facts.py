@@ -89,7 +89,8 @@ class OptimizerFacts:
     """Name -> its value at the end, or each and for how many parameters; without learning rates and the choice of
     kernel. And how many parameters require gradients."""
     denormals: float | None = None
-    """Part of the elements of parameters and optimizer state that were denormal at the end, in [0, 1]; CPU only."""
+    """Part of the elements of parameters and optimizer state that were denormal at the end, in [0, 1]; None on a
+    device, and where the processor is as fast with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

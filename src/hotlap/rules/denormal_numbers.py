@@ -1,9 +1,10 @@
 """denormal-numbers: the CPU computes with numbers that are too small for its fast path.
 
 What it says: the part of parameters and optimizer state that is denormal, and the arithmetic of a step at most.
-Why it is bad: processors compute with numbers below 1.2e-38 in microcode, tens of times slower. They come up where
-something dies out: Adam's moments of a weight without gradients (docs of intel-extension-for-pytorch). Flushed to zero
-they differ by less than any sum is rounded. The setting belongs to a thread and to those it starts, so it comes first.
+Why it is bad: many processors compute with numbers below 1.2e-38 in microcode, tens of times slower. Each is asked:
+where they are as fast (as on an AMD EPYC of family 26), nothing is said. They come up where something dies out: Adam's
+moments of a weight without gradients (docs of intel-extension-for-pytorch). Flushed to zero they differ by less than
+any sum is rounded. The setting belongs to a thread and to those it starts, so it comes first.
 Example: an embedding of which a few rows only are ever used, trained with Adam.
 Risk: none that shows: numbers below 1.2e-38 become zero.
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset, random_split
 
+from hotlap.probe import denormals
 from hotlap.probe.epochs import Epochs
 from hotlap.probe.facts import Facts
 from hotlap.probe.profilers import NAMES
@@ -18,6 +19,12 @@ from hotlap.tune import measuring
 
 
 def denormals_of(optimizer: torch.optim.Optimizer) -> float | None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(denormals, "are_slow", lambda: True)
+        return facts_of(optimizer)
+
+
+def facts_of(optimizer: torch.optim.Optimizer) -> float | None:
     facts = Facts()
     facts.made_optimizer(optimizer)
     return facts.optimizer_facts()[0].denormals
@@ -38,6 +45,19 @@ def test_zero_and_the_smallest_normal_number_are_not_denormal() -> None:
     smallest = torch.finfo(torch.float32).smallest_normal
     weight = torch.nn.Parameter(torch.tensor([0.0, smallest, -smallest, -smallest / 2]))
     assert denormals_of(torch.optim.SGD([weight], lr=0.1)) == 1 / 4
+
+
+def test_denormal_numbers_are_no_matter_where_they_are_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(denormals, "are_slow", lambda: False)
+    assert facts_of(torch.optim.SGD([torch.nn.Parameter(torch.full((4,), 1e-40))], lr=0.1)) is None
+
+
+@pytest.mark.parametrize(("factor", "slow"), [(1.0, False), (20.0, True)])
+def test_they_are_slow_where_a_product_takes_many_times_as_long(
+    factor: float, slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(denormals, "_product_s", lambda value: 1e-6 if value == 1.0 else factor * 1e-6)
+    assert denormals.are_slow.__wrapped__() is slow
 
 
 def test_a_models_convolutions_are_told_with_its_call() -> None:
