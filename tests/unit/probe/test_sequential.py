@@ -53,6 +53,32 @@ while not done:
     state = env.state
     done = steps.append(action) or len(steps) > 3
 """
+ASKED = """
+for t in range(3):
+    seen = env.reset()
+    action, _ = model(seen)
+    chosen = float(action)
+    reward, done, _ = env.step(chosen)
+"""
+WRITTEN = """
+import math
+
+class Net:
+    def loss(self, one):
+        sample = self.read(math.floor(one))
+        out, _ = model(sample)
+        self.write(math.ceil(out))
+
+    def read(self, one):
+        return one
+
+    def write(self, out):
+        saved.append(out)
+
+net = Net()
+for one in x:
+    net.loss(one)
+"""
 SAMPLES = """
 for sample, label in zip(x, x):
     sample = float(sample)
@@ -126,7 +152,9 @@ def calls_of(path: Path, text: str) -> list[Asked]:
 
 
 @pytest.mark.parametrize(
-    "text", [ACTOR_CRITIC, AGENT, WHILE, BUFFER], ids=["function", "attribute", "object", "buffer"]
+    "text",
+    [ACTOR_CRITIC, AGENT, WHILE, BUFFER, ASKED],
+    ids=["function", "attribute", "object", "buffer", "method"],
 )
 def test_acting_is_sequential(tmp_path: Path, text: str) -> None:
     asked = calls_of(tmp_path / "acts.py", text)
@@ -136,8 +164,8 @@ def test_acting_is_sequential(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [SAMPLES, ONE_NAME, COUNTED, SUMMED, LAYERS, IMPORTED],
-    ids=["samples", "one name", "counted", "summed", "layers", "imported"],
+    [SAMPLES, ONE_NAME, COUNTED, SUMMED, LAYERS, IMPORTED, WRITTEN],
+    ids=["samples", "one name", "counted", "summed", "layers", "imported", "written"],
 )
 def test_samples_are_independent(tmp_path: Path, text: str) -> None:
     asked = calls_of(tmp_path / "loops.py", text)
