@@ -177,9 +177,15 @@ def _in_loops_s(run: Run) -> float:
 
 def _lines(run: Run) -> Iterator[HotLine]:
     """The script's own in the forward pass, costliest first; where it calls a model again and again, those that do as
-    well; where a loss makes more of the calls than modules do, its lines."""
+    well; where a loss, or a backward pass that is written by hand, makes more of the calls, its lines."""
     loops = bool(run.num_forwards) and sum(run.num_forwards) >= _LOOP * len(run.num_forwards)
-    phase = Phase.OTHER if _in_functions(run) > run.calls_in(Phase.FORWARD).calls else Phase.FORWARD
+    inside = [line for line in run.hot_lines if line.phase is Phase.BACKWARD and line.inside]
+    number = {
+        Phase.FORWARD: run.calls_in(Phase.FORWARD).calls,
+        Phase.BACKWARD: sum(_num_calls(run, line) for line in inside),
+        Phase.OTHER: _in_functions(run),
+    }
+    phase = max(number, key=lambda phase: number[phase])
     return (line for line in run.hot_lines if line.phase is phase and (line.inside or loops))
 
 

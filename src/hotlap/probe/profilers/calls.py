@@ -158,10 +158,11 @@ class _Prices:
         graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(func, result)
         double = isinstance(result, torch.Tensor) and result.dtype is torch.float64
         phase = self._phase()
-        spot = here() if phase in (Phase.FORWARD, Phase.OTHER) else None
-        line: _Line | None = None
-        if spot is not None and (graph or phase is Phase.FORWARD):
-            line = phase, spot, func, moved.bit_length()
+        place, line = here(), None
+        if phase in (Phase.FORWARD, Phase.BACKWARD) or (graph and phase is Phase.OTHER):
+            line = phase, place, func, moved.bit_length()
+        # A backward pass computes what lines of the forward pass have asked for.
+        spot = place if phase in (Phase.FORWARD, Phase.OTHER) else None
         self._step.append(((phase, func, graph, moved.bit_length(), double), line, moved, seconds))
         if spot is not None and double and graph and any(one.dtype is torch.float32 for one in tensors):
             self._event_counter.add(SightingKind.PROMOTED, name_of(func), spot, cost_s=seconds)
@@ -199,13 +200,15 @@ class _Prices:
             total["calls"] += number
             total["inside_s"] += sum(calls.seconds) / num_steps
             total["arithmetic_s"] += arithmetic_s
-            if double and (graph or phase is not Phase.OTHER):
+            # The script's own beside its model is host-bound's.
+            of_model = graph or phase is not Phase.OTHER
+            if double and of_model:
                 total["double_s"] += arithmetic_s
             if graph:
                 total["graph_calls"] += number
                 total["graph_s"] += arithmetic_s
                 total["graph_inside_s"] += sum(calls.seconds) / num_steps
-            if self._streams(name_of(func).partition("::")[2], calls):
+            if of_model and self._streams(name_of(func).partition("::")[2], calls):
                 total["streaming_s"] += arithmetic_s
         phases = {}
         for phase, total in totals.items():

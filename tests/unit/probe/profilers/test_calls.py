@@ -1,6 +1,7 @@
 """The look at each operator: what belongs to the model, and the plain steps beside."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 
@@ -102,12 +103,51 @@ def test_lines_know_what_their_operators_take_and_that_of_metrics_is_the_scripts
 
     loss, metric = (f"{__file__}:{step.__code__.co_firstlineno + line}" for line in (1, 2))
     assert set(lines(Phase.OTHER)) == {loss}
-    assert set(lines(Phase.FORWARD)) == {loss, metric}
-    assert lines(Phase.BACKWARD) == {}
+    assert set(lines(Phase.FORWARD)) == set(lines(Phase.BACKWARD)) == {loss, metric}
+    assert lines(Phase.OPTIMIZER) == {}
     assert lines(Phase.FORWARD)[metric] > 0
     made = looked_at(Phase.FORWARD)
     assert made.line_calls == {loss: 3, metric: 1}
     assert 0 < made.graph_inside_s < made.inside_s, "of the loss alone"
+
+
+def test_lines_of_a_backward_pass_that_is_written_by_hand_know_their_operators() -> None:
+    stage = Stage()
+
+    class Loop(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, values: torch.Tensor) -> torch.Tensor:
+            return values * 2
+
+        @staticmethod
+        def backward(ctx: object, *gradients: torch.Tensor) -> torch.Tensor:
+            return torch.stack([row * 2 for row in gradients[0].unbind()])  # one by one
+
+    def step() -> None:
+        loss = Loop.apply(WEIGHT).sum()  # type: ignore[no-untyped-call]
+        stage.clock.now = Phase.BACKWARD
+        loss.backward()
+        stage.clock.now = Phase.OTHER
+
+    lines = seen(step, stage=stage).phases[Phase.BACKWARD].line_calls
+    (number,) = [
+        i for i, line in enumerate(Path(__file__).read_text().splitlines(), 1) if line.endswith("# one by one")
+    ]
+    assert lines[f"{Path(__file__).resolve()}:{number}"] >= 5
+
+
+def test_what_the_script_computes_beside_its_model_is_no_memory_of_the_models() -> None:
+    large = torch.ones(4 << 20)
+
+    def streams(stage: Stage, phase: Phase) -> float:
+        def step() -> None:
+            stage.clock.now = phase
+            large + 1
+
+        return seen(step, stage=stage).phases[phase].streaming_s
+
+    assert streams(Stage(), Phase.FORWARD) > 0
+    assert streams(Stage(), Phase.OTHER) == 0
 
 
 def test_a_line_whose_operators_differ_in_size_takes_what_all_of_them_take() -> None:
