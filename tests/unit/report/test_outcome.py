@@ -78,6 +78,11 @@ def test_a_bound_that_is_measured_later_than_the_finding_is_not_named_before() -
     cpu = CpuUse(usable_cores=2.0, main=0.9, others=0.0, threads=0.5)
     beside = replace(early, baseline=(replace(study.baseline[0], cpu=cpu),))
     assert findings.cost(beside, python) == "3.00 ms, 27% of a step", "it may wait for other threads"
+    busy = CpuUse(usable_cores=2.0, main=0.5, others=0.0, runnable=1.5)
+    crowded = replace(early, baseline=(replace(study.baseline[0], cpu=busy),))
+    assert findings.cost(crowded, replace(called, code="launch-bound")).endswith("about 2.00x"), (
+        "the rest is longer too"
+    )
     assert findings.cost(study, waits) == "3.00 ms, 27% of a step, at most 1.27x", "not 1 / (1 - 0.27)"
 
 
