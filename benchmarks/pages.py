@@ -102,10 +102,9 @@ def _rule_page(code: str) -> Iterator[str]:
     before, after = (one.splitlines() for one in example(rules.EXPLANATIONS[code]))
     _, _, _, *lines = unified_diff(before, after, n=len(before), lineterm="")
     yield "\n".join(("\n**Before and after:**\n\n```diff", *lines, "```"))
-    limits = ", ".join(f"`{name}` {value:g}" for name, value in _limits(vars(_module(code))))
+    limits = [f"`{name}` {value:g} (`src/hotlap/rules/{path}`)" for name, value, path in _limits(_module(code))]
     if limits:
-        source = f"src/hotlap/rules/{code.replace('-', '_')}.py"
-        yield f"\n**Limits:** {limits}; the reasons stand beside them in `{source}`."
+        yield f"\n**Limits:** {', '.join(limits)}; the reasons stand beside them."
     tried = _levers_of(code)
     if tried:
         yield f"\n**Worth trying, depending on what is seen:** {_links(tried, '../levers')}."
@@ -141,10 +140,13 @@ def _levers_of(code: str) -> list[str]:
     return [kind.name for kind in levers.ALL if kind.name in words]
 
 
-def _limits(names: Mapping[str, object]) -> Iterator[tuple[str, float]]:
-    for name, value in names.items():
+def _limits(rule: ModuleType) -> Iterator[tuple[str, float, str]]:
+    """(name, value, file of the rules in which it stands): a rule may share one that another file has."""
+    for name, value in vars(rule).items():
         if name.startswith("MIN_") and isinstance(value, int | float):
-            yield name, float(value)
+            shared = (node for node in ast.walk(ast.parse(inspect.getsource(rule))) if isinstance(node, ast.ImportFrom))
+            whose = next((one.module for one in shared if name in {alias.name for alias in one.names}), rule.__name__)
+            yield name, float(value), f"{str(whose).rpartition('.')[2]}.py"
 
 
 def _shown(text: str) -> str:
