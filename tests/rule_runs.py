@@ -186,21 +186,9 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         "too-small-for-gpu": replace(
             gpu, operators=replace(device_window(step_s=step_s), flops=1e8 * step_s, moved_bytes=1e8 * step_s)
         ),
-        "zero-grad-none": _with_script(run, "zero_grad_none"),
         "unneeded-gradients": _with_unneeded(run),
         "frozen-features": _with_frozen(run),
         "denormal-numbers": replace(run, optimizers=(replace(optimizer(), denormals=0.2),)),
-        "preallocation": replace(gpu, shapes=ShapeFacts(num_steps=60, num_shapes=5, num_new_late=0)),
-        "created-and-moved": replace(
-            gpu,
-            sightings=(
-                replace(
-                    sighting(SightingKind.CREATED_AND_MOVED, cost_s=0.05 * step_s),
-                    what="torch.zeros",
-                    text="state = torch.zeros(64).to(device)",
-                ),
-            ),
-        ),
         "attention-over-batch": replace(
             run, sightings=(sighting(SightingKind.ATTENTION_OVER_BATCH, length=32, batch=64),)
         ),

@@ -100,7 +100,7 @@ def test_says_where_to_change_what(code: str) -> None:
 def shown(script: Script) -> Iterator[Finding]:
     """With code, on a script of that text: what stands in it, and a pass in vain at a call of each line."""
     sources = {script.path: script.sha256}
-    for code in ("debug-left-on", "double-precision", "zero-grad-none"):
+    for code in ("debug-left-on", "double-precision"):
         yield from filter(None, [rules.ALL[code](replace(firing(code), sources=sources), None)])
     run = firing("wasted-forward")
     for call in {call.lineno: call for call in script.all_calls}.values():

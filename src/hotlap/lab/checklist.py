@@ -47,14 +47,16 @@ RECOMMENDATIONS: Mapping[str, Said | tuple[str, ...]] = {
     "DataLoader with workers, their number measured": ("workers",),
     "pin_memory with non_blocking": ("pin-and-overlap", "transfer-bound"),
     "Faster formats and readers": ("cached-dataset", "batched-fetch", "cached-prefix", "input-bound"),
-    "Throw out needless .cpu(), .to(), .numpy()": ("sync-bound", "created-and-moved", "transfer-bound"),
+    "Throw out needless .cpu(), .to(), .numpy()": ("sync-bound", "transfer-bound"),
     "A larger batch": Said(
         "your decision",
         "It is another training and wants another learning rate: `hotlap tune --allow batch-size` tries it.",
     ),
     "Fixed batch shapes": ("shape-churn",),
-    "Where shapes vary, preallocate": ("preallocation",),
-    "zero_grad(set_to_none=True)": ("zero-grad-none",),
+    "Where shapes vary, preallocate": Said(
+        "by hand", "On a GPU that is nearly full: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+    ),
+    "zero_grad(set_to_none=True)": Said("nothing to do", "It is torch's default since 2.0."),
     "cudnn.benchmark for fixed shapes": ("cudnn-benchmark",),
     "Mixed precision": ("bf16-autocast", "tf32"),
     "Fused Adam": ("fused-optimizer",),
@@ -111,12 +113,13 @@ def tell(study: Study, here: Checkup, *, title: str) -> Result:
 def judged(advice: str, study: Study, here: Checkup) -> Said:
     """What this study says of it."""
     names = RECOMMENDATIONS[advice]
+    of_gpu = study.baseline[0].device == "cpu" and advice.startswith(_ON_GPU_ONLY)
     if isinstance(names, Said):
-        return names
+        return _NO_GPU if of_gpu else names
     wrong = next((wrong for wrong in here.complaints if wrong.code in names), None)
     if wrong is not None:
         return Said(DO, f"{wrong.what} {wrong.cost} {wrong.fix}")
-    if study.baseline[0].device == "cpu" and advice.startswith(_ON_GPU_ONLY):
+    if of_gpu:
         return _NO_GPU
     trial = _best_trial(names, study)
     finding = next((one for one in study.findings if one.code in names), None)  # the costliest first

@@ -5,7 +5,7 @@ Nobody measured what such a change brings, so it stands behind what was measured
 
 import ast
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 
@@ -19,16 +19,9 @@ from hotlap.source import Script
 _ONCE = (ast.Attribute, ast.Call, ast.Subscript, ast.keyword, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List)
 
 
-def advice(
-    run: Run,
-    at_most_s: float,
-    evidence: str,
-    *,
-    change: Change | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Finding:
+def advice(run: Run, at_most_s: float, evidence: str, *, change: Change | None) -> Finding:
     """`evidence` is a clause without its period; what it brings at most is put behind it."""
-    made = finding(run, at_most_s, "", change=change, environment=environment)
+    made = finding(run, at_most_s, "", change=change)
     told = f"{evidence}; at most {run.with_share(made.cost_s)} of a step is to be had."
     return replace(made, evidence=told, advice=True)
 

@@ -1,9 +1,11 @@
 """transfer-bound: training waits for data on their way to the device.
 
-What it says: this part of each step passes while batches are copied and nothing else goes on.
+What it says: this part of each step passes while batches are copied and nothing else goes on, and the line that copies
+longest.
 Why it is bad: the next batch could travel while this one trains; that takes pinned memory, a copy that does not block,
 and a stream of its own.
-Example: `x = x.to("cuda")` of a batch from a loader without `pin_memory=True`.
+Example: `x = x.to("cuda")` of a batch from a loader without `pin_memory=True`; `torch.zeros(64).to(device)` in each
+step, which is `torch.zeros(64, device=device)`.
 Risk: pinned memory is taken from the system, and a tensor must not be changed while it travels.
 
 Before:
@@ -19,8 +21,8 @@ After:
         x, y = x.to("cuda", non_blocking=True), y.to("cuda", non_blocking=True)
 """
 
-from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding, transfer_s
+from hotlap.record import Finding, Machine, Phase, Run, SightingKind
+from hotlap.rules.step import at_sighting, finding, sightings, transfer_s
 
 # TraceML notes exposed copies from 5% on and calls them critical from 10% on; below a tenth at most 1.11x is to gain.
 MIN_SHARE = 0.10
@@ -39,10 +41,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if loaders:
         pinned = any(loader.pin_memory for loader in loaders)
         how = ", from pinned memory, " if pinned else ", from memory that is not pinned, "
+    longest = next(iter(sightings(run, SightingKind.BLOCKING_COPY)), None)
+    where = "" if longest is None else f"; the longest is made{at_sighting(longest)}: {longest.text}"
     return finding(
         run,
         cost_s,
         f"Each step spends {run.with_share(cost_s, ' of it')} on copies between host and device{how}while "
-        "nothing else runs.",
+        f"nothing else runs{where}.",
         levers=("pin-and-overlap", "device-resident"),
     )

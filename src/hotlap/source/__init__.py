@@ -4,7 +4,7 @@ from hotlap.source.arguments import AddArgument, WrapArgument, argument, why_uns
 from hotlap.source.edits import Edit, InsertAfterImports, InsertBefore, InsertBehind, WrapStatement, top_of
 from hotlap.source.file import CannotEdit
 from hotlap.source.patching import Patched, patch
-from hotlap.source.script import Script, device_of, found_at, is_name, moved_to, parsed, scripts, word_of
+from hotlap.source.script import Script, found_at, is_name, moved_to, parsed, scripts, word_of
 
 __all__ = [
     "AddArgument",
@@ -18,7 +18,6 @@ __all__ = [
     "WrapArgument",
     "WrapStatement",
     "argument",
-    "device_of",
     "found_at",
     "is_name",
     "moved_to",

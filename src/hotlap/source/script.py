@@ -207,15 +207,9 @@ def parsed(path: str, sha256: str, text: str) -> Script | None:
     return Script(path=path, sha256=sha256, text=text, tree=tree)
 
 
-def device_of(call: ast.Call) -> str | None:
-    """Where a call moves its tensor, as an expression; None if it does anything else, moves it to the CPU, or that
-    cannot be told."""
-    words = [word for word in call.keywords if word.arg != "non_blocking"]
-    return moved_to(call) if len(call.args) + len(words) <= 1 else None
-
-
 def moved_to(call: ast.Call) -> str | None:
-    """As `device_of`, also where the call converts as well: `x.to(device, dtype=torch.float32)`."""
+    """Where a call moves its tensor, as an expression, also where it converts as well (`x.to(device,
+    dtype=torch.float32)`); None if it does anything else, moves it to the CPU, or that cannot be told."""
     # Behind them `non_blocking` can be given by position.
     most = {"to": 2, "cuda": 1}.get(call.func.attr, -1) if isinstance(call.func, ast.Attribute) else -1
     if len(call.args) > most or any(word.arg is None for word in call.keywords):

@@ -743,13 +743,23 @@ def test_memory_growth_within_one_epoch_may_end_with_it_and_is_not_urgent() -> N
     assert [found.code for found in rules.check(little, roomy)] == ["compute-bound"], "it may be the epoch's"
 
 
+def test_transfer_bound_names_the_line_that_copies_longest() -> None:
+    run = firing("transfer-bound")
+    assert "longest" not in rules.ALL["transfer-bound"](run, None).evidence  # type: ignore[union-attr]
+    short = sighting(SightingKind.BLOCKING_COPY, cost_s=0.1)
+    made = replace(sighting(SightingKind.BLOCKING_COPY, cost_s=0.2), line=7, text="mask = torch.zeros(64).to(device)")
+    found = rules.ALL["transfer-bound"](replace(run, sightings=(short, made)), None)
+    assert found is not None
+    assert found.evidence.endswith("; the longest is made in line 7 of digits.py: mask = torch.zeros(64).to(device).")
+
+
 def test_advice_counts_half_of_what_it_may_bring() -> None:
     def made(code: str, share: float, *, advice: bool = False, urgent: bool = False) -> Finding:
         return Finding(code=code, cost_s=share, share=share, evidence=".", advice=advice, urgent=urgent)
 
     slight, waits = made("debug-left-on", 0.002), made("input-bound", 0.2)
     leak = made("memory-growth", 0.001, urgent=True)
-    large, small = made("frozen-features", 0.5, advice=True), made("preallocation", 0.3, advice=True)
+    large, small = made("frozen-features", 0.5, advice=True), made("denormal-numbers", 0.3, advice=True)
     assert rules.in_order([slight, small, waits, large, leak]) == (leak, large, waits, small, slight)
 
 

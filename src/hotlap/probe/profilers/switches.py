@@ -12,7 +12,7 @@ from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import SwitchFacts
 
 # Those that a rule or a lever asks for; their values go into the record, others' never do.
-_VARIABLES = ("OMP_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "PYTORCH_CUDA_ALLOC_CONF")
+_VARIABLES = ("OMP_NUM_THREADS", "NVIDIA_TF32_OVERRIDE")
 
 # Each answers whether it is on now.
 _SWITCHES: Mapping[str, Callable[[], object]] = {

@@ -1,29 +1,24 @@
-"""`syncs`: calls that make the host wait for the device, and copies that had no need to be, with line and cost.
+"""`syncs`: calls that make the host wait for the device, and copies to it that block, with line and cost.
 
 A dispatch mode sees which operators wait, and how long each took. On CUDA torch itself tells of all that wait, as
 warnings, in its synchronisation debug mode: a warning comes when the call from Python is over, so it belongs to what
-was dispatched since the last one. Where data come from, and whether they had to travel, their storages tell.
+was dispatched since the last one.
 """
 
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
-from functools import cache, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator, cuda
-from hotlap.predict.trace import is_view
-from hotlap.probe.digests import tensors
-from hotlap.probe.event_counter import EventCounter, Spot, here
+from hotlap.probe.event_counter import EventCounter, here
 from hotlap.probe.guard import Function
 from hotlap.probe.modes import ObserverMode, name_of
 from hotlap.probe.profilers.profiler import Profiler
-from hotlap.record import Phase, SightingKind
+from hotlap.record import SightingKind
 
 # Operators that may copy between the host and the device, and the names by which scripts call them.
 _COPIES = {"aten::_to_copy": "Tensor.to", "aten::copy_": "Tensor.copy_"}
@@ -42,32 +37,8 @@ _WAITS = {
     **_COPIES,
 }
 
-_Copy = tuple[torch.Tensor, torch.Tensor, bool]
-"""(source, target, the host was not to wait): from the host to the device, or back."""
-
-
-class _From(Enum):
-    CREATED = auto()
-    """Made on the host out of nothing: `torch.randn`, `torch.zeros`, and what was computed from such alone."""
-    DEVICE = auto()
-    """Copied from the device, and what was computed from that on the host."""
-    DATA = auto()
-    """Anything else: a batch, or what the script held before."""
-
-
-_NEEDLESS = {_From.CREATED: SightingKind.CREATED_AND_MOVED, _From.DEVICE: SightingKind.THERE_AND_BACK}
-
-
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    kind: _From
-    what: str
-    spot: Spot
-    step: int
-    cost_s: float
-
-
-_DATA = _Origin(_From.DATA, "", Spot(), 0, 0.0)
+_Copy = tuple[torch.Tensor, bool]
+"""(source, the host was not to wait): from the host to the device, or back."""
 
 
 class Syncs(Profiler):
@@ -86,8 +57,6 @@ class Syncs(Profiler):
         """torch tells of each wait, as a warning."""
         self._explicit = False
         """Within a call that the script makes in order to wait."""
-        self._origins: dict[StorageWeakRef, _Origin] = {}
-        """Of what is no data. (A reference keeps the address from being that of another storage.)"""
         self._since: list[tuple[str, float]] = []
         """(operator, seconds) since the last warning."""
 
@@ -101,7 +70,6 @@ class Syncs(Profiler):
             self._note = "The script lets torch raise at each wait for the device, so hotlap did not look for them."
             return
         self.put_on(self._mode)
-        self.hear(self.session.script.on_batch, lambda iterator, batch: self._remember(tensors(batch), _DATA))
         # Those that wait for a stream or the whole device are no operators, and raise no warning.
         for owner, name, what in accelerator.waits():
             self.hook(self.patch, owner, name, partial(self._waiting, what))
@@ -152,57 +120,22 @@ class Syncs(Profiler):
     def _waited_for(self, what: str, cost_s: float | None) -> None:
         self._event_counter.add(SightingKind.SYNC, what, here(), cost_s=cost_s)
 
-    def _remember(self, made: list[torch.Tensor], origin: _Origin) -> None:
-        for tensor in made:
-            self._origins.pop(_storage(tensor), None)
-            if origin is not _DATA:
-                self._origins[_storage(tensor)] = origin
-
     def _see(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         name = name_of(func)
         copy = _copied(name, args, kwargs, result)
         if copy is not None:
             self._note_copy(_COPIES[name], copy, seconds)
-        elif not _views(func):
-            self._note_made(name, tensors((args, kwargs)), tensors(result), seconds)
         if self._warns:
             self._since.append((name, seconds))
         elif not self._explicit and name in _WAITS and _waited(name, args, copy):
             self._waited_for(_WAITS[name], seconds)
 
     def _note_copy(self, what: str, copy: _Copy, seconds: float) -> None:
-        (source, target, non_blocking), spot = copy, here()
-        if accelerator.on_device(source):
-            self._remember([target], _Origin(_From.DEVICE, what, spot, self._event_counter.step, seconds))
+        source, non_blocking = copy
+        if accelerator.on_device(source) or (non_blocking and accelerator.is_pinned(source)):
             return
         num_bytes = source.numel() * source.element_size()
-        origin = self._origin(source)
-        kind = _NEEDLESS.get(origin.kind)
-        if kind is not None and origin.step == self._event_counter.step:
-            cost_s = origin.cost_s + seconds
-            self._event_counter.add(kind, origin.what, origin.spot, cost_s=cost_s, num_bytes=num_bytes)
-        elif not (non_blocking and accelerator.is_pinned(source)):
-            self._event_counter.add(SightingKind.BLOCKING_COPY, what, spot, cost_s=seconds, num_bytes=num_bytes)
-
-    def _note_made(self, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor], seconds: float) -> None:
-        """On the host, out of what is on the host."""
-        outputs = [tensor for tensor in outputs if not accelerator.on_device(tensor)]
-        if not outputs or any(map(accelerator.on_device, inputs)):
-            return
-        origins = [self._origin(tensor) for tensor in inputs]
-        if not inputs or name == "aten::lift_fresh":
-            # What wraps foreign memory (`torch.from_numpy`) cannot be resized: it holds the script's data.
-            fresh = self.session.clock.phase() is not Phase.INPUT and outputs[0].untyped_storage().resizable()
-            what = "torch.tensor" if name == "aten::lift_fresh" else name.replace("aten::", "torch.")
-            origin = _Origin(_From.CREATED, what, here(), self._event_counter.step, seconds) if fresh else _DATA
-        elif any(origin.kind is _From.DEVICE for origin in origins):
-            origin = next(origin for origin in origins if origin.kind is _From.DEVICE)
-        else:
-            origin = origins[0] if all(origin.kind is _From.CREATED for origin in origins) else _DATA
-        self._remember(outputs, origin)
-
-    def _origin(self, tensor: torch.Tensor) -> _Origin:
-        return self._origins.get(_storage(tensor), _DATA)
+        self._event_counter.add(SightingKind.BLOCKING_COPY, what, here(), cost_s=seconds, num_bytes=num_bytes)
 
     def _take(self) -> tuple[str, float | None]:
         """(call, seconds) that a warning is about. Several may come at once: the first one gets the time of all."""
@@ -213,10 +146,6 @@ class Syncs(Profiler):
         return max(since, key=lambda one: one[1], default=("a waiting call", None))
 
 
-def _storage(tensor: torch.Tensor) -> StorageWeakRef:
-    return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
-
-
 def _copied(name: str, args: Any, kwargs: Any, result: Any) -> _Copy | None:
     """What the operator has copied; None where nothing went from one side to the other."""
     if name not in _COPIES:
@@ -225,23 +154,17 @@ def _copied(name: str, args: Any, kwargs: Any, result: Any) -> _Copy | None:
     source, target = (args[1], args[0]) if in_place else (args[0], result)
     if accelerator.on_device(source) == accelerator.on_device(target):
         return None
-    return source, target, bool(args[2] if in_place and len(args) > 2 else kwargs.get("non_blocking", False))
+    return source, bool(args[2] if in_place and len(args) > 2 else kwargs.get("non_blocking", False))
 
 
 def _waited(name: str, args: Any, copy: _Copy | None) -> bool:
     """As torch warns on CUDA: values that come to the host, sizes that depend on values, copies that block."""
     if name in _COPIES:
-        return copy is not None and not copy[2]
+        return copy is not None and not copy[1]
     if name in ("aten::index", "aten::index_put_"):
         masks = (index for index in args[1] if index is not None and index.dtype in (torch.bool, torch.uint8))
         return any(map(accelerator.on_device, masks))
     return accelerator.on_device(args[0])
-
-
-@cache
-def _views(func: Any) -> bool:
-    """`lift_fresh` is declared as one, but it brings a new tensor."""
-    return name_of(func) != "aten::lift_fresh" and is_view(func)
 
 
 def _set_back(mode: int) -> None:
