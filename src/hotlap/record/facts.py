@@ -206,7 +206,7 @@ class SwitchFacts:
     cudnn_deterministic: bool = False
     matmul_precision: str = "highest"
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that matter here: OMP_NUM_THREADS, NVIDIA_TF32_OVERRIDE, PYTORCH_CUDA_ALLOC_CONF."""
+    """Variables that matter here: OMP_NUM_THREADS, NVIDIA_TF32_OVERRIDE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ class InputPart(StrEnum):
 
 _INPUT_WORDS = {
     InputPart.INDICES: "drawing indices",
-    InputPart.ITEMS: "making the items (__getitem__)",
+    InputPart.ITEMS: "making the items in the data set",
     InputPart.TRANSFORMS: "the data set's transforms",
     InputPart.COLLATE: "collating items into batches",
     InputPart.WORKERS: "waiting for workers",
@@ -131,12 +131,8 @@ class SightingKind(StrEnum):
 
     SYNC = "sync"
     """The host waits for the device: `.item()`, `.cpu()`, printing a tensor, `nonzero()`."""
-    CREATED_AND_MOVED = "created-and-moved"
-    """A tensor is made on the CPU and moved to the device, in each step."""
-    THERE_AND_BACK = "there-and-back"
-    """Data leave the device and come back to it."""
     BLOCKING_COPY = "blocking-copy"
-    """A batch is copied to the device while the host waits."""
+    """Something is copied to the device while the host waits: a batch, or what was made on the host in that step."""
     WASTED_FORWARD = "wasted-forward"
     """A forward pass with gradients whose result never reaches a backward pass."""
     SINGLE = "single"

@@ -31,7 +31,7 @@ def test_every_part_that_was_looked_at_is_told() -> None:
 def test_parts_that_could_not_be_measured_are_left_out_and_the_costliest_come_first() -> None:
     (found,) = (detail for detail in details(run_on_gpu()) if detail.title == "Inside the input")
     assert [row.text for row in found.rows] == [
-        "making the items (__getitem__)",
+        "making the items in the data set",
         "collating items into batches",
     ]
     assert found.rows[0].head.startswith("1.20 ms")
