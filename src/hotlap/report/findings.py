@@ -26,13 +26,17 @@ def _bound(study: Study, finding: Finding) -> str | None:
     if finding.code in _NEVER_FREE or (known is None and _is_open(study, finding)):
         return None
     whole_loop = finding.code == "launch-bound" and finding.at_most_share > 0
-    is_bound = finding.advice or finding.code in _BOUNDED or whole_loop
+    of_phases = (finding.code in _BOUNDED or whole_loop) and not _is_disturbed(study)
+    is_bound = finding.advice or of_phases
     share = finding.share if known is None else 1 - 1 / (known.speedup.high if is_bound else known.speedup.mid)
     gain = 1 / (1 - min(max(share, finding.at_most_share), _ALL_OF_IT))
-    run = timed(study)
-    disturbed = run is not None and run.cpu is not None and run.cpu.disturbed and not finding.advice
-    how = "at most" if is_bound and not disturbed else "about"
+    how = "at most" if is_bound else "about"
     return f"{how} {factor(gain)}" if LEAST_GAIN <= gain < 1 / (1 - _ALL_OF_IT) else None
+
+
+def _is_disturbed(study: Study) -> bool:
+    run = timed(study)
+    return run is not None and run.cpu is not None and run.cpu.disturbed
 
 
 def _is_open(study: Study, finding: Finding) -> bool:
