@@ -7,6 +7,7 @@ a comprehension, or anything else, is not known.
 """
 
 import ast
+import contextlib
 import gc
 import math
 import operator
@@ -21,6 +22,8 @@ from hotlap.probe.loops import Loop, Place, loops_around, place_of, start_of, wa
 from hotlap.probe.sites import is_users, outwards
 
 _WRAPPERS = PROGRESS_BARS | {"enumerate", "list", "iter", "reversed"}
+# `monitor.loop(epochs)` and `monitor.iterate("train", loader)` of labml.
+_LABML = frozenset({"monitor.loop", "monitor.iterate", "monitor.enum"})
 # Comparison -> (True if the sides may be equal while a loop goes on, True if the first is the larger one then).
 _Kinds = Mapping[type[ast.cmpop], tuple[bool, bool]]
 _GOES_ON: _Kinds = {
@@ -187,7 +190,8 @@ def count_of(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> t
     """How often a loop over it goes round, and whether it goes over a loader."""
     name = _called(iterable) if isinstance(iterable, ast.Call) else None
     match iterable:
-        case ast.Call(args=[over, *_]) if name in _WRAPPERS:
+        case ast.Call(args=[first, *others]) if name in _WRAPPERS or ast.unparse(iterable.func) in _LABML:
+            over = first if name in _WRAPPERS else _of_labml([first, *others][-1], frame)
             return count_of(over, frame, num_batches)
         case ast.Call(args=several) if name == "zip":
             return min(count_of(one, frame, num_batches) for one in several)
@@ -205,6 +209,13 @@ def count_of(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> t
             value = sized(iterable, frame)
             return len(value), isinstance(value, DataLoader)
     return number, False
+
+
+def _of_labml(over: ast.expr, frame: FrameType) -> ast.expr:
+    """What such a loop goes over: a number is a range."""
+    with contextlib.suppress(Unknown):
+        return ast.Call(ast.Name("range"), [ast.Constant(number_of(over, frame))], [])
+    return over
 
 
 def _generator_of(name: str | None) -> FrameType | None:

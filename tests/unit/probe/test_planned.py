@@ -52,6 +52,12 @@ def planned(
     return found
 
 
+LABML = """
+class monitor:
+    def loop(over): return range(over)
+    def iterate(name, over): return over
+    def enum(name, over): return enumerate(over)
+"""
 DATA_ITER = """
 def data_iter(size, features):
     rows = list(range(len(features)))
@@ -109,6 +115,11 @@ def test_batches_of_other_generators_are_not_known(tmp_path: Path, generator: st
         ("for epoch in range(1, args.epochs + 1):\n    train(epoch)", 50),
         ("for step_ in range(config['steps']):\n    step()", 70),
         ("for epoch in tqdm(range(2)):\n    for i in range(len(loader)):\n        step()", 20),
+        (
+            f"{LABML}for e in monitor.loop(args.epochs):\n    for b in monitor.iterate('', loader):\n        step()",
+            50,
+        ),
+        (f"{LABML}for i, batch in monitor.enum('a', x):\n    step()", 100),
         ("def main():\n    n = 4\n    for e in range(n * 2):\n        if e >= 0:\n            train(e)\nmain()", 80),
         ("for seed in (1, 2):\n    for e in range(3):\n        train(e)", 60),
         ("for batch in loader:\n    step()\nfor e in range(9):\n    pass", 10),
