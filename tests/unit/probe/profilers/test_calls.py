@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
 import torch
 
+from hotlap.probe.profilers import calls
 from hotlap.probe.profilers.calls import Calls, _Prices
 from hotlap.record import CallFacts, Phase, PhaseCalls, Sighting, SightingKind
 from tests.unit.probe.profilers.stage import Stage, play
@@ -136,7 +138,8 @@ def test_lines_of_a_backward_pass_that_is_written_by_hand_know_their_operators()
     assert lines[f"{Path(__file__).resolve()}:{number}"] >= 5
 
 
-def test_what_the_script_computes_beside_its_model_is_no_memory_of_the_models() -> None:
+def test_what_the_script_computes_beside_its_model_is_no_memory_of_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_copy_rate", lambda: 1.0)  # at whatever pace
     large = torch.ones(4 << 20)
 
     def streams(stage: Stage, phase: Phase) -> float:
