@@ -48,12 +48,15 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = slowest.compute_s - others_s
     if run.share_of(cost_s) < MIN_SHARE:
         return None
+    why = "It is slower, or has more to compute."
+    if run.cpu is not None and run.cpu.disturbed:
+        why = "Other programs used the cores meanwhile, which may be all."
     return finding(
         run,
         cost_s,
         f"Rank {slowest.rank} on {slowest.host} takes {duration(slowest.compute_s)} {_of_step(run, slowest)} "
         f"without communication, the others {duration(others_s)}: all wait "
-        f"{run.with_share(cost_s, ' of each step')}{_where(slowest, others)}. It is slower, or has more to compute.",
+        f"{run.with_share(cost_s, ' of each step')}{_where(slowest, others)}. {why}",
     )
 
 

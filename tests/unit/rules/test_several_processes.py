@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotlap import rules
-from hotlap.record import HotLine, Phase, RankFacts, Run
+from hotlap.record import CpuUse, HotLine, Phase, RankFacts, Run
 from tests.edits.sites import sites
 from tests.rule_runs import firing, healthy
 from tests.sample_runs import loader
@@ -69,6 +69,9 @@ def test_a_straggler_is_named_with_the_phase_in_which_it_is_slow_and_its_line() 
         "step); 4.00 ms longer in other; 3.00 ms of that in line 7 of train.py, main: log(model). It is slower, or has "
         "more to compute."
     )
+    busy = CpuUse(usable_cores=2.0, main=0.25, others=0.0, runnable=1.0)
+    told = found(replace(slow_rank(), cpu=busy))["straggler"]
+    assert told.endswith("log(model). Other programs used the cores meanwhile, which may be all.")
 
 
 def python_s(*ranks: Mapping[Phase, float]) -> dict[str, float]:
