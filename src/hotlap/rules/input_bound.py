@@ -20,7 +20,7 @@ After:
 import re
 
 from hotlap.record import Finding, HotLine, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
-from hotlap.rules.step import at_lines, chosen, device_s, finding, in_python
+from hotlap.rules.step import at_lines, chosen, device_s, finding, hottest, in_python
 from hotlap.units import duration, percent, plural
 
 # XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
@@ -60,6 +60,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"{told}{_collates(run, loader, wait_s)}{at_lines(in_python(run, Phase.INPUT), wait_s)}.",
         levers=_levers(run, loader),
     )
+
+
+def explains(run: Run) -> frozenset[str]:
+    """That the script's own Python drops such an order again."""
+    first, most = _of_an_epoch_each(run), hottest(in_python(run, Phase.OTHER))
+    return frozenset({"host-bound"} if first is not None and most and _same(most[0], first) else ())
 
 
 def _of_an_epoch_each(run: Run) -> HotLine | None:

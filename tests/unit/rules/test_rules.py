@@ -1287,5 +1287,9 @@ def test_an_epoch_that_is_begun_for_one_batch_is_named_and_goes_with_the_order_t
     assert found is not None
     begins = "next" in text
     assert ("begins an epoch for one batch" in found.evidence) is begins
+    lines = replace(run, hot_lines=(drawn, dropped))
+    assert input_bound.explains(lines) == ({"host-bound"} if begins else set()), "one cause is told once"
+    elsewhere = replace(dropped, line=99, step_s=0.1 * step_s)
+    assert not input_bound.explains(replace(lines, hot_lines=(*lines.hot_lines, elsewhere)))
     assert found.at_most_share == pytest.approx(found.share + 0.05 if begins else 0.0)
     assert bool(found.try_levers) is not begins, "no lever takes that line away"
