@@ -28,6 +28,7 @@ After:
 
 from dataclasses import replace
 from itertools import accumulate
+from statistics import median
 
 from hotlap.record import Finding, HotLine, IdleReason, Machine, Phase, Run, growth
 from hotlap.rules.step import (
@@ -41,6 +42,7 @@ from hotlap.rules.step import (
     named,
     parts,
     python_s,
+    served,
 )
 from hotlap.units import duration
 
@@ -161,7 +163,8 @@ def _outside(run: Run) -> float:
     divided = parts(run, Phase.OTHER)
     if divided is not None:
         of_operators_s = sum(line.step_s - python_s(run, line) for line in run.hot_lines if line.phase is Phase.OTHER)
-        return min(divided.python_s, max(0.0, (run.mean_phase_s(Phase.OTHER) or 0.0) - of_operators_s))
+        left_s = (run.mean_phase_s(Phase.OTHER) or 0.0) - of_operators_s
+        return max(0.0, min(divided.python_s - _waited_s(run), left_s))
     if run.share(Phase.FORWARD) is None:
         return 0.0  # the model was never called as a module: its arithmetic is hidden in "other"
     if run.on_cpu:
@@ -173,6 +176,16 @@ def _outside(run: Run) -> float:
     idled_s = device_s(run, Phase.OTHER)
     outside_s = run.mean_phase_s(Phase.OTHER) or 0.0
     return outside_s if idled_s is None else min(outside_s, idled_s)
+
+
+def _waited_s(run: Run) -> float:
+    """Of the phase between the others, for a core that other programs had: they take a few steps some milliseconds. No
+    more than their part of it, nor than what it is longer than its median comes to at that pace. (A sound training that
+    had a core half of the time had 12% of its step in "Python", of which 4% were more than its part of such waits.)"""
+    steps_s, mean_s = run.phase_s.get(Phase.OTHER), run.mean_phase_s(Phase.OTHER) or 0.0
+    if not steps_s or (run.cpu is not None and run.cpu.has_threads):
+        return 0.0
+    return max(0.0, min((1 - served(run)) * mean_s, mean_s - median(steps_s) / served(run)))
 
 
 def _inside(run: Run) -> tuple[float, list[HotLine]]:

@@ -279,6 +279,19 @@ def test_host_bound_tells_what_is_done_once_in_a_while() -> None:
     assert ", while other grows from " in evidence_of(replace(run, phase_s=grows))
 
 
+def test_waits_for_cores_that_others_have_are_no_python() -> None:
+    run = replace(firing("host-bound"), calls=healthy().calls)
+    steps, mean_s = len(run.step_s), run.mean_phase_s(Phase.OTHER) or 0.0
+    rare = replace(run, phase_s={**run.phase_s, Phase.OTHER: (mean_s * steps, *(0.0,) * (steps - 1))})
+    busy = CpuUse(usable_cores=2.0, main=0.3, others=0.0, runnable=1.0)
+    steady_s, alone_s = (host_bound.spent_s(one)[0] for one in (replace(run, cpu=busy), rare))
+    waiting_s = host_bound.spent_s(replace(rare, cpu=busy))[0]
+    assert waiting_s == pytest.approx(steady_s - 0.7 * mean_s), "all but what training had of a core"
+    assert steady_s > 0.9 * alone_s, "each step has as much"
+    threads = replace(rare, cpu=replace(busy, threads=0.5))
+    assert host_bound.spent_s(threads)[0] == pytest.approx(steady_s), "it may wait for its own"
+
+
 def test_host_bound_says_that_it_may_wait_for_other_threads() -> None:
     run = run_of(forward=0.004, backward=0.004, other=0.002)
     for threads, told in ((0.0, False), (0.01, False), (0.5, True)):
