@@ -53,6 +53,8 @@ _MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
 # Ours: so many calls of one operator in a step make a loop; layers that are called as often compute enough to be told.
 _MANY = 16
 
+_RECURRENT = frozenset({"aten::gru", "aten::lstm", "aten::rnn_relu", "aten::rnn_tanh"})
+
 # Ours: of the time within operators, the part that must be in those of many calls: else one slow operator may be it.
 _MOST = 0.5
 
@@ -168,8 +170,11 @@ def _line(run: Run, cost_s: float) -> str:
 def _in_loops_s(run: Run) -> float:
     """Seconds of a step, the backward pass included, in lines of the forward pass that make so many calls that they are
     in a loop. One call for all takes what they compute with it: pairs of fields, one by one, were 15 times as slow as
-    one product, with six tenths of their time in calls."""
-    seen = run.calls_in(Phase.FORWARD)
+    one product, with six tenths of their time in calls. Of a recurrent layer that is one call already, none: its loop
+    is torch's."""
+    seen, window = run.calls_in(Phase.FORWARD), run.operators.operators if run.operators is not None else ()
+    if any(one.name in _RECURRENT and one.per_step < _MANY for one in window):
+        return 0.0
     many = sum(number for number in seen.line_calls.values() if number >= _MANY_ON_A_LINE)
     passes_s = sum(run.mean_phase_s(phase) or 0.0 for phase in (Phase.FORWARD, Phase.BACKWARD))
     return passes_s * many / max(1.0, seen.calls)

@@ -578,6 +578,12 @@ def test_launch_bound_may_bring_all_that_a_loop_computes_and_its_part_of_the_bac
     shares = [found.at_most_share for one in (loop, run) if (found := launch_bound.check(one)) is not None]
     passes = sum(run.mean_phase_s(phase) or 0.0 for phase in (Phase.FORWARD, Phase.BACKWARD)) / run.mean_step_s()
     assert shares == [pytest.approx(0.9 * passes), 0.0]
+    assert loop.operators is not None
+    for number, is_loop in ((1.0, False), (100.0, True)):
+        layer = (Operator(name="aten::gru", per_step=number, self_s=1e-4),)
+        found = launch_bound.check(replace(loop, operators=replace(loop.operators, operators=layer)))
+        assert found is not None
+        assert bool(found.at_most_share) is is_loop, "torch's own loop stays"
 
 
 @pytest.mark.parametrize("path", ["/home/me/tr\\udce4in.py", "C:\\me\\train.py", "train.py"])
