@@ -115,10 +115,8 @@ class Syncs(Profiler):
 
     def _heard(self) -> None:
         if not self._explicit:
-            self._waited_for(*self._take())
-
-    def _waited_for(self, what: str, cost_s: float | None) -> None:
-        self._event_counter.add(SightingKind.SYNC, what, here(), cost_s=cost_s)
+            what, cost_s = self._take()
+            self._event_counter.add(SightingKind.SYNC, what, here(), cost_s=cost_s)
 
     def _see(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         name = name_of(func)
@@ -128,7 +126,7 @@ class Syncs(Profiler):
         if self._warns:
             self._since.append((name, seconds))
         elif not self._explicit and name in _WAITS and _waited(name, args, copy):
-            self._waited_for(_WAITS[name], seconds)
+            self._event_counter.add(SightingKind.SYNC, _WAITS[name], here(), cost_s=seconds)
 
     def _note_copy(self, what: str, copy: _Copy, seconds: float) -> None:
         source, non_blocking = copy
