@@ -29,6 +29,7 @@ BIN := $(VENV)/bin
 CHOICE := $(shell printf '%s %s' '$(PYTHON)' '$(TORCH)' | cksum | tr ' ' '-')
 STAMP_VENV := $(VENV)/.venv-$(CHOICE)
 STAMP_NEEDS := $(VENV)/.needs-$(CHOICE)
+STAMP_COMPILED := $(VENV)/.compiled-$(CHOICE)
 STAMP_CORE := $(VENV)/.core-$(CHOICE)
 STAMP_DEMO := $(VENV)/.demo-$(CHOICE)
 STAMP_TOOLS := $(VENV)/.tools-$(CHOICE)
@@ -121,6 +122,10 @@ $(STAMP_NEEDS): $(STAMP_VENV) pyproject.toml
 	$(INSTALL) --no-warn-conflicts $(TORCH)
 	$(BIN)/python -c '$(NEEDS)' > $(VENV)/needs.txt
 	$(INSTALL) --quiet --requirement $(VENV)/needs.txt
+	touch $@
+
+# Beside the tools, which are installed on one processor; what is compiled is listed before any of them is there.
+$(STAMP_COMPILED): $(STAMP_NEEDS)
 	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing)/' $(VENV)/lib || true  # some ship files of other Pythons
 	touch $@
 
@@ -133,7 +138,7 @@ $(STAMP_CORE): $(STAMP_VENV) $(SOURCES)
 
 # The core is compiled, which takes no network, beside what is installed, which takes one processor.
 $(STAMP_DEMO): $(SOURCES)
-	+$(MAKE) --jobs 2 $(STAMP_NEEDS) $(STAMP_CORE)
+	+$(MAKE) --jobs 2 $(STAMP_COMPILED) $(STAMP_CORE)
 	touch $@
 
 $(STAMP_TOOLS): $(STAMP_NEEDS) $(CONSTRAINTS)
@@ -141,7 +146,7 @@ $(STAMP_TOOLS): $(STAMP_NEEDS) $(CONSTRAINTS)
 	touch $@
 
 $(STAMP_TEST): $(SOURCES) $(CONSTRAINTS)
-	+$(MAKE) --jobs 2 $(STAMP_TOOLS) $(STAMP_CORE)
+	+$(MAKE) --jobs 2 $(STAMP_TOOLS) $(STAMP_COMPILED) $(STAMP_CORE)
 	touch $@
 
 clean:
