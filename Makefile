@@ -123,11 +123,12 @@ $(STAMP_NEEDS): $(STAMP_VENV) pyproject.toml
 	$(INSTALL) --no-warn-conflicts $(TORCH)
 	$(BIN)/python -c '$(NEEDS)' > $(VENV)/needs.txt
 	$(INSTALL) --quiet --requirement $(VENV)/needs.txt
+	ls -d $(VENV)/lib/*/site-packages/* > $(VENV)/needed.txt
 	touch $@
 
-# Beside the tools, which are installed on one processor; what is compiled is listed before any of them is there.
+# Beside the tools, which are installed on one processor: what was there before them.
 $(STAMP_COMPILED): $(STAMP_NEEDS)
-	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing)/' $(VENV)/lib || true  # some ship files of other Pythons
+	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing)/' -i $(VENV)/needed.txt || true  # some are of other Pythons
 	touch $@
 
 # Editable: changes of Python files in the clone count at once; the native core is built here, once. Without a compiler
