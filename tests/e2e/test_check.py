@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hotlap.cli import main
 from hotlap.launch import Launcher
 from hotlap.record import Plan
 from hotlap.source.marks import marked
+from hotlap.tune import checking
 from tests.e2e.running import hotlap
 
 pytestmark = pytest.mark.e2e
@@ -61,13 +63,18 @@ for _ in range(500):
 """
 
 
-def test_harm_behind_the_compared_steps_is_no_pass(tmp_path: Path) -> None:
+def test_harm_behind_the_compared_steps_is_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for pairs in ("_FEWEST_PAIRS", "_MOST_PAIRS"):
+        monkeypatch.setattr(checking, pairs, 1)  # times are no matter here, and sixteen pairs of them half a minute
     (tmp_path / "plain.py").write_text(IN_PARTS)
     (tmp_path / "after.py").write_text(IN_PARTS.replace("0.01 *", "9.0 *"))
-    done = hotlap("check", "--budget", "60s", "plain.py", "after.py", cwd=tmp_path)
-    assert done.returncode == 11, done.stdout + done.stderr
-    assert f"line {len(IN_PARTS.splitlines())} of the second version had no part in them" in done.stdout
-    assert done.stdout.splitlines()[-1].endswith("inconclusive: it is not proved that it trains the same.")
+    assert main(["check", "--budget", "60s", "plain.py", "after.py"]) == 11
+    told = capsys.readouterr().out
+    assert f"line {len(IN_PARTS.splitlines())} of the second version had no part in them" in told
+    assert told.splitlines()[-1].endswith("inconclusive: it is not proved that it trains the same.")
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Trainings that run out of memory, hang or lose their workers: each a state with its reason, and the study goes on."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from hotlap import machine
 from hotlap.experiment.failure import failed
 from hotlap.launch import Launcher
 from hotlap.record import Failure, Plan, Run, Status
+from tests.e2e.running import hotlap
 
 pytestmark = pytest.mark.e2e
 
@@ -120,15 +120,7 @@ def test_a_trial_that_runs_out_of_memory_is_a_state_and_the_study_goes_on(tmp_pa
         pytest.skip("the lever that this script fails under is not tried here")
     fails = "'hugetlb' not in os.environ.get('GLIBC_TUNABLES', '') or torch.empty(1 << 50)"
     (tmp_path / "train.py").write_text(LOOP.format(in_training=fails, in_worker="pass", workers=0))
-    done = subprocess.run(
-        [sys.executable, "-m", "hotlap", "tune", "--levers", "huge-pages", "--json", "-", "train.py"],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    done = hotlap("tune", "--levers", "huge-pages", "--json", "-", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (trial,) = document["trials"]

@@ -118,7 +118,7 @@ def test_what_no_training_loss_shows_is_refused_and_another_text_is_not(launcher
     """A script that makes more than trained weights. One test for all: the baseline runs are made once, and others are
     forks only where no variable of the environment differs, which one of pytest's does from test to test."""
     options = Options(command=(sys.executable, str(SAVED)), cwd=str(SCRIPTS), title=SAVED.name)
-    saving = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=60))
+    saving = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=40))  # an epoch has 32
     text = SAVED.read_text()
     for name, (old, new, said) in UNSEEN_IN_THE_LOSS.items():
         assert old in text
@@ -180,7 +180,7 @@ def edited(text: str, edits: tuple[str, ...]) -> str:
 def test_models_that_are_called_in_a_row_may_be_edited(launcher: Launcher) -> None:
     """A frozen part that builds no graph is given no samples to train on, and what is frozen for a while is trained."""
     options = Options(command=(sys.executable, str(IN_PARTS)), cwd=str(SCRIPTS), title=IN_PARTS.name)
-    gate, text = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=24)), IN_PARTS.read_text()
+    gate, text = gate_runs_of(launcher, options, SIZES), IN_PARTS.read_text()
     for name, edits in HARMLESS_IN_PARTS.items():
         ruling = gate.judge((), replaced={str(IN_PARTS): edited(text, edits)})
         assert ruling.verdict is Verdict.UNHARMED, f"{name}: {ruling.why}"
@@ -274,7 +274,7 @@ HARMFUL_BESIDE_DROPOUTS: dict[str, tuple[str, ...]] = {
 
 def test_what_dropouts_hide_is_refused_and_another_order_of_what_they_drop_is_not(launcher: Launcher) -> None:
     options = Options(command=(sys.executable, str(DROPPED)), cwd=str(SCRIPTS), title=DROPPED.name)
-    gate, text = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=60)), DROPPED.read_text()
+    gate, text = gate_runs_of(launcher, options, SIZES), DROPPED.read_text()  # harm shows before any update
     for name, edits in HARMLESS_BESIDE_DROPOUTS.items():
         ruling = gate.judge((), replaced={str(DROPPED): edited(text, edits)}, numerics=Numerics.STATISTICAL)
         assert ruling.verdict is Verdict.UNHARMED, f"{name}: {ruling.why}"

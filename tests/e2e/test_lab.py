@@ -140,7 +140,7 @@ def test_transformer(quick: Quick) -> None:
 def test_checklist(quick: Quick, tmp_path: Path) -> None:
     script = place("plain.py", tmp_path)
     before = script.read_bytes()
-    told = quick("checklist", "--budget", "1s", "plain.py")
+    told = quick("checklist", "--budget", "1s", "plain.py", "100000")  # 400 steps would be run twice
     (table,) = told["tables"]
     assert len(table["rows"]) == 16
     assert all(row[2] and row[3] for row in table["rows"])

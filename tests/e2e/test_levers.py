@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +10,16 @@ import pytest
 from hotlap import levers, source
 from hotlap.record import Study, decode
 from hotlap.search import facts
+from tests.e2e.running import hotlap, place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-
-SCRIPTS = Path(__file__).with_name("scripts")
 
 
 def study(name: str, folder: Path, *, levers: str, budget: str = "300s") -> dict[str, Any]:
     """What `hotlap tune` finds of a script, with some levers only."""
-    script = folder / name
-    script.write_text((SCRIPTS / name).read_text())
+    place(name, folder)
     words = ["tune", "--budget", budget, "--levers", levers, "--json", "-", name]
-    done = subprocess.run(
-        [sys.executable, "-m", "hotlap", *words],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    done = hotlap(*words, cwd=folder, timeout=500)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -1,25 +1,13 @@
 """`hotlap machine` as a user types it, on this machine."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from hotlap.record import Checkup, Weight, decode
+from tests.e2e.running import hotlap
 
 pytestmark = pytest.mark.e2e
-
-
-def hotlap(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "hotlap", "machine", *words],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
 
 
 def test_the_machine_is_measured_or_it_is_said_why_not(tmp_path: Path) -> None:
@@ -27,7 +15,7 @@ def test_the_machine_is_measured_or_it_is_said_why_not(tmp_path: Path) -> None:
     home.mkdir()
     # A user's file of this name must not get into the measuring process.
     (home / "torch.py").write_text("raise SystemExit('shadowed')\n")
-    first = hotlap("--quick", "--json", "-", cwd=home)
+    first = hotlap("machine", "--quick", "--json", "-", cwd=home)
     assert first.returncode == 0, first.stderr
     assert "measuring the machine" in first.stderr
     found = decode(first.stdout.encode(), Checkup)
@@ -46,7 +34,7 @@ def test_the_machine_is_measured_or_it_is_said_why_not(tmp_path: Path) -> None:
     assert all(complaint.weight in Weight for complaint in found.complaints)
     assert {path.name for path in home.iterdir()} == {"torch.py"}
 
-    refused = hotlap("--quick", "--json", str(tmp_path / "no" / "such.json"), cwd=home)
+    refused = hotlap("machine", "--quick", "--json", str(tmp_path / "no" / "such.json"), cwd=home)
     assert refused.returncode == 2
     assert "cannot be written" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -58,7 +46,7 @@ def test_each_gpu_has_its_figures(tmp_path: Path) -> None:
 
     if not torch.cuda.is_available():
         pytest.skip("there is no CUDA device")
-    done = hotlap("--quick", "--json", "-", cwd=tmp_path)
+    done = hotlap("machine", "--quick", "--json", "-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = decode(done.stdout.encode(), Checkup)
     assert found.torch is not None and len(found.torch.devices) == torch.cuda.device_count()

@@ -198,12 +198,10 @@ import sys, time
 from pathlib import Path
 import torch
 weights = torch.zeros(3, requires_grad=True)
-optimizer = torch.optim.SGD([weights], lr=0.1)
 for step in range(1_000_000):
     time.sleep(0.005)
-    optimizer.zero_grad()
+    weights.grad = None
     weights.square().sum().backward()
-    optimizer.step()
     if step == 100:
         Path(sys.argv[1]).touch()
 """

@@ -21,24 +21,23 @@ pytestmark = pytest.mark.e2e
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["crash.py"], 3, "failed after 3 training steps: ValueError: the third step is too much"),
-        (["-m", "no.such.module"], 3, "no.such.module"),
-        (["no_steps.py"], 4, "ended without a training step"),
-        (["no_torch.py"], 4, "never imported torch"),
-        (["--timeout", "2s", "forever.py"], 4, "made no training step in time (2 s)"),
-        (["asks.py"], 3, "reads standard input"),
-        (["asks.py"], 3, "See that `python asks.py < answers.txt` runs by itself"),
+        (["crash.py"], 3, ["failed after 3 training steps: ValueError: the third step is too much"]),
+        (["-m", "no.such.module"], 3, ["no.such.module"]),
+        (["no_steps.py"], 4, ["ended without a training step"]),
+        (["no_torch.py"], 4, ["never imported torch"]),
+        (["--timeout", "2s", "forever.py"], 4, ["made no training step in time (2 s)"]),
+        (["asks.py"], 3, ["reads standard input", "See that `python asks.py < answers.txt` runs by itself"]),
     ],
 )
 def test_what_cannot_be_tuned_gets_a_sentence_and_a_code(
-    tmp_path: Path, words: list[str], code: int, says: str
+    tmp_path: Path, words: list[str], code: int, says: list[str]
 ) -> None:
     for name in ("crash.py", "no_steps.py", "no_torch.py", "forever.py", "asks.py"):
         place(name, tmp_path)
     before = names(tmp_path)
     done = hotlap("tune", *words, cwd=tmp_path)
     assert done.returncode == code, done.stderr
-    assert says in done.stderr
+    assert all(one in done.stderr for one in says), done.stderr
     assert "hotlap/cli" not in done.stderr, "a traceback of ours"
     if words == ["crash.py"]:
         assert "Traceback (most recent call last)" in done.stderr, "the script's own is shown as it is"

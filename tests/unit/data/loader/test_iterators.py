@@ -264,10 +264,11 @@ class Fails(Pictures):
 def test_an_error_in_a_worker_comes_with_the_batch_it_belongs_to() -> None:
     def batches(dataset: Any) -> list[Any]:
         seed()
-        seen = []
+        seen, iterator = [], iter(DataLoader(dataset, 8, num_workers=2))
         with pytest.raises(ValueError, match="item 30 is broken"):
-            for batch in DataLoader(dataset, 8, num_workers=2):
+            for batch in iterator:
                 seen.append((batch, states()))
+        iterator._shutdown_workers()  # type: ignore[attr-defined] # as garbage it would wait ten seconds for them
         return seen
 
     assert_same_epochs(batches(cached(Fails())), batches(Fails()))
