@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.gate.evidence import MIN_STEPS, Pair, Ruling, harmed
+from hotlap.gate.evidence import MIN_STEPS, Pair, Ruling, harmed, spent
 from hotlap.record import Run
 from hotlap.student import quantile
 
@@ -94,7 +94,7 @@ def _apart(
     if known:
         usual = np.maximum(1.0, np.sqrt((_measured(known, of_variance=of_variance)[1] ** 2).mean(axis=0) / _USUAL))
     num_pairs, num_features = scores.shape
-    tail = FALSE_ALARM / (4 * num_features * num_tensors)
+    tail = spent(FALSE_ALARM, num_pairs) / (4 * num_features * num_tensors)
     # Each seed on its own, for what is frozen is another thing with each; and all together.
     # (Squares that share their error have a mean of at least what those that do not have.)
     each = np.sqrt((scores**2).mean(axis=0)) / usual / math.sqrt(fdtri(num_pairs, _FREEDOM, 1 - tail))

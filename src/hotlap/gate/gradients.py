@@ -46,7 +46,7 @@ def none(pairs: Sequence[Pair]) -> Ruling | None:
 
 def other_first_loss(evidence: Evidence, alike: Sequence[Pair]) -> Ruling | None:
     """With the same weights, data and draws, in numbers as long, a first loss is the same but for rounding."""
-    gap = min((abs(pair.first_loss_gap()) for pair in alike if _is_as_long(pair)), default=0.0)
+    gap = min((abs(pair.first_loss_gap()) for pair in alike if pair.is_as_long()), default=0.0)
     explained = explained_at_once(evidence) if gap else math.inf
     if not gap > explained:
         return None
@@ -55,11 +55,6 @@ def other_first_loss(evidence: Evidence, alike: Sequence[Pair]) -> Ruling | None
         f"random numbers; rounding alone explains {explained:.2g}.",
         by_chance=True,
     )
-
-
-def _is_as_long(pair: Pair) -> bool:
-    """Both are known to compute in float32, and alike."""
-    return pair.base.precision == pair.lever.precision is not None and pair.lever.precision.startswith("4 bytes")
 
 
 def other_at_first(evidence: Evidence, alike: Sequence[Pair], rounding: frozenset[int]) -> Ruling | None:

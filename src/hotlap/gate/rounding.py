@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate import prints
-from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.gate.evidence import STILL_SAME, Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 from hotlap.gate.standing_out import Measure, Of, common_updates, numbers_of
-from hotlap.record import BEYOND_EPOCH, Run
+from hotlap.gate.step_fields import BATCH, RANDOM_STATE, SOURCES
+from hotlap.record import BEYOND_EPOCH, KEPT_STEPS, Run
 from hotlap.student import mean_interval
 
 Row = NDArray[np.float64]
@@ -33,6 +34,9 @@ SMALL_MARGIN = 10.0
 LARGE_MARGIN = 3.0
 # "Small": a thousandth of the loss. Batches make a loss jump by far more than that from step to step.
 SMALL = 1e-3
+# Within so many steps rounding makes a gap of losses hardly ever so many times as large; small units that flip do at
+# times (a small detector: 21 times in one step).
+JUMP_STEPS, USUAL_JUMP = 3, 33.0
 # Growth differs between runs: one meets a flipped ReLU some steps earlier. The bound looks this much ahead.
 AHEAD_SHARE, AHEAD_STEPS = 0.5, 20
 # Where perturbed losses are bit-equal to those of the baseline, this many ulps of it are rounding still: a loss is a
@@ -79,6 +83,9 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
         return undecided(
             "Losses differ, and it was not measured how far rounding alone takes them (no perturbed runs)."
         )
+    sudden = jump(evidence, pairs)
+    if sudden:
+        return sudden
     at_once = explained_at_once(evidence) * float(_local_scale(base)[0])
     for pair, losses_of_pair in zip(pairs, lever, strict=True):
         why = _beyond(pair, steps, abs(losses_of_pair - base), limit, at_once=at_once)
@@ -89,6 +96,42 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
         f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
         f"{_compared(len(steps), pairs)}."
     )
+
+
+def jump(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
+    """HARMED where losses that were the same, but for rounding, are others in a few steps, with the same batches and
+    random numbers: what is kept from step to step (a hidden state, the weights of a sum of losses) was changed there,
+    or a formula has come to a case of which the other one makes something else. What rounding does grows, in most
+    networks by some tens of percent a step; how fast in these few steps at most, perturbed runs show."""
+    usual = max([USUAL_JUMP, *(_growth(Pair(evidence.base[0], run))[0] for run in evidence.perturbed)])
+    found = [(*_growth(pair), pair) for pair in pairs]
+    beyond = [one for one in found if one[0] > LARGE_MARGIN * usual]
+    if len(beyond) < min(2, len(pairs)):
+        return None
+    _, step, before, gap, _ = beyond[0]
+    return harmed(
+        f"The loss at step {step} is {gap:.2g} of it away from that of the baseline, with the same batches and random "
+        f"numbers, and before {before:.1g} of it at most.",
+        by_chance=len(pairs) == 1,
+    )
+
+
+def _growth(pair: Pair) -> tuple[float, int, float, float]:
+    """(by how many times gaps of losses grew within `JUMP_STEPS`, in which step, gap before it, largest gap in it)."""
+    steps, (base, lever) = loss_matrix([pair.base, pair.lever])
+    gaps = np.abs(lever - base) / np.maximum.accumulate(np.abs(base))
+    # Without a loader batches are what models were given, a state that is carried among it.
+    drawn = (RANDOM_STATE, SOURCES, *((BATCH,) if any(pair.base.num_samples) else ()))
+    firsts = (field.first(pair.base, pair.lever) for field in drawn)
+    others = bisect_left(steps, min((first[0] for first in firsts if first is not None), default=math.inf))
+    floor = FLOAT32_ULP if pair.is_as_long() else STILL_SAME
+    before = np.maximum.accumulate(gaps)
+    same = int(np.searchsorted(before, STILL_SAME, side="right"))
+    # Where elements are dropped from that step on, they may be others.
+    at = range(1 + (KEPT_STEPS if pair.base.dropouts else 0), min(others, same + 1, len(gaps)))
+    growths = [(gaps[t : min(others, t + JUMP_STEPS)].max() / max(before[t - 1], floor), t) for t in at]
+    growth, t = max(growths, default=(0.0, 0))
+    return float(growth), steps[t], float(before[t - 1]), float(gaps[t : t + JUMP_STEPS].max())
 
 
 def _beyond(pair: Pair, steps: Sequence[int], gaps: Row, limit: Row, *, at_once: float) -> str | None:

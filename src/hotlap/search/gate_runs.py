@@ -118,12 +118,13 @@ class GateRuns:
             why = f"{first.why} {_NO_MORE_SEEDS if unsettled else _NO_OTHER_SEEDS}"
             return replace(first, verdict=Verdict.UNDECIDED, why=why)
         found, second = self.found, self._compare(stack, replaced, numerics, seeds)
-        if unsettled:
-            # Harm by chance that nobody has looked for again is none.
+        if numerics is levers.Numerics.STATISTICAL:
+            # All of them in one test, to which the first look leaves a part of its chance of an error.
             self.found = [*found, *self.found]
-            both = self._ask(numerics, range(seeds.stop))
-            return replace(both, verdict=Verdict.UNDECIDED) if both.by_chance else both
-        # Harm that a statistical test found is believed where other seeds show harm as well.
+            second = self._ask(numerics, range(seeds.stop))
+        if unsettled:
+            return second
+        # Harm that a statistical test found is believed where it is still seen beside other seeds.
         if second.verdict is Verdict.HARMED:
             return replace(first, why=f"{first.why} With other seeds: {second.why}")
         return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
