@@ -258,7 +258,8 @@ def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     for what, values in _FRESH.items():
         usual = max((_new(a, b, values)[0] for a, b in combinations(evidence.baseline(), 2)), default=0.0)
         found = [_new(pair.base, pair.lever, values) for pair in pairs if not _is_moved(pair, what)]
-        gap, step, mine, other = sorted(found or [(0.0, 0, 0.0, 0.0)])[(len(found) - 1) // 2]  # one seed may have it by chance
+        # In one seed of several it may be chance.
+        gap, step, mine, other = sorted(found or [(0.0, 0, 0.0, 0.0)])[(len(found) - 1) // 2]
         if gap > usual + MAX_REPEATED:
             again = f"{1 - other:.0%} had come before; in the baseline {1 - mine:.0%}"
             return harmed(f"Of the {what} up to step {step}, {again}.", by_chance=True)

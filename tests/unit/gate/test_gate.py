@@ -1,7 +1,7 @@
 """The gate on one small training: what it must refuse, what it must let pass, and what it says about it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -334,6 +334,25 @@ def test_training_that_ends_early_is_harm(contract: str) -> None:
     ruling = judge(contract, ended)
     assert ruling.verdict is Verdict.HARMED
     assert "came to step 79; in the baseline to step 119" in ruling.why
+
+
+@pytest.mark.parametrize(
+    ("lever", "verdict"),
+    [((80, 92, 86, 98, 84), Verdict.UNHARMED), ((81, 91, 83, 96, 87), Verdict.UNHARMED), ((50,) * 5, Verdict.HARMED)],
+)
+def test_ends_that_vary_with_the_seed_are_compared_as_numbers(lever: Sequence[int], verdict: Verdict) -> None:
+    """No seed of the baseline has the others' ends, so another one by itself is no harm."""
+
+    def ended(runs: Sequence[Run], ends: Sequence[int]) -> tuple[Run, ...]:
+        return tuple(replace(cut(run, slice(0, end)), status=Status.ENDED) for run, end in zip(runs, ends, strict=True))
+
+    e = evidence(PLAIN, num_seeds=5, other_masks=True)
+    base, others = ended((e.base[0], *e.base_seeds), (80, 92, 86, 98, 84)), ended((e.lever[0], *e.lever_seeds), lever)
+    ruling = judge(
+        "statistical", Evidence(base=base[:1], lever=others[:1], base_seeds=base[1:], lever_seeds=others[1:])
+    )
+    assert ruling.verdict is verdict
+    assert ("the last step of the training" in ruling.why) is (verdict is Verdict.HARMED)
 
 
 def touched(share: float) -> tuple[Update, ...]:
@@ -989,6 +1008,10 @@ def test_fewer_elements_of_as_many_dropouts_are_inconclusive_unless_a_mask_is_dr
     channels: dict[str, object] = {"dropouts": ((0.1, 2, 100),)}
     ruling = judge("statistical", with_lever_run(channels, e))
     assert ruling.verdict is Verdict.UNDECIDED and "2% as many random numbers (dropouts)" in ruling.why
+    elements = judge("statistical", with_lever_run({"dropouts": ((0.1, 2, 64 * 6400),)}, e))
+    assert elements.verdict is Verdict.HARMED and "10% of 409,600 elements in 2 calls" in elements.why
+    padded = judge("statistical", with_lever_run({"dropouts": ((0.1, 2, 7000),)}, e))
+    assert padded.verdict is Verdict.UNHARMED
     by_hand = (DRAWN | {"uniform": 3216},) * NUM_STEPS
     assert judge("statistical", with_lever_run(channels | {"drawn": by_hand}, e)).verdict is Verdict.UNHARMED
     shorter: dict[str, object] = {"given": ((8, 60, 8),) * NUM_STEPS}
