@@ -227,7 +227,7 @@ def _ordered(run: Run, first: Run) -> Run:
     return replace(run, updates=tuple(map(picked, run.updates or ())))
 
 
-_OF_PARAMETERS = ("norms", "changed", "gradients", "filled", "projections", "residues", "departures")
+_OF_PARAMETERS = ("norms", "changed", "gradients", "filled", "starts", "projections", "residues", "departures")
 
 
 def without_variable(name: str) -> str:

@@ -185,8 +185,24 @@ def alike_at_first(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def same_first_draws(pairs: Sequence[Pair]) -> list[Pair]:
-    """Those that begin with the same batch and the same random numbers."""
-    return [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
+    """Those that begin with the same weights, batch and random numbers."""
+    same = [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
+    return [pair for pair in same if all(abs(ratio) <= SAME_DATA for ratio in _first_ratios(pair))]
+
+
+def _first_ratios(pair: Pair) -> list[float]:
+    """Of the sizes of parameters before their first update (logarithms), where they are known."""
+    both = (log_ratios(mine.starts, other.starts) for mine, other in islice(common_updates(pair), 1))
+    return [ratio for found in both for ratio in found if not math.isnan(ratio)]
+
+
+def starts(pairs: Sequence[Pair]) -> Trait:
+    """Sizes of the weights before the first update: layers that are made in another order have other ones, as large."""
+    return Trait(
+        measure=lambda mine, other: log_ratios(mine.starts, other.starts) or [math.nan] * len(mine.norms),
+        floor=GRADIENT_FLOOR,
+        say=lambda p, size: f"{trained(pairs, p)} begins {math.exp(size):.3g} times as large as in the baseline.",
+    )
 
 
 def draws_forward(run: Run) -> bool:

@@ -168,12 +168,14 @@ def _other_data(a: Run, b: Run, *, perturbed: bool) -> dict[str, str]:
     """Other batches although nothing was drawn that is not drawn in the baseline: not chance, but other data.
 
     What no loader made may be the work of a model (of a generator), which rounding changes from the first update on:
-    without runs that are perturbed (`perturbed`) the first step alone is known to be other data.
+    without runs that are perturbed (`perturbed`) the first step alone is known to be other data. And where a model
+    draws as well, it may have drawn before what was drawn behind it.
     """
     if not (a.rng_digest and b.rng_digest) or any(field.first(a, b) for field in (RANDOM_STATE, SOURCES)):
         return {}
     first = BATCH.first(a, b)
-    if not perturbed and not any(a.num_samples) and first is not None and first[0] > a.step_index[0]:
+    later = first is not None and first[0] > a.step_index[0]
+    if not any(a.num_samples) and (gradients.draws_forward(a) or (later and not perturbed)):
         return {}
     found = _other_batches(a, b, same_loss=SAME_FIRST_LOSS)
     return {key: f"{why} The random numbers are the same." for key, why in found.items()}

@@ -54,6 +54,7 @@ def looks(evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     moves = _moves(evidence, pairs, rooms, copies)
     yield _against_formula(evidence, pairs)
     yield gradients.none(pairs)
+    yield sides.harm_at_first(gradients.starts(pairs))
     yield gradients.other_first_loss(evidence, first_alike)
     yield gradients.other_at_first(evidence, first_alike, rounding)
     yield sides.harm(_fewer(lambda u: u.filled, FILLED_FLOOR, "the gradient of ", "are 0 that are not", pairs))

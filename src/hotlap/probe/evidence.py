@@ -278,6 +278,7 @@ class Updates:
                 gradients=tuple(None if found is None else as_number(found[0]) for found in gradients),
                 filled=tuple(None if found is None else found[1] for found in gradients),
                 residues=tuple(None if found is None else found[2] for found in gradients),
+                starts=tuple(as_number(_norm(one)) for one in self._before) if not self.seen else None,
                 projections=tuple(projected) if self._projections else None,
                 departures=tuple(None if found is None else as_number(found) for found in departures),
                 buffers=tuple(None if way is None else as_number(way[1]) for way in ways),
