@@ -48,8 +48,8 @@ FLOAT32_ULP, FLOAT16_ULP, BFLOAT16_ULP = 2.0**-23, 2.0**-10, 2.0**-7
 AT_ONCE = 2
 # A wrong update does not heal, so a harmful gap stays; a run of luck beyond the bound is shorter than this share.
 MAX_BEYOND = 0.05
-# What is wrong from an epoch's begin on is so in more than half of the steps that are recorded behind it.
-MOSTLY, FEWEST_AFTER_EPOCH = 0.5, 5
+# What is wrong from an epoch's begin on is so in half of the last steps, which are recorded for its sake.
+MOSTLY = 0.5
 # bfloat16 rounds each factor by up to 0.4%; a twentieth in the size of a gradient is no rounding.
 GRADIENT_FLOOR = 0.05
 # One element in a hundred: float16 under a scaler that works loses fewer of a gradient.
@@ -87,8 +87,8 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     if sudden:
         return sudden
     at_once = explained_at_once(evidence) * float(_local_scale(base)[0])
-    for pair, losses_of_pair in zip(pairs, lever, strict=True):
-        why = _beyond(pair, steps, abs(losses_of_pair - base), limit, at_once=at_once)
+    for losses_of_pair in lever:
+        why = _beyond(steps, abs(losses_of_pair - base), limit, at_once=at_once)
         if why is not None:
             return harmed(why, by_chance=True)
     return unharmed(
@@ -104,11 +104,10 @@ def jump(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     or a formula has come to a case of which the other one makes something else. What rounding does grows, in most
     networks by some tens of percent a step; how fast in these few steps at most, perturbed runs show."""
     usual = max([USUAL_JUMP, *(_growth(Pair(evidence.base[0], run))[0] for run in evidence.perturbed)])
-    found = [(*_growth(pair), pair) for pair in pairs]
-    beyond = [one for one in found if one[0] > LARGE_MARGIN * usual]
+    beyond = [found for found in map(_growth, pairs) if found[0] > LARGE_MARGIN * usual]
     if len(beyond) < min(2, len(pairs)):
         return None
-    _, step, before, gap, _ = beyond[0]
+    _, step, before, gap = beyond[0]
     return harmed(
         f"The loss at step {step} is {gap:.2g} of it away from that of the baseline, with the same batches and random "
         f"numbers, and before {before:.1g} of it at most.",
@@ -134,7 +133,7 @@ def _growth(pair: Pair) -> tuple[float, int, float, float]:
     return float(growth), steps[t], float(before[t - 1]), float(gaps[t : t + JUMP_STEPS].max())
 
 
-def _beyond(pair: Pair, steps: Sequence[int], gaps: Row, limit: Row, *, at_once: float) -> str | None:
+def _beyond(steps: Sequence[int], gaps: Row, limit: Row, *, at_once: float) -> str | None:
     """Where the losses of a pair are further from each other than rounding takes them."""
     beyond = gaps > limit
     if steps[0] == 0 and gaps[0] > at_once:
@@ -142,19 +141,13 @@ def _beyond(pair: Pair, steps: Sequence[int], gaps: Row, limit: Row, *, at_once:
             f"The first loss is {gaps[0]:.2g} from that of the baseline, before any update; rounding alone explains "
             f"{at_once:.2g}."
         )
-    if beyond.mean() > MAX_BEYOND:
+    if beyond.mean() > MAX_BEYOND or beyond[-BEYOND_EPOCH:].mean() >= MOSTLY:
         at = int(beyond.argmax())
         return (
             f"The loss at step {steps[at]} is {gaps[at]:.2g} from that of the baseline; rounding alone explains "
             f"{limit[at]:.2g}. This happens at {beyond.mean():.0%} of {len(steps)} steps."
         )
-    begun = _beyond_at_epoch(pair, steps, beyond)
-    if begun is None:
-        return None
-    return (
-        f"From step {steps[begun]} on, where an epoch begins, the loss is further from that of the baseline "
-        f"({gaps[begun]:.2g}) than rounding alone explains ({limit[begun]:.2g})."
-    )
+    return None
 
 
 def _limit(base: Row, known: Row) -> Row:
@@ -188,17 +181,6 @@ def _gaps(run: Run, steps: Sequence[int], base: Row) -> Row:
     own, (losses,) = loss_matrix([run])
     found = dict(zip(own, losses, strict=True))
     return np.array([found.get(step, math.nan) for step in steps]) - base
-
-
-def _beyond_at_epoch(pair: Pair, steps: Sequence[int], beyond: NDArray[np.bool_]) -> int | None:
-    """Where an epoch begins from which on most of the next steps are beyond the bound, and before which none of as many
-    is: of a run that ends soon after it, they are too few to tell otherwise."""
-    for i in pair.base.epoch_starts:
-        at = bisect_left(steps, pair.base.step_index[i])
-        after, before = beyond[at : at + BEYOND_EPOCH], beyond[max(0, at - BEYOND_EPOCH) : at]
-        if at and len(after) >= FEWEST_AFTER_EPOCH and after.mean() > MOSTLY and not before.any():
-            return at + int(after.argmax())
-    return None
 
 
 def _local_scale(base: Row) -> Row:
