@@ -58,7 +58,7 @@ def _bookkeeping(numerics: str, evidence: Evidence) -> Ruling | None:
     """What holds for all contracts."""
     pairs = _pairs(numerics, evidence)
     return (
-        invariants.not_finite(evidence, pairs)
+        invariants.not_finite(evidence)
         or comparable.unusable(evidence, pairs)
         or comparable.missing(numerics, pairs)
         or comparable.cut_otherwise(pairs)

@@ -24,8 +24,8 @@ FALSE_ALARM = 0.01
 MEAN_FLOOR, SIZE_FLOOR, VARIANCE_FLOOR = 0.1, 2e-3, 0.2
 # What is larger or smaller by more is given in another form: scaled within the model, say.
 OTHER_FORM = 1.5
-# Sums of elements, and their squares, have these places (`hotlap.probe.sampling`).
-SUMS, SQUARES = slice(1, 9), slice(9, 13)
+# Squares of sums of elements have these places, and the length the first one (`hotlap.probe.sampling`).
+SQUARES = slice(9, 13)
 # Of one tensor; a model that is given several has as many of each.
 NUM_FEATURES = 21
 # The mean of squares of t with as many degrees of freedom as blocks less one.
@@ -107,8 +107,9 @@ def _apart(
         return ""
     at = int(beyond.argmax())
     what = "varies otherwise from step to step" if of_variance else "is distributed otherwise"
+    which = "the values of its elements" if at else "its length"
     times = f"{beyond[at]:.1f} times what chance explains, in {len(tables)} pairs of runs"
-    return f"{what} than in the baseline ({_name(at)}: {times})"
+    return f"{what} than in the baseline ({which}: {times})"
 
 
 def _measured(tables: Sequence[tuple[Table, Table]], *, of_variance: bool) -> tuple[Table, Table, Table]:
@@ -127,11 +128,3 @@ def _measured(tables: Sequence[tuple[Table, Table]], *, of_variance: bool) -> tu
         scores.append(np.divide(gap, error, out=np.zeros_like(gap), where=error > 0))
         floors.append(floor)
     return np.array(gaps), np.array(scores), np.mean(floors, axis=0)
-
-
-def _name(feature: int) -> str:
-    if feature < SUMS.start:
-        return "its length"
-    if feature < SUMS.stop:
-        return "a sum of its elements"
-    return "squares of such sums" if feature < SQUARES.stop else "the values of its elements"

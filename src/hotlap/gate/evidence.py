@@ -143,10 +143,6 @@ class Evidence:
         others = (*self.base[1:], *self.perturbed) if same_seed else self.baseline()[1:]
         return tuple(Pair(self.base[0], run) for run in others)
 
-    def runs(self) -> tuple[Run, ...]:
-        """All of them."""
-        return (*self.baseline(), *self.with_lever())
-
     def with_lever(self) -> tuple[Run, ...]:
         """All runs with the lever."""
         return (*self.lever, *self.lever_seeds)

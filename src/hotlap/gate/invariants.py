@@ -17,7 +17,6 @@ from hotlap.gate.evidence import (
     Pair,
     Ruling,
     harmed,
-    is_finite,
     not_finite_losses,
     other_than,
 )
@@ -34,20 +33,13 @@ MAX_INPUTS = 4
 SAME_FIRST_LOSS = 1e-4
 
 
-def not_finite(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where a loss is not finite although it is in the baseline."""
-    for pair in pairs:
-        baseline_at = dict(zip(pair.base.step_index, pair.base.loss, strict=False))
-        for step, loss in not_finite_losses(pair.lever):
-            baseline = baseline_at.get(step)
-            if baseline is not None and is_finite(baseline):
-                return harmed(f"The loss at step {step} is {loss}; in the baseline it is {baseline}.")
-    if any(not_finite_losses(run) for run in evidence.baseline()):
-        return None
-    for run in evidence.with_lever():
-        for step, loss in not_finite_losses(run):
-            return harmed(f"The loss at step {step} is {loss}; in the baseline no loss is.")
-    return None
+def not_finite(evidence: Evidence) -> Ruling | None:
+    """HARMED where a loss is not finite, and in no run of the baseline at that step."""
+    usual = {step for run in evidence.baseline() for step, _ in not_finite_losses(run)}
+    found = (one for run in evidence.with_lever() for one in not_finite_losses(run) if one[0] not in usual)
+    return next(
+        (harmed(f"The loss at step {step} is {loss}; in the baseline it is not.") for step, loss in found), None
+    )
 
 
 def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -58,12 +50,8 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
 
     The first that is no matter of chance, else the first: chance must be looked for again, with other seeds.
     """
-    by_chance = None
-    for ruling in filter(None, _looks(numerics, evidence, pairs)):
-        if not ruling.by_chance:
-            return ruling
-        by_chance = by_chance or ruling
-    return by_chance
+    found = [*filter(None, _looks(numerics, evidence, pairs))]
+    return next((ruling for ruling in found if not ruling.by_chance), found[0] if found else None)
 
 
 def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
@@ -205,7 +193,9 @@ def _other_counts(a: Run, b: Run) -> dict[str, str]:
     if plan is not None and planned is not None and plan != planned and SAMPLES.first(a, b) is None:
         found["plan"] = f"The loops around its steps make {planned:,} steps; in the baseline {plan:,}."
     mine, other = a.num_validations, b.num_validations
-    if mine > other and a.step_index == b.step_index:
+    # Beside passes without gradients in each step (of a generator, a target) a validation may not be told apart.
+    beside = {all(without is not None for _, without, _ in run.draws or [(None,) * 3]) for run in (a, b)}
+    if mine > other and a.step_index == b.step_index and len(beside) == 1:
         times = f"{plural(other, 'time')} in {len(b.step_index)} steps"
         found["validations"] = f"The script validates {times}; in the baseline {mine}."
     return found
@@ -214,7 +204,10 @@ def _other_counts(a: Run, b: Run) -> dict[str, str]:
 def _other_looks(a: Run, b: Run) -> dict[str, str]:
     """A validation is given other samples each time, where in the other run it is given those of the first time: its
     numbers vary by chance then."""
-    again = [row for row in Pair(a, b).of_both(lambda run: run.fresh_looks) if None not in row][1:]
+    looks = Pair(a, b).of_both(lambda run: run.fresh_looks)
+    again = [row for row in looks if None not in row][1:]
+    if any((mine is None) != (other is None) for _, mine, other in looks):
+        return {}  # what is a validation, and what comes beside it in each step, is not known
     for mine, other in ((1, 2), (2, 1)):
         if again and all(row[mine] == 0 and row[other] > MAX_REPEATED for row in again):
             step, was, became = again[0]

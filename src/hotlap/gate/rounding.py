@@ -66,7 +66,6 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     base, lever = losses[0], losses[1:]
     # Where a reference ends earlier, its gap is not known (NaN).
     known = np.array([_gaps(run, steps, base) for run in references]).reshape(-1, len(steps))
-    known = known[~np.isnan(known).all(axis=1)]
     known = known[np.nan_to_num(known).any(axis=1)]  # a repeat that is bit-equal shows nothing of rounding
     equal = bool((lever == base).all())
     ruling = prints.beyond_rounding(evidence, pairs, equal=equal)
@@ -83,18 +82,15 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
         return undecided(
             "Losses differ, and it was not measured how far rounding alone takes them (no perturbed runs)."
         )
-    sudden = jump(evidence, pairs)
-    if sudden:
-        return sudden
-    at_once = explained_at_once(evidence) * float(_local_scale(base)[0])
-    for losses_of_pair in lever:
-        why = _beyond(steps, abs(losses_of_pair - base), limit, at_once=at_once)
-        if why is not None:
-            return harmed(why, by_chance=True)
-    return unharmed(
-        f"The same samples, and losses within what rounding does to the baseline ({len(known)} runs; "
-        f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
-        f"{_compared(len(steps), pairs)}."
+    of_each = (_beyond(steps, abs(losses_of_pair - base), limit) for losses_of_pair in lever)
+    return (
+        jump(evidence, pairs)
+        or next(filter(None, of_each), None)
+        or unharmed(
+            f"The same samples, and losses within what rounding does to the baseline ({len(known)} runs; "
+            f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
+            f"{_compared(len(steps), pairs)}."
+        )
     )
 
 
@@ -133,21 +129,17 @@ def _growth(pair: Pair) -> tuple[float, int, float, float]:
     return float(growth), steps[t], float(before[t - 1]), float(gaps[t : t + JUMP_STEPS].max())
 
 
-def _beyond(steps: Sequence[int], gaps: Row, limit: Row, *, at_once: float) -> str | None:
-    """Where the losses of a pair are further from each other than rounding takes them."""
+def _beyond(steps: Sequence[int], gaps: Row, limit: Row) -> Ruling | None:
+    """HARMED where the losses of a pair are further from each other than rounding takes them."""
     beyond = gaps > limit
-    if steps[0] == 0 and gaps[0] > at_once:
-        return (
-            f"The first loss is {gaps[0]:.2g} from that of the baseline, before any update; rounding alone explains "
-            f"{at_once:.2g}."
-        )
-    if beyond.mean() > MAX_BEYOND or beyond[-BEYOND_EPOCH:].mean() >= MOSTLY:
-        at = int(beyond.argmax())
-        return (
-            f"The loss at step {steps[at]} is {gaps[at]:.2g} from that of the baseline; rounding alone explains "
-            f"{limit[at]:.2g}. This happens at {beyond.mean():.0%} of {len(steps)} steps."
-        )
-    return None
+    if beyond.mean() <= MAX_BEYOND and beyond[-BEYOND_EPOCH:].mean() < MOSTLY:
+        return None
+    at = int(beyond.argmax())
+    return harmed(
+        f"The loss at step {steps[at]} is {gaps[at]:.2g} from that of the baseline; rounding alone explains "
+        f"{limit[at]:.2g}. This happens at {beyond.mean():.0%} of {len(steps)} steps.",
+        by_chance=True,
+    )
 
 
 def _limit(base: Row, known: Row) -> Row:
@@ -155,12 +147,9 @@ def _limit(base: Row, known: Row) -> Row:
     num_steps = len(base)
     scale = _local_scale(base)
     small = SMALL * scale
-    if len(known):
-        so_far = np.maximum.accumulate(np.abs(np.nan_to_num(known)).max(axis=0))
-        ahead = [min(num_steps - 1, t + max(AHEAD_STEPS, int(AHEAD_SHARE * t))) for t in range(num_steps)]
-        envelope = so_far[ahead]
-    else:
-        envelope = np.zeros(num_steps)
+    so_far = np.maximum.accumulate(np.abs(np.nan_to_num(known)).max(axis=0, initial=0.0))
+    ahead = [min(num_steps - 1, t + max(AHEAD_STEPS, int(AHEAD_SHARE * t))) for t in range(num_steps)]
+    envelope = so_far[ahead]
     bound = np.minimum(SMALL_MARGIN * envelope, np.maximum(LARGE_MARGIN * envelope, small))
     return np.asarray(np.maximum(bound, FLOOR_ULPS * _ulp(base) * scale))
 
@@ -196,12 +185,8 @@ def _ulp(base: Row) -> float:
     """
     # Positions 8 to 23 of a float32's mantissa are empty in a bfloat16, 11 to 23 in a float16.
     single = base.astype(np.float32)
-    bits = single.view(np.uint32)
-    if (single != base).any():
-        return FLOAT32_ULP
-    if not (bits & 0xFFFF).any():
-        return BFLOAT16_ULP
-    return FLOAT16_ULP if not (bits & 0x1FFF).any() else FLOAT32_ULP
+    empty = np.bitwise_or.reduce(single.view(np.uint32)) if (single == base).all() else 1
+    return FLOAT32_ULP if empty & 0x1FFF else BFLOAT16_ULP if not empty & 0xFFFF else FLOAT16_ULP
 
 
 def _compared(num_steps: int, pairs: Sequence[Pair]) -> str:

@@ -23,7 +23,7 @@ from hotlap.gate.standing_out import (
     untrained,
     without,
 )
-from hotlap.record import Run, Update, as_float
+from hotlap.record import Number, Run, Update, as_float
 
 # An update departs from its formula in float64 by rounding; kernels that keep the number of steps in float32 lose 6e-5
 # of Adam's first bias correction (1 - 0.999). A weight decay of 0.01 on weights of 0.03 is 3e-4 of an update.
@@ -55,11 +55,12 @@ def looks(evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
     rooms = rooms_of_residues(evidence)
     moves = _moves(evidence, pairs, rooms, copies)
     yield _against_formula(evidence, pairs)
-    yield gradients.none(pairs)
     yield sides.harm_at_first(gradients.starts(pairs))
-    yield gradients.other_first_loss(evidence, first_alike)
+    only_rounded = all(pair.base is evidence.base[0] for pair in pairs)  # other contracts have other seeds
+    as_long = [pair for pair in first_alike if only_rounded or pair.is_as_long()]
+    yield gradients.other_first_loss(evidence, as_long)
     yield gradients.other_at_first(evidence, first_alike, rounding)
-    yield sides.harm(_fewer(lambda u: u.filled, FILLED_FLOOR, "the gradient of ", "are 0 that are not", pairs))
+    yield sides.harm(_fewer(_filled, FILLED_FLOOR, "the gradient of ", "are 0 that are not", pairs))
     yield sides.harm(gradients.sizes(pairs, rounding))
     yield sides.harm_in_a_part(gradients.directions(pairs, rounding))
     yield _other_moves(pairs, moves)
@@ -89,6 +90,12 @@ def _against_formula(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None
                 f"the optimizer's settings make of its gradient; in the baseline {baseline:.2g}."
             )
     return None
+
+
+def _filled(update: Update) -> Sequence[Number] | None:
+    """A parameter that has no gradient, where others have one, has none that is not 0."""
+    known = [one for one in update.filled or () if one is not None]
+    return [one or 0.0 for one in update.filled or ()] if known else None
 
 
 def _fewer(of: Of, floor: float, what: str, are: str, pairs: Sequence[Pair]) -> Trait:

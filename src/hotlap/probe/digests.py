@@ -19,7 +19,7 @@ from hotlap.probe.sampling import sampled_columns
 # Rows of fewer numbers may be equal by chance: times and angles.
 _MIN_NUMBERS = 8
 # As losses of torch's do by default (`ignore_index`).
-_IGNORED = -100
+_IGNORED, _LABELS = -100, {torch.int16, torch.int32, torch.int64}
 # As many tell two samples apart.
 _MOST_NUMBERS = 64
 
@@ -155,7 +155,7 @@ def _rows(tensor: torch.Tensor, num: int) -> Iterator[bytes]:
     """(num,) what each holds, without zeros at its end (or targets that losses ignore): padding is as long as a batch's
     longest sample asks for."""
     plain = _peeked(tensor)
-    plain = plain if plain.is_floating_point() else plain.masked_fill(plain == _IGNORED, 0)
+    plain = plain.masked_fill(plain == _IGNORED, 0) if plain.dtype in _LABELS else plain
     return (bytes(row).rstrip(b"\0") for row in bytes_of(plain).reshape(num, -1))
 
 

@@ -568,9 +568,18 @@ def test_a_formula_that_fits_the_script_no_better_says_nothing() -> None:
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_a_parameter_that_gets_no_gradient_any_more_is_harm(contract: str) -> None:
-    ruling = judge(contract, with_update(gradients=(0.1, None, 0.1, 0.1)))
+    def without(update: Update) -> Update:
+        first, _, *others = update.gradients or ()
+        return replace(update, gradients=(first, None, *others), filled=(1.0, None, 1.0, 1.0))
+
+    filled = with_updates(lambda u: u).of_each(
+        lambda run: replace(run, updates=tuple(replace(u, filled=(1.0,) * 4) for u in run.updates or ()))
+    )
+    lever = tuple(replace(run, updates=tuple(map(without, run.updates or ()))) for run in filled.lever)
+    seeds = tuple(replace(run, updates=tuple(map(without, run.updates or ()))) for run in filled.lever_seeds)
+    ruling = judge(contract, replace(filled, lever=lever, lever_seeds=seeds))
     assert ruling.verdict is Verdict.HARMED
-    assert "parameter 1 has no gradient" in ruling.why
+    assert "100.0% of the elements of the gradient of parameter 1 are 0 that are not in the baseline" in ruling.why
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

@@ -58,7 +58,7 @@ def test_harm_by_chance_that_finds_no_time_for_other_seeds_is_no_verdict() -> No
     gate = gate_runs_in(world, SIZES, options_for(world.path, budget_s=0.5 * first_look_s, long_budget_s=None))
     ruling = gate.judge(OTHER_NUMBERS)
     assert ruling.verdict is Verdict.UNDECIDED
-    assert "no time for other seeds: raise --budget" in ruling.why
+    assert ruling.why.endswith("Other seeds may tell, and there was no time for them: raise --budget.")
     assert max(plan.reseed for plan in world.plans) < 5
 
 
@@ -156,7 +156,7 @@ def test_what_five_seeds_do_not_settle_is_held_to_ten(steady: float, verdict: Ve
     assert sorted(plan.reseed for plan in world.plans if plan.always) == list(range(10)), "each seed once"
     first_look_s = gate_runs_of(world).estimate_s(OTHER_NUMBERS)
     hasty = gate_runs_in(world, SIZES, options_for(world.path, budget_s=0.5 * first_look_s, long_budget_s=None))
-    assert hasty.judge(OTHER_NUMBERS).why.endswith("Twice as many may, and there was no time for them: raise --budget.")
+    assert hasty.judge(OTHER_NUMBERS).why.endswith("there was no time for them: raise --budget.")
 
 
 def test_harm_that_is_no_matter_of_chance_is_not_looked_for_again() -> None:
