@@ -880,6 +880,19 @@ def test_a_script_that_validates_less_often_is_harm(contract: str) -> None:
     assert judge(contract, with_lever_run({"num_validations": 5}, e)).verdict is Verdict.UNHARMED
 
 
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(("places", "verdict"), [(slice(0, None), Verdict.UNHARMED), (slice(9, None), Verdict.HARMED)])
+def test_beside_passes_without_gradients_in_each_step_no_validation_is_told_apart(
+    contract: str, places: slice, verdict: Verdict
+) -> None:
+    """As where a generator makes its samples without a graph, in place of detaching them."""
+    draws: list[tuple[bool | None, ...]] = [(False, None, True)] * NUM_STEPS
+    e = everywhere({"num_validations": 4, "draws": tuple(draws), "fresh_looks": (None,) * 9 + (0.0,) * (NUM_STEPS - 9)})
+    draws[places] = [(False, False, True)] * len(draws[places])
+    beside: dict[str, object] = {"num_validations": 0, "draws": tuple(draws), "fresh_looks": (1.0,) * NUM_STEPS}
+    assert judge(contract, with_lever_run(beside, e)).verdict is verdict
+
+
 @pytest.mark.parametrize(("gap", "verdict"), [(3e-5, Verdict.UNHARMED), (3e-4, Verdict.HARMED)])
 def test_data_that_are_kept_in_fewer_bits_may_make_a_slightly_other_loss(gap: float, verdict: Verdict) -> None:
     e = same()
@@ -942,6 +955,14 @@ def test_what_a_generator_makes_is_other_data_only_where_rounding_is_known_to_le
     assert judge("statistical", replace(later, perturbed=())).verdict is Verdict.UNHARMED
 
 
+def test_batches_by_hand_may_be_drawn_before_a_dropout_that_was_drawn_before_them() -> None:
+    """Generators end a step as they did, whatever was drawn first."""
+    by_hand = everywhere({"num_samples": (None,) * NUM_STEPS, "epoch_starts": (), "draws": DROPOUT})
+    assert judge("statistical", with_lever_run(other_bytes(0), by_hand)).verdict is Verdict.UNHARMED
+    loaded = everywhere({"draws": DROPOUT})
+    assert judge("statistical", with_lever_run(other_bytes(1), loaded)).verdict is Verdict.HARMED
+
+
 @pytest.mark.parametrize("contract", CONTRACTS)
 @pytest.mark.parametrize("what", ["samples", "batches"])
 def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what: str) -> None:
@@ -951,6 +972,13 @@ def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what:
     assert frozen.verdict is Verdict.HARMED
     assert f"Of the {what} up to step" in frozen.why and "10% had come before; in the baseline 0%" in frozen.why
     assert judge(contract, with_lever_run({f"fresh_{what}": (1.0,) * NUM_STEPS}, e)).verdict is Verdict.HARMED
+
+
+def test_what_comes_again_in_one_seed_of_several_may_be_chance() -> None:
+    e = everywhere({"fresh_samples": (1.0,) * NUM_STEPS})
+    again = (0.9,) * 40 + (1.0,) * (NUM_STEPS - 40)
+    seeds = (replace(e.lever_seeds[0], fresh_samples=again), *e.lever_seeds[1:])
+    assert judge("statistical", replace(e, lever_seeds=seeds)).verdict is Verdict.UNHARMED
 
 
 def test_rates_that_may_react_to_losses_are_no_certain_harm_as_far_as_one_seed_tells() -> None:
