@@ -58,7 +58,7 @@ def _bookkeeping(numerics: str, evidence: Evidence) -> Ruling | None:
     """What holds for all contracts."""
     pairs = _pairs(numerics, evidence)
     return (
-        invariants.not_finite(evidence, pairs)
+        invariants.not_finite(evidence)
         or comparable.unusable(evidence, pairs)
         or comparable.missing(numerics, pairs)
         or comparable.cut_otherwise(pairs)
@@ -72,7 +72,7 @@ def _pairs(numerics: str, evidence: Evidence) -> tuple[Pair, ...]:
 
 def _by_contract(numerics: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> Ruling:
     if numerics == "statistical":
-        return statistical.judge(pairs)
+        return statistical.judge(evidence, pairs)
     num_witnesses = len(evidence.base) + (len(evidence.perturbed) if numerics == "rounding" else 0)
     if num_witnesses < 2 and any(differing(pair.base, pair.lever) for differing in _ALL for pair in pairs):
         return undecided("Numbers differ, and one baseline run does not tell whether the script repeats itself.")

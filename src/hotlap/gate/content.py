@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.gate.evidence import MIN_STEPS, Pair, Ruling, harmed
+from hotlap.gate.evidence import MIN_STEPS, Pair, Ruling, harmed, spent
 from hotlap.record import Run
 from hotlap.student import quantile
 
@@ -24,8 +24,8 @@ FALSE_ALARM = 0.01
 MEAN_FLOOR, SIZE_FLOOR, VARIANCE_FLOOR = 0.1, 2e-3, 0.2
 # What is larger or smaller by more is given in another form: scaled within the model, say.
 OTHER_FORM = 1.5
-# Sums of elements, and their squares, have these places (`hotlap.probe.sampling`).
-SUMS, SQUARES = slice(1, 9), slice(9, 13)
+# Squares of sums of elements have these places, and the length the first one (`hotlap.probe.sampling`).
+SQUARES = slice(9, 13)
 # Of one tensor; a model that is given several has as many of each.
 NUM_FEATURES = 21
 # The mean of squares of t with as many degrees of freedom as blocks less one.
@@ -94,7 +94,7 @@ def _apart(
     if known:
         usual = np.maximum(1.0, np.sqrt((_measured(known, of_variance=of_variance)[1] ** 2).mean(axis=0) / _USUAL))
     num_pairs, num_features = scores.shape
-    tail = FALSE_ALARM / (4 * num_features * num_tensors)
+    tail = spent(FALSE_ALARM, num_pairs) / (4 * num_features * num_tensors)
     # Each seed on its own, for what is frozen is another thing with each; and all together.
     # (Squares that share their error have a mean of at least what those that do not have.)
     each = np.sqrt((scores**2).mean(axis=0)) / usual / math.sqrt(fdtri(num_pairs, _FREEDOM, 1 - tail))
@@ -107,8 +107,9 @@ def _apart(
         return ""
     at = int(beyond.argmax())
     what = "varies otherwise from step to step" if of_variance else "is distributed otherwise"
+    which = "the values of its elements" if at else "its length"
     times = f"{beyond[at]:.1f} times what chance explains, in {len(tables)} pairs of runs"
-    return f"{what} than in the baseline ({_name(at)}: {times})"
+    return f"{what} than in the baseline ({which}: {times})"
 
 
 def _measured(tables: Sequence[tuple[Table, Table]], *, of_variance: bool) -> tuple[Table, Table, Table]:
@@ -127,11 +128,3 @@ def _measured(tables: Sequence[tuple[Table, Table]], *, of_variance: bool) -> tu
         scores.append(np.divide(gap, error, out=np.zeros_like(gap), where=error > 0))
         floors.append(floor)
     return np.array(gaps), np.array(scores), np.mean(floors, axis=0)
-
-
-def _name(feature: int) -> str:
-    if feature < SUMS.start:
-        return "its length"
-    if feature < SUMS.stop:
-        return "a sum of its elements"
-    return "squares of such sums" if feature < SQUARES.stop else "the values of its elements"

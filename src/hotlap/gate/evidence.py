@@ -16,6 +16,9 @@ from hotlap.record import Number, Run, Update, Verdict, as_float
 # Below this nothing is said. TraceML asks as many steps before it calls a verdict sure; a window of 20 also is the
 # least in which the thirds and tenths that the contracts look at hold more than a step or two.
 MIN_STEPS = 20
+# More seeds than so many are looked at only where these settled nothing, or showed harm by chance. What both looks
+# together may err by is spent on them in parts: the later one has this part of the first one's.
+FIRST_SEEDS, LATER_PART = 5, 0.2
 # Part of the loss that rounding leaves between equal ones.
 STILL_SAME = 1e-4
 # As the probe tells several modules of one class apart.
@@ -69,6 +72,11 @@ class Pair:
         """All losses are known and bit-equal: both trained the same weights."""
         losses = self.of_both(lambda run: run.loss)
         return bool(losses) and all(mine == other is not None for _, mine, other in losses)
+
+    def is_as_long(self) -> bool:
+        """Both are known to compute in float32, and alike."""
+        told = self.base.precision
+        return told is not None and told == self.lever.precision and told.startswith("4 bytes")
 
     def first_loss_gap(self) -> float:
         """By what part of it the first loss is larger with the lever; NaN where it is not known on both sides."""
@@ -135,10 +143,6 @@ class Evidence:
         others = (*self.base[1:], *self.perturbed) if same_seed else self.baseline()[1:]
         return tuple(Pair(self.base[0], run) for run in others)
 
-    def runs(self) -> tuple[Run, ...]:
-        """All of them."""
-        return (*self.baseline(), *self.with_lever())
-
     def with_lever(self) -> tuple[Run, ...]:
         """All runs with the lever."""
         return (*self.lever, *self.lever_seeds)
@@ -154,6 +158,11 @@ def other_than(pairs: Sequence[Pair], baseline: Sequence[Run], differing: Differ
     own: set[Hashable] = {key for a, b in combinations(baseline, 2) for key in differing(a, b)}
     found = (item for pair in pairs for item in differing(pair.base, pair.lever).items())
     return next((harmed(why) for key, why in found if key not in own), None)
+
+
+def spent(chance: float, num_pairs: int) -> float:
+    """Of that chance of an error, what a look at so many pairs may have."""
+    return chance if num_pairs <= FIRST_SEEDS else LATER_PART * chance
 
 
 def is_finite(number: Number) -> bool:
@@ -214,7 +223,7 @@ def _ordered(run: Run, first: Run) -> Run:
     return replace(run, updates=tuple(map(picked, run.updates or ())))
 
 
-_OF_PARAMETERS = ("norms", "changed", "gradients", "filled", "projections", "residues", "departures")
+_OF_PARAMETERS = ("norms", "changed", "gradients", "filled", "starts", "projections", "residues", "departures")
 
 
 def without_variable(name: str) -> str:

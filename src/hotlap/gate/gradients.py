@@ -32,21 +32,9 @@ _Updates = tuple[Update, Update]
 _First = tuple[Pair, Update, Update]
 
 
-def none(pairs: Sequence[Pair]) -> Ruling | None:
-    """A parameter has no gradient where others have, and in the baseline it has one that is not 0."""
-    for mine, other in (both for pair in pairs for both in common_updates(pair)):
-        theirs = other.gradients or ()
-        if len(mine.gradients or ()) == len(theirs) and any(b is not None for b in theirs):
-            for p, (a, b) in enumerate(zip(mine.gradients or (), theirs, strict=True)):
-                if (as_float(a) or 0) > 0 and b is None:
-                    which = trained(pairs, p)
-                    return harmed(f"At step {mine.step} {which} has no gradient; in the baseline it has one.")
-    return None
-
-
 def other_first_loss(evidence: Evidence, alike: Sequence[Pair]) -> Ruling | None:
     """With the same weights, data and draws, in numbers as long, a first loss is the same but for rounding."""
-    gap = min((abs(pair.first_loss_gap()) for pair in alike if _is_as_long(pair)), default=0.0)
+    gap = min((abs(pair.first_loss_gap()) for pair in alike), default=0.0)
     explained = explained_at_once(evidence) if gap else math.inf
     if not gap > explained:
         return None
@@ -55,11 +43,6 @@ def other_first_loss(evidence: Evidence, alike: Sequence[Pair]) -> Ruling | None
         f"random numbers; rounding alone explains {explained:.2g}.",
         by_chance=True,
     )
-
-
-def _is_as_long(pair: Pair) -> bool:
-    """Both are known to compute in float32, and alike."""
-    return pair.base.precision == pair.lever.precision is not None and pair.lever.precision.startswith("4 bytes")
 
 
 def other_at_first(evidence: Evidence, alike: Sequence[Pair], rounding: frozenset[int]) -> Ruling | None:
@@ -190,8 +173,20 @@ def alike_at_first(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def same_first_draws(pairs: Sequence[Pair]) -> list[Pair]:
-    """Those that begin with the same batch and the same random numbers."""
-    return [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
+    """Those that begin with the same weights, batch and random numbers."""
+    same = [pair for pair in pairs if _first_draws(pair.base) == _first_draws(pair.lever)]
+    firsts = [islice(common_updates(pair), 1) for pair in same]
+    ratios = [[ratio for mine, other in first for ratio in log_ratios(mine.starts, other.starts)] for first in firsts]
+    return [pair for pair, found in zip(same, ratios, strict=True) if not any(abs(one) > SAME_DATA for one in found)]
+
+
+def starts(pairs: Sequence[Pair]) -> Trait:
+    """Sizes of the weights before the first update: layers that are made in another order have other ones, as large."""
+    return Trait(
+        measure=lambda mine, other: log_ratios(mine.starts, other.starts),
+        floor=GRADIENT_FLOOR,
+        say=lambda p, size: f"{trained(pairs, p)} begins {math.exp(size):.3g} times as large as in the baseline.",
+    )
 
 
 def draws_forward(run: Run) -> bool:

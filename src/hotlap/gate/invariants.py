@@ -17,7 +17,6 @@ from hotlap.gate.evidence import (
     Pair,
     Ruling,
     harmed,
-    is_finite,
     not_finite_losses,
     other_than,
 )
@@ -34,20 +33,13 @@ MAX_INPUTS = 4
 SAME_FIRST_LOSS = 1e-4
 
 
-def not_finite(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where a loss is not finite although it is in the baseline."""
-    for pair in pairs:
-        baseline_at = dict(zip(pair.base.step_index, pair.base.loss, strict=False))
-        for step, loss in not_finite_losses(pair.lever):
-            baseline = baseline_at.get(step)
-            if baseline is not None and is_finite(baseline):
-                return harmed(f"The loss at step {step} is {loss}; in the baseline it is {baseline}.")
-    if any(not_finite_losses(run) for run in evidence.baseline()):
-        return None
-    for run in evidence.with_lever():
-        for step, loss in not_finite_losses(run):
-            return harmed(f"The loss at step {step} is {loss}; in the baseline no loss is.")
-    return None
+def not_finite(evidence: Evidence) -> Ruling | None:
+    """HARMED where a loss is not finite, and in no run of the baseline at that step."""
+    usual = {step for run in evidence.baseline() for step, _ in not_finite_losses(run)}
+    found = (one for run in evidence.with_lever() for one in not_finite_losses(run) if one[0] not in usual)
+    return next(
+        (harmed(f"The loss at step {step} is {loss}; in the baseline it is not.") for step, loss in found), None
+    )
 
 
 def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -58,12 +50,8 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
 
     The first that is no matter of chance, else the first: chance must be looked for again, with other seeds.
     """
-    by_chance = None
-    for ruling in filter(None, _looks(numerics, evidence, pairs)):
-        if not ruling.by_chance:
-            return ruling
-        by_chance = by_chance or ruling
-    return by_chance
+    found = [*filter(None, _looks(numerics, evidence, pairs))]
+    return next((ruling for ruling in found if not ruling.by_chance), found[0] if found else None)
 
 
 def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator[Ruling | None]:
@@ -93,7 +81,7 @@ def _looks(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Iterator
 def _reacting(a: Run, b: Run, *, one_seed: bool) -> dict[object, str]:
     """Rates, numbers of updates and the end of a training are others. They may react to losses (`ReduceLROnPlateau`,
     early stopping): what comes behind the first other loss only other seeds of the baseline tell (`one_seed`: there is
-    none)."""
+    none). Ends that vary with the seed are compared as numbers (`prints.beyond_seeds`)."""
     losses = Pair(a, b).of_both(lambda run: run.loss)
     until = next((step for step, mine, other in losses if mine != other), math.inf) if one_seed else math.inf
     rates = RATES.first(a, b)
@@ -101,7 +89,7 @@ def _reacting(a: Run, b: Run, *, one_seed: bool) -> dict[object, str]:
     first = min(a, b, key=lambda run: run.step_index[-1])
     mine, other = a.step_index[-1], b.step_index[-1]
     if mine != other and first.status is Status.ENDED and first.step_index[-1] < until:
-        found[f"end {first.step_index[-1]}"] = f"The training came to step {other}; in the baseline to step {mine}."
+        found["end"] = f"The training came to step {other}; in the baseline to step {mine}."
     return dict([*found.items(), *saved.other_counts(a, b, until=until).items()])
 
 
@@ -168,12 +156,14 @@ def _other_data(a: Run, b: Run, *, perturbed: bool) -> dict[str, str]:
     """Other batches although nothing was drawn that is not drawn in the baseline: not chance, but other data.
 
     What no loader made may be the work of a model (of a generator), which rounding changes from the first update on:
-    without runs that are perturbed (`perturbed`) the first step alone is known to be other data.
+    without runs that are perturbed (`perturbed`) the first step alone is known to be other data. And where a model
+    draws as well, it may have drawn before what was drawn behind it.
     """
     if not (a.rng_digest and b.rng_digest) or any(field.first(a, b) for field in (RANDOM_STATE, SOURCES)):
         return {}
     first = BATCH.first(a, b)
-    if not perturbed and not any(a.num_samples) and first is not None and first[0] > a.step_index[0]:
+    later = first is not None and first[0] > a.step_index[0]
+    if not any(a.num_samples) and (gradients.draws_forward(a) or (later and not perturbed)):
         return {}
     found = _other_batches(a, b, same_loss=SAME_FIRST_LOSS)
     return {key: f"{why} The random numbers are the same." for key, why in found.items()}
@@ -203,7 +193,9 @@ def _other_counts(a: Run, b: Run) -> dict[str, str]:
     if plan is not None and planned is not None and plan != planned and SAMPLES.first(a, b) is None:
         found["plan"] = f"The loops around its steps make {planned:,} steps; in the baseline {plan:,}."
     mine, other = a.num_validations, b.num_validations
-    if mine > other and a.step_index == b.step_index:
+    # Beside passes without gradients in each step (of a generator, a target) a validation may not be told apart.
+    beside = {all(without is not None for _, without, _ in run.draws or [(None,) * 3]) for run in (a, b)}
+    if mine > other and a.step_index == b.step_index and len(beside) == 1:
         times = f"{plural(other, 'time')} in {len(b.step_index)} steps"
         found["validations"] = f"The script validates {times}; in the baseline {mine}."
     return found
@@ -212,7 +204,10 @@ def _other_counts(a: Run, b: Run) -> dict[str, str]:
 def _other_looks(a: Run, b: Run) -> dict[str, str]:
     """A validation is given other samples each time, where in the other run it is given those of the first time: its
     numbers vary by chance then."""
-    again = [row for row in Pair(a, b).of_both(lambda run: run.fresh_looks) if None not in row][1:]
+    looks = Pair(a, b).of_both(lambda run: run.fresh_looks)
+    again = [row for row in looks if None not in row][1:]
+    if any((mine is None) != (other is None) for _, mine, other in looks):
+        return {}  # what is a validation, and what comes beside it in each step, is not known
     for mine, other in ((1, 2), (2, 1)):
         if again and all(row[mine] == 0 and row[other] > MAX_REPEATED for row in again):
             step, was, became = again[0]
@@ -257,17 +252,20 @@ def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     """More comes again than in the baseline (stale batches, a fixed order, an augmentation that is frozen), or less."""
     for what, values in _FRESH.items():
         usual = max((_new(a, b, values)[0] for a, b in combinations(evidence.baseline(), 2)), default=0.0)
-        for pair in pairs:
-            if what == "batches" and _same_rows(pair.base, pair.lever):
-                continue  # few labels come again sooner where they are sorted
-            moved = gradients.draws_forward(pair.lever) and not gradients.draws_forward(pair.base)
-            if what != "batches" and moved:
-                continue  # what was drawn before the model is drawn in it
-            gap, step, mine, other = _new(pair.base, pair.lever, values)
-            if gap > usual + MAX_REPEATED:
-                again = f"{1 - other:.0%} had come before; in the baseline {1 - mine:.0%}"
-                return harmed(f"Of the {what} up to step {step}, {again}.", by_chance=True)
+        found = [_new(pair.base, pair.lever, values) for pair in pairs if not _is_moved(pair, what)]
+        # In one seed of several it may be chance.
+        gap, step, mine, other = sorted(found or [(0.0, 0, 0.0, 0.0)])[(len(found) - 1) // 2]
+        if gap > usual + MAX_REPEATED:
+            again = f"{1 - other:.0%} had come before; in the baseline {1 - mine:.0%}"
+            return harmed(f"Of the {what} up to step {step}, {again}.", by_chance=True)
     return None
+
+
+def _is_moved(pair: Pair, what: str) -> bool:
+    """Few labels come again sooner where they are sorted; and what was drawn before the model is drawn in it."""
+    if what == "batches":
+        return _same_rows(pair.base, pair.lever)
+    return gradients.draws_forward(pair.lever) and not gradients.draws_forward(pair.base)
 
 
 _Fresh = Callable[[Run], Sequence[float | None] | None]

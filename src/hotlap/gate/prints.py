@@ -15,14 +15,16 @@ from statistics import fmean
 
 import numpy as np
 
-from hotlap.gate.evidence import STILL_SAME, Evidence, Pair, Ruling, harmed, loss_matrix
-from hotlap.record import GIVEN, Run
+from hotlap.gate.evidence import STILL_SAME, Evidence, Pair, Ruling, harmed, loss_matrix, spent
+from hotlap.record import GIVEN, Run, Status
 from hotlap.student import quantile
 
 Slot = tuple[str, int]
 """(words of the line, which of its numbers)."""
 Values = dict[Slot, list[tuple[int, str, str]]]
 """Slot -> (step, as printed in one run, in the other) of each line with these words."""
+
+_END: Slot = ("the last step of the training", 0)
 
 _NUMBER = re.compile(r"(?<![\w.])(?<!\d[:-])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?!\w|[:-]\d)", re.IGNORECASE)
 _OF_THE_MACHINE = re.compile(
@@ -91,14 +93,14 @@ def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
     by_slot: dict[Slot, list[float]] = defaultdict(list)
     floors: dict[Slot, float] = {}
     for pair in pairs:
-        for slot, (gap, size) in _gaps(_matched(pair.base, pair.lever)).items():
+        for slot, (gap, size) in {**_gaps(_matched(pair.base, pair.lever)), _END: _ends(pair)}.items():
             if size > 0:
                 by_slot[slot].append(gap / size)
                 floors[slot] = max(floors.get(slot, floor), _resolution(pair.base, slot) / size)
     enough = {slot: np.array(found) for slot, found in by_slot.items() if len(found) >= MIN_SEEDS}
     for slot, gaps in enough.items():
         error = gaps.std(ddof=1) / math.sqrt(len(gaps))
-        half = quantile(len(gaps) - 1, 1 - FALSE_ALARM / (2 * len(enough))) * error
+        half = quantile(len(gaps) - 1, 1 - spent(FALSE_ALARM, len(gaps)) / (2 * len(enough))) * error
         if no_chance and (gap := np.sort(np.abs(gaps))[-2]) > max(FLOOR, floors[slot]):
             apart = f"{gap:.1%} or more from the baseline with two seeds of {len(gaps)}"
             return harmed(f"What the script {_tells(slot)} is {apart}, by weights that are the same{_in(slot)}.")
@@ -108,6 +110,13 @@ def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
                 by_chance=True,
             )
     return None
+
+
+def _ends(pair: Pair) -> tuple[float, float]:
+    """As `_gaps`, of the steps to which the training came; a run that was ended earlier tells nothing."""
+    first = min(pair.base, pair.lever, key=lambda run: run.step_index[-1])
+    end, other = pair.base.step_index[-1], pair.lever.step_index[-1]
+    return float(other - end if first.status is Status.ENDED else 0), float(end)
 
 
 def _is_same_training(pair: Pair) -> bool:
@@ -161,11 +170,11 @@ def _resolution(run: Run, slot: Slot) -> float:
     """Two units in the last place that is printed, in the mean, as the gap is one."""
     words, k = slot
     numbers = [Decimal(given[k]).as_tuple() for (_, found, _), given in _lines(run).items() if found == words]
-    return 2 * fmean(float(f"1e{one.exponent}") for one in numbers if isinstance(one.exponent, int))
+    return 2 * fmean([float(f"1e{one.exponent}") for one in numbers if isinstance(one.exponent, int)] or [1.0])
 
 
 def _tells(slot: Slot) -> str:
-    return "gives" if slot[0].startswith(GIVEN) else "prints"
+    return "gives" if slot[0].startswith(GIVEN) or slot == _END else "prints"
 
 
 def _in(slot: Slot) -> str:

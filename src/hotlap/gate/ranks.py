@@ -15,13 +15,13 @@ from hotlap.record import Run, StateDigest, Verdict
 
 def of_each(evidence: Evidence) -> tuple[Evidence, ...]:
     """For each rank, what bears on it alone."""
-    size = max((1 + len(run.peers) for run in evidence.runs()), default=1)
+    size = max((1 + len(run.peers) for run in (*evidence.baseline(), *evidence.with_lever())), default=1)
     return tuple(evidence.of_each(partial(_of_rank, rank=rank)) for rank in range(size))
 
 
 def missing(evidence: Evidence) -> Ruling | None:
     """UNDECIDED where a rank left no record of one of the runs."""
-    for run in evidence.runs():
+    for run in (*evidence.baseline(), *evidence.with_lever()):
         known = {run.rank, *(peer.rank for peer in run.peers)}
         lost = next((rank for rank in range(run.world_size) if rank not in known), None)
         if lost is not None:

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate import prints
-from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.gate.evidence import STILL_SAME, Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 from hotlap.gate.standing_out import Measure, Of, common_updates, numbers_of
-from hotlap.record import BEYOND_EPOCH, Run
+from hotlap.gate.step_fields import BATCH, RANDOM_STATE, SOURCES
+from hotlap.record import BEYOND_EPOCH, KEPT_STEPS, Run
 from hotlap.student import mean_interval
 
 Row = NDArray[np.float64]
@@ -33,6 +34,9 @@ SMALL_MARGIN = 10.0
 LARGE_MARGIN = 3.0
 # "Small": a thousandth of the loss. Batches make a loss jump by far more than that from step to step.
 SMALL = 1e-3
+# Within so many steps rounding makes a gap of losses hardly ever so many times as large; small units that flip do at
+# times (a small detector: 21 times in one step).
+JUMP_STEPS, USUAL_JUMP = 3, 33.0
 # Growth differs between runs: one meets a flipped ReLU some steps earlier. The bound looks this much ahead.
 AHEAD_SHARE, AHEAD_STEPS = 0.5, 20
 # Where perturbed losses are bit-equal to those of the baseline, this many ulps of it are rounding still: a loss is a
@@ -44,8 +48,8 @@ FLOAT32_ULP, FLOAT16_ULP, BFLOAT16_ULP = 2.0**-23, 2.0**-10, 2.0**-7
 AT_ONCE = 2
 # A wrong update does not heal, so a harmful gap stays; a run of luck beyond the bound is shorter than this share.
 MAX_BEYOND = 0.05
-# What is wrong from an epoch's begin on is so in more than half of the steps that are recorded behind it.
-MOSTLY, FEWEST_AFTER_EPOCH = 0.5, 5
+# What is wrong from an epoch's begin on is so in half of the last steps, which are recorded for its sake.
+MOSTLY = 0.5
 # bfloat16 rounds each factor by up to 0.4%; a twentieth in the size of a gradient is no rounding.
 GRADIENT_FLOOR = 0.05
 # One element in a hundred: float16 under a scaler that works loses fewer of a gradient.
@@ -62,7 +66,6 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     base, lever = losses[0], losses[1:]
     # Where a reference ends earlier, its gap is not known (NaN).
     known = np.array([_gaps(run, steps, base) for run in references]).reshape(-1, len(steps))
-    known = known[~np.isnan(known).all(axis=1)]
     known = known[np.nan_to_num(known).any(axis=1)]  # a repeat that is bit-equal shows nothing of rounding
     equal = bool((lever == base).all())
     ruling = prints.beyond_rounding(evidence, pairs, equal=equal)
@@ -79,38 +82,63 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
         return undecided(
             "Losses differ, and it was not measured how far rounding alone takes them (no perturbed runs)."
         )
-    at_once = explained_at_once(evidence) * float(_local_scale(base)[0])
-    for pair, losses_of_pair in zip(pairs, lever, strict=True):
-        why = _beyond(pair, steps, abs(losses_of_pair - base), limit, at_once=at_once)
-        if why is not None:
-            return harmed(why, by_chance=True)
-    return unharmed(
-        f"The same samples, and losses within what rounding does to the baseline ({len(known)} runs; "
-        f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
-        f"{_compared(len(steps), pairs)}."
+    of_each = (_beyond(steps, abs(losses_of_pair - base), limit) for losses_of_pair in lever)
+    return (
+        jump(evidence, pairs)
+        or next(filter(None, of_each), None)
+        or unharmed(
+            f"The same samples, and losses within what rounding does to the baseline ({len(known)} runs; "
+            f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
+            f"{_compared(len(steps), pairs)}."
+        )
     )
 
 
-def _beyond(pair: Pair, steps: Sequence[int], gaps: Row, limit: Row, *, at_once: float) -> str | None:
-    """Where the losses of a pair are further from each other than rounding takes them."""
-    beyond = gaps > limit
-    if steps[0] == 0 and gaps[0] > at_once:
-        return (
-            f"The first loss is {gaps[0]:.2g} from that of the baseline, before any update; rounding alone explains "
-            f"{at_once:.2g}."
-        )
-    if beyond.mean() > MAX_BEYOND:
-        at = int(beyond.argmax())
-        return (
-            f"The loss at step {steps[at]} is {gaps[at]:.2g} from that of the baseline; rounding alone explains "
-            f"{limit[at]:.2g}. This happens at {beyond.mean():.0%} of {len(steps)} steps."
-        )
-    begun = _beyond_at_epoch(pair, steps, beyond)
-    if begun is None:
+def jump(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
+    """HARMED where losses that were the same, but for rounding, are others in a few steps, with the same batches and
+    random numbers: what is kept from step to step (a hidden state, the weights of a sum of losses) was changed there,
+    or a formula has come to a case of which the other one makes something else. What rounding does grows, in most
+    networks by some tens of percent a step; how fast in these few steps at most, perturbed runs show."""
+    usual = max([USUAL_JUMP, *(_growth(Pair(evidence.base[0], run))[0] for run in evidence.perturbed)])
+    beyond = [found for found in map(_growth, pairs) if found[0] > LARGE_MARGIN * usual]
+    if len(beyond) < min(2, len(pairs)):
         return None
-    return (
-        f"From step {steps[begun]} on, where an epoch begins, the loss is further from that of the baseline "
-        f"({gaps[begun]:.2g}) than rounding alone explains ({limit[begun]:.2g})."
+    _, step, before, gap = beyond[0]
+    return harmed(
+        f"The loss at step {step} is {gap:.2g} of it away from that of the baseline, with the same batches and random "
+        f"numbers, and before {before:.1g} of it at most.",
+        by_chance=len(pairs) == 1,
+    )
+
+
+def _growth(pair: Pair) -> tuple[float, int, float, float]:
+    """(by how many times gaps of losses grew within `JUMP_STEPS`, in which step, gap before it, largest gap in it)."""
+    steps, (base, lever) = loss_matrix([pair.base, pair.lever])
+    gaps = np.abs(lever - base) / np.maximum.accumulate(np.abs(base))
+    # Without a loader batches are what models were given, a state that is carried among it.
+    drawn = (RANDOM_STATE, SOURCES, *((BATCH,) if any(pair.base.num_samples) else ()))
+    firsts = (field.first(pair.base, pair.lever) for field in drawn)
+    others = bisect_left(steps, min((first[0] for first in firsts if first is not None), default=math.inf))
+    floor = FLOAT32_ULP if pair.is_as_long() else STILL_SAME
+    before = np.maximum.accumulate(gaps)
+    same = int(np.searchsorted(before, STILL_SAME, side="right"))
+    # Where elements are dropped from that step on, they may be others.
+    at = range(1 + (KEPT_STEPS if pair.base.dropouts else 0), min(others, same + 1, len(gaps)))
+    growths = [(gaps[t : min(others, t + JUMP_STEPS)].max() / max(before[t - 1], floor), t) for t in at]
+    growth, t = max(growths, default=(0.0, 0))
+    return float(growth), steps[t], float(before[t - 1]), float(gaps[t : t + JUMP_STEPS].max())
+
+
+def _beyond(steps: Sequence[int], gaps: Row, limit: Row) -> Ruling | None:
+    """HARMED where the losses of a pair are further from each other than rounding takes them."""
+    beyond = gaps > limit
+    if beyond.mean() <= MAX_BEYOND and beyond[-BEYOND_EPOCH:].mean() < MOSTLY:
+        return None
+    at = int(beyond.argmax())
+    return harmed(
+        f"The loss at step {steps[at]} is {gaps[at]:.2g} from that of the baseline; rounding alone explains "
+        f"{limit[at]:.2g}. This happens at {beyond.mean():.0%} of {len(steps)} steps.",
+        by_chance=True,
     )
 
 
@@ -119,12 +147,9 @@ def _limit(base: Row, known: Row) -> Row:
     num_steps = len(base)
     scale = _local_scale(base)
     small = SMALL * scale
-    if len(known):
-        so_far = np.maximum.accumulate(np.abs(np.nan_to_num(known)).max(axis=0))
-        ahead = [min(num_steps - 1, t + max(AHEAD_STEPS, int(AHEAD_SHARE * t))) for t in range(num_steps)]
-        envelope = so_far[ahead]
-    else:
-        envelope = np.zeros(num_steps)
+    so_far = np.maximum.accumulate(np.abs(np.nan_to_num(known)).max(axis=0, initial=0.0))
+    ahead = [min(num_steps - 1, t + max(AHEAD_STEPS, int(AHEAD_SHARE * t))) for t in range(num_steps)]
+    envelope = so_far[ahead]
     bound = np.minimum(SMALL_MARGIN * envelope, np.maximum(LARGE_MARGIN * envelope, small))
     return np.asarray(np.maximum(bound, FLOOR_ULPS * _ulp(base) * scale))
 
@@ -147,17 +172,6 @@ def _gaps(run: Run, steps: Sequence[int], base: Row) -> Row:
     return np.array([found.get(step, math.nan) for step in steps]) - base
 
 
-def _beyond_at_epoch(pair: Pair, steps: Sequence[int], beyond: NDArray[np.bool_]) -> int | None:
-    """Where an epoch begins from which on most of the next steps are beyond the bound, and before which none of as many
-    is: of a run that ends soon after it, they are too few to tell otherwise."""
-    for i in pair.base.epoch_starts:
-        at = bisect_left(steps, pair.base.step_index[i])
-        after, before = beyond[at : at + BEYOND_EPOCH], beyond[max(0, at - BEYOND_EPOCH) : at]
-        if at and len(after) >= FEWEST_AFTER_EPOCH and after.mean() > MOSTLY and not before.any():
-            return at + int(after.argmax())
-    return None
-
-
 def _local_scale(base: Row) -> Row:
     """Size of the loss around each step: a loss that happens to be near 0 carries the rounding of its neighbours."""
     size = np.abs(base)
@@ -171,12 +185,8 @@ def _ulp(base: Row) -> float:
     """
     # Positions 8 to 23 of a float32's mantissa are empty in a bfloat16, 11 to 23 in a float16.
     single = base.astype(np.float32)
-    bits = single.view(np.uint32)
-    if (single != base).any():
-        return FLOAT32_ULP
-    if not (bits & 0xFFFF).any():
-        return BFLOAT16_ULP
-    return FLOAT16_ULP if not (bits & 0x1FFF).any() else FLOAT32_ULP
+    empty = np.bitwise_or.reduce(single.view(np.uint32)) if (single == base).all() else 1
+    return FLOAT32_ULP if empty & 0x1FFF else BFLOAT16_ULP if not empty & 0xFFFF else FLOAT16_ULP
 
 
 def _compared(num_steps: int, pairs: Sequence[Pair]) -> str:

@@ -13,9 +13,6 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 # Names of files that hold a training.
 _CHECKPOINT = re.compile(r"\.(pth?|ckpt|bin|safetensors|np[yz]|pkl|pickle|joblib|h5|hdf5|onnx|msgpack)$")
-# Of them that are named.
-_MOST_NAMED = 3
-
 # Part of its size: of equal weights an average that is rounded otherwise is the same to many digits.
 _APART = 0.01
 
@@ -121,8 +118,7 @@ def not_compared(pairs: Sequence[Pair]) -> str:
         }
     if not names:
         return ""
-    some = list(names.values())
-    told = ", ".join(some[:_MOST_NAMED]) + (f" and {len(some) - _MOST_NAMED} more" if len(some) > _MOST_NAMED else "")
+    told = ", ".join(names.values())
     return f" Not compared: {told}; of files, only those that torch.save writes after the same steps are."
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate.draws import dropped
-from hotlap.gate.evidence import Pair, Ruling, harmed
+from hotlap.gate.evidence import Pair, Ruling, harmed, spent
 from hotlap.record import Number, Run, Update, as_float
 from hotlap.student import quantile
 
@@ -72,22 +72,23 @@ class Sides:
         sides."""
         pairs = [pair for pair in self.pairs if dropped(pair.base) == dropped(pair.lever)]
         mine, theirs = (_table(some, trait, part=slice(num_records)) for some in (pairs, self.references))
-        return _ruling(trait, mine, [theirs])
+        return _ruling(trait, mine, [theirs], chance=spent(FALSE_ALARM, len(pairs)))
 
     def harm_in_a_part(self, trait: Trait) -> Ruling | None:
         """HARMED by what stands out in some part of the records."""
         num_records = max((len(list(common_updates(pair))) for pair in self.pairs), default=0)
         bounds = [num_records * k // NUM_PARTS for k in range(NUM_PARTS + 1)]
-        found = (self._harm_in(trait, part, num_tests=NUM_PARTS) for part in map(slice, bounds, bounds[1:]))
+        found = (self._harm_in(trait, part, num_parts=NUM_PARTS) for part in map(slice, bounds, bounds[1:]))
         return next(filter(None, found), None)
 
-    def _harm_in(self, trait: Trait, part: slice, *, num_tests: int = 1) -> Ruling | None:
+    def _harm_in(self, trait: Trait, part: slice, *, num_parts: int = 1) -> Ruling | None:
         """HARMED by what stands out in these records of all pairs, beside each of the references."""
         tables = [_table([reference], trait, part=part) for reference in self.references]
-        return _ruling(trait, _table(self.pairs, trait, part=part), tables, num_tests=num_tests)
+        chance = spent(FALSE_ALARM, len(self.pairs)) / num_parts
+        return _ruling(trait, _table(self.pairs, trait, part=part), tables, chance=chance)
 
 
-def _ruling(trait: Trait, table: Table, references: Sequence[Table], *, num_tests: int = 1) -> Ruling | None:
+def _ruling(trait: Trait, table: Table, references: Sequence[Table], *, chance: float) -> Ruling | None:
     """HARMED by the parameter whose mean is furthest beyond chance and beyond all baseline runs."""
     num_records, num_parameters = table.shape
     means = _means(table, trait)
@@ -95,8 +96,8 @@ def _ruling(trait: Trait, table: Table, references: Sequence[Table], *, num_test
         p = int(np.argmax(np.abs(means)))
         stands_out = bool(abs(means[p]) > GROSS)
     else:
-        num_tests *= num_parameters * (1 if trait.one_sided else 2)
-        limit = quantile(num_records - 1, 1 - FALSE_ALARM / num_tests)
+        num_tests = num_parameters * (1 if trait.one_sided else 2)
+        limit = quantile(num_records - 1, 1 - chance / num_tests)
         scores = _scores(table, trait, limit=limit)
         known = [one for one in references if len(one) >= MIN_RECORDS]
         usual = max((float(_scores(one, trait, limit=limit).max()) for one in known), default=0.0)

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.gate import draws, prints
-from hotlap.gate.evidence import STILL_SAME, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.gate import draws, prints, rounding
+from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, spent, undecided, unharmed
 from hotlap.gate.gradients import same_first_draws
-from hotlap.gate.step_fields import BATCH, RANDOM_STATE, SOURCES
-from hotlap.record import KEPT_STEPS
+from hotlap.gate.step_fields import BATCH
 from hotlap.student import quantile
 
 Losses = NDArray[np.float64]
@@ -33,13 +32,9 @@ PROGRESS_MARGIN = 0.05
 TRIFLE = 0.01
 # Of a first loss, part that is nobody's concern, and chance of a false alarm: rounding to bfloat16 has either sign.
 FIRST_TRIFLE, FIRST_TAIL = 5e-4, 0.005
-# Part of the loss that no rounding makes in a step of one that was the same (`STILL_SAME`).
-JUMP = 0.01
 EQUAL_TAIL, HARM_TAIL = 0.05, 0.025
-# More seeds than so many are looked at only where these settled nothing. With this tail in place of `EQUAL_TAIL`, both
-# looks together call a difference as large as the spread equal in 4.7% to 5.9% of cases, as one does (4.4% to 5.3%);
-# with the same tail 7% to 8.5% (tests/property/test_gate.py).
-FIRST_SEEDS, LATER_TAIL = 5, 0.01
+# (With what `spent` leaves to a later look, both looks together call a difference as large as the spread equal in 4.7%
+# to 5.9% of cases, as one does (4.4% to 5.3%); with the same tail 7% to 8.5%: tests/property/test_gate.py.)
 # The loss falls "beyond its noise" if the fall is twice its standard error.
 MIN_FALL = 2.0
 
@@ -56,7 +51,7 @@ class Gap:
         self._mean = float(difference.mean())
         self._error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
         self._freedom = len(base) - 1
-        self._tail = EQUAL_TAIL if len(base) <= FIRST_SEEDS else LATER_TAIL
+        self._tail, self._harm_tail = (spent(tail, len(base)) for tail in (EQUAL_TAIL, HARM_TAIL))
         self._half = quantile(self._freedom, 1 - self._tail) * self._error
         # What is allowed: as much as the spread over the baseline's seeds, and where they hardly matter that much.
         self._spread = SEED_MARGIN * float(base.std(ddof=1))
@@ -80,7 +75,7 @@ class Gap:
 
     def is_harm(self) -> bool:
         """The interval lies beyond what is a trifle."""
-        return abs(self._mean) - quantile(self._freedom, 1 - HARM_TAIL) * self._error > self._trifle
+        return abs(self._mean) - quantile(self._freedom, 1 - self._harm_tail) * self._error > self._trifle
 
     def text(self) -> str:
         """The numbers, as a part of a sentence; the spread over seeds is taken as known in it."""
@@ -88,7 +83,7 @@ class Gap:
         return f"{self._name} {self._mean:+.2g} +- {self._half:.2g} (allowed: {allowed:.2g})"
 
 
-def judge(pairs: Sequence[Pair]) -> Ruling:
+def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     """Compare two summaries of the loss over seeds: its mean over the window, and over the last third."""
     if len(pairs) < MIN_SEEDS:
         return undecided(
@@ -108,7 +103,7 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
     told = "; ".join(gap.text() for gap in gaps)
     if any(gap.is_harm() for gap in gaps):
         return harmed(f"Training differs by more than chance and more than a trifle: {told}.", by_chance=True)
-    ruling = _other_first_loss(pairs) or _jump(pairs) or prints.beyond_seeds(pairs)
+    ruling = _other_first_loss(pairs) or rounding.jump(evidence, pairs) or prints.beyond_seeds(pairs)
     if ruling:
         return ruling
     if not all(gap.is_equal() for gap in gaps):
@@ -130,39 +125,13 @@ def _other_first_loss(pairs: Sequence[Pair]) -> Ruling | None:
     if len(gaps) < MIN_SEEDS or np.isnan(gaps).any():
         return None
     mean, error = float(gaps.mean()), float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
-    if abs(mean) - quantile(len(gaps) - 1, 1 - FIRST_TAIL) * error <= FIRST_TRIFLE:
+    if abs(mean) - quantile(len(gaps) - 1, 1 - spent(FIRST_TAIL, len(gaps))) * error <= FIRST_TRIFLE:
         return None
     return harmed(
         f"The first loss is {mean:+.2%} from that of the baseline ({len(gaps)} seeds), with the same batch and random "
         "numbers.",
         by_chance=True,
     )
-
-
-def _jump(pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where losses that were the same, but for rounding, are others from one step to the next, with the same
-    batch and random numbers: something that is kept from step to step (a hidden state) was changed there. What rounding
-    does grows, in most networks by some tens of percent a step, and never a hundredfold in one."""
-    for pair in pairs:
-        steps, (base, lever) = loss_matrix([pair.base, pair.lever])
-        gaps = np.abs(lever - base) / np.maximum.accumulate(np.abs(base))
-        at = int((gaps > STILL_SAME).argmax())
-        # Without a loader batches are what models were given, a state that is carried among it.
-        drawn = (RANDOM_STATE, SOURCES, *((BATCH,) if any(pair.base.num_samples) else ()))
-        others = (field.first(pair.base, pair.lever) for field in drawn)
-        # Where elements are dropped from that step on, they may be others.
-        begins = KEPT_STEPS if pair.base.dropouts else 0
-        if (
-            at > 0
-            and steps[at] != begins
-            and gaps[at] > JUMP
-            and not any(other is not None and other[0] <= steps[at] for other in others)
-        ):
-            return harmed(
-                f"The loss at step {steps[at]} is {gaps[at]:.1%} away from that of the baseline, with the same batches "
-                f"and random numbers, and before {gaps[:at].max():.1g} of it at most."
-            )
-    return None
 
 
 def _fall(base: Losses) -> float:

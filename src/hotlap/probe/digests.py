@@ -18,6 +18,8 @@ from hotlap.probe.sampling import sampled_columns
 
 # Rows of fewer numbers may be equal by chance: times and angles.
 _MIN_NUMBERS = 8
+# As losses of torch's do by default (`ignore_index`).
+_IGNORED, _LABELS = -100, {torch.int16, torch.int32, torch.int64}
 # As many tell two samples apart.
 _MOST_NUMBERS = 64
 
@@ -150,8 +152,11 @@ def _has_rows(leaf: Any, num: int) -> bool:
 
 
 def _rows(tensor: torch.Tensor, num: int) -> Iterator[bytes]:
-    """(num,) what each holds, without zeros at its end: padding is as long as a batch's longest sample asks for."""
-    return (bytes(row).rstrip(b"\0") for row in bytes_of(_peeked(tensor)).reshape(num, -1))
+    """(num,) what each holds, without zeros at its end (or targets that losses ignore): padding is as long as a batch's
+    longest sample asks for."""
+    plain = _peeked(tensor)
+    plain = plain.masked_fill(plain == _IGNORED, 0) if plain.dtype in _LABELS else plain
+    return (bytes(row).rstrip(b"\0") for row in bytes_of(plain).reshape(num, -1))
 
 
 class Given:

@@ -188,8 +188,7 @@ class Updates:
         self._before: list[torch.Tensor] | None = None
         self._params: list[torch.Tensor] = []
         self._labels: dict[int, str] = {}
-        self._gradients: dict[int, tuple[float, float, float, str | None]] = {}
-        self._projections: dict[int, tuple[float, ...] | None] = {}
+        self._gradients: dict[int, tuple[float, float, float, str | None, tuple[float, ...] | None]] = {}
         self._departed: Callable[[], dict[int, float]] = dict
         """Of the optimizer that steps."""
         self._departures: dict[int, float] = {}
@@ -243,9 +242,8 @@ class Updates:
         for param in _params(optimizer):
             if param.grad is not None and param.grad.layout == torch.strided:
                 gradient = sampled(param.grad) / scale
-                self._gradients[id(param)] = _norm(gradient), *_filled(gradient), direction(param.grad)
-                if len(self.seen) < _FIRST_GRADIENTS:
-                    self._projections[id(param)] = projections(param.grad / scale)
+                projected = projections(param.grad / scale) if len(self.seen) < _FIRST_GRADIENTS else None
+                self._gradients[id(param)] = _norm(gradient), *_filled(gradient), direction(param.grad), projected
         self._departed = departures(optimizer)
 
     def stepped(self) -> None:
@@ -268,7 +266,6 @@ class Updates:
         addresses = [id(param) for param in self._params]
         gradients = [self._gradients.get(address) for address in addresses]
         departures = [self._departures.get(address) for address in addresses]
-        projected = [self._projections.get(address) for address in addresses]
         ways = [_way(place.tensor(), first) for place, first in self._untrained or ()]
         self.seen.append(
             Update(
@@ -278,7 +275,8 @@ class Updates:
                 gradients=tuple(None if found is None else as_number(found[0]) for found in gradients),
                 filled=tuple(None if found is None else found[1] for found in gradients),
                 residues=tuple(None if found is None else found[2] for found in gradients),
-                projections=tuple(projected) if self._projections else None,
+                starts=tuple(as_number(_norm(one)) for one in self._before) if not self.seen else None,
+                projections=tuple(one and one[4] for one in gradients) if len(self.seen) < _FIRST_GRADIENTS else None,
                 departures=tuple(None if found is None else as_number(found) for found in departures),
                 buffers=tuple(None if way is None else as_number(way[1]) for way in ways),
                 directions=(
@@ -287,7 +285,7 @@ class Updates:
                 ),
             )
         )
-        self._before, self._gradients, self._departures, self._projections = None, {}, {}, {}
+        self._before, self._gradients, self._departures = None, {}, {}
 
 
 def _way(now: torch.Tensor | None, first: torch.Tensor) -> tuple[torch.Tensor, float] | None:

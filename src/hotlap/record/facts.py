@@ -109,6 +109,8 @@ class Update:
     """(P,) L2 norm of the gradient that the update found; None at a parameter that had none."""
     filled: tuple[float | None, ...] | None = None
     """(P,) part of the gradient's elements that are not 0, in [0, 1]."""
+    starts: tuple[Number, ...] | None = None
+    """(P,) of the first update: size of each parameter before it."""
     projections: tuple[tuple[float, ...] | None, ...] | None = None
     """(P,) of the first two updates: 16 projections of the gradient, each a sum of the elements with fixed factors, so
     that the distance of two gradients is known to a quarter of itself. None where it is 0, or nothing is there."""

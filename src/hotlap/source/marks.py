@@ -132,11 +132,12 @@ def _uncalled(tree: ast.Module) -> set[ast.stmt]:
 
 
 def _uses(statements: Iterable[ast.stmt]) -> dict[str, list[ast.stmt]]:
-    """What is set -> the statements that read it; for a function's head the first of its body, as a default by itself
-    does nothing."""
+    """What is set -> the statements that read it; for the head of a function, or a condition, the first of what it
+    guards, as a default, or a patience that has not run out, by itself does nothing."""
     found: dict[str, list[ast.stmt]] = {}
     for node in statements:
-        reader = next(_firsts(node), node) if isinstance(node, _Functions) else node
+        decides = isinstance(node, ast.If) and not node.orelse and not _is_for_errors(node, node.body)
+        reader = next(_firsts(node), node) if decides or isinstance(node, _Functions) else node
         for name in _read(node):
             found.setdefault(name, []).append(reader)
     return found

@@ -10,7 +10,7 @@ from torch import nn
 
 from hotlap.gate import Evidence, judge
 from hotlap.probe.sampling import direction
-from hotlap.record import Run, Verdict
+from hotlap.record import Run, Update, Verdict
 from tests.unit.gate.recorded import recorded
 
 NUM_STEPS, FLIPPED_FROM = 120, 60
@@ -163,12 +163,39 @@ def test_of_other_draws_that_no_state_shows_the_first_loss_tells_and_gradients_m
     draws = ((dropout, False, True),) * NUM_STEPS
     e = evidence(bf16=False, flipped=False)
     base = tuple(replace(one, draws=draws) for one in e.base_seeds)
-    others = tuple(
-        replace(run(seed=10 + k), seed=k, batch_digest=one.batch_digest, rng_digest=one.rng_digest, draws=draws)
-        for k, one in enumerate(base)
+    others = tuple(begun_as(one, replace(run(seed=10 + k), draws=draws)) for k, one in enumerate(base))
+    same_weights = tuple(
+        replace(other, updates=started_as(one, other)) for one, other in zip(base, others, strict=True)
     )
-    e = replace(e, base=(base[0], base[0]), perturbed=(), base_seeds=base, lever=others[:1], lever_seeds=others)
-    assert ("The first gradient" in judge("statistical", e).why) is not dropout
+    e = replace(e, base=(base[0], base[0]), perturbed=(), base_seeds=base)
+    ruling = judge("statistical", replace(e, lever=same_weights[:1], lever_seeds=same_weights))
+    assert ("The first gradient" in ruling.why) is not dropout
+
+
+def begun_as(one: Run, other: Run) -> Run:
+    """`other`, as if it had the seed, the batches and the states of generators of `one`."""
+    return replace(other, seed=one.seed, batch_digest=one.batch_digest, rng_digest=one.rng_digest)
+
+
+def started_as(one: Run, other: Run) -> tuple[Update, ...]:
+    """Updates of `other`, as if its weights were at first those of `one`."""
+    (mine, *_), (first, *later) = one.updates or (), other.updates or ()
+    return replace(first, starts=mine.starts), *later
+
+
+@pytest.mark.parametrize("times", [1.0, 1.2])
+def test_weights_may_be_made_in_another_order_but_not_larger(times: float) -> None:
+    """Then the first losses and gradients are others, by as many random numbers."""
+    e = evidence(bf16=False, flipped=False)
+    base = e.base_seeds
+    others = []
+    for k, one in enumerate(base):
+        first, *later = (other := begun_as(one, run(seed=10 + k))).updates or ()
+        larger = tuple(times * size for size in first.starts or () if isinstance(size, float))
+        others.append(replace(other, updates=(replace(first, starts=larger), *later)))
+    ruling = judge("statistical", replace(e, lever=tuple(others[:1]), lever_seeds=tuple(others)))
+    assert "The first" not in ruling.why
+    assert ("begins 1." in ruling.why) is (times > 1)
 
 
 Drops = tuple[tuple[float | None, int, int], ...]

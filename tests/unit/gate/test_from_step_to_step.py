@@ -47,6 +47,19 @@ def test_losses_that_were_the_same_do_not_differ_by_a_hundredth_in_the_next_step
     assert not ruling.by_chance
 
 
+@pytest.mark.parametrize("contract", ["rounding", "statistical"])
+@pytest.mark.parametrize(("by", "verdict"), [(1e-3, Verdict.HARMED), (1e-6, Verdict.UNHARMED)])
+def test_in_float32_losses_that_were_bit_equal_do_not_part_by_a_thousandth(
+    contract: str, by: float, verdict: Verdict
+) -> None:
+    """As those of a sum whose weights are taken anew each epoch: far less than what rounding comes to in the end."""
+    known = late_epoch(by=by).of_each(lambda run: replace(run, precision="4 bytes, highest"))
+    ruling = judge(contract, known)
+    assert ruling.verdict is verdict
+    assert (f"The loss at step {RESET_AT} is" in ruling.why) is (verdict is Verdict.HARMED)
+    assert ruling.by_chance is (contract == "rounding" and verdict is Verdict.HARMED)
+
+
 def test_of_steps_that_no_perturbed_run_reaches_rounding_says_nothing() -> None:
     e = late_epoch(by=1e-4)
     short = tuple(replace(run, step_index=run.step_index[:RESET_AT], loss=run.loss[:RESET_AT]) for run in e.perturbed)

@@ -1,7 +1,7 @@
 """The gate on one small training: what it must refuse, what it must let pass, and what it says about it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -336,6 +336,25 @@ def test_training_that_ends_early_is_harm(contract: str) -> None:
     assert "came to step 79; in the baseline to step 119" in ruling.why
 
 
+@pytest.mark.parametrize(
+    ("lever", "verdict"),
+    [((80, 92, 86, 98, 84), Verdict.UNHARMED), ((81, 91, 83, 96, 87), Verdict.UNHARMED), ((50,) * 5, Verdict.HARMED)],
+)
+def test_ends_that_vary_with_the_seed_are_compared_as_numbers(lever: Sequence[int], verdict: Verdict) -> None:
+    """No seed of the baseline has the others' ends, so another one by itself is no harm."""
+
+    def ended(runs: Sequence[Run], ends: Sequence[int]) -> tuple[Run, ...]:
+        return tuple(replace(cut(run, slice(0, end)), status=Status.ENDED) for run, end in zip(runs, ends, strict=True))
+
+    e = evidence(PLAIN, num_seeds=5, other_masks=True)
+    base, others = ended((e.base[0], *e.base_seeds), (80, 92, 86, 98, 84)), ended((e.lever[0], *e.lever_seeds), lever)
+    ruling = judge(
+        "statistical", Evidence(base=base[:1], lever=others[:1], base_seeds=base[1:], lever_seeds=others[1:])
+    )
+    assert ruling.verdict is verdict
+    assert ("the last step of the training" in ruling.why) is (verdict is Verdict.HARMED)
+
+
 def touched(share: float) -> tuple[Update, ...]:
     """The baseline's updates, with only `share` of the last parameter's elements changed."""
     return tuple(replace(u, changed=(*u.changed[:-1], u.changed[-1] * share)) for u in train(PLAIN).updates or ())
@@ -549,9 +568,18 @@ def test_a_formula_that_fits_the_script_no_better_says_nothing() -> None:
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_a_parameter_that_gets_no_gradient_any_more_is_harm(contract: str) -> None:
-    ruling = judge(contract, with_update(gradients=(0.1, None, 0.1, 0.1)))
+    def without(update: Update) -> Update:
+        first, _, *others = update.gradients or ()
+        return replace(update, gradients=(first, None, *others), filled=(1.0, None, 1.0, 1.0))
+
+    filled = with_updates(lambda u: u).of_each(
+        lambda run: replace(run, updates=tuple(replace(u, filled=(1.0,) * 4) for u in run.updates or ()))
+    )
+    lever = tuple(replace(run, updates=tuple(map(without, run.updates or ()))) for run in filled.lever)
+    seeds = tuple(replace(run, updates=tuple(map(without, run.updates or ()))) for run in filled.lever_seeds)
+    ruling = judge(contract, replace(filled, lever=lever, lever_seeds=seeds))
     assert ruling.verdict is Verdict.HARMED
-    assert "parameter 1 has no gradient" in ruling.why
+    assert "100.0% of the elements of the gradient of parameter 1 are 0 that are not in the baseline" in ruling.why
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
@@ -653,7 +681,7 @@ def buffered(runs: tuple[Run, ...], size: float) -> tuple[Run, ...]:
 @pytest.mark.parametrize(
     ("size", "verdict", "said"),
     [
-        (0.0, Verdict.HARMED, "where it began"),
+        (0.0, Verdict.HARMED, "has moved 1e-06 times as far"),
         (0.07, Verdict.HARMED, "0.7 times as far"),
         (0.101, Verdict.UNHARMED, ""),
     ],
@@ -852,6 +880,19 @@ def test_a_script_that_validates_less_often_is_harm(contract: str) -> None:
     assert judge(contract, with_lever_run({"num_validations": 5}, e)).verdict is Verdict.UNHARMED
 
 
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(("places", "verdict"), [(slice(0, None), Verdict.UNHARMED), (slice(9, None), Verdict.HARMED)])
+def test_beside_passes_without_gradients_in_each_step_no_validation_is_told_apart(
+    contract: str, places: slice, verdict: Verdict
+) -> None:
+    """As where a generator makes its samples without a graph, in place of detaching them."""
+    draws: list[tuple[bool | None, ...]] = [(False, None, True)] * NUM_STEPS
+    e = everywhere({"num_validations": 4, "draws": tuple(draws), "fresh_looks": (None,) * 9 + (0.0,) * (NUM_STEPS - 9)})
+    draws[places] = [(False, False, True)] * len(draws[places])
+    beside: dict[str, object] = {"num_validations": 0, "draws": tuple(draws), "fresh_looks": (1.0,) * NUM_STEPS}
+    assert judge(contract, with_lever_run(beside, e)).verdict is verdict
+
+
 @pytest.mark.parametrize(("gap", "verdict"), [(3e-5, Verdict.UNHARMED), (3e-4, Verdict.HARMED)])
 def test_data_that_are_kept_in_fewer_bits_may_make_a_slightly_other_loss(gap: float, verdict: Verdict) -> None:
     e = same()
@@ -914,6 +955,14 @@ def test_what_a_generator_makes_is_other_data_only_where_rounding_is_known_to_le
     assert judge("statistical", replace(later, perturbed=())).verdict is Verdict.UNHARMED
 
 
+def test_batches_by_hand_may_be_drawn_before_a_dropout_that_was_drawn_before_them() -> None:
+    """Generators end a step as they did, whatever was drawn first."""
+    by_hand = everywhere({"num_samples": (None,) * NUM_STEPS, "epoch_starts": (), "draws": DROPOUT})
+    assert judge("statistical", with_lever_run(other_bytes(0), by_hand)).verdict is Verdict.UNHARMED
+    loaded = everywhere({"draws": DROPOUT})
+    assert judge("statistical", with_lever_run(other_bytes(1), loaded)).verdict is Verdict.HARMED
+
+
 @pytest.mark.parametrize("contract", CONTRACTS)
 @pytest.mark.parametrize("what", ["samples", "batches"])
 def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what: str) -> None:
@@ -923,6 +972,13 @@ def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what:
     assert frozen.verdict is Verdict.HARMED
     assert f"Of the {what} up to step" in frozen.why and "10% had come before; in the baseline 0%" in frozen.why
     assert judge(contract, with_lever_run({f"fresh_{what}": (1.0,) * NUM_STEPS}, e)).verdict is Verdict.HARMED
+
+
+def test_what_comes_again_in_one_seed_of_several_may_be_chance() -> None:
+    e = everywhere({"fresh_samples": (1.0,) * NUM_STEPS})
+    again = (0.9,) * 40 + (1.0,) * (NUM_STEPS - 40)
+    seeds = (replace(e.lever_seeds[0], fresh_samples=again), *e.lever_seeds[1:])
+    assert judge("statistical", replace(e, lever_seeds=seeds)).verdict is Verdict.UNHARMED
 
 
 def test_rates_that_may_react_to_losses_are_no_certain_harm_as_far_as_one_seed_tells() -> None:
@@ -989,6 +1045,10 @@ def test_fewer_elements_of_as_many_dropouts_are_inconclusive_unless_a_mask_is_dr
     channels: dict[str, object] = {"dropouts": ((0.1, 2, 100),)}
     ruling = judge("statistical", with_lever_run(channels, e))
     assert ruling.verdict is Verdict.UNDECIDED and "2% as many random numbers (dropouts)" in ruling.why
+    elements = judge("statistical", with_lever_run({"dropouts": ((0.1, 2, 64 * 6400),)}, e))
+    assert elements.verdict is Verdict.HARMED and "10% of 409,600 elements in 2 calls" in elements.why
+    padded = judge("statistical", with_lever_run({"dropouts": ((0.1, 2, 7000),)}, e))
+    assert padded.verdict is Verdict.UNHARMED
     by_hand = (DRAWN | {"uniform": 3216},) * NUM_STEPS
     assert judge("statistical", with_lever_run(channels | {"drawn": by_hand}, e)).verdict is Verdict.UNHARMED
     shorter: dict[str, object] = {"given": ((8, 60, 8),) * NUM_STEPS}

@@ -238,6 +238,11 @@ def test_padding_makes_no_new_sample() -> None:
     assert list(samples(data_of({"ids": shorter}))) == list(samples(data_of(longer)))[:2]
 
 
+def test_labels_that_losses_ignore_are_padding() -> None:
+    longer, shorter = (pad_sequence(words, batch_first=True, padding_value=-100) for words in (WORDS, WORDS[:2]))
+    assert list(samples(data_of(shorter))) == list(samples(data_of(longer)))[:2]
+
+
 @pytest.mark.parametrize("momentum", [0.9, 0.0])
 def test_updates_by_an_optimizer_that_has_lost_its_momentum_are_counted(momentum: float) -> None:
     params = [torch.ones(2, requires_grad=True) for _ in range(2)]

@@ -58,7 +58,7 @@ def test_harm_by_chance_that_finds_no_time_for_other_seeds_is_no_verdict() -> No
     gate = gate_runs_in(world, SIZES, options_for(world.path, budget_s=0.5 * first_look_s, long_budget_s=None))
     ruling = gate.judge(OTHER_NUMBERS)
     assert ruling.verdict is Verdict.UNDECIDED
-    assert "no time for other seeds: raise --budget" in ruling.why
+    assert ruling.why.endswith("Other seeds may tell, and there was no time for them: raise --budget.")
     assert max(plan.reseed for plan in world.plans) < 5
 
 
@@ -92,9 +92,10 @@ class Chance(World):
 
     unlucky: range = range(0)
     lever: str = "bf16-autocast"
+    harm: float = 0.5
 
     def run(self, plan: Plan) -> Run:
-        self.harms = {self.lever: 0.5} if plan.reseed in self.unlucky else {}
+        self.harms = {self.lever: self.harm} if plan.reseed in self.unlucky else {}
         return super().run(plan)
 
 
@@ -106,6 +107,7 @@ def chance(unlucky: range, lever: str = "bf16-autocast") -> Chance:
 
 def test_harm_that_a_statistical_test_found_is_looked_for_with_other_seeds_before_it_is_believed() -> None:
     world = chance(range(5))
+    world.harm = 0.04
     ruling = gate_runs_of(world).judge(OTHER_NUMBERS)
     assert ruling.verdict is Verdict.UNHARMED
     assert "With the first seeds it was otherwise: " in ruling.why
@@ -117,6 +119,13 @@ def test_harm_that_other_seeds_show_as_well_is_harm() -> None:
     ruling = gate_runs_of(chance(range(10))).judge(OTHER_NUMBERS)
     assert ruling.verdict is Verdict.HARMED
     assert "With other seeds: " in ruling.why
+
+
+def test_both_looks_over_seeds_are_one_test() -> None:
+    """Seeds that show nothing by themselves do not make harmless what all ten leave open."""
+    ruling = gate_runs_of(chance(range(5))).judge(OTHER_NUMBERS)
+    assert ruling.verdict is Verdict.UNDECIDED
+    assert ruling.why.startswith("10 seeds do not settle")
 
 
 @pytest.mark.parametrize(("unlucky", "verdict"), [(range(1), Verdict.UNHARMED), (range(2), Verdict.HARMED)])
@@ -147,7 +156,7 @@ def test_what_five_seeds_do_not_settle_is_held_to_ten(steady: float, verdict: Ve
     assert sorted(plan.reseed for plan in world.plans if plan.always) == list(range(10)), "each seed once"
     first_look_s = gate_runs_of(world).estimate_s(OTHER_NUMBERS)
     hasty = gate_runs_in(world, SIZES, options_for(world.path, budget_s=0.5 * first_look_s, long_budget_s=None))
-    assert hasty.judge(OTHER_NUMBERS).why.endswith("Twice as many may, and there was no time for them: raise --budget.")
+    assert hasty.judge(OTHER_NUMBERS).why.endswith("there was no time for them: raise --budget.")
 
 
 def test_harm_that_is_no_matter_of_chance_is_not_looked_for_again() -> None:

@@ -204,3 +204,23 @@ def test_a_file_may_be_all_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "")  # what importing the marks sets is gone behind this test
     run: Callable[..., None] = exec
     run(compile(marked('"""Doc."""\n', "x = 1\n")[0], "x.py", "exec"), {})
+
+
+PATIENT = """waited, PATIENCE, LIMIT = 0, 4, 9
+for epoch in range(3):
+    waited += 1
+    if waited > LIMIT:
+        raise ValueError(epoch)
+    if waited >= PATIENCE:
+        break
+"""
+
+
+@pytest.mark.parametrize(("now", "has_part"), [(5, False), (3, True)])
+def test_of_a_setting_that_a_condition_reads_what_that_guards_must_run(now: int, has_part: bool) -> None:
+    told = unseen("0, 4, 9", f"0, {now}, 9", script=PATIENT)
+    assert told == ([] if has_part else [(f"waited, PATIENCE, LIMIT = 0, {now}, 9", False)])
+
+
+def test_of_a_setting_that_guards_against_errors_the_guard_must_run() -> None:
+    assert unseen("0, 4, 9", "0, 4, 8", script=PATIENT) == []
