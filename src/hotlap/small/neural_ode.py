@@ -138,19 +138,6 @@ class NeuralODE:
         return history
 
 
-class _OfState(nn.Module):
-    """A module of y alone as one of (t, y)."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-        self.__name__ = name_of(module)
-
-    def forward(self, t: torch.Tensor, y: torch.Tensor) -> Any:
-        """dy/dt, the same at all times."""
-        return self.module(y)
-
-
 def takes_time(func: Callable[..., Any]) -> bool:
     """True: called as func(t, y); False: as func(y).
 
@@ -176,8 +163,6 @@ def takes_time(func: Callable[..., Any]) -> bool:
 
 def with_time(func: Callable[..., Any]) -> Callable[..., Any]:
     """A function or module of y alone -> one of (t, y)."""
-    if isinstance(func, nn.Module):
-        return _OfState(func)
 
     def of_state(t: torch.Tensor, y: Any) -> Any:
         return func(y)
