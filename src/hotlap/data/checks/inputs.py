@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -181,39 +182,30 @@ def _digest(*facts: object) -> str:
 def _stamps(texts: Iterable[str]) -> list[Stamped]:
     """Of each file that has one of these names, and of those below each folder; and of that and of folders below."""
     found = dict[str, Stamped]()
-    for text in texts:
-        if text not in found:
-            for one in _stamps_of(text):
-                if len(found) >= _MOST_FILES:
-                    raise Unseen(f"it names more than {_MOST_FILES} files")
-                found[one[0]] = one
+    for path in chain.from_iterable(_with_all_below(text) for text in texts if text not in found):
+        if path not in found:
+            with suppress(OSError, ValueError):
+                one = os.stat(path)
+                is_folder = stat.S_ISDIR(one.st_mode)
+                found[path] = (path, 0, 0, 0) if is_folder else (path, one.st_mtime_ns, one.st_size, one.st_ino)
+        if len(found) > _MOST_FILES:
+            raise Unseen(f"it names more than {_MOST_FILES} files")
     return [*found.values()]
 
 
-def _stamps_of(name: str) -> Iterator[Stamped]:
-    if os.path.isdir(name):
-        for folder, files in _below(name):
-            yield folder, 0, 0, 0
-            yield from chain.from_iterable(_stamp(os.path.join(folder, file)) for file in files)
-    else:
-        yield from _stamp(name)
-
-
-def _stamp(path: str) -> Iterator[Stamped]:
-    with suppress(OSError, ValueError):
-        one = os.stat(path)
-        yield path, one.st_mtime_ns, one.st_size, one.st_ino
-
-
-def _below(top: str) -> Iterator[tuple[str, list[str]]]:
-    """Each folder that may hold data, once, with the names of its files."""
+def _with_all_below(name: str) -> Iterator[str]:
+    """A file; or of a folder each folder that may hold data, once, and the files in it."""
+    if not os.path.isdir(name):
+        yield name
+        return
     seen = set[str]()
-    for folder, folders, files in os.walk(top, followlinks=True):
+    for folder, folders, files in os.walk(name, followlinks=True):
         real = os.path.realpath(folder)
-        above = folder != top and f"{os.path.realpath(os.path.dirname(folder))}/".startswith(f"{real}/")
+        above = folder != name and f"{os.path.realpath(os.path.dirname(folder))}/".startswith(f"{real}/")
         if above or real in seen:
             folders.clear()  # a link to what it lies in, or to what was seen under another name
         else:
             seen.add(real)
             folders[:] = sorted({*folders} - _NO_DATA)
-            yield folder, sorted(files)
+            yield folder
+            yield from (os.path.join(folder, file) for file in sorted(files))
