@@ -74,13 +74,6 @@ def tensor_bytes(value: torch.Tensor) -> torch.Tensor:
     return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8)
 
 
-def same_tensor(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Equal in type, shape and bytes; strides are not looked at."""
-    return (
-        left.dtype == right.dtype and left.shape == right.shape and torch.equal(tensor_bytes(left), tensor_bytes(right))
-    )
-
-
 def same(left: Any, right: Any) -> bool:
     """True if both are of the same types and bytes all the way down; False too for what cannot be compared."""
     try:

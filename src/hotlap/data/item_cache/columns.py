@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 import torch
 
-from hotlap.data.item.codec import Unsupported, as_array, is_plain_tensor, same_tensor
+from hotlap.data.item.codec import Unsupported, as_array, is_plain_tensor
 from hotlap.native import core, extension
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
@@ -96,10 +96,6 @@ class Column(ABC):
         """Keep copies of `values` at the (B,) positions `index`."""
         self._put_rows(index, self._stacked(values))
 
-    def holds(self, position: int, value: Any) -> bool:
-        """True if the kept value has the same bytes as this one, which the column accepts."""
-        return same_tensor(self.row(position), self._stacked([value])[0])
-
     def _put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
         # Through NumPy: torch's index_copy_ knows no float8.
         self._array[index.numpy()] = as_array(rows.detach().permute(self._order))
@@ -119,20 +115,11 @@ class Column(ABC):
         else:
             # The positions are known to be there; with "raise", NumPy would copy twice.
             np.take(self._array, index.numpy(), axis=0, out=as_array(rows), mode="clip")
-        return self._values(rows)
-
-    def _values(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows of the store as the values that were put in."""
         return rows
 
     def kept_rows(self) -> tuple[torch.Tensor | None, tuple[int, ...]]:
         """(memory of all N values, order of dimensions): `gather` is rows of it in that order. None: it is not."""
         return self.store, tuple(self._inverse)
-
-    def row(self, position: int) -> torch.Tensor:
-        """One value; a view of it where it lies here as it is."""
-        row = self._values(self.store[position : position + 1])
-        return (row if self._straight else row.permute(self._inverse))[0]
 
     def _copy(self, row: torch.Tensor) -> torch.Tensor:
         """With the strides of a copy of the value."""
@@ -185,7 +172,7 @@ class _PictureColumn(_TensorColumn):
     def _rows(self, index: torch.Tensor) -> torch.Tensor:
         native = extension().module
         if native is None:
-            return super()._rows(index)
+            return _over_255(super()._rows(index))
         shape = index.numel(), *self.store.shape[1:]
         rows = torch.empty(shape, device="cpu", dtype=torch.float32) if self._lend is None else self._lend(shape)
         positions = index.contiguous()
@@ -205,9 +192,6 @@ class _PictureColumn(_TensorColumn):
         for start in range(0, len(values), some):
             part = slice(start, start + some)
             self._put_rows(index[part], _as_bytes(self._stacked(values[part])))
-
-    def _values(self, rows: torch.Tensor) -> torch.Tensor:
-        return _over_255(rows)
 
     def kept_rows(self) -> tuple[torch.Tensor | None, tuple[int, ...]]:
         return None, ()
@@ -238,7 +222,8 @@ class _ArrayColumn(Column):
         return torch.from_numpy(np.stack(values))
 
     def take(self, positions: list[int]) -> list[Any]:
-        taken: list[Any] = [self._copy(self.row(position)).numpy() for position in positions]
+        rows = self.gather(torch.tensor(positions, dtype=torch.int64, device="cpu"))
+        taken: list[Any] = [self._copy(row).numpy() for row in rows]
         if not self._writeable:
             for array in taken:
                 array.flags.writeable = False
@@ -296,12 +281,3 @@ def _is_of_bytes(sample: torch.Tensor) -> bool:
         return sample.dtype == torch.float32 and sample.numel() >= _LEAST_PICTURE and len(_as_bytes(sample)) > 0
     except Varies:
         return False
-
-
-def same_batch(left: Any, right: Any) -> bool:
-    """True if two collated leaves are equal in type, dtype, shape, strides and bytes."""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, torch.Tensor):
-        return same_tensor(left, right) and left.stride() == right.stride()
-    return bool(left == right)
