@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
+from hotlap.data.checks.forked import NoAnswer, cannot_fork, fill_in_copies, in_a_copy
 from hotlap.data.checks.inputs import Contents, Inputs
 from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.random_state import States
 from hotlap.data.item_cache.again import DIFFERENT, Compared, ComputedAgain, Rechecks
 from hotlap.data.item_cache.fill import spread
-from hotlap.data.item_cache.fill_pool import fill_in_copies
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetch, positions
