@@ -85,10 +85,6 @@ class Column(ABC):
         """True if a value is of this column's kind: type, dtype, shape and strides."""
 
     @abstractmethod
-    def take(self, positions: list[int]) -> list[Any]:
-        """Independent values, as they were put in, or as copies of them would be."""
-
-    @abstractmethod
     def _stacked(self, values: list[Any]) -> torch.Tensor:
         """(B, ...) these values."""
 
@@ -121,10 +117,15 @@ class Column(ABC):
         """(memory of all N values, order of dimensions): `gather` is rows of it in that order. None: it is not."""
         return self.store, tuple(self._inverse)
 
-    def _copy(self, row: torch.Tensor) -> torch.Tensor:
-        """With the strides of a copy of the value."""
+    def take(self, positions: list[int]) -> list[Any]:
+        """Independent values, as they were put in, or as copies of them would be."""
+        index = torch.tensor(positions, dtype=torch.int64, device="cpu")
+        rows: list[Any] = list(cast(Any, torch.unbind_copy)(self.gather(index)))  # its annotation says None
+        if not rows or rows[0].stride() == self._strides:
+            return rows
         with torch.no_grad():
-            return torch.empty_strided(row.shape, self._strides, dtype=row.dtype, device="cpu").copy_(row)
+            strided = [torch.empty_strided(row.shape, self._strides, dtype=row.dtype, device="cpu") for row in rows]
+            return [copy.copy_(row) for copy, row in zip(strided, rows, strict=True)]
 
 
 class _TensorColumn(Column):
@@ -145,13 +146,6 @@ class _TensorColumn(Column):
     def _stacked(self, values: list[Any]) -> torch.Tensor:
         with torch.no_grad():
             return torch.stack(values)
-
-    def take(self, positions: list[int]) -> list[Any]:
-        index = torch.tensor(positions, dtype=torch.int64, device="cpu")
-        rows: list[Any] = list(cast(Any, torch.unbind_copy)(self.gather(index)))  # its annotation says None
-        if not rows or rows[0].stride() == self._strides:
-            return rows
-        return [self._copy(row) for row in rows]
 
 
 @final
@@ -222,8 +216,7 @@ class _ArrayColumn(Column):
         return torch.from_numpy(np.stack(values))
 
     def take(self, positions: list[int]) -> list[Any]:
-        rows = self.gather(torch.tensor(positions, dtype=torch.int64, device="cpu"))
-        taken: list[Any] = [self._copy(row).numpy() for row in rows]
+        taken = [row.numpy() for row in super().take(positions)]
         if not self._writeable:
             for array in taken:
                 array.flags.writeable = False
