@@ -168,7 +168,8 @@ class Look(pickle.Pickler):
         """All of its attributes, whatever a method of its own would tell of them."""
         own = getattr(value, "__dict__", {})
         now = self._held.get(("attributes", id(value))) or with_names(own, own.values())
-        return _told, (type(value),), (as_held(now, self._held), as_held([*slot_values(value).values()], self._held))
+        slots = slot_values(value)
+        return _told, (type(value),), (as_held(now, self._held), as_held(with_names(slots, slots.values()), self._held))
 
     def _class(self, value: Any) -> Any:
         if is_library(value.__module__):
