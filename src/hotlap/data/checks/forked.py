@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 
+from hotlap.data.item.codec import CannotKeep
+
 # What the copy computes are a few items; if that takes longer than this, the script's own workers do it.
 LIMIT_S = 60.0
 
@@ -23,10 +25,6 @@ LIMIT_S = 60.0
 # pictures of 28 x 28, are no faster: they no longer lie in a core's cache.
 _NOTE_S = 0.02
 _MOST_AT_ONCE = 256
-
-
-class NoAnswer(Exception):  # noqa: N818 - reads as the sentence "no answer"
-    """The copy failed; the message says why."""
 
 
 def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
@@ -37,7 +35,7 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
             `LIMIT_S`.
 
     Raises:
-        NoAnswer: it raised, was killed, or took too long.
+        CannotKeep: it raised, was killed, or took too long.
     """
     limit_s = min(LIMIT_S, timeout_s or LIMIT_S)
     here, there = Pipe(duplex=False)
@@ -46,10 +44,10 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
     there.close()
     try:
         if not here.poll(limit_s):
-            raise NoAnswer(f"the first items took more than {limit_s:g} s")
+            raise CannotKeep(f"the first items took more than {limit_s:g} s")
         failed, answer = pickle.loads(here.recv_bytes())  # written by a copy of this very process
     except (EOFError, OSError) as error:
-        raise NoAnswer(f"its first items could not be computed ahead ({error})") from error
+        raise CannotKeep(f"its first items could not be computed ahead ({error})") from error
     finally:
         process.kill()
         process.join()
@@ -59,7 +57,7 @@ def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
             with contextlib.suppress(OSError):  # another thread has closed it meanwhile
                 os.lseek(number, at, os.SEEK_SET)
     if failed:
-        raise NoAnswer(answer)
+        raise CannotKeep(answer)
     return answer
 
 

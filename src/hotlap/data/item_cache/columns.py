@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 import torch
 
-from hotlap.data.item.codec import Unsupported, as_array, is_plain_tensor
+from hotlap.data.item.codec import CannotKeep, as_array, is_plain_tensor
 from hotlap.native import core, extension
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
@@ -197,7 +197,7 @@ class _ArrayColumn(Column):
 
     def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
         if type(sample) is not np.ndarray or sample.dtype.kind not in "biufc" or not sample.dtype.isnative:
-            raise Unsupported(f"an item holds an array of {sample.dtype}, a {type(sample).__name__}")
+            raise CannotKeep(f"an item holds an array of {sample.dtype}, a {type(sample).__name__}")
         like = np.empty_like(sample)
         super().__init__(sample, _as_tensor(like), num_items, allocate)
         self._array_dtype, self._accepted = sample.dtype, (sample.strides, like.strides)
@@ -250,11 +250,11 @@ def _as_tensor(like: Any) -> torch.Tensor:
     try:
         return torch.from_numpy(like)
     except TypeError as error:
-        raise Unsupported(f"an item holds a NumPy array or number of {like.dtype}") from error
+        raise CannotKeep(f"an item holds a NumPy array or number of {like.dtype}") from error
 
 
 def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: bool) -> Column:
-    """An empty column for values like `sample`; `Unsupported` if there is none.
+    """An empty column for values like `sample`; `CannotKeep` if there is none.
 
     Arguments:
         as_bytes: pictures may be kept so.
@@ -266,7 +266,7 @@ def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: boo
         return _ArrayColumn(sample, num_items, allocate)
     if isinstance(sample, np.bool_ | np.number) or type(sample) in (int, float, bool):
         return _NumberColumn(sample, num_items, allocate)
-    raise Unsupported(f"an item holds a {type(sample).__name__}")
+    raise CannotKeep(f"an item holds a {type(sample).__name__}")
 
 
 def _is_of_bytes(sample: torch.Tensor) -> bool:

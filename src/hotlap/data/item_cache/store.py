@@ -14,7 +14,7 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from torch.utils.data import default_collate
 
-from hotlap.data.item.codec import Unsupported, flatten_batch, pack, same, unpack
+from hotlap.data.item.codec import CannotKeep, flatten_batch, pack, same, unpack
 from hotlap.data.item_cache.columns import Allocate, Column, Varies, column_for
 from hotlap.data.item_cache.shared_memory import rounded_up, shared_tensor
 from hotlap.units import size
@@ -134,11 +134,11 @@ class RecordStore:
         return int(self._table[0]) * (len(self._table) - 1) // num_kept
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
-        """Keep copies; `Unsupported` where there is no room for all, and all are wanted."""
+        """Keep copies; `CannotKeep` where there is no room for all, and all are wanted."""
         pairs = zip(positions, items, strict=True)
         kept = [position for position, item in pairs if self._write(position, pack(item))]
         if len(kept) < len(positions) and not self.halves:
-            raise Unsupported(f"it would take more than the {size(self.limit_bytes)} set aside for it")
+            raise CannotKeep(f"it would take more than the {size(self.limit_bytes)} set aside for it")
         return kept
 
     def take(self, positions: Sequence[int]) -> list[Any]:
