@@ -69,6 +69,12 @@ class PaddedLayers:
         put(functions, "_pack_padded_sequence", _packing(functions._pack_padded_sequence))
         put(functions, "_pad_packed_sequence", _unpacking(functions._pad_packed_sequence))
 
+    def why_idle(self) -> str | None:
+        """Why nothing was computed padded; "" if nothing packed was there, None if something was."""
+        if self.num_padded:
+            return None
+        return "" if self.refused is None else f"A recurrent layer computes packed as before: {self.refused}."
+
     def _around(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(forward)
         def padded_forward(layer: nn.RNNBase, input: Any, hx: Any = None) -> Any:

@@ -9,10 +9,9 @@ import torch
 from torch import nn, optim
 
 from hotlap.errors import UserError
-from hotlap.small.fields import Field, compiled_for, prepare
 from hotlap.small.lowering import name_of
 from hotlap.small.program import Unsupported
-from hotlap.small.solve import NativeSolveSkipped, SolveFailed, check_data, odeint
+from hotlap.small.solve import Field, NativeSolveSkipped, SolveFailed, check_data, compiled_for, odeint, prepare
 from hotlap.small.solve_settings import read_settings
 
 Data = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
