@@ -63,6 +63,7 @@ class PaddedLayers:
         if self.installed:
             return
         put(self, "installed", True)
+        self.num_padded, self.refused = 0, None
         for kind in (nn.LSTM, nn.GRU):
             put(kind, "forward", self._around(kind.forward))
         functions: Any = torch._VF  # its functions are not known to types
