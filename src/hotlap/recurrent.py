@@ -34,9 +34,7 @@ def padded_recurrent() -> None:
     For `nn.LSTM` and `nn.GRU` on the CPU in float32; without `proj_size`, autocast or compilation. Second derivatives
     (`create_graph=True`) of an LSTM are not there any more: oneDNN has none.
     """
-    layers = known_layers()
-    if not layers.installed:
-        layers.install(setattr)
+    known_layers().install(setattr)
 
 
 @cache

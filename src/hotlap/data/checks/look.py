@@ -170,9 +170,8 @@ class Look(pickle.Pickler):
     def _class(self, value: Any) -> Any:
         if is_library(value.__module__):
             return self._by_name(value.__module__, value.__qualname__)
-        parts = {key: part for key, part in vars(value).items() if key not in _OF_EACH_CLASS}
-        for key in [key for key, part in parts.items() if key.startswith("__") and not callable(part)]:
-            del parts[key]
+        own = {key: part for key, part in vars(value).items() if key not in _OF_EACH_CLASS}
+        parts = {key: part for key, part in own.items() if callable(part) or not key.startswith("__")}
         self._waiting.append((value.__bases__, ",".join(parts).encode(), [*parts.values()]))
         return _told, (value.__module__, value.__qualname__)
 
