@@ -201,7 +201,7 @@ class _ArrayColumn(Column):
         like = np.empty_like(sample)
         super().__init__(sample, _as_tensor(like), num_items, allocate)
         self._array_dtype, self._accepted = sample.dtype, (sample.strides, like.strides)
-        self._writeable = sample.flags.writeable
+        self._like, self._writeable = like, sample.flags.writeable
 
     def accepts(self, value: Any) -> bool:
         return (
@@ -216,10 +216,10 @@ class _ArrayColumn(Column):
         return torch.from_numpy(np.stack(values))
 
     def take(self, positions: list[int]) -> list[Any]:
-        taken = [row.numpy() for row in super().take(positions)]
-        if not self._writeable:
-            for array in taken:
-                array.flags.writeable = False
+        rows, taken = self._array.transpose(self._inverse), [np.empty_like(self._like) for _ in positions]
+        for made, position in zip(taken, positions, strict=True):
+            made[...] = rows[position]
+            made.flags.writeable = self._writeable
         return taken
 
 
