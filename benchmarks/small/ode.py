@@ -26,7 +26,7 @@ from lorenz import ATOL, RTOL, Counts, Diffrax, Fit, Job
 from hotlap.levers import Patch
 from hotlap.levers.native import NativeOde, NativeStep
 from hotlap.small import NeuralODE, odeint
-from hotlap.small.fields import compiled_for
+from hotlap.small.solve import compiled_for
 
 ITERATIONS = 2000
 ROUNDS = 5

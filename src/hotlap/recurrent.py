@@ -34,9 +34,7 @@ def padded_recurrent() -> None:
     For `nn.LSTM` and `nn.GRU` on the CPU in float32; without `proj_size`, autocast or compilation. Second derivatives
     (`create_graph=True`) of an LSTM are not there any more: oneDNN has none.
     """
-    layers = known_layers()
-    if not layers.installed:
-        layers.install(setattr)
+    known_layers().install(setattr)
 
 
 @cache
@@ -63,11 +61,18 @@ class PaddedLayers:
         if self.installed:
             return
         put(self, "installed", True)
+        self.num_padded, self.refused = 0, None
         for kind in (nn.LSTM, nn.GRU):
             put(kind, "forward", self._around(kind.forward))
         functions: Any = torch._VF  # its functions are not known to types
         put(functions, "_pack_padded_sequence", _packing(functions._pack_padded_sequence))
         put(functions, "_pad_packed_sequence", _unpacking(functions._pad_packed_sequence))
+
+    def why_idle(self) -> str | None:
+        """Why nothing was computed padded; "" if nothing packed was there, None if something was."""
+        if self.num_padded:
+            return None
+        return "" if self.refused is None else f"A recurrent layer computes packed as before: {self.refused}."
 
     def _around(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(forward)

@@ -21,9 +21,9 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hotlap.data import batched, cached, cached_prefix, resident
 from hotlap.data.checks.inputs import Contents
-from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
+from hotlap.data.item.codec import CannotKeep
 from hotlap.data.item_cache import again
 from tests.unit.data.gather.test_resident import Here
 from tests.unit.data.pipelines import Compose, Noise
@@ -377,7 +377,7 @@ def test_what_takes_longer_to_look_at_than_it_saves_is_refused_with_a_sentence(m
 def test_what_looking_takes_is_counted_and_is_the_same_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(torch.zeros(3), number) for number in range(2_000)]
     monkeypatch.setattr("hotlap.data.checks.inputs.LEAST_S", 0.0)
-    with pytest.raises(Unseen, match=r"takes \S+ s, more than 100% of the 0.002 s"):
+    with pytest.raises(CannotKeep, match=r"takes \S+ s, more than 100% of the 0.002 s"):
         Contents(pairs, Watch(pairs), OpenedFiles(), item_s=1e-6, num_items=len(pairs))
     contents = Contents(pairs, Watch(pairs), OpenedFiles(), item_s=1e-4, num_items=len(pairs))
     assert contents.changed(len(pairs)) is None

@@ -166,7 +166,7 @@ PARENT: tuple[str, ...] = (
     "report.html",
     "report.terminal",
 )
-PARENT += ("rules", "source", "source.disk", "source.patching", "experiment", "search", "tune", "data")
+PARENT += ("rules", "source", "source.disk", "source.edits", "experiment", "search", "tune", "data")
 PARENT += ("cli.live", "cli.storage")
 PARENT += ("machine.checkup", "machine.threads", "report.machine", "experiment.sweep", "cli.machine")
 PARENT += (

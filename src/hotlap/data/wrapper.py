@@ -33,6 +33,9 @@ class DatasetWrapper(Dataset[Any]):
 
     _hotlap_note: str | None = None
 
+    def __init__(self, dataset: Any) -> None:
+        self.__dict__["_hotlap_dataset"] = dataset
+
     @property
     def note(self) -> str | None:
         """One sentence if it is not at work now: what was seen."""
@@ -124,9 +127,6 @@ def check(kind: type[DatasetWrapper], dataset: Any) -> None:
 @final
 class WholeBatches(DatasetWrapper):
     """What the fetchers of our own loaders read, of which `collated` puts items together."""
-
-    def __init__(self, dataset: DatasetWrapper) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset)
 
     def __getitems__(self, indices: Any) -> Any:
         return self._hotlap_dataset._hotlap_fetch(indices, whole=True)

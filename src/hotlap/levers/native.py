@@ -174,16 +174,8 @@ class PaddedRecurrent(Lever):
         """From the next packed batch on."""
         from hotlap.recurrent import known_layers
 
-        layers = known_layers()
-        before = layers.num_padded
-        layers.install(patch.set)
-
-        def idle() -> str | None:
-            if layers.num_padded > before:
-                return None
-            return "" if layers.refused is None else f"A recurrent layer computes packed as before: {layers.refused}."
-
-        patch.idle.append(idle)
+        known_layers().install(patch.set)
+        patch.idle.append(known_layers().why_idle)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports, where something is packed."""

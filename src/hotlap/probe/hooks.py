@@ -238,7 +238,7 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
     session.clock.callers[Phase.FORWARD].add(around.__code__)
     session.hears_solves = True
     known_solves().watch(around)
-    patch.on_undo(known_solves().unwatch)
+    patch.on_undo(functools.partial(known_solves().watch, None))
 
 
 def _hook_state(session: Session, patch: Patch) -> None:

@@ -9,10 +9,9 @@ import torch
 from torch import nn, optim
 
 from hotlap.errors import UserError
-from hotlap.small.fields import Field, compiled_for, prepare
 from hotlap.small.lowering import name_of
 from hotlap.small.program import Unsupported
-from hotlap.small.solve import NativeSolveSkipped, SolveFailed, check_data, odeint
+from hotlap.small.solve import Field, NativeSolveSkipped, SolveFailed, check_data, compiled_for, odeint, prepare
 from hotlap.small.solve_settings import read_settings
 
 Data = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -138,19 +137,6 @@ class NeuralODE:
         return history
 
 
-class _OfState(nn.Module):
-    """A module of y alone as one of (t, y)."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-        self.__name__ = name_of(module)
-
-    def forward(self, t: torch.Tensor, y: torch.Tensor) -> Any:
-        """dy/dt, the same at all times."""
-        return self.module(y)
-
-
 def takes_time(func: Callable[..., Any]) -> bool:
     """True: called as func(t, y); False: as func(y).
 
@@ -176,8 +162,6 @@ def takes_time(func: Callable[..., Any]) -> bool:
 
 def with_time(func: Callable[..., Any]) -> Callable[..., Any]:
     """A function or module of y alone -> one of (t, y)."""
-    if isinstance(func, nn.Module):
-        return _OfState(func)
 
     def of_state(t: torch.Tensor, y: Any) -> Any:
         return func(y)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -56,37 +56,28 @@ class NativeSolves(Served):
         if core().module is None:
             self._note(core().why_not)
         self.native = True
-        self._put()
+        self._settle()
 
     def uninstall(self) -> None:
         """As it was."""
         self.native = False
-        if self._around is None:
-            self._take_out()
+        self._settle()
 
-    def watch(self, around: "Around") -> None:
-        """Have every solve, native or not, done through `around(func, y0, t, run)`."""
+    def watch(self, around: Around | None) -> None:
+        """Have every solve, native or not, done through `around(func, y0, t, run)`; None: nobody listens any more."""
         self._around = around
-        self._put()
+        self._settle()
 
-    def unwatch(self) -> None:
-        """Nobody listens any more."""
-        self._around = None
-        if not self.native:
-            self._take_out()
-
-    def _put(self) -> None:
+    def _settle(self) -> None:
+        wanted = self.native or self._around is not None
         torchdiffeq: Any = import_module("torchdiffeq")
         for function, stand_in in ((torchdiffeq.odeint, _odeint), (torchdiffeq.odeint_adjoint, _odeint_adjoint)):
-            if function not in self._code:
+            if wanted and function not in self._code:
                 self._code[function] = function.__code__
                 self._originals[stand_in.__name__] = _copy_of(function)
                 function.__code__ = stand_in.__code__
-
-    def _take_out(self) -> None:
-        for function, code in self._code.items():
-            function.__code__ = code
-        self._code.clear()
+            elif not wanted and function in self._code:
+                function.__code__ = self._code.pop(function)
 
     def solve(self, which: str, func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> Any:
         """One call of odeint or odeint_adjoint, with the settings that it was given."""
@@ -131,8 +122,6 @@ def _native(
 
 
 def _copy_of(function: Any) -> Any:
-    from types import FunctionType
-
     copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy

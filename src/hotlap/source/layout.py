@@ -1,7 +1,6 @@
 """Where at the top of a file new statements go."""
 
 import ast
-import re
 import sys
 from pathlib import Path
 
@@ -9,9 +8,6 @@ from hotlap.source import snippet
 from hotlap.source.file import NEWLINE
 from hotlap.source.names import bindings, bound_behind
 from hotlap.source.script import Script
-
-# PEP 263: such a comment counts in the first two lines only, so it has to stay there.
-_CODING = re.compile(r"[ \t\f]*#.*?coding[:=]")
 
 # Sections of imports, as isort orders them: Python's own, those of others, those of the same project.
 _OTHERS, _OWN = 1, 2
@@ -129,13 +125,10 @@ class Layout:
         return place
 
     def _behind_comments(self) -> int:
-        """The number of lines of a shebang, the declared encoding, and a block of comments that an empty line ends."""
-        lines = [line.strip() for line in NEWLINE.split(self._script.text)]
-        fixed = [i for i, line in enumerate(lines[:2]) if (i == 0 and line.startswith("#!")) or _CODING.match(line)]
-        block = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-        if block < len(lines) and lines[block] == "":
-            fixed.append(block - 1)
-        return max(fixed, default=-1) + 1
+        """The number of lines of comments, and of empty ones, that the file begins with: of these one may be its
+        shebang, and one may declare its encoding."""
+        lines = (line.strip() for line in NEWLINE.split(self._script.text))
+        return next((number for number, line in enumerate(lines) if line and not line.startswith("#")), 0)
 
 
 def _is_future(node: ast.stmt) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from hotlap.data.item_cache.columns import same_batch
+from hotlap.data.item.codec import same
 
 
 class Pictures(Dataset[Any]):
@@ -75,10 +75,10 @@ def equal(left: Any, right: Any) -> bool:
             and left.flags.writeable == right.flags.writeable
             and left.tobytes() == right.tobytes()
         )
-    if isinstance(left, float):
-        return repr(left) == repr(right)
-    copied = (left.clone(), right.clone()) if isinstance(left, torch.Tensor) else (left, right)
-    return same_batch(*copied)
+    if not isinstance(left, torch.Tensor):
+        return repr(left) == repr(right) if isinstance(left, float) else bool(left == right)
+    copied = left.clone(), right.clone()
+    return copied[0].stride() == copied[1].stride() and same(*copied)
 
 
 def epochs(dataset: Any, *, num_epochs: int = 3, seed_value: int = 0, **settings: Any) -> list[tuple[Any, Any]]:

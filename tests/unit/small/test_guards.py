@@ -16,8 +16,8 @@ from torch import nn
 from hotlap.levers import Patch
 from hotlap.native import core
 from hotlap.small import Unsupported, compile_step
-from hotlap.small.fields import compiled_for
 from hotlap.small.script_steps import NativeSteps, known_steps
+from hotlap.small.solve import compiled_for
 
 pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 

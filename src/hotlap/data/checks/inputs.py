@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -12,10 +13,11 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from hotlap.data.checks.look import NAME_S, FirstLook, Held, Look, Unseen, as_held, of_array, of_tensor, with_names
+from hotlap.data.checks.look import NAME_S, FirstLook, Held, Look, as_held, of_array, of_tensor, with_names
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.random_state import States, Streams
 from hotlap.data.checks.watch import Watch
+from hotlap.data.item.codec import CannotKeep
 
 # What looking into a data set may take, as a part of the time that its items would take, and in any case. An epoch
 # over kept items takes a tenth of that time, so that some gain is left; whether it is enough, a trial shows.
@@ -87,7 +89,7 @@ class Contents:
             item_s: seconds that an item takes, of `num_items` in all.
 
         Raises:
-            Unseen: it holds what cannot be compared, or so much that it takes too long.
+            CannotKeep: it holds what cannot be compared, or so much that it takes too long.
         """
         self._root, self._files = root, files
         self.named = OpenedFiles()
@@ -108,7 +110,7 @@ class Contents:
         """What is no longer as it was; None if nothing is. `num_served`: items that were not computed since last time.
 
         Raises:
-            Unseen: looking takes too large a part of what is saved.
+            CannotKeep: looking takes too large a part of what is saved.
         """
         self._saved_s += self._item_s * num_served
         self._spend(self._again_s)
@@ -124,7 +126,7 @@ class Contents:
                 now = FirstLook(*held, nothing, nothing) if first.sorts else Look(*held, nothing)
                 changed = None if now.digest == first.digest else "the content"
             return changed
-        except Unseen as reason:
+        except CannotKeep as reason:
             return f"the content ({reason})"
 
     def changed_for_copies(self) -> str | None:
@@ -147,10 +149,10 @@ class Contents:
         names. Where files alone have changed, what is in front of the hyphen is the same.
 
         Raises:
-            Unseen: the content of the data set cannot be told.
+            CannotKeep: the content of the data set cannot be told.
         """
         if self._first.names_file is not None:
-            raise Unseen(self._first.names_file)
+            raise CannotKeep(self._first.names_file)
         versions = [(name, str(getattr(sys.modules.get(name), "__version__", ""))) for name in self._first.libraries]
         about = platform.python_version(), torch.__version__, np.__version__, sys.byteorder, self._first.digest
         self._stamps = _stamps(self._texts)
@@ -168,7 +170,7 @@ class Contents:
     def _spend(self, cost_s: float) -> None:
         self._spent_s += cost_s
         if self._spent_s > LEAST_S + self._share * self._saved_s:
-            raise Unseen(
+            raise CannotKeep(
                 f"it holds so much that looking for changes takes {self._spent_s:.2g} s, more than {self._share:.0%} "
                 f"of the {self._saved_s:.2g} s that its items take"
             )
@@ -181,39 +183,30 @@ def _digest(*facts: object) -> str:
 def _stamps(texts: Iterable[str]) -> list[Stamped]:
     """Of each file that has one of these names, and of those below each folder; and of that and of folders below."""
     found = dict[str, Stamped]()
-    for text in texts:
-        if text not in found:
-            for one in _stamps_of(text):
-                if len(found) >= _MOST_FILES:
-                    raise Unseen(f"it names more than {_MOST_FILES} files")
-                found[one[0]] = one
+    for path in chain.from_iterable(_with_all_below(text) for text in texts if text not in found):
+        if path not in found:
+            with suppress(OSError, ValueError):
+                one = os.stat(path)
+                is_folder = stat.S_ISDIR(one.st_mode)
+                found[path] = (path, 0, 0, 0) if is_folder else (path, one.st_mtime_ns, one.st_size, one.st_ino)
+        if len(found) > _MOST_FILES:
+            raise CannotKeep(f"it names more than {_MOST_FILES} files")
     return [*found.values()]
 
 
-def _stamps_of(name: str) -> Iterator[Stamped]:
-    if os.path.isdir(name):
-        for folder, files in _below(name):
-            yield folder, 0, 0, 0
-            yield from chain.from_iterable(_stamp(os.path.join(folder, file)) for file in files)
-    else:
-        yield from _stamp(name)
-
-
-def _stamp(path: str) -> Iterator[Stamped]:
-    with suppress(OSError, ValueError):
-        one = os.stat(path)
-        yield path, one.st_mtime_ns, one.st_size, one.st_ino
-
-
-def _below(top: str) -> Iterator[tuple[str, list[str]]]:
-    """Each folder that may hold data, once, with the names of its files."""
+def _with_all_below(name: str) -> Iterator[str]:
+    """A file; or of a folder each folder that may hold data, once, and the files in it."""
+    if not os.path.isdir(name):
+        yield name
+        return
     seen = set[str]()
-    for folder, folders, files in os.walk(top, followlinks=True):
+    for folder, folders, files in os.walk(name, followlinks=True):
         real = os.path.realpath(folder)
-        above = folder != top and f"{os.path.realpath(os.path.dirname(folder))}/".startswith(f"{real}/")
+        above = folder != name and f"{os.path.realpath(os.path.dirname(folder))}/".startswith(f"{real}/")
         if above or real in seen:
             folders.clear()  # a link to what it lies in, or to what was seen under another name
         else:
             seen.add(real)
             folders[:] = sorted({*folders} - _NO_DATA)
-            yield folder, sorted(files)
+            yield folder
+            yield from (os.path.join(folder, file) for file in sorted(files))

@@ -23,7 +23,7 @@ import xxhash
 from hotlap.data.checks.code_names import is_library, names_around, text_of
 from hotlap.data.checks.random_state import GENERATORS
 from hotlap.data.checks.watch import slot_values
-from hotlap.data.item.codec import as_array, is_kind_of_picture
+from hotlap.data.item.codec import CannotKeep, as_array, is_kind_of_picture
 from hotlap.data.wrapper import DatasetWrapper
 from hotlap.native import extension
 
@@ -59,10 +59,6 @@ _OF_EACH_CLASS = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", 
 Held = dict[tuple[str, int], list[Any]]
 """Kind of a place that a `Watch` compares, id of what it belongs to -> names (as bytes) and values there, as they were
 when the data set was looked into first."""
-
-
-class Unseen(Exception):  # noqa: N818 - reads as the sentence "unseen"
-    """Something in a data set that cannot be compared, or not in time; the message says what."""
 
 
 def of_tensor(value: torch.Tensor) -> object:
@@ -122,7 +118,7 @@ class Look(pickle.Pickler):
         """`spend` is told what it takes.
 
         Raises:
-            Unseen: it holds what cannot be compared.
+            CannotKeep: it holds what cannot be compared.
         """
         super().__init__(self, protocol=5)
         self._held = held
@@ -139,10 +135,10 @@ class Look(pickle.Pickler):
                 warnings.simplefilter("ignore")  # about what later versions will not pickle any more
                 while self._waiting:  # one after the other: code leads to code, deeper than pickle can go
                     self.dump(self._waiting.popleft())
-        except Unseen:
+        except CannotKeep:
             raise
         except Exception as error:  # each class has its own way to say that it cannot
-            raise Unseen(f"changes inside of it cannot be seen ({error})") from None
+            raise CannotKeep(f"changes inside of it cannot be seen ({error})") from None
         self.digest = self._hash.hexdigest()
         self.clear_memo()
 
@@ -168,14 +164,14 @@ class Look(pickle.Pickler):
         """All of its attributes, whatever a method of its own would tell of them."""
         own = getattr(value, "__dict__", {})
         now = self._held.get(("attributes", id(value))) or with_names(own, own.values())
-        return _told, (type(value),), (as_held(now, self._held), as_held([*slot_values(value).values()], self._held))
+        slots = slot_values(value)
+        return _told, (type(value),), (as_held(now, self._held), as_held(with_names(slots, slots.values()), self._held))
 
     def _class(self, value: Any) -> Any:
         if is_library(value.__module__):
             return self._by_name(value.__module__, value.__qualname__)
-        parts = {key: part for key, part in vars(value).items() if key not in _OF_EACH_CLASS}
-        for key in [key for key, part in parts.items() if key.startswith("__") and not callable(part)]:
-            del parts[key]
+        own = {key: part for key, part in vars(value).items() if key not in _OF_EACH_CLASS}
+        parts = {key: part for key, part in own.items() if callable(part) or not key.startswith("__")}
         self._waiting.append((value.__bases__, ",".join(parts).encode(), [*parts.values()]))
         return _told, (value.__module__, value.__qualname__)
 
@@ -196,7 +192,7 @@ class Look(pickle.Pickler):
 
     def _tensor(self, value: torch.Tensor) -> Any:
         if value.device.type != "cpu" or value.layout is not torch.strided or value.is_quantized or value.is_nested:
-            raise Unseen(f"changes to a tensor ({value.device}, {value.layout}) cannot be seen")
+            raise CannotKeep(f"changes to a tensor ({value.device}, {value.layout}) cannot be seen")
         self._spend(value.nbytes * (_BYTE_S if value.is_contiguous() else _SCATTERED_BYTE_S))
         number = of_tensor(value)
         if value.is_shared():  # type: ignore[no-untyped-call]

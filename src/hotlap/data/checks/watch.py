@@ -274,13 +274,6 @@ def _entries(container: Any) -> Collection[Any]:
 
 
 def slot_values(value: Any) -> dict[str, Any]:
-    """Attributes of an object that lie beside its `__dict__`, by the names under which they are read; None for what is
-    not set."""
-    return {key: getattr(value, key, None) for kind in type(value).__mro__ for key in _slots(kind)}
-
-
-def _slots(kind: type) -> Iterator[str]:
-    slots = vars(kind).get("__slots__", ())
-    for key in (slots,) if isinstance(slots, str) else slots:
-        if key not in ("__dict__", "__weakref__"):
-            yield f"_{kind.__name__.lstrip('_')}{key}" if key.startswith("__") and not key.endswith("__") else key
+    """Attributes of an object that lie beside its `__dict__` and are set, by the names under which they are read."""
+    state: Any = object.__getstate__(value)
+    return state[1] if isinstance(state, tuple) else {}

@@ -17,9 +17,6 @@ class BatchedDataset(DatasetWrapper):
 
     _hotlap_function = "batched"
 
-    def __init__(self, dataset: Any) -> None:
-        self.__dict__["_hotlap_dataset"] = dataset
-
     def _hotlap_fetch(self, indices: Any, *, whole: bool) -> Any:
         gathers = whole and torch_collates() and isinstance(indices, list)
         index = plain_positions(indices, len(self)) if gathers else None

@@ -26,8 +26,8 @@ _BY_PICKLE = (
 )  # fmt: skip
 
 
-class Unsupported(Exception):  # noqa: N818 - reads as the sentence "unsupported"
-    """An item that cannot be kept; the message says why."""
+class CannotKeep(Exception):  # noqa: N818 - reads as the sentence "cannot keep"
+    """Items cannot be kept, or not in the way that was tried; the message says why."""
 
 
 def flatten_batch(batch: Any) -> tuple[list[Any], TreeSpec]:
@@ -74,18 +74,11 @@ def tensor_bytes(value: torch.Tensor) -> torch.Tensor:
     return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8)
 
 
-def same_tensor(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Equal in type, shape and bytes; strides are not looked at."""
-    return (
-        left.dtype == right.dtype and left.shape == right.shape and torch.equal(tensor_bytes(left), tensor_bytes(right))
-    )
-
-
 def same(left: Any, right: Any) -> bool:
     """True if both are of the same types and bytes all the way down; False too for what cannot be compared."""
     try:
         return _in_full(left) == _in_full(right)
-    except Unsupported:
+    except CannotKeep:
         return False
 
 
@@ -145,7 +138,7 @@ def _repeats(places: Iterable[int | None]) -> bool:
 
 
 def pack(value: Any, *, by_value: bool = False) -> list[Any]:
-    """One description and its buffers, all of them bytes-like; `Unsupported` names what cannot be packed. `by_value`:
+    """One description and its buffers, all of them bytes-like; `CannotKeep` names what cannot be packed. `by_value`:
     equal values give equal ones, whether some of their parts are one object or not."""
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
@@ -155,7 +148,7 @@ def pack(value: Any, *, by_value: bool = False) -> list[Any]:
         packer.dump(value)
         return [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]
     except (pickle.PicklingError, BufferError, AttributeError, TypeError, ValueError) as error:
-        raise Unsupported(f"{type(error).__name__}: {error}") from error
+        raise CannotKeep(f"{type(error).__name__}: {error}") from error
 
 
 def unpack(parts: list[Any], *, lazily: bool = False) -> Any:
@@ -185,7 +178,7 @@ class _Packer(pickle.Pickler):
             return _pack_array(value)
         if kind.__module__.startswith("torchvision.tv_tensors"):  # which know what they show
             return _pack_marked(value)
-        raise Unsupported(f"it holds a {_what(value)}, which might not come out the same")
+        raise CannotKeep(f"it holds a {_what(value)}, which might not come out the same")
 
 
 def _what(value: Any) -> str:
@@ -236,7 +229,7 @@ def _lazy_picture(mode: str, size: tuple[int, int], data: Any, palette: Any, inf
 
 def _pack_array(value: Any) -> Any:
     if value.dtype.kind not in "biufcSU" or not value.itemsize:
-        raise Unsupported(f"it holds an array of {value.dtype} that is not plain")
+        raise CannotKeep(f"it holds an array of {value.dtype} that is not plain")
     dense = value.copy(order="K")
     # Texts have no buffer of their own kind; their bytes have.
     as_bytes: Any = dense.ravel(order="K").view(np.uint8)
@@ -252,7 +245,7 @@ def _array(data: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ..
 def _pack_marked(value: Any) -> Any:
     plain = value.as_subclass(torch.Tensor)
     if not is_plain_tensor(plain):
-        raise Unsupported("it holds a tensor that is not a plain one")
+        raise CannotKeep("it holds a tensor that is not a plain one")
     return _marked, (type(value), plain, dict(value.__dict__))
 
 

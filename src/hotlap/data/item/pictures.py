@@ -73,11 +73,8 @@ class LazyPicture(Image.Image):
 
     def tobytes(self, encoder_name: str = "raw", *args: Any) -> bytes:
         """As PIL's."""
-        made: bytes = (
-            self._bytes().tobytes()
-            if encoder_name == "raw" and not args
-            else self._pils_own().tobytes(encoder_name, *args)
-        )
+        plain = encoder_name == "raw" and not args
+        made: bytes = self._bytes().tobytes() if plain else self._pils_own().tobytes(encoder_name, *args)
         return made
 
     @property

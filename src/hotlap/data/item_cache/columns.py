@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 import torch
 
-from hotlap.data.item.codec import Unsupported, as_array, is_plain_tensor, same_tensor
+from hotlap.data.item.codec import CannotKeep, as_array, is_plain_tensor
 from hotlap.native import core, extension
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
@@ -85,20 +85,12 @@ class Column(ABC):
         """True if a value is of this column's kind: type, dtype, shape and strides."""
 
     @abstractmethod
-    def take(self, positions: list[int]) -> list[Any]:
-        """Independent values, as they were put in, or as copies of them would be."""
-
-    @abstractmethod
     def _stacked(self, values: list[Any]) -> torch.Tensor:
         """(B, ...) these values."""
 
     def put(self, index: torch.Tensor, values: list[Any]) -> None:
         """Keep copies of `values` at the (B,) positions `index`."""
         self._put_rows(index, self._stacked(values))
-
-    def holds(self, position: int, value: Any) -> bool:
-        """True if the kept value has the same bytes as this one, which the column accepts."""
-        return same_tensor(self.row(position), self._stacked([value])[0])
 
     def _put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
         # Through NumPy: torch's index_copy_ knows no float8.
@@ -119,25 +111,21 @@ class Column(ABC):
         else:
             # The positions are known to be there; with "raise", NumPy would copy twice.
             np.take(self._array, index.numpy(), axis=0, out=as_array(rows), mode="clip")
-        return self._values(rows)
-
-    def _values(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows of the store as the values that were put in."""
         return rows
 
     def kept_rows(self) -> tuple[torch.Tensor | None, tuple[int, ...]]:
         """(memory of all N values, order of dimensions): `gather` is rows of it in that order. None: it is not."""
         return self.store, tuple(self._inverse)
 
-    def row(self, position: int) -> torch.Tensor:
-        """One value; a view of it where it lies here as it is."""
-        row = self._values(self.store[position : position + 1])
-        return (row if self._straight else row.permute(self._inverse))[0]
-
-    def _copy(self, row: torch.Tensor) -> torch.Tensor:
-        """With the strides of a copy of the value."""
+    def take(self, positions: list[int]) -> list[Any]:
+        """Independent values, as they were put in, or as copies of them would be."""
+        index = torch.tensor(positions, dtype=torch.int64, device="cpu")
+        rows: list[Any] = list(cast(Any, torch.unbind_copy)(self.gather(index)))  # its annotation says None
+        if not rows or rows[0].stride() == self._strides:
+            return rows
         with torch.no_grad():
-            return torch.empty_strided(row.shape, self._strides, dtype=row.dtype, device="cpu").copy_(row)
+            strided = [torch.empty_strided(row.shape, self._strides, dtype=row.dtype, device="cpu") for row in rows]
+            return [copy.copy_(row) for copy, row in zip(strided, rows, strict=True)]
 
 
 class _TensorColumn(Column):
@@ -159,13 +147,6 @@ class _TensorColumn(Column):
         with torch.no_grad():
             return torch.stack(values)
 
-    def take(self, positions: list[int]) -> list[Any]:
-        index = torch.tensor(positions, dtype=torch.int64, device="cpu")
-        rows: list[Any] = list(cast(Any, torch.unbind_copy)(self.gather(index)))  # its annotation says None
-        if not rows or rows[0].stride() == self._strides:
-            return rows
-        return [self._copy(row) for row in rows]
-
 
 @final
 class _PictureColumn(_TensorColumn):
@@ -185,7 +166,7 @@ class _PictureColumn(_TensorColumn):
     def _rows(self, index: torch.Tensor) -> torch.Tensor:
         native = extension().module
         if native is None:
-            return super()._rows(index)
+            return _over_255(super()._rows(index))
         shape = index.numel(), *self.store.shape[1:]
         rows = torch.empty(shape, device="cpu", dtype=torch.float32) if self._lend is None else self._lend(shape)
         positions = index.contiguous()
@@ -206,9 +187,6 @@ class _PictureColumn(_TensorColumn):
             part = slice(start, start + some)
             self._put_rows(index[part], _as_bytes(self._stacked(values[part])))
 
-    def _values(self, rows: torch.Tensor) -> torch.Tensor:
-        return _over_255(rows)
-
     def kept_rows(self) -> tuple[torch.Tensor | None, tuple[int, ...]]:
         return None, ()
 
@@ -219,11 +197,11 @@ class _ArrayColumn(Column):
 
     def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
         if type(sample) is not np.ndarray or sample.dtype.kind not in "biufc" or not sample.dtype.isnative:
-            raise Unsupported(f"an item holds an array of {sample.dtype}, a {type(sample).__name__}")
+            raise CannotKeep(f"an item holds an array of {sample.dtype}, a {type(sample).__name__}")
         like = np.empty_like(sample)
         super().__init__(sample, _as_tensor(like), num_items, allocate)
         self._array_dtype, self._accepted = sample.dtype, (sample.strides, like.strides)
-        self._writeable = sample.flags.writeable
+        self._like, self._writeable = like, sample.flags.writeable
 
     def accepts(self, value: Any) -> bool:
         return (
@@ -238,10 +216,10 @@ class _ArrayColumn(Column):
         return torch.from_numpy(np.stack(values))
 
     def take(self, positions: list[int]) -> list[Any]:
-        taken: list[Any] = [self._copy(self.row(position)).numpy() for position in positions]
-        if not self._writeable:
-            for array in taken:
-                array.flags.writeable = False
+        rows, taken = self._array.transpose(self._inverse), [np.empty_like(self._like) for _ in positions]
+        for made, position in zip(taken, positions, strict=True):
+            made[...] = rows[position]
+            made.flags.writeable = self._writeable
         return taken
 
 
@@ -272,11 +250,11 @@ def _as_tensor(like: Any) -> torch.Tensor:
     try:
         return torch.from_numpy(like)
     except TypeError as error:
-        raise Unsupported(f"an item holds a NumPy array or number of {like.dtype}") from error
+        raise CannotKeep(f"an item holds a NumPy array or number of {like.dtype}") from error
 
 
 def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: bool) -> Column:
-    """An empty column for values like `sample`; `Unsupported` if there is none.
+    """An empty column for values like `sample`; `CannotKeep` if there is none.
 
     Arguments:
         as_bytes: pictures may be kept so.
@@ -288,7 +266,7 @@ def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: boo
         return _ArrayColumn(sample, num_items, allocate)
     if isinstance(sample, np.bool_ | np.number) or type(sample) in (int, float, bool):
         return _NumberColumn(sample, num_items, allocate)
-    raise Unsupported(f"an item holds a {type(sample).__name__}")
+    raise CannotKeep(f"an item holds a {type(sample).__name__}")
 
 
 def _is_of_bytes(sample: torch.Tensor) -> bool:
@@ -296,12 +274,3 @@ def _is_of_bytes(sample: torch.Tensor) -> bool:
         return sample.dtype == torch.float32 and sample.numel() >= _LEAST_PICTURE and len(_as_bytes(sample)) > 0
     except Varies:
         return False
-
-
-def same_batch(left: Any, right: Any) -> bool:
-    """True if two collated leaves are equal in type, dtype, shape, strides and bytes."""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, torch.Tensor):
-        return same_tensor(left, right) and left.stride() == right.stride()
-    return bool(left == right)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import final
 
 from hotlap.data.checks.look import of_bytes
+from hotlap.data.item.codec import CannotKeep
 from hotlap.data.item_cache.memory import SHARE_OF_DISK
 from hotlap.data.item_cache.shared_memory import SharedBlock
 
@@ -29,10 +30,6 @@ _KEPT_DAYS = 30
 
 # Between the making of a file and its lock nobody may take it for an abandoned one.
 _LOCKED_BY_S = 10.0
-
-
-class DiskUnavailable(Exception):  # noqa: N818 - reads as the sentence "no disk"
-    """The folder cannot be used; the message says why."""
 
 
 @final
@@ -80,7 +77,7 @@ def opened(folder: Path, key: str, num_bytes: int, say: Callable[[str], None]) -
     """The finished cache of this key, checked; without one an empty file of this length for it, its space reserved.
 
     Raises:
-        DiskUnavailable: the folder cannot be written to, or the disk is too full, or the file cannot be read.
+        CannotKeep: the folder cannot be written to, or the disk is too full, or the file cannot be read.
     """
     place = _place(folder, key)
     try:
@@ -92,7 +89,7 @@ def opened(folder: Path, key: str, num_bytes: int, say: Callable[[str], None]) -
     except FileNotFoundError:
         pass
     except OSError as error:  # whoever it belongs to may read it
-        raise DiskUnavailable(f"{place} cannot be used: {error}") from error
+        raise CannotKeep(f"{place} cannot be used: {error}") from error
     except ValueError as error:
         say(f"the cache on disk was damaged ({error}), so it is built anew")
         with contextlib.suppress(OSError):
@@ -106,11 +103,11 @@ def _unfinished(folder: Path, key: str, num_bytes: int) -> UnfinishedFile:
         usage = os.statvfs(folder)
         free = usage.f_bavail * usage.f_frsize
         if num_bytes > SHARE_OF_DISK * free:
-            raise DiskUnavailable(f"{folder} has only {free} bytes free for {num_bytes}")
+            raise CannotKeep(f"{folder} has only {free} bytes free for {num_bytes}")
         _tidy(folder)
         descriptor, name = tempfile.mkstemp(suffix=".partial", dir=folder)
     except OSError as error:
-        raise DiskUnavailable(f"{folder} cannot be used: {error}") from error
+        raise CannotKeep(f"{folder} cannot be used: {error}") from error
     path = Path(name)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,7 +118,7 @@ def _unfinished(folder: Path, key: str, num_bytes: int) -> UnfinishedFile:
     except OSError as error:
         path.unlink(missing_ok=True)
         os.close(descriptor)
-        raise DiskUnavailable(f"{folder} cannot hold {num_bytes} bytes: {error}") from error
+        raise CannotKeep(f"{folder} cannot hold {num_bytes} bytes: {error}") from error
 
 
 def _tidy(folder: Path) -> None:

@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
+from hotlap.data.checks.forked import cannot_fork, fill_in_copies, in_a_copy
 from hotlap.data.checks.inputs import Contents, Inputs
-from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.random_state import States
+from hotlap.data.item.codec import CannotKeep
 from hotlap.data.item_cache.again import DIFFERENT, Compared, ComputedAgain, Rechecks
 from hotlap.data.item_cache.fill import spread
-from hotlap.data.item_cache.fill_pool import fill_in_copies
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetch, positions
@@ -118,7 +117,7 @@ class ItemCache(ComputedAgain):
         self.num_asked = 0
         try:
             changed = contents.changed(num_asked)
-        except Unseen as reason:
+        except CannotKeep as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
             return
         if changed is not None:
@@ -234,7 +233,7 @@ class ItemCache(ComputedAgain):
         try:
             in_process = cannot_fork(waits=True) is not None
             compared = self.compared(computed) if in_process else in_a_copy(lambda: self.compared(computed))
-        except NoAnswer as reason:
+        except CannotKeep as reason:
             compared = f"{self.name} is not kept: {reason}"
         if isinstance(compared, str):
             self._refuse(compared)
@@ -260,8 +259,8 @@ class ItemCache(ComputedAgain):
         try:
             contents = Contents(self.dataset, inputs.watch, inputs.files, item_s=self.item_s, num_items=length)
             if compared.reads_unnamed and not inputs.files and not contents.named:
-                raise Unseen("its items are read from files that cannot be told")
-        except Unseen as reason:
+                raise CannotKeep("its items are read from files that cannot be told")
+        except CannotKeep as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
             return False
         inputs.contents = contents

@@ -13,11 +13,10 @@ import numpy as np
 
 from hotlap import at_work
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.look import Unseen
-from hotlap.data.item.codec import Unsupported, pack
+from hotlap.data.item.codec import CannotKeep, pack
 from hotlap.data.item_cache import disk
 from hotlap.data.item_cache.columns import Varies
-from hotlap.data.item_cache.disk import DiskUnavailable, UnfinishedFile
+from hotlap.data.item_cache.disk import UnfinishedFile
 from hotlap.data.item_cache.memory import ALLOWANCE, default_folder, limit_bytes
 from hotlap.data.item_cache.shared_memory import Progress, SharedBlock, whole_pages
 from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store, too_much
@@ -117,7 +116,7 @@ class CacheFill:
         self._limit_bytes, self.warm = limit_bytes(self.memory_bytes), False
         try:
             self.store = self._make_store(items, length, shared=shared)
-        except Unsupported as unsupported:
+        except CannotKeep as unsupported:
             self.give_up(f"{self.name} is not kept: {unsupported}")
         except (MemoryError, RuntimeError, OSError) as error:
             self.give_up(f"{self.name} is not kept: its memory could not be had ({error})")
@@ -125,37 +124,37 @@ class CacheFill:
             self.progress, self._full = Progress(length, full=self.warm), self.warm
 
     def _make_store(self, items: list[Any], length: int, *, shared: bool) -> Store:
-        """For `length` items like these; `Unsupported` says why there is none."""
+        """For `length` items like these; `CannotKeep` says why there is none."""
         make = partial(ColumnStore, items[0], as_bytes=self.as_bytes and not shared)
         try:
             columns = make(0)
             if not self.own_memory:  # else whole batches alone are handed out
                 columns.values(items)
-        except (Unsupported, Varies):
+        except (CannotKeep, Varies):
             if self.own_memory:
-                raise Unsupported("its items share memory with the data set, so that copies could be told") from None
+                raise CannotKeep("its items share memory with the data set, so that copies could be told") from None
             return self._records(items, length)
         if self._key is not None:
             try:
                 return self._on_disk(make, length, self._key())
-            except (DiskUnavailable, Unseen) as reason:
+            except CannotKeep as reason:
                 self._say_of_store(f"the cache is not kept on disk: {reason}")
         needed_bytes = length * columns.item_bytes
         if needed_bytes > self._limit_bytes:
             in_a_file = "" if self._key is not None else "; cached(..., disk=True) keeps them in a file"
-            raise Unsupported(f"{too_much(needed_bytes, self._limit_bytes)}{in_a_file}")
+            raise CannotKeep(f"{too_much(needed_bytes, self._limit_bytes)}{in_a_file}")
         store = make(length)
         ALLOWANCE.take(store, needed_bytes)
         return store
 
     def _on_disk(self, make: Callable[..., ColumnStore], length: int, key: str) -> ColumnStore:
-        """The full store off the disk, or one that is written there; `DiskUnavailable` says why neither is possible."""
+        """The full store off the disk, or one that is written there; `CannotKeep` says why neither is possible."""
         folder = default_folder() if isinstance(self.disk, bool) else Path(self.disk)
         columns = make(0)
         total = sum(whole_pages(length * column.item_bytes) for column in columns.columns)
         in_memory = lies_in_memory(folder)
         if total > self._limit_bytes and in_memory:
-            raise DiskUnavailable(f"{folder} lies in memory itself")
+            raise CannotKeep(f"{folder} lies in memory itself")
         found = disk.opened(folder, f"{zlib.crc32(columns.layout.encode()):08x}-{key}", total, self._say_of_store)
         if isinstance(found, SharedBlock):
             self.warm = True
@@ -169,7 +168,7 @@ class CacheFill:
     def _records(
         self, items: list[Any], length: int, *, halves: bool = False, entry_bytes: int | None = None
     ) -> RecordStore:
-        """For `length` items like these, each by itself; `Unsupported`: there is no room. `halves`: as many as memory
+        """For `length` items like these, each by itself; `CannotKeep`: there is no room. `halves`: as many as memory
         holds; `entry_bytes`: what one takes on average, if not as these do."""
         if entry_bytes is None:
             entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
@@ -178,7 +177,7 @@ class CacheFill:
         if wanted > self._limit_bytes:
             reason = too_much(wanted, self._limit_bytes)
             if not halves:
-                raise Unsupported(reason)
+                raise CannotKeep(reason)
             self._say_of_store(f"{reason}: as many as that are kept")
             wanted = self._limit_bytes
         # Items that turn out larger may take what else is free; of memory only the pages that are written to are taken.
@@ -213,7 +212,7 @@ class CacheFill:
             new = dict(self._absent(indices, items, rows))
             if new:
                 self._put_new(list(new), list(new.values()))
-        except (Unsupported, MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
+        except (CannotKeep, MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
             self.give_up(f"{self.name} is not kept: {error}")
 
     def _absent(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> Iterator[tuple[int, Any]]:
@@ -250,15 +249,15 @@ class CacheFill:
         if isinstance(store, RecordStore) and not store.halves:
             needed_bytes = store.needed_bytes(self.num_cached)
             if needed_bytes > self._limit_bytes:
-                raise Unsupported(too_much(needed_bytes, self._limit_bytes))
+                raise CannotKeep(too_much(needed_bytes, self._limit_bytes))
             ALLOWANCE.take(store, needed_bytes)
 
     def _keep_one_by_one(self, items: list[Any]) -> Store:
         """Begin anew, now that an item is built otherwise than those before it."""
         if self.own_memory:
-            raise Unsupported("its items differ in structure, and share memory with the data set")
+            raise CannotKeep("its items differ in structure, and share memory with the data set")
         if self.in_copy:
-            raise Unsupported("its items differ in structure")
+            raise CannotKeep("its items differ in structure")
         self.store = self._records(items, len(self.present))
         self.progress = Progress(len(self.present))
         return self.store

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
+from hotlap.data.checks.forked import cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
-from hotlap.data.checks.look import Unseen
+from hotlap.data.item.codec import CannotKeep
 from hotlap.data.item_cache.again import Compared, Rechecks
 from hotlap.data.item_cache.engine import NUM_FIRST_CHECKS, NUM_WARM_CHECKS, ItemCache
 from hotlap.data.item_cache.fill import spread
@@ -60,7 +60,7 @@ def still_holds(cache: ItemCache, progress: Progress, role: Role) -> bool:
     assert cache.inputs is not None and cache.contents is not None  # there is a store
     try:
         changed = cache.inputs.watch.changed() or cache.contents.changed(cache.num_cached)
-    except Unseen as reason:
+    except CannotKeep as reason:
         changed = str(reason)
     return changed is not None or _check(cache, role)
 
@@ -78,7 +78,7 @@ def _open(cache: ItemCache, role: Role) -> str | None:
     places = sorted({*spread(length, NUM_FIRST_CHECKS), min(1, length - 1)})
     try:
         seen = in_a_copy(lambda: _look(cache, places, role), timeout_s=role.timeout_s)
-    except NoAnswer as reason:
+    except CannotKeep as reason:
         return f"items cannot be had by their places in a copy of this process ({reason})"
     if isinstance(seen, str):
         return seen
@@ -131,5 +131,5 @@ def _come_out_as_kept(cache: ItemCache, role: Role, positions: Sequence[int]) ->
 
     try:
         return bool(in_a_copy(hold, timeout_s=role.timeout_s))
-    except NoAnswer:
+    except CannotKeep:
         return True

@@ -14,8 +14,8 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from torch.utils.data import default_collate
 
-from hotlap.data.item.codec import Unsupported, flatten_batch, pack, same, unpack
-from hotlap.data.item_cache.columns import Allocate, Column, Varies, column_for, same_batch
+from hotlap.data.item.codec import CannotKeep, flatten_batch, pack, same, unpack
+from hotlap.data.item_cache.columns import Allocate, Column, Varies, column_for
 from hotlap.data.item_cache.shared_memory import rounded_up, shared_tensor
 from hotlap.units import size
 
@@ -99,17 +99,13 @@ class ColumnStore:
         if len(leaves) != len(self.columns):
             return None
         for column, expected in zip(self.columns, leaves, strict=True):
-            if not same_batch(column.gather(index), expected):
+            if not same(column.gather(index), expected):
                 return None
         return (structure,)
 
     def holds(self, position: int, item: Any) -> bool:
         """True if the kept item has the same types and bytes."""
-        try:
-            values = self.values([item])
-        except Varies:
-            return False
-        return all(column.holds(position, leaf) for column, (leaf,) in zip(self.columns, values, strict=True))
+        return same(self.take([position])[0], item)
 
 
 @final
@@ -138,11 +134,11 @@ class RecordStore:
         return int(self._table[0]) * (len(self._table) - 1) // num_kept
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
-        """Keep copies; `Unsupported` where there is no room for all, and all are wanted."""
+        """Keep copies; `CannotKeep` where there is no room for all, and all are wanted."""
         pairs = zip(positions, items, strict=True)
         kept = [position for position, item in pairs if self._write(position, pack(item))]
         if len(kept) < len(positions) and not self.halves:
-            raise Unsupported(f"it would take more than the {size(self.limit_bytes)} set aside for it")
+            raise CannotKeep(f"it would take more than the {size(self.limit_bytes)} set aside for it")
         return kept
 
     def take(self, positions: Sequence[int]) -> list[Any]:
@@ -155,7 +151,7 @@ class RecordStore:
 
     def holds(self, position: int, item: Any) -> bool:
         """True if the kept item has the same types and bytes."""
-        return same(unpack(self._read(position)), item)
+        return same(self.take([position])[0], item)
 
     def _write(self, position: int, parts: list[Any]) -> bool:
         """False if there is no room."""

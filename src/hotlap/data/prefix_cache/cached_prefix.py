@@ -7,10 +7,10 @@ from typing import Any, ClassVar, final
 
 from torch.utils.data import get_worker_info
 
-from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
+from hotlap.data.checks.forked import cannot_fork, in_a_copy
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.random_state import Streams
-from hotlap.data.item.codec import Unsupported, holds_views, pack, same, unpack
+from hotlap.data.item.codec import CannotKeep, holds_views, pack, same, unpack
 from hotlap.data.item_cache.cached import CacheWrapper
 from hotlap.data.item_cache.engine import ItemCache
 from hotlap.data.item_cache.fill import spread
@@ -19,7 +19,7 @@ from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import Batch, Role, fetches_whole_batches, torch_collates
 from hotlap.data.prefix_cache.deferred import Deferred
 from hotlap.data.prefix_cache.item_code import item_codes
-from hotlap.data.prefix_cache.pipelines import CannotSplit, FinishedItem, HalfItem, Pipelines, collated
+from hotlap.data.prefix_cache.pipelines import FinishedItem, HalfItem, Pipelines, collated
 from hotlap.data.wrapper import check, put_in_place
 
 # Items of the first look, spread over the data set: heads are cut where one of them draws.
@@ -73,7 +73,7 @@ class HeadCache(ItemCache):
         try:
             dropped = self.given_up or self.pipelines is None  # just now, as it was changed
             return None if dropped else (pipelines, self.compute([index], single=True))
-        except CannotSplit as reason:
+        except CannotKeep as reason:
             Streams().restore(self.before)
             self.give_up(f"{self.name} is not kept: {reason}")
             return None
@@ -82,7 +82,7 @@ class HeadCache(ItemCache):
         """As far as the heads go.
 
         Raises:
-            CannotSplit: it cannot be cut.
+            CannotKeep: it cannot be cut.
         """
         assert self.pipelines is not None  # it was prepared
         return self.pipelines.half(index)
@@ -101,7 +101,7 @@ class HeadCache(ItemCache):
         survey = partial(self._survey, ways, role, in_copy=in_copy)
         try:
             cut = in_a_copy(survey, timeout_s=role.timeout_s) if in_copy else survey()
-        except (CannotSplit, Unsupported, NoAnswer) as reason:
+        except CannotKeep as reason:
             self.give_up(f"{self.name} is not kept: {reason}")
         else:
             way, heads, self._entry_bytes = cut  # a process may have found them that is no more
@@ -117,23 +117,23 @@ class HeadCache(ItemCache):
             self._note()
         assert self.inputs is not None
         if not len(self.dataset):
-            raise CannotSplit("it is empty")
-        reasons = list[CannotSplit | Unsupported]()
+            raise CannotKeep("it is empty")
+        reasons = list[CannotKeep]()
         before = self.inputs.streams.states()
         for number, pipelines in enumerate(ways):
             try:
                 return number, *self._tried(pipelines, self.inputs)
-            except (CannotSplit, Unsupported) as reason:
+            except CannotKeep as reason:
                 reasons.append(reason)
             except Exception as error:  # of the script's code; the script meets it when it asks for that item itself
-                raise CannotSplit(f"an item could not be computed ({type(error).__name__}: {error})") from error
+                raise CannotKeep(f"an item could not be computed ({type(error).__name__}: {error})") from error
             finally:
                 self.inputs.streams.restore(before)
         raise reasons[0] if ways[0].found else reasons[-1]
 
     def _tried(self, pipelines: Pipelines, inputs: Inputs) -> tuple[tuple[int, ...], int]:
         if not pipelines.found:
-            raise CannotSplit("no pipeline of transforms was found in it")
+            raise CannotKeep("no pipeline of transforms was found in it")
         places = spread(len(self.dataset), NUM_LOOKED_AT)
         for place in places:
             pipelines.find_heads(place, inputs.streams.own)
@@ -143,24 +143,24 @@ class HeadCache(ItemCache):
             tried = [self._try_item(place, pipelines, inputs.streams) for place in places]
         changed = inputs.watch.changed()
         if changed is not None:
-            raise CannotSplit(f"computing an item changes {changed} of the data set")
+            raise CannotKeep(f"computing an item changes {changed} of the data set")
         return pipelines.heads, sum(tried) // len(tried)
 
     def _try_item(self, place: int, pipelines: Pipelines, streams: Streams) -> int:
-        """Bytes of its entry; `CannotSplit` if the halves do not make it."""
+        """Bytes of its entry; `CannotKeep` if the halves do not make it."""
         before = streams.states()
         item = self.dataset[place]
         after = streams.states()
         streams.restore(before)
         half = pipelines.half(place)
         if streams.drawn(before) is not None:
-            raise CannotSplit("it draws random numbers outside of its transforms")
+            raise CannotKeep("it draws random numbers outside of its transforms")
         if holds_views(half):
-            raise CannotSplit("values that its random steps are handed share memory")
+            raise CannotKeep("values that its random steps are handed share memory")
         parts = [bytes(part) for part in pack(half)]
         again = pipelines.finished(unpack(parts, lazily=True)).item()
         if streams.drawn(after) is not None or not same(item, again):
-            raise CannotSplit("an item comes out different when its transforms are cut in two")
+            raise CannotKeep("an item comes out different when its transforms are cut in two")
         return sum(map(len, parts))
 
 

@@ -13,8 +13,7 @@ from typing import Any, final
 import torch
 from torch.utils.data import default_collate
 
-from hotlap.data.item.codec import is_kind_of_picture
-from hotlap.data.item_cache.columns import same_batch
+from hotlap.data.item.codec import is_kind_of_picture, same
 
 _MODULES = frozenset(
     f"torchvision.transforms.{name}" for name in ("transforms", "v2._deprecated", "v2._misc", "v2._type_conversion")
@@ -87,7 +86,7 @@ def batch_of(results: Sequence[Any], checked: dict[Any, bool]) -> Any:
         return numbers
     expected = default_collate([*map(made, results)])
     if kind not in checked:
-        checked[kind] = same_batch(numbers, expected)
+        checked[kind] = same(numbers, expected)
     return expected
 
 

@@ -20,7 +20,8 @@ from torch.utils.data import Dataset
 
 from hotlap.data.checks.code_names import text_of
 from hotlap.data.checks.random_state import Streams
-from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, Pipeline, Pipelines, Placeholder, parts_of
+from hotlap.data.item.codec import CannotKeep
+from hotlap.data.prefix_cache.pipelines import Call, Pipeline, Pipelines, Placeholder, parts_of
 
 _MARK = "_hotlap_mark"
 
@@ -110,11 +111,11 @@ class ItemCode(Pipeline):
     def _cut_at(self, num_head: int) -> Halves:
         head, tail = self._statements[:num_head], self._statements[num_head:]
         if not any(isinstance(node, ast.Call | ast.Subscript) for each in head for node in ast.walk(each)):
-            raise CannotSplit("it draws random numbers first of all, outside of its transforms")
+            raise CannotKeep("it draws random numbers first of all, outside of its transforms")
         if not tail:
-            raise CannotSplit("its code draws no random numbers")
+            raise CannotKeep("its code draws no random numbers")
         if any(isinstance(node, ast.Return) for each in head for node in _own_nodes(each)):
-            raise CannotSplit("its code may return in front of the first random draw")
+            raise CannotKeep("its code may return in front of the first random draw")
         itself, *_ = self._parameters
         imports = [each for each in head if isinstance(each, ast.Import | ast.ImportFrom)]
         kept = [name for name in _bound(self._compiled(self._parameters, head)) if name != itself]
@@ -132,7 +133,7 @@ class ItemCode(Pipeline):
         code = self._function.__code__
         arguments = inspect.getargs(code)
         if len(arguments.args) != 2 or arguments.varargs or arguments.varkw or self._function.__defaults__:
-            raise CannotSplit("its __getitem__ takes more than an index")
+            raise CannotKeep("its __getitem__ takes more than an index")
         return arguments.args[0], arguments.args[1]
 
     @cached_property
@@ -143,12 +144,12 @@ class ItemCode(Pipeline):
         place = code.co_firstlineno, code.co_name
         body = next((node.body for node in methods if (node.lineno, node.name) == place), None)
         if body is None:
-            raise CannotSplit("the source of its __getitem__ was not found")
+            raise CannotKeep("the source of its __getitem__ was not found")
         if text_of(self._compiled(self._parameters, body).__code__) != text_of(code):
-            raise CannotSplit("the source of its __getitem__ is not what runs")
+            raise CannotKeep("the source of its __getitem__ is not what runs")
         nodes = [node for each in body for node in ast.walk(each)]
         if any(isinstance(node, _LEAVES_FUNCTION) for node in nodes) or _READS_LOCALS & {*code.co_names}:
-            raise CannotSplit("its __getitem__ is more than a function of an index")
+            raise CannotKeep("its __getitem__ is more than a function of an index")
         return body
 
     @cached_property
@@ -158,7 +159,7 @@ class ItemCode(Pipeline):
         try:
             return ast.parse("".join(linecache.getlines(path, self._function.__globals__)))
         except SyntaxError as error:
-            raise CannotSplit(f"{path} cannot be read") from error
+            raise CannotKeep(f"{path} cannot be read") from error
 
     def _compiled(self, parameters: Sequence[str], body: Sequence[ast.stmt]) -> FunctionType:
         """A function that sees what the original sees."""
@@ -166,7 +167,7 @@ class ItemCode(Pipeline):
         code, closure = original.__code__, original.__closure__ or ()
         lexical = original.__qualname__.split(".")[-2:-1]
         if not lexical or not lexical[0].isidentifier():
-            raise CannotSplit("its __getitem__ was not written in its class")
+            raise CannotKeep("its __getitem__ was not written in its class")
         # A class around it for names that begin with two underscores, a function for those of the closure; and methods
         # of what a module imports are called by other instructions.
         free = ", ".join(code.co_freevars)

@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 from hotlap.data.checks.random_state import Stream, Streams
+from hotlap.data.item.codec import CannotKeep
 from hotlap.data.prefix_cache.deferred import batch_of, deferred, in_turn, made, num_deferred
 
 # How deep below the data set pipelines are looked for, and among how many objects.
@@ -25,10 +26,6 @@ _MOST_CHILDREN = 32
 
 # One for all, as two data sets may hold the same pipeline, and be read by two threads.
 _REPLACING = threading.RLock()
-
-
-class CannotSplit(Exception):  # noqa: N818 - reads as the sentence "touched"
-    """The data set works on what its transforms return, or in a way that cannot be followed."""
 
 
 @final
@@ -44,7 +41,7 @@ class Placeholder:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise CannotSplit("it works on what its transforms return")
+        raise CannotKeep("it works on what its transforms return")
 
     def of(self, results: list[Any]) -> Any:
         """Its own, of those of all calls."""
@@ -94,7 +91,7 @@ class Pipeline:
                 outputs = _run(_in_order(held), inputs)
                 return outputs if several else outputs[0]
             if any(isinstance(value, Placeholder) for value in inputs):
-                raise CannotSplit("it hands the results of one pipeline to another")
+                raise CannotKeep("it hands the results of one pipeline to another")
             calls.append(Call(number, _run(_in_order(held)[:num_head], inputs), several))
             call = len(calls) - 1
             return tuple(Placeholder(call, part) for part in range(len(inputs))) if several else Placeholder(call)
@@ -135,7 +132,7 @@ def collated(items: Sequence[FinishedItem], checked: dict[Any, bool]) -> Any:
     """What `default_collate` makes of them; `checked`: see `batch_of`.
 
     Raises:
-        CannotSplit: they are not all built alike.
+        CannotKeep: they are not all built alike.
     """
     num_marks = 0
 
@@ -146,7 +143,7 @@ def collated(items: Sequence[FinishedItem], checked: dict[Any, bool]) -> Any:
 
     built = collate([one.skeleton for one in items], collate_fn_map={**default_collate_fn_map, Placeholder: batch})
     if num_marks != sum(len(one.results) for one in items):
-        raise CannotSplit("its items are built in several ways")
+        raise CannotKeep("its items are built in several ways")
     return built
 
 
@@ -181,18 +178,18 @@ class Pipelines:
         """An item as far as its heads go.
 
         Raises:
-            CannotSplit: it cannot be cut there.
+            CannotKeep: it cannot be cut there.
         """
         calls: list[Call] = []
         try:
             with self._replaced(lambda number, held: self.found[number].recorder(held, number, calls)):
                 skeleton = self.dataset[index]
-        except CannotSplit:
+        except CannotKeep:
             raise
         except Exception as error:  # the data set's code, which met a mark, or an error of its own that comes again
-            raise CannotSplit(f"it works on what its transforms return ({type(error).__name__}: {error})") from error
+            raise CannotKeep(f"it works on what its transforms return ({type(error).__name__}: {error})") from error
         if not calls:
-            raise CannotSplit("it calls none of its transforms")
+            raise CannotKeep("it calls none of its transforms")
         return HalfItem(skeleton, calls)
 
     def finished(self, half: HalfItem, *, defers: bool = False) -> "FinishedItem":

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from hotlap.data.item.codec import Unsupported, entangled, pack, same, shares_memory, unpack
+from hotlap.data.item.codec import CannotKeep, entangled, pack, same, shares_memory, unpack
 from tests.unit.data.sets import BUILDS, equal
 
 
@@ -93,7 +93,7 @@ STRANGE: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_what_might_not_come_out_the_same_is_not_packed(name: str) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(CannotKeep):
         pack([STRANGE[name]()])
 
 

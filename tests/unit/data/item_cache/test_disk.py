@@ -21,9 +21,9 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from hotlap.data import cached
 from hotlap.data.checks import inputs
 from hotlap.data.checks.inputs import Contents, _stamps
-from hotlap.data.checks.look import Unseen
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.watch import Watch
+from hotlap.data.item.codec import CannotKeep
 from hotlap.data.item_cache.memory import limit_bytes
 from tests.unit.data.sets import BUILDS, Counting, Pictures, assert_same_epochs, epochs
 
@@ -370,7 +370,7 @@ def test_folders_count_as_files_where_there_are_too_many(tmp_path: Path, monkeyp
     assert len(_stamps([str(tmp_path)])) == 9
     for most in range(1, 9):
         monkeypatch.setattr(inputs, "_MOST_FILES", most)
-        with pytest.raises(Unseen, match=f"more than {most} files"):
+        with pytest.raises(CannotKeep, match=f"more than {most} files"):
             _stamps([str(tmp_path)])
     monkeypatch.setattr(inputs, "_MOST_FILES", 9)
     assert len(_stamps([str(tmp_path)])) == 9
@@ -423,7 +423,7 @@ def test_items_of_files_that_no_text_names_are_not_left_for_the_next_run(
 
 
 def test_what_cannot_be_told_has_no_key(tmp_path: Path) -> None:
-    with (tmp_path / "x").open("w") as file, pytest.raises(Unseen, match="TextIOWrapper"):
+    with (tmp_path / "x").open("w") as file, pytest.raises(CannotKeep, match="TextIOWrapper"):
         key_of([file])
     kept = cached(Pictures(50, OpenStore(tmp_path / "x")), disk=tmp_path / "cache")
     epochs(kept)

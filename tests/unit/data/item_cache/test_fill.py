@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from hotlap.data import cached
-from hotlap.data.item_cache.fill_pool import fill_in_copies
+from hotlap.data.checks.forked import fill_in_copies
 from tests.unit.data.sets import seed
 
 NUM_FILLINGS = int(os.environ.get("HOTLAP_TEST_FILLINGS", "3"))

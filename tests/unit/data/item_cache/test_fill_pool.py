@@ -16,8 +16,7 @@ import pytest
 import torch
 
 from hotlap.data import cached
-from hotlap.data.checks.forked import cannot_fork
-from hotlap.data.item_cache.fill_pool import fill_in_copies
+from hotlap.data.checks.forked import cannot_fork, fill_in_copies
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hotlap.data.item.codec import Unsupported
+from hotlap.data.item.codec import CannotKeep
 from hotlap.data.item_cache.shared_memory import Progress
 from hotlap.data.item_cache.store import RecordStore
 
@@ -81,5 +81,5 @@ def test_items_are_kept_until_there_is_no_room() -> None:
     (taken,) = room.take([1])
     taken[2].zero_()
     assert room.holds(1, item) and not room.holds(1, taken)
-    with pytest.raises(Unsupported, match="set aside"):
+    with pytest.raises(CannotKeep, match="set aside"):
         RecordStore(4, 4096).put([2], [b"y" * 5000])
