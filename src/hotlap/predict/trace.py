@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
@@ -269,14 +269,24 @@ def _grouped(name: str, args: tuple[Any, ...]) -> bool:
 class _AsOnGpu(TorchFunctionMode):
     """Lets attention run as a GPU would do it: a CPU has no fused kernel with dropout, and writes all weights out."""
 
+    _is_over = False
+
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func is torch.nn.functional.scaled_dot_product_attention and args and args[0].device.type == "cpu":
+        attends = func is torch.nn.functional.scaled_dot_product_attention and not self._is_over
+        if attends and args and args[0].device.type == "cpu":
             args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
             kwargs = {name: 0.0 if name == "dropout_p" else value for name, value in kwargs.items()}
         return func(*args, **kwargs)
+
+    def __exit__(self, *raised: Any) -> None:
+        """Within a call that it sees (a step that `loss.backward()` ends) torch has taken it off, and puts it on again
+        behind: it stays there and does nothing."""
+        self._is_over = True
+        if any(mode is self for mode in _get_current_function_mode_stack()):  # type: ignore[no-untyped-call]  # torch's
+            super().__exit__(*raised)  # type: ignore[no-untyped-call]  # torch's
 
 
 def record(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
+from torch import nn, overrides
 from torch.utils import flop_counter
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -239,6 +239,31 @@ def test_an_error_of_the_step_leaves_no_tracer_behind() -> None:
     with pytest.raises(ValueError, match="mine"):
         trace.record(broken)
     assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+
+
+def test_a_trace_may_end_within_a_call_that_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that updates by hand has steps that end as `loss.backward()` does."""
+    tracer = trace.Tracer()
+    backward = torch.Tensor.backward
+
+    def backward_ends_a_step(loss: torch.Tensor, **kwargs: object) -> None:
+        backward(loss, **kwargs)  # type: ignore[no-untyped-call]  # torch's
+        tracer.stop()
+
+    monkeypatch.setattr(torch.Tensor, "backward", backward_ends_a_step)
+    weight = torch.ones(4, 4, requires_grad=True)
+    tracer.start()
+    (weight @ weight).sum().backward()  # type: ignore[no-untyped-call]  # torch's
+    seen = tracer.workload()
+    assert [one.stage for one in seen.operators if one.kind is Kind.MATMUL] == [Phase.FORWARD, Phase.BACKWARD]
+
+    torch.manual_seed(0)
+    query = torch.ones(1, 2, 8, 4)
+    try:
+        dropped = nn.functional.scaled_dot_product_attention(query, query, query, dropout_p=0.5)
+    finally:
+        overrides._pop_mode()  # type: ignore[no-untyped-call]  # torch has put it on again
+    assert not torch.equal(dropped, query), "what comes behind runs as it is written"
 
 
 def test_models_without_data_can_be_traced() -> None:
