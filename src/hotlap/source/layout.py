@@ -1,6 +1,7 @@
 """Where at the top of a file new statements go."""
 
 import ast
+import itertools
 import sys
 from pathlib import Path
 
@@ -125,10 +126,11 @@ class Layout:
         return place
 
     def _behind_comments(self) -> int:
-        """The number of lines of comments, and of empty ones, that the file begins with: of these one may be its
+        """The number of lines up to the last of the comments that the file begins with: of these one may be its
         shebang, and one may declare its encoding."""
         lines = (line.strip() for line in NEWLINE.split(self._script.text))
-        return next((number for number, line in enumerate(lines) if line and not line.startswith("#")), 0)
+        head = itertools.takewhile(lambda line: not line or line.startswith("#"), lines)
+        return max((number for number, line in enumerate(head, 1) if line), default=0)
 
 
 def _is_future(node: ast.stmt) -> bool:
