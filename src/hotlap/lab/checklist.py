@@ -56,7 +56,10 @@ RECOMMENDATIONS: Mapping[str, Said | tuple[str, ...]] = {
     "Where shapes vary, preallocate": Said(
         "by hand", "On a GPU that is nearly full: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
     ),
-    "zero_grad(set_to_none=True)": Said("nothing to do", "It is torch's default since 2.0."),
+    "zero_grad(set_to_none=True)": Said(
+        "by hand", "It is torch's default since 2.0; take `set_to_none=False` out where a script still asks for it."
+    ),
+    "Create tensors on the device": ("transfer-bound",),
     "cudnn.benchmark for fixed shapes": ("cudnn-benchmark",),
     "Mixed precision": ("bf16-autocast", "tf32"),
     "Fused Adam": ("fused-optimizer",),
@@ -65,7 +68,7 @@ RECOMMENDATIONS: Mapping[str, Said | tuple[str, ...]] = {
 """As the article has it -> names under which hotlap tries it, or looks for it: of levers, of rules, or of what the
 machine's check-up finds wrong; or what is said of it without."""
 
-_ON_GPU_ONLY = ("NVIDIA's", "pin_memory", "Throw out", "Where shapes", "cudnn")
+_ON_GPU_ONLY = ("NVIDIA's", "pin_memory", "Throw out", "Where shapes", "Create tensors", "cudnn")
 """How those begin that are about a GPU."""
 
 _NO_GPU = Said("does not apply", "It is about a GPU, and this training runs on the CPU.")

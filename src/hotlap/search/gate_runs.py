@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hotlap import levers
 from hotlap.errors import UserError
-from hotlap.experiment import Executor, Group, Pace, Stack
+from hotlap.experiment import Executor, Group, Pace, Sizes, Stack
 from hotlap.experiment.total import EndsS, epoch_end_s
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
 from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Status, Verdict
@@ -57,6 +57,10 @@ class GateRuns:
         self.known = [run for run in log.study.baseline if run.batch_digest is not None]
         """Runs of the baseline, with evidence."""
 
+    @property
+    def _sizes(self) -> Sizes:
+        return self._executor.sizes
+
     def look(self) -> None:
         """One run of the baseline, with evidence: it also tells what levers must know of its loaders."""
         if self._baseline():
@@ -65,8 +69,8 @@ class GateRuns:
         (run,) = self._failed_again([plan], self.made([plan]))
         if not plan.whole_epoch:
             note = (
-                f"An epoch of {self._executor.sizes.epoch_steps:,} steps takes too long for the gate: its runs end "
-                f"after {plan.steps}, and do not see an epoch's end."
+                f"An epoch of {self._sizes.epoch_steps:,} steps takes too long for the gate: its runs end after "
+                f"{plan.steps}, and do not see an epoch's end."
             )
             run = replace(run, notes=(*run.notes, note))
         self._keep([run])
@@ -214,14 +218,12 @@ class GateRuns:
 
     def look_s(self) -> float:
         """What `look` will take; 0 once it was made."""
-        return 0.0 if self._baseline() else self._pace.factor * self._executor.sizes.evidence_s()
+        return 0.0 if self._baseline() else self._pace.factor * self._sizes.evidence_s()
 
     def takes_s(self, plans: Sequence[Plan]) -> float:
         """About what such runs take, as far as earlier ones tell."""
         groups = self._groups(plans)
-        return self._pace.factor * sum(
-            self._executor.sizes.evidence_s(*map(self._num_steps, one.plans)) for one in groups
-        )
+        return self._pace.factor * sum(self._sizes.evidence_s(*map(self._num_steps, one.plans)) for one in groups)
 
     def _num_steps(self, plan: Plan) -> int:
         """Of such a run; how far it is to an epoch's end is known once one was made."""
@@ -238,27 +240,23 @@ class GateRuns:
         for start in range(0, len(groups), nodes):
             begun = self._log.now()
             brought = self._executor.together(groups[start : start + nodes])
-            expected_s = max(
-                self._executor.sizes.evidence_s(*(len(run.step_index) for run in runs)) for runs in brought
-            )
+            expected_s = max(self._sizes.evidence_s(*(len(run.step_index) for run in runs)) for runs in brought)
             self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
             found += [run for runs in brought for run in runs]
         return found
 
     def _groups(self, plans: Sequence[Plan]) -> list[Group]:
         """Each of one node: pairs where there are more runs than nodes."""
-        size = 2 if self._executor.sizes.together >= 2 and len(plans) > self._executor.nodes else 1
+        size = 2 if self._sizes.together >= 2 and len(plans) > self._executor.nodes else 1
         pairs = [plans[start : start + size] for start in range(0, len(plans), size)]
-        limits_s = [
-            sum(4 * self._executor.sizes.evidence_s(self._num_steps(plan)) + 10 for plan in pair) for pair in pairs
-        ]
+        limits_s = [sum(4 * self._sizes.evidence_s(self._num_steps(plan)) + 10 for plan in pair) for pair in pairs]
         return [Group(pair, turn=_TURN_STEPS, limit_s=s) for pair, s in zip(pairs, limits_s, strict=True)]
 
     def plan(self, reseed: int = 0, perturbation: int = 0) -> Plan:
         """Of a run that begins like that."""
         plan = replace(
             self._log.options.plan,
-            steps=self._executor.sizes.evidence_steps,
+            steps=self._sizes.evidence_steps,
             warmup=0,
             evidence=True,
             reseed=reseed,
@@ -269,11 +267,7 @@ class GateRuns:
         base = self._baseline()
         if not base:
             # How long an epoch is may be known only where one ends.
-            patience_s = (
-                self._executor.sizes.evidence_s()
-                - self._executor.sizes.setup_s
-                + _EPOCH_SHARE * self._log.options.budget_s
-            )
+            patience_s = self._sizes.evidence_s() - self._sizes.setup_s + _EPOCH_SHARE * self._log.options.budget_s
             return replace(plan, whole_epoch=self._is_end_near(), whole_epoch_s=patience_s)
         if not saw_epoch_end(base):
             # Other seeds would not show one either.
@@ -286,10 +280,10 @@ class GateRuns:
     def _is_end_near(self) -> bool:
         """A run that goes on for an epoch's end may get there, and soon. (What digests take is not known yet: its
         patience ends one in which they take long.)"""
-        steps, epoch = self._executor.sizes.evidence_steps, self._executor.sizes.epoch_steps
+        steps, epoch = self._sizes.evidence_steps, self._sizes.epoch_steps
         if epoch is None:
             return True
-        beyond_s = (epoch + BEYOND_EPOCH - steps) * self._executor.sizes.step_s
+        beyond_s = (epoch + BEYOND_EPOCH - steps) * self._sizes.step_s
         return epoch + BEYOND_EPOCH <= EPOCH_STRETCH * steps and beyond_s <= _EPOCH_SHARE * self._log.options.budget_s
 
 

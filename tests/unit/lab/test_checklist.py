@@ -94,6 +94,7 @@ def test_what_is_about_a_gpu_does_not_apply_to_a_cpu() -> None:
         "Where shapes vary, preallocate",
         "cudnn.benchmark for fixed shapes",
         "Throw out needless .cpu(), .to(), .numpy()",
+        "Create tensors on the device",
     ):
         assert found[advice][1] == "does not apply", advice
 
