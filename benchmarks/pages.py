@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from difflib import unified_diff
@@ -102,9 +103,10 @@ def _rule_page(code: str) -> Iterator[str]:
     before, after = (one.splitlines() for one in example(rules.EXPLANATIONS[code]))
     _, _, _, *lines = unified_diff(before, after, n=len(before), lineterm="")
     yield "\n".join(("\n**Before and after:**\n\n```diff", *lines, "```"))
-    limits = [f"`{name}` {value:g} (`src/hotlap/rules/{path}`)" for name, value, path in _limits(_module(code))]
+    limits = _limits(_module(code))
     if limits:
-        yield f"\n**Limits:** {', '.join(limits)}; the reasons stand beside them."
+        where = (f"{', '.join(named)} (reasons in `src/hotlap/rules/{path}`)" for path, named in limits.items())
+        yield f"\n**Limits:** {'; '.join(where)}."
     tried = _levers_of(code)
     if tried:
         yield f"\n**Worth trying, depending on what is seen:** {_links(tried, '../levers')}."
@@ -140,13 +142,15 @@ def _levers_of(code: str) -> list[str]:
     return [kind.name for kind in levers.ALL if kind.name in words]
 
 
-def _limits(rule: ModuleType) -> Iterator[tuple[str, float, str]]:
-    """(name, value, file of the rules in which it stands): a rule may share one that another file has."""
+def _limits(rule: ModuleType) -> dict[str, list[str]]:
+    """File of the rules -> limits that stand there, with their values: a rule may share one that another file has."""
+    shared = [node for node in ast.walk(ast.parse(inspect.getsource(rule))) if isinstance(node, ast.ImportFrom)]
+    found = defaultdict[str, list[str]](list)
     for name, value in vars(rule).items():
         if name.startswith("MIN_") and isinstance(value, int | float):
-            shared = (node for node in ast.walk(ast.parse(inspect.getsource(rule))) if isinstance(node, ast.ImportFrom))
             whose = next((one.module for one in shared if name in {alias.name for alias in one.names}), rule.__name__)
-            yield name, float(value), f"{str(whose).rpartition('.')[2]}.py"
+            found[f"{str(whose).rpartition('.')[2]}.py"].append(f"`{name}` {value:g}")
+    return found
 
 
 def _shown(text: str) -> str:
