@@ -60,8 +60,8 @@ class PaddedLayers:
         """Replace what the layers do, through `put`."""
         if self.installed:
             return
-        put(self, "installed", True)
-        self.num_padded, self.refused = 0, None
+        for name, value in {"installed": True, "num_padded": 0, "refused": None}.items():
+            put(self, name, value)
         for kind in (nn.LSTM, nn.GRU):
             put(kind, "forward", self._around(kind.forward))
         functions: Any = torch._VF  # its functions are not known to types
