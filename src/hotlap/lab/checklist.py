@@ -65,8 +65,8 @@ RECOMMENDATIONS: Mapping[str, Said | tuple[str, ...]] = {
     "Fused Adam": ("fused-optimizer",),
     "Fusing with a compiler": ("compile", "native-step", "native-ode"),
 }
-"""As the article has it -> names under which hotlap tries it, or looks for it: of levers, of rules, or of what the
-machine's check-up finds wrong; or what is said of it without."""
+"""As the article has it, and one of PyTorch's tuning guide -> names under which hotlap tries it, or looks for it: of
+levers, of rules, or of what the machine's check-up finds wrong; or what is said of it without."""
 
 _ON_GPU_ONLY = ("NVIDIA's", "pin_memory", "Throw out", "Where shapes", "Create tensors", "cudnn")
 """How those begin that are about a GPU."""

@@ -54,6 +54,9 @@ class Section:
     """The end of what a script that failed printed, in lines, as it is."""
 
 
+# Means that are as many times as large as the median hold a few long steps, such as the first of an epoch.
+_LONG_STEPS = 1.25
+
 # Of such output: a traceback, without the hours of progress before it.
 OUTPUT_LINES = 30
 
@@ -77,7 +80,11 @@ def time_per_step(study: Study) -> Section:
     if after is not None and after.step_s:
         medians = f"{duration(run.median_step_s())} -> {duration(after.median_step_s())}"
         parts_after = (f"{one.phase.value} {duration(one.mean_s)}" for one in story.phases(after) if one.mean_s)
-        notes.append(f"optimized: {', '.join(parts_after)}; compared in turns, the median step {medians}")
+        longest = ""
+        if after.mean_step_s() > _LONG_STEPS * after.median_step_s():
+            longest = f", in which the longest step, of {duration(max(after.step_s))}, counts"
+        told = f"optimized, in the mean{longest}: {', '.join(parts_after)}"
+        notes.append(f"{told}; compared in turns, the median step {medians}")
     notes += [story.loss_sentence(run)] if run.loss else []
     failure = story.failure(run)
     lead = story.step_sentence(run) if failure is None else f"{failure} {story.step_sentence(run)}"

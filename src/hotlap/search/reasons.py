@@ -66,8 +66,8 @@ def length(num_steps: int | None) -> str:
 
 
 def no_shorter(num_steps: int | None) -> str:
-    """What a shorter step comes to where a start, or starts of epochs, take as much longer."""
-    return f"{length(num_steps)} takes no less time with it, its start and starts of epochs included"
+    """What a shorter typical step comes to where a start, starts of epochs or slow steps take as much longer."""
+    return f"{length(num_steps)} takes no less time with it: its start, starts of epochs and slow steps count"
 
 
 def why_not_judged(effect: Effect, late: str | None) -> str:

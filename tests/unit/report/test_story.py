@@ -19,7 +19,7 @@ from hotlap.record import (
     Trial,
     Verdict,
 )
-from hotlap.report import html, markdown, outcome, story, terminal
+from hotlap.report import document, html, markdown, outcome, story, terminal
 from hotlap.report.findings import change_lines
 from hotlap.report.outcome import Outcome
 from hotlap.units import duration
@@ -295,3 +295,18 @@ def test_a_script_that_waits_for_what_no_lever_helps_is_not_told_to_stay_as_it_i
     assert untried.sentence.startswith("No lever was worth a trial here. What is left is for you to change: input")
     hardly = dataclasses.replace(finding, share=0.02)  # less than the noise of 1.034x
     assert outcome.conclusion(dataclasses.replace(plain, findings=(hardly,))).sentence.endswith("It can stay as it is.")
+
+
+def test_a_long_step_that_counts_in_the_mean_is_named() -> None:
+    """Else parts of a step come to more than the median beside them, and nobody knows why."""
+    study = samples.study_full()
+    assert study.after is not None
+    (usual,) = [note for note in document.time_per_step(study).notes if note.startswith("optimized")]
+    assert "longest" not in usual
+    longer = dataclasses.replace(study.after, step_s=(*study.after.step_s[:-1], 1.5))
+    (told,) = [
+        note
+        for note in document.time_per_step(dataclasses.replace(study, after=longer)).notes
+        if note.startswith("optimized")
+    ]
+    assert told.startswith("optimized, in the mean, in which the longest step, of 1.50 s, counts: ")
