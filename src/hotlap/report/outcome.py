@@ -236,7 +236,9 @@ def apply_commands(study: Study) -> tuple[tuple[str, str], ...]:
     if not study.patch or conclusion(study).outcome is Outcome.HARM:
         return ()
     files = ", ".join(change.path.removeprefix(f"{study.cwd}/") for change in study.changes)
-    plain = study.result is not None and 0 < len(_ours(study)) < len(study.result.levers)
+    # A variable of the environment is a lever that changes no file.
+    result = study.result
+    plain = result is not None and 0 < len(_ours(study)) < len(result.levers) - len(result.environment)
     return (
         ("hotlap apply", f"writes the patch into {files or 'the files named in it'}"),
         *([("hotlap apply --without hotlap", "writes its part in plain PyTorch alone")] if plain else []),

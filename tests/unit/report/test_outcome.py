@@ -11,11 +11,20 @@ from tests.sample_runs import run_with
 from tests.samples import study_full, study_without_gain
 
 
-@pytest.mark.parametrize(("names", "plain"), [(("cached-dataset",), False), (("cached-dataset", "threads"), True)])
+@pytest.mark.parametrize(
+    ("names", "plain"),
+    [
+        (("cached-dataset",), False),
+        (("cached-dataset", "threads"), True),
+        (("cached-dataset", "huge-pages"), False),
+        (("cached-dataset", "huge-pages", "threads"), True),
+    ],
+)
 def test_the_plain_part_of_a_patch_is_offered_where_there_is_one(names: tuple[str, ...], plain: bool) -> None:
     study = study_full()
     assert study.result is not None
-    result = replace(study.result, levers=tuple({"name": name} for name in names))
+    environment = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} if "huge-pages" in names else {}
+    result = replace(study.result, levers=tuple({"name": name} for name in names), environment=environment)
     study = replace(study, patch="+from hotlap.data import cached\n", result=result)
     told = outcome.runs_on(study)
     assert told is not None and told.endswith("it calls cached.")
