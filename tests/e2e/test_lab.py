@@ -142,7 +142,7 @@ def test_checklist(quick: Quick, tmp_path: Path) -> None:
     before = script.read_bytes()
     told = quick("checklist", "--budget", "1s", "plain.py", "100000")  # 400 steps would be run twice
     (table,) = told["tables"]
-    assert len(table["rows"]) == 16
+    assert len(table["rows"]) == 17
     assert all(row[2] and row[3] for row in table["rows"])
     assert script.read_bytes() == before
 
