@@ -1,4 +1,4 @@
-"""Real MNIST, a small network, five epochs: as written, with other loaders, with the data levers cold and warm.
+"""torchvision's MNIST, a small network, five epochs: as written, with other loaders, with data levers cold and warm.
 
 And with what else `tune` may accept for it: fused Adam, one thread, the native step. Two cases are bounds: batches that
 lie ready, so that input costs nothing, with the native step and with `compile_step`, for which the loop is another one.
@@ -13,13 +13,16 @@ import gzip
 import hashlib
 import json
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+from images import define_operators
 
 # Beside the project, where its data lie.
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
@@ -29,40 +32,23 @@ BATCH_SIZE = 64
 NUM_ROUNDS = 3
 
 
-def read(folder: Path) -> tuple[Any, list[int]]:
-    """(60000, 28, 28) bytes and their labels, from the files as they are distributed."""
-    import numpy as np
-
-    pixels = gzip.decompress((folder / "train-images-idx3-ubyte.gz").read_bytes())
-    labels = gzip.decompress((folder / "train-labels-idx1-ubyte.gz").read_bytes())
-    _, count, rows, columns = struct.unpack(">4i", pixels[:16])
-    return np.frombuffer(pixels[16:], np.uint8).reshape(count, rows, columns).copy(), list(labels[8:])
-
-
-def dataset(folder: Path) -> Any:
-    """What torchvision's MNIST with ToTensor does for each item."""
-    import numpy as np
-    import torch
-    from PIL import Image
-    from torch.utils.data import Dataset
-
-    class Mnist(Dataset[Any]):
-        def __init__(self) -> None:
-            images, self.targets = read(folder)
-            self.data = torch.from_numpy(images)
-
-        def __len__(self) -> int:
-            return len(self.data)
-
-        def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-            image = Image.fromarray(self.data[index].numpy())
-            pixels = torch.from_numpy(np.array(image, copy=True)).view(28, 28, 1).permute(2, 0, 1).contiguous()
-            return pixels.to(torch.float32).div(255), self.targets[index]
-
-    return Mnist()
+def unpacked(folder: Path, root: Path) -> Path:
+    """Where torchvision finds the files, as they are distributed but unpacked."""
+    raw = root / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for file in folder.glob("*.gz"):
+        (raw / file.stem).write_bytes(gzip.decompress(file.read_bytes()))
+    return root
 
 
-def train(folder: Path, case: str, cache: Path) -> dict[str, Any]:
+def dataset(root: Path) -> Any:
+    """As most scripts have it."""
+    define_operators()
+    datasets: Any = import_module("torchvision.datasets")
+    return datasets.MNIST(root, train=True, transform=import_module("torchvision.transforms").ToTensor())
+
+
+def train(root: Path, case: str, cache: Path) -> dict[str, Any]:
     """The script; `case` says what is changed in it."""
     import torch
     from torch import nn
@@ -76,7 +62,7 @@ def train(folder: Path, case: str, cache: Path) -> dict[str, Any]:
         torch.set_num_threads(1)
     if "native" in case:
         native_steps()
-    items = dataset(folder)
+    items = dataset(root)
     if case.startswith("cached"):
         items = cached(items, disk=cache if "disk" in case else False)
     settings: dict[str, Any] = {}
@@ -124,12 +110,13 @@ CASES = {
 def measure(folder: Path, num_rounds: int) -> list[dict[str, Any]]:
     seen: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
     with tempfile.TemporaryDirectory() as scratch:
+        root = unpacked(folder, Path(scratch) / "data")
         for number in range(num_rounds):
             for name, case in CASES.items():
                 cache = Path(scratch) / ("warm" if "warm" in case else f"{case}, {number}")
                 if "warm" in case and not cache.exists():
-                    one(folder, "cached disk", cache)
-                seen[name].append(one(folder, case, cache))
+                    one(root, "cached disk", cache)
+                seen[name].append(one(root, case, cache))
     plain = seen["baseline"]
     plain_s = statistics.median(run["train_s"] for run in plain)
     rows = []
@@ -149,8 +136,8 @@ def measure(folder: Path, num_rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def one(folder: Path, case: str, cache: Path) -> dict[str, Any]:
-    command = [sys.executable, __file__, str(folder), "--case", case, "--cache", str(cache)]
+def one(root: Path, case: str, cache: Path) -> dict[str, Any]:
+    command = [sys.executable, __file__, str(root), "--case", case, "--cache", str(cache)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, Any] = json.loads(done.stdout)
     return result
@@ -168,6 +155,9 @@ def main() -> None:
         return
     if not options.folder.exists():
         print(f"not measured: there is no {options.folder}; give the folder with the four .gz files")
+        return
+    if find_spec("torchvision") is None:
+        print("not measured: torchvision is not installed")
         return
     from results_file import write
 

@@ -1,6 +1,7 @@
 """Folders as the system has them: on what kind of file system, with how much room, and which one caches go to."""
 
 import os
+import re
 from pathlib import Path
 
 from hotlap import cgroups
@@ -8,18 +9,20 @@ from hotlap import cgroups
 # File systems whose files are memory: what is written there cannot be written out.
 _MEMORY_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs")
 
+MOUNTS = Path("/proc/self/mounts")
+"""What is mounted where; read by no library: see `hotlap.probe.procfs`."""
+
 
 def file_system(folder: Path) -> str:
     """Kind of the file system that holds this folder, which need not be there yet: "ext4"; "" if nobody can tell."""
-    import psutil
-
     try:
-        mounted, place = psutil.disk_partitions(all=True), folder.resolve()
+        lines, place = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), folder.resolve()
     except OSError:
         return ""
-    # The deepest one holds it; of two at one place the later one is seen.
-    holding = [(len(one.mountpoint), one.fstype) for one in mounted[::-1] if place.is_relative_to(one.mountpoint)]
-    return max(holding, key=lambda one: one[0], default=(0, ""))[1]
+    # The deepest one holds it; of two at one place the later one is seen. Blanks in a name are written by their number.
+    mounted = (line.split(" ")[1:3] for line in reversed(lines))
+    named = [(re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), name), kind) for name, kind in mounted]
+    return max((one for one in named if place.is_relative_to(one[0])), key=lambda one: len(one[0]), default=("", ""))[1]
 
 
 def lies_in_memory(folder: Path) -> bool:

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-import psutil
 import pytest
 
+from hotlap import folders
 from hotlap.folders import cache_folder, file_system, lies_in_memory, room_bytes
 
 MOUNTS = """\
@@ -22,10 +22,9 @@ tmpfs /mnt/über\\012\\134 btrfs rw 0 0
 @pytest.fixture
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As /proc shows them."""
-    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
-    (tmp_path / "self").mkdir()
-    (tmp_path / "self/mounts").write_text(MOUNTS)
-    return tmp_path / "self/mounts"
+    monkeypatch.setattr(folders, "MOUNTS", tmp_path / "mounts")
+    folders.MOUNTS.write_text(MOUNTS)
+    return folders.MOUNTS
 
 
 @pytest.mark.parametrize(

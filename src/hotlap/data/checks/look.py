@@ -23,9 +23,8 @@ import xxhash
 from hotlap.data.checks.code_names import is_library, names_around, text_of
 from hotlap.data.checks.random_state import GENERATORS
 from hotlap.data.checks.watch import slot_values
-from hotlap.data.item.codec import CannotKeep, as_array, is_kind_of_picture
+from hotlap.data.item.codec import CannotKeep, as_array, is_kind_of_picture, pixels_of
 from hotlap.data.wrapper import DatasetWrapper
-from hotlap.native import extension
 
 # What it takes is counted, not timed: beside other programs processor time is longer too, and a cache that pays was
 # refused for 0.97 s. Seconds of processor time (two cores, Python 3.11): of an array or of bytes 0.03 to 0.04 s a GB,
@@ -70,26 +69,6 @@ def of_tensor(value: torch.Tensor) -> object:
 def of_bytes(data: Any) -> int:
     """Of a long row of bytes."""
     return xxhash.xxh3_64_intdigest(data)
-
-
-# Bytes that Pillow keeps for a pixel of these modes.
-_PIXEL_BYTES = {"L": 1, "P": 1, "RGB": 4, "RGBA": 4}
-
-
-def of_picture(value: Any) -> tuple[int, int]:
-    """Of a PIL image's pixels, and how many bytes they are. Where Pillow keeps them, since its 11.2: a copy takes some
-    times as long as all else. What a mode of three colours leaves unused is looked at as well."""
-    width, height = value.size
-    num_bytes = _PIXEL_BYTES.get(value.mode, 0) * width * height
-    core = extension().module
-    if num_bytes and core is not None:
-        try:
-            exported = value.im.__arrow_c_array__()
-            return of_bytes(core.picture_bytes(exported, num_bytes)), num_bytes
-        except (AttributeError, ValueError):  # an older Pillow, or they are not in one piece
-            pass
-    data = value.tobytes()
-    return of_bytes(data), len(data)
 
 
 def of_array(value: Any) -> object:
@@ -213,10 +192,10 @@ class Look(pickle.Pickler):
 
     def _picture(self, value: Any) -> Any:
         """A PIL image. To pickle its own state takes three times as long."""
-        number, num_bytes = of_picture(value)
-        self._spend(_PICTURE_S + _BYTE_S * num_bytes)
+        data = pixels_of(value)
+        self._spend(_PICTURE_S + _BYTE_S * len(data))
         about = (value.getpalette(), value.info) if value.palette is not None or value.info else None
-        return _told, (f"{value.mode} {value.size} {number}".encode(), about)
+        return _told, (f"{value.mode} {value.size} {of_bytes(data)}".encode(), about)
 
     def _file(self, value: Any) -> Any:
         if isinstance(value, io.BytesIO | io.StringIO):

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import current_process
-from operator import index, is_, itemgetter
+from operator import is_, itemgetter
 from typing import Any, final
 
 import numpy as np
@@ -144,12 +144,11 @@ class Watch:
             return "torch's default dtype, which makes the numbers"
         return None if num_items(self._root) == self.length else "the number of items"
 
-    def entry_changed(self, indices: Sequence[Any]) -> str | None:
+    def entry_changed(self, numbers: Sequence[int]) -> str | None:
         """What has an entry for each item, of which that of one of these items is another one now; None: nothing."""
-        if not indices or not (self._by_item or self._subsets):
+        if not numbers or not (self._by_item or self._subsets):
             return None
         try:
-            numbers = [*map(index, indices)]
             for name, now, then in self._subsets:
                 if _differ(now, then, numbers):
                     return name
@@ -254,7 +253,7 @@ class Watch:
             yield from zip(around.names, around.values(), strict=True)
 
 
-def _differ(now: Any, then: Any, numbers: list[int]) -> bool:
+def _differ(now: Any, then: Any, numbers: Sequence[int]) -> bool:
     """One of these entries is another one; of nested ones only which object it is."""
     if len(now) != len(then):
         return True

@@ -104,13 +104,11 @@ class Column(ABC):
     def _rows(self, index: torch.Tensor) -> torch.Tensor:
         """(B, ...) the values at these positions, in the order of the store's memory."""
         num_elements = index.numel() * self._row_elements
-        rows = torch.empty((index.numel(), *self.store.shape[1:]), dtype=self.store.dtype, device="cpu")
         if num_elements <= _ONE_THREAD_ELEMENTS or num_elements * self.store.element_size() > _ONE_THREAD_BYTES:
-            with torch.no_grad():
-                torch.index_select(self.store, 0, index, out=rows)
-        else:
-            # The positions are known to be there; with "raise", NumPy would copy twice.
-            np.take(self._array, index.numpy(), axis=0, out=as_array(rows), mode="clip")
+            return self.store.index_select(0, index)
+        rows = torch.empty((index.numel(), *self.store.shape[1:]), dtype=self.store.dtype, device="cpu")
+        # The positions are known to be there; with "raise", NumPy would copy twice.
+        np.take(self._array, index.numpy(), axis=0, out=as_array(rows), mode="clip")
         return rows
 
     def kept_rows(self) -> tuple[torch.Tensor | None, tuple[int, ...]]:

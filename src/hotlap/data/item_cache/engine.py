@@ -24,6 +24,7 @@ from hotlap.data.item_cache.fill import spread
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
 from hotlap.data.item_cache.store import Store
 from hotlap.data.loader.fetch import fetch, positions
+from hotlap.data.prefix_cache.pipelines import look_up_last_steps
 from hotlap.data.wrapper import warn
 
 # So many items are computed twice before anything is kept.
@@ -89,16 +90,16 @@ class ItemCache(ComputedAgain):
             self.begin_epoch()  # a script that goes through the items without a loader
         types = set(map(type, indices))
         plain = bool(types) and self.index_types.issuperset(types)
-        if self.in_doubt(indices if plain else ()) or not plain:
+        index = positions(indices, types, len(self.present)) if plain else None
+        if self.in_doubt(() if index is None else index.tolist()) or index is None:
             return None
         store, present = self.store, self.present
-        index = positions(indices, types, len(present))
-        if index is None or store is None or not (self.full or present[index.numpy()].all()):
+        if store is None or not (self.full or present[index.numpy()].all()):
             return None
         return (store, index) if self._may_be_served(indices) else None
 
-    def ready(self, indices: Sequence[Any]) -> Store | None:
-        """The store if it holds all items, of which these (plain numbers) are wanted now, and is not in doubt."""
+    def ready(self, indices: Sequence[int]) -> Store | None:
+        """The store if it holds all items, of which these are wanted now, and is not in doubt."""
         self.used = True
         served = not self.in_doubt(indices) and self.full and int in self.index_types and self._may_be_served(indices)
         return self.store if served else None
@@ -170,9 +171,12 @@ class ItemCache(ComputedAgain):
 
     def _compute_ahead(self, positions: range) -> bool:
         """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
-        if self.in_doubt():
+        if self.in_doubt() or self.inputs is None:
             return False
-        self._ahead, self.index_types = True, {int}
+        if not self._ahead:
+            self._ahead, self.index_types = True, {int}
+            look_up_last_steps(self.dataset)
+            self.inputs.note()
         absent = np.flatnonzero(~self.present[positions.start : positions.stop])
         if len(absent):
             self.compute((absent + positions.start).tolist())
@@ -268,7 +272,7 @@ class ItemCache(ComputedAgain):
         self.open(items, length, shared=shared)
         return not self.given_up
 
-    def in_doubt(self, indices: Sequence[Any] = ()) -> bool:
+    def in_doubt(self, numbers: Sequence[int] = ()) -> bool:
         """True if kept items must not be handed out now: a process refused them, or the data set was changed (of what
         has an entry for each item, those of these numbers)."""
         if self._arrived != os.getpid():
@@ -276,7 +280,7 @@ class ItemCache(ComputedAgain):
         if self.refused():
             return True
         watch = None if self.inputs is None else self.inputs.watch
-        changed = None if watch is None else watch.changed() or watch.entry_changed(indices)
+        changed = None if watch is None else watch.changed() or watch.entry_changed(numbers)
         if changed is not None:
             self.drop(f"{changed} of the data set")
         return changed is not None

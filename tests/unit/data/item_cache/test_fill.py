@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from multiprocessing import get_context
@@ -12,10 +13,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from hotlap.data import cached
 from hotlap.data.checks.forked import fill_in_copies
+from hotlap.data.item_cache.shared_memory import shared_tensor
+from tests.unit.data.pictures import Bytes, Normalize, ToTensor
+from tests.unit.data.pipelines import Compose
 from tests.unit.data.sets import seed
 
 NUM_FILLINGS = int(os.environ.get("HOTLAP_TEST_FILLINGS", "3"))
@@ -82,3 +87,33 @@ def test_every_batch_holds_what_it_names(
                 seen.append(index)
             assert torch.equal(torch.cat(seen).sort().values, torch.arange(NUM_ITEMS))
         assert kept.note is None and not kept.warm
+
+
+ASKED: Any = shared_tensor((1,), torch.int64)
+"""Pictures that went through `ToTensor`, in whichever process; where nobody looks."""
+
+
+@pytest.mark.parametrize("steps", [(), (Normalize(0.5, 0.25),)], ids=["ToTensor", "Normalize"])
+def test_what_copies_look_up_is_what_the_script_computes(steps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotlap.data.item_cache.engine.FILL_LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.item_cache.engine.usable_cores", lambda: 2)
+    convert = ToTensor.__call__
+
+    def counts(step: Any, picture: Any) -> torch.Tensor:
+        if picture.size != (16, 16):  # of all bytes
+            sys.modules[__name__].ASKED.add_(1)
+        return convert(step, picture)
+
+    monkeypatch.setattr(ToTensor, "__call__", counts)
+    plain = Bytes(Compose([ToTensor(), *steps]), num_channels=1, make=Image.fromarray)
+    ours, held = cached(plain), [*plain.transform.transforms]
+    for _ in range(2):
+        ASKED.zero_()
+        seen = [*DataLoader(ours, batch_size=4)]
+        assert ours.full and ours.note is None
+        assert int(ASKED) <= 4 + 2 + 2, "those of the first batch, two of them once more, and one in each copy"
+        for (numbers, labels), start in zip(seen, range(0, len(plain), 4), strict=True):
+            expected = default_collate([plain[number] for number in range(start, min(start + 4, len(plain)))])
+            assert torch.equal(numbers.view(torch.int32), expected[0].view(torch.int32))
+            assert torch.equal(labels, expected[1])
+        assert plain.transform.transforms == held

@@ -1,5 +1,6 @@
 """Behind cached_prefix(), pictures become numbers a batch at a time: the numbers of the script, in the same places."""
 
+import random
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from torch.utils.data import Subset, default_collate
 
 from hotlap.data import cached_prefix
 from hotlap.data.item import pictures
+from hotlap.data.prefix_cache.pipelines import look_up_last_steps
 from tests.unit.data.pictures import (
     MEAN,
     STD,
@@ -193,6 +195,36 @@ def test_what_cannot_wait_is_done_item_by_item(name: str) -> None:
     given = {"batch_size": 1 if name in ("other sizes", "built in two ways") else 8}
     assert_same_epochs(epochs(ours, num_epochs=3, **given), epochs(ASIDE[name](), num_epochs=3, **given))
     assert ours.note is None and ours.num_cached == len(ours)
+
+
+def of_any_width(picture: Any) -> Any:
+    return picture.resize((20 + int(torch.randint(0, 17, (1,))), 8))
+
+
+ALONE: dict[str, Callable[[], Any]] = {
+    "no pipeline": lambda: Bytes(ToTensor(), make=Image.fromarray),
+    "no pipeline, grey": lambda: Bytes(ToTensor(), num_channels=1, make=Image.fromarray),
+    "bytes": lambda: photographs(PILToTensor()),
+    "many sizes": lambda: photographs(of_any_width, ToTensor()),
+}
+
+
+@pytest.mark.parametrize("name", [*SERVED, *ASIDE, *ALONE])
+@pytest.mark.usefixtures("counted")
+def test_items_whose_last_steps_are_looked_up_are_those_of_the_script(name: str) -> None:
+    make = {**SERVED, **ASIDE, **ALONE}[name]
+    ours, plain = make(), make()
+    look_up_last_steps(ours)
+    for index in range(2 * len(plain)):
+        seen = []
+        for dataset in (plain, ours):
+            for seed in (random.seed, np.random.seed, torch.manual_seed):
+                seed(index)
+            num_before = len(CONVERTED)
+            seen.append((dataset[index % len(plain)], random.random(), torch.rand(())))
+        assert equal(*seen)
+        looks_up = name in SERVED or "no pipeline" in name or name == "bytes"
+        assert len(CONVERTED) == num_before + (index == 0) or not looks_up
 
 
 def test_items_built_in_two_ways_fail_as_they_would() -> None:
