@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch.utils.data import Dataset
 
 from tests.unit.data.pipelines import Compose
@@ -97,6 +97,31 @@ class ResizedCrop:
         left, top, mirrored = (int(torch.randint(0, 2, (1,))) for _ in range(3))
         part = picture.crop((left, top, left + 5, top + 7)).resize((6, 4), Image.Resampling.BILINEAR)
         return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else part
+
+
+class PaddedCrop(torch.nn.Module):
+    """As torchvision's `RandomCrop` of pictures."""
+
+    __module__ = "torchvision.transforms.transforms"
+
+    def __init__(self, size: int, padding: Any, *, fill: Any = 0, padding_mode: str = "constant") -> None:
+        super().__init__()
+        self.size, self.padding, self.fill, self.padding_mode = (size, size), padding, fill, padding_mode
+        self.pad_if_needed = False
+
+    @staticmethod
+    def get_params(picture: Any, size: tuple[int, int]) -> tuple[int, int, int, int]:
+        width, height = picture.size
+        top = int(torch.randint(0, height - size[0] + 1, size=(1,)))
+        return top, int(torch.randint(0, width - size[1] + 1, size=(1,))), *size
+
+    def forward(self, picture: Any) -> Any:
+        picture = ImageOps.expand(picture, border=self.padding, fill=self.fill)
+        top, left, height, width = self.get_params(picture, self.size)
+        return picture.crop((left, top, left + width, top + height))
+
+
+PaddedCrop.__name__ = "RandomCrop"
 
 
 class Crop:

@@ -53,6 +53,15 @@ class LazyPicture(Image.Image):
         x, y = self._box[:2]
         return self._but(box=(x + left, y + top, x + right, y + bottom), size=(right - left, bottom - top))
 
+    def padded(self, border: int) -> "LazyPicture":
+        """With so many black pixels around it. PIL's images have no such method."""
+        self._render()
+        (left, top, right, bottom), (width, height) = self._box, self._size
+        pixels = np.zeros((height + 2 * border, width + 2 * border, self._pixels.shape[2]), np.uint8)
+        pixels[border : border + height, border : border + width] = self._pixels[top:bottom, left:right]
+        size = pixels.shape[1], pixels.shape[0]
+        return LazyPicture(pixels, {}, box=(0, 0, *size), size=size, resample=0, flips=0)
+
     def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Any:
         """As PIL's."""
         usual = resample in (None, _BILINEAR, _BICUBIC) and box is None and reducing_gap is None

@@ -86,8 +86,23 @@ def _looked_up(image: Any, table: Any, like: torch.Tensor) -> torch.Tensor:
 def in_turn(steps: Sequence[Callable[[Any], Any]], value: Any) -> Any:
     """What these steps make of it, one after the other."""
     for step in steps:
-        value = step(value)
+        value = _padded_crop(step, value) if _pads(step, value) else step(value)
     return value
+
+
+def _pads(step: Any, value: Any) -> bool:
+    """It is torchvision's `RandomCrop` that puts black around what is a `LazyPicture`."""
+    if type(step).__name__ != "RandomCrop" or not hasattr(type(value), "padded") or _name(step) is None:
+        return False
+    black = step.padding_mode == "constant" and type(step.fill) is int and step.fill == 0
+    return black and not step.pad_if_needed and type(step.padding) is int and step.padding > 0
+
+
+def _padded_crop(step: Any, picture: Any) -> Any:
+    """What it returns, from the draws that it makes: PIL would make an image of its own first."""
+    padded = picture.padded(step.padding)
+    top, left, height, width = step.get_params(padded, step.size)
+    return padded.crop((left, top, left + width, top + height))
 
 
 def deferred(value: Any, steps: Sequence[Callable[[Any], Any]]) -> Any:

@@ -22,6 +22,7 @@ from tests.unit.data.pictures import (
     ConvertImageDtype,
     Named,
     Normalize,
+    PaddedCrop,
     PILToTensor,
     ResizedCrop,
     ToDtype,
@@ -86,6 +87,12 @@ SERVED: dict[str, Callable[[], Any]] = {
     "one constant": lambda: photographs(ToTensor(), Normalize(0.5, torch.tensor([0.25]))),
     "twice": lambda: photographs(ToTensor(), Normalize(MEAN, STD), Normalize(STD, MEAN)),
     "cropped only": lambda: Bytes(Compose([RandomCrop(), ToTensor(), Normalize(MEAN, STD)]), make=Image.fromarray),
+    "padded": lambda: Bytes(Compose([PaddedCrop(7, 4), ToTensor(), Normalize(MEAN, STD)]), make=Image.fromarray),
+    "padded, grey": lambda: Bytes(Compose([PaddedCrop(3, 1), ToTensor()]), num_channels=1, make=Image.fromarray),
+    "padded twice": lambda: photographs(PaddedCrop(8, 3), PaddedCrop(6, 2), ToTensor()),
+    "padded in colour": lambda: photographs(
+        PaddedCrop(6, (2, 1), fill=(1, 2, 3)), PaddedCrop(6, 2, fill=7), ToTensor()
+    ),
     "rotated": lambda: photographs(lambda picture: picture.rotate(90), ToTensor()),
     "second version": lambda: photographs(ToImage(), ToDtype(torch.float32, scale=True), Normalize(MEAN, STD)),
     "channels last": lambda: photographs(PILToTensor(), ConvertImageDtype(torch.float32), Normalize(MEAN, STD)),
@@ -187,6 +194,14 @@ ASIDE: dict[str, Callable[[], Any]] = {
     "thrown away": lambda: usual(build=lambda x, y: y),
     "in two places": lambda: usual(build=lambda x, y: (x, y, x)),
 }
+
+
+@pytest.mark.parametrize("name", ["padded", "padded, grey", "padded twice"])
+def test_black_around_a_picture_is_no_picture_of_pils(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = cached_prefix(SERVED[name]())
+    epochs(ours, num_epochs=1)  # the first batch of each kind is made both ways
+    monkeypatch.setattr(pictures.LazyPicture, "_pils_own", lambda _: pytest.fail("it became one"))
+    epochs(ours, num_epochs=1)
 
 
 @pytest.mark.parametrize("name", ASIDE)
