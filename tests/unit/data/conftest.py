@@ -1,9 +1,23 @@
 """What tests of data sets and loaders share."""
 
+import sys
+from types import ModuleType
+from typing import Any
+
 import pytest
 
 from hotlap.data.checks import inputs
 from hotlap.data.item_cache import memory
+from tests.unit.data.sets import Marked
+
+
+@pytest.fixture(autouse=True)
+def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not installed here; what stands in for its classes can be imported as they are."""
+    module: Any = ModuleType(Marked.__module__)
+    module.Marked = Marked
+    monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
+    monkeypatch.setitem(sys.modules, Marked.__module__, module)
 
 
 @pytest.fixture(autouse=True)

@@ -107,6 +107,22 @@ def _takes_numpys_bool() -> bool:
     return True
 
 
+class Marked(torch.Tensor):
+    """As `torchvision.tv_tensors.Image`: what is made of one is a plain tensor."""
+
+    __module__ = "torchvision.tv_tensors._image"
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            made = func(*args, **kwargs or {})
+        return made.as_subclass(cls) if func is torch.Tensor.clone else made
+
+
+def _marked(number: int) -> Any:
+    return BUILDS["picture"](number).as_subclass(Marked), number
+
+
 NUMPYS_BOOL: Any = np.bool_ if _takes_numpys_bool() else np.int8
 
 BUILDS: dict[str, Callable[[int], Any]] = {
@@ -132,6 +148,7 @@ BUILDS: dict[str, Callable[[int], Any]] = {
     "expanded": lambda i: (torch.arange(4.0) + i).view(1, 2, 2).expand(3, 2, 2),
     "picture": lambda i: ((torch.arange(300) + i) % 256).to(torch.uint8).view(3, 10, 10).to(torch.float32).div(255),
     "picture, channels last": lambda i: ((torch.arange(300.0) + i) % 256).view(10, 10, 3).permute(2, 0, 1).div(255),
+    "marked": _marked,
     "no elements": lambda i: (torch.empty(0, 3), i),
 }
 """Items of every kind that is kept by column: number -> item."""

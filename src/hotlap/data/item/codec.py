@@ -56,6 +56,18 @@ def is_plain_tensor(value: Any) -> bool:
     )
 
 
+def unmarked(value: Any) -> Any:
+    """The plain tensor where torchvision says of one that it is an image, and nothing more of it; else the value."""
+    if _is_marked(type(value)) and not value.__dict__:
+        with torch._C.DisableTorchFunctionSubclass():
+            return value.as_subclass(torch.Tensor)
+    return value
+
+
+def _is_marked(kind: type) -> bool:
+    return kind.__module__.startswith("torchvision.tv_tensors")
+
+
 def dense_strides(value: torch.Tensor) -> tuple[int, ...]:
     """Those of a copy (`clone`): its own, where all its elements lie side by side, each once."""
     return torch.empty_like(value).stride()
@@ -178,7 +190,7 @@ class _Packer(pickle.Pickler):
             return _pack_picture(value)
         if kind is np.ndarray:
             return _pack_array(value)
-        if kind.__module__.startswith("torchvision.tv_tensors"):  # which know what they show
+        if _is_marked(kind):
             return _pack_marked(value)
         raise CannotKeep(f"it holds a {_what(value)}, which might not come out the same")
 

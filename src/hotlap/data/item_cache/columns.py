@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 import torch
 
-from hotlap.data.item.codec import CannotKeep, as_array, is_plain_tensor
+from hotlap.data.item.codec import CannotKeep, as_array, is_plain_tensor, unmarked
 from hotlap.native import core, extension
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
@@ -84,6 +84,12 @@ class Column(ABC):
     def accepts(self, value: Any) -> bool:
         """True if a value is of this column's kind: type, dtype, shape and strides."""
 
+    def plain(self, values: list[Any]) -> list[Any]:
+        """These as they are kept; `Varies` if one is of another kind."""
+        if not all(map(self.accepts, values)):
+            raise Varies
+        return values
+
     @abstractmethod
     def _stacked(self, values: list[Any]) -> torch.Tensor:
         """(B, ...) these values."""
@@ -127,11 +133,23 @@ class Column(ABC):
 
 
 class _TensorColumn(Column):
-    """Tensors of one dtype, shape and strides."""
+    """Tensors of one dtype, shape and strides, all of them plain, or all marked as the same by torchvision."""
 
     def __init__(self, sample: torch.Tensor, num_items: int, allocate: Allocate) -> None:
-        super().__init__(sample, torch.empty_like(sample), num_items, allocate)
-        self._accepted = sample.stride(), self._strides
+        plain = unmarked(sample)
+        super().__init__(sample, torch.empty_like(plain), num_items, allocate)
+        self._accepted = plain.stride(), self._strides
+
+    def plain(self, values: list[Any]) -> list[Any]:
+        if self._type is not torch.Tensor:
+            if {*map(type, values)} != {self._type}:
+                raise Varies
+            values = [*map(unmarked, values)]
+        return super().plain(values)
+
+    def take(self, positions: list[int]) -> list[Any]:
+        taken = super().take(positions)
+        return taken if self._type is torch.Tensor else [value.as_subclass(self._type) for value in taken]
 
     def accepts(self, value: Any) -> bool:
         return (
@@ -257,8 +275,8 @@ def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: boo
     Arguments:
         as_bytes: pictures may be kept so.
     """
-    if is_plain_tensor(sample):
-        small = as_bytes and _is_of_bytes(sample)
+    if is_plain_tensor(unmarked(sample)):
+        small = as_bytes and _is_of_bytes(unmarked(sample))
         return (_PictureColumn if small else _TensorColumn)(sample, num_items, allocate)
     if isinstance(sample, np.ndarray):
         return _ArrayColumn(sample, num_items, allocate)

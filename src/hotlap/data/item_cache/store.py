@@ -58,9 +58,7 @@ class ColumnStore:
             if not all(structure == self._structure for _, structure in rows):
                 raise Varies
             values = [*map(list, zip(*(leaves for leaves, _ in rows), strict=True))]
-        if not all(all(map(column.accepts, some)) for column, some in zip(self.columns, values, strict=True)):
-            raise Varies
-        return values
+        return [column.plain(some) for column, some in zip(self.columns, values, strict=True)]
 
     def take(self, positions: Sequence[int]) -> list[Any]:
         """Independent items, as they were put in."""
@@ -135,8 +133,13 @@ class RecordStore:
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> Sequence[int]:
         """Keep copies; `CannotKeep` where there is no room for all, and all are wanted."""
-        pairs = zip(positions, items, strict=True)
-        kept = [position for position, item in pairs if self._write(position, pack(item))]
+        records = [_record(item) for item in items]
+        places = self._reserve([sum(rounded_up(len(part), _ALIGN_BYTES) for part in record) for record in records])
+        kept = list[int]()
+        for position, record, place in zip(positions, records, places, strict=True):
+            if place is not None:
+                self._write(position, record, place)
+                kept.append(position)
         if len(kept) < len(positions) and not self.halves:
             raise CannotKeep(f"it would take more than the {size(self.limit_bytes)} set aside for it")
         return kept
@@ -153,19 +156,12 @@ class RecordStore:
         """True if the kept item has the same types and bytes."""
         return same(self.take([position])[0], item)
 
-    def _write(self, position: int, parts: list[Any]) -> bool:
-        """False if there is no room."""
-        views = [memoryview(part).cast("B") for part in parts]
-        head = struct.pack(f"<{1 + len(views)}q", len(views), *map(len, views))
-        views.insert(0, memoryview(head))
-        start = at = self._reserve(sum(rounded_up(len(view), _ALIGN_BYTES) for view in views))
-        if at is None:
-            return False
-        for view in views:
-            self._data[at : at + len(view)] = view
-            at += rounded_up(len(view), _ALIGN_BYTES)
-        self._table[1 + position] = start
-        return True
+    def _write(self, position: int, record: list[memoryview], place: int) -> None:
+        at = place
+        for part in record:
+            self._data[at : at + len(part)] = part
+            at += rounded_up(len(part), _ALIGN_BYTES)
+        self._table[1 + position] = place
 
     def _read(self, position: int) -> list[Any]:
         """Read-only views of a record's parts."""
@@ -180,20 +176,29 @@ class RecordStore:
             at += rounded_up(length, _ALIGN_BYTES)
         return parts
 
-    def _reserve(self, num_bytes: int) -> int | None:
+    def _reserve(self, lengths: Sequence[int]) -> list[int | None]:
+        """Where there is room for so many bytes each; None: nowhere."""
         # Of an opening of its own: locks of a process (`lockf`) do not exclude its threads, and one of an opening that
         # copies of this process share (`flock` on the descriptor itself) does not exclude these. It ends with us.
         lock = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDWR | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            start = int(self._table[0])
-            if start + num_bytes > self.limit_bytes:
-                return None
-            self._table[0] = start + num_bytes
-            return start
+            places: list[int | None] = []
+            for length in lengths:
+                start = int(self._table[0])
+                fits = start + length <= self.limit_bytes
+                places.append(start if fits else None)
+                self._table[0] += length * fits
+            return places
         finally:
             fcntl.flock(lock, fcntl.LOCK_UN)  # also of a copy that was made just now, and has this opening
             os.close(lock)
+
+
+def _record(item: Any) -> list[memoryview]:
+    """Its parts, and in front of them how many they are and how long."""
+    parts = [memoryview(part).cast("B") for part in pack(item)]
+    return [memoryview(struct.pack(f"<{1 + len(parts)}q", len(parts), *map(len, parts))), *parts]
 
 
 Store = ColumnStore | RecordStore

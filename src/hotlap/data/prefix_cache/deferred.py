@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from hotlap.data.item.codec import is_kind_of_picture, pixels_of, same
+from hotlap.data.item.codec import is_kind_of_picture, pixels_of, same, unmarked
 
 _MODULES = frozenset(
     f"torchvision.transforms.{name}" for name in ("transforms", "v2._deprecated", "v2._misc", "v2._type_conversion")
@@ -46,7 +46,7 @@ class LookedUp:
 
     def __init__(self, steps: Sequence[Callable[[Any], Any]]) -> None:
         self._steps = steps
-        self._known: dict[Any, tuple[Any, torch.Tensor] | None] = {}
+        self._known: dict[Any, tuple[Any, Any] | None] = {}
         """(mode, size) of pictures -> (table, what became of the first one); None: it cannot be looked up."""
 
     def __call__(self, value: Any) -> Any:
@@ -60,12 +60,12 @@ class LookedUp:
             self._known[kind] = self._tried(value, made)
         return made
 
-    def _tried(self, image: Any, made: Any) -> tuple[Any, torch.Tensor] | None:
+    def _tried(self, image: Any, made: Any) -> tuple[Any, Any] | None:
         if image.mode not in ("L", "RGB"):
             return None
         from hotlap.data.item.pictures import of_all_bytes
 
-        table, channels = in_turn(self._steps, of_all_bytes(image.mode)), len(image.mode)
+        table, channels = unmarked(in_turn(self._steps, of_all_bytes(image.mode))), len(image.mode)
         if type(table) is not torch.Tensor or table.shape != (channels, 16, 16) or not isinstance(made, torch.Tensor):
             return None
         known = table.reshape(channels, 256).numpy(), made
@@ -73,14 +73,15 @@ class LookedUp:
         return known if fits and same(_looked_up(image, *known), made) else None
 
 
-def _looked_up(image: Any, table: Any, like: torch.Tensor) -> torch.Tensor:
-    """The numbers of a plain image of PIL's, in memory laid out as `like`. `table`: (C, 256) what bytes become."""
+def _looked_up(image: Any, table: Any, like: Any) -> Any:
+    """The numbers of a plain image of PIL's, in memory laid out as `like`, and of its class. `table`: (C, 256) what
+    bytes become."""
     width, height = image.size
     pixels = np.frombuffer(pixels_of(image), np.uint8).reshape(height, width, -1)
     made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device="cpu")
     for channel, (numbers, out) in enumerate(zip(table, made.numpy(), strict=True)):
         numbers.take(pixels[:, :, channel], out=out, mode="wrap")
-    return made
+    return made if type(like) is torch.Tensor else made.as_subclass(type(like))
 
 
 def in_turn(steps: Sequence[Callable[[Any], Any]], value: Any) -> Any:

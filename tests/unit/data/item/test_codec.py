@@ -108,11 +108,10 @@ class Boxes(torch.Tensor):
 
 
 @pytest.fixture(autouse=True)
-def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("torchvision", Boxes.__module__):
-        module: Any = ModuleType(name)
-        module.Boxes = Boxes
-        monkeypatch.setitem(sys.modules, name, module)
+def its_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType(Boxes.__module__)
+    module.Boxes = Boxes
+    monkeypatch.setitem(sys.modules, Boxes.__module__, module)
 
 
 def boxes(numbers: list[float], size: tuple[int, int]) -> Any:

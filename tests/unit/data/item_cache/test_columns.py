@@ -87,6 +87,27 @@ def test_pictures_are_found_again_on_disk(other: float | None, tmp_path: Path) -
     assert (file.stat().st_size > NUM_ITEMS * 4 * PICTURE_BYTES) == (other is not None)
 
 
+def test_marked_pictures_take_a_quarter_of_their_numbers_too() -> None:
+    kept = cached(Pictures(NUM_ITEMS, BUILDS["marked"]), memory_bytes=NUM_ITEMS * (PICTURE_BYTES + 8))
+    assert_same_epochs(epochs(kept), epochs(Pictures(NUM_ITEMS, BUILDS["marked"])))
+    assert kept.full and kept.note is None
+
+
+@pytest.mark.parametrize("number", [0, 1, 50])
+@pytest.mark.parametrize("other", ["no mark", "more marks"])
+def test_a_picture_with_other_marks_is_kept_as_it_is(other: str, number: int) -> None:
+    def build(index: int) -> Any:
+        picture, label = BUILDS["marked"](index)
+        if index == number and other == "more marks":
+            picture.canvas_size = (10, 10)
+        return picture.as_subclass(torch.Tensor) if index == number and other == "no mark" else picture, label
+
+    kept = cached(Pictures(NUM_ITEMS, build))
+    assert_same_epochs(epochs(kept, collate_fn=list), epochs(Pictures(NUM_ITEMS, build), collate_fn=list))
+    assert kept.full and kept.note is None
+    assert getattr(kept[number][0], "canvas_size", None) == ((10, 10) if other == "more marks" else None)
+
+
 def test_items_with_texts_are_kept_one_by_one() -> None:
     def build(number: int) -> Any:
         text = "é" * (number if number % 4 else 500 + number)

@@ -30,7 +30,7 @@ from tests.unit.data.pictures import (
     ToTensor,
 )
 from tests.unit.data.pipelines import Compose, Noise
-from tests.unit.data.sets import assert_same_epochs, epochs, equal
+from tests.unit.data.sets import Marked, assert_same_epochs, epochs, equal
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
@@ -212,6 +212,18 @@ def test_what_cannot_wait_is_done_item_by_item(name: str) -> None:
     assert ours.note is None and ours.num_cached == len(ours)
 
 
+class Marks(ToImage):
+    """As torchvision's."""
+
+    __module__ = ToImage.__module__
+
+    def forward(self, picture: Any) -> torch.Tensor:
+        return super().forward(picture).as_subclass(Marked)
+
+
+Marks.__name__ = "ToImage"
+
+
 def of_any_width(picture: Any) -> Any:
     return picture.resize((20 + int(torch.randint(0, 17, (1,))), 8))
 
@@ -220,6 +232,7 @@ ALONE: dict[str, Callable[[], Any]] = {
     "no pipeline": lambda: Bytes(ToTensor(), make=Image.fromarray),
     "no pipeline, grey": lambda: Bytes(ToTensor(), num_channels=1, make=Image.fromarray),
     "bytes": lambda: photographs(PILToTensor()),
+    "marked": lambda: photographs(Marks()),
     "many sizes": lambda: photographs(of_any_width, ToTensor()),
 }
 
@@ -238,7 +251,7 @@ def test_items_whose_last_steps_are_looked_up_are_those_of_the_script(name: str)
             num_before = len(CONVERTED)
             seen.append((dataset[index % len(plain)], random.random(), torch.rand(())))
         assert equal(*seen)
-        looks_up = name in SERVED or "no pipeline" in name or name == "bytes"
+        looks_up = name in SERVED or "no pipeline" in name or name in ("bytes", "marked")
         assert len(CONVERTED) == num_before + (index == 0) or not looks_up
 
 
