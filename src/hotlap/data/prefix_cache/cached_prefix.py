@@ -39,6 +39,8 @@ class HeadCache(ItemCache):
     pipelines: Pipelines | None = None
     """Cut; None before that."""
     _entry_bytes = 0
+    _in_turn = False
+    """A head has drawn, so each is made when its item is."""
 
     @property
     def name(self) -> str:
@@ -59,6 +61,26 @@ class HeadCache(ItemCache):
         if role.num_workers and not self.given_up:
             before_workers(self, role)
         return not self.given_up
+
+    def heads(self, indices: Sequence[Any]) -> dict[int, HalfItem]:
+        """Of these items, those that are not kept yet, made at once: to look at generators and data set for each takes
+        as long as a small picture. Behind `prepare`. Empty where they must be made in turn."""
+        if self._in_turn or self.store is None:
+            return {}
+        numbers = dict.fromkeys(index for index in indices if type(index) is int and self.position(index) is not None)
+        missing = [number for number in numbers if not self.present[number]]
+        if len(missing) < 2:
+            return {}
+        try:
+            made = self.compute(missing)
+        except Exception:  # which one it is, and behind which draws, will be seen
+            Streams().restore(self.before)
+            return {}
+        if Streams().drawn(self.before) is None:
+            return dict(zip(missing, made, strict=True))
+        self._in_turn = True
+        Streams().restore(self.before)
+        return {}
 
     def half(self, index: Any) -> tuple[Pipelines, HalfItem] | None:
         """The item as far as the heads of these pipelines go; None if it is made as a whole.
@@ -184,14 +206,16 @@ class PrefixDataset(CacheWrapper):
     def _hotlap_fetch(self, indices: Any, *, whole: bool) -> Any:
         kept = self._hotlap_cache
         ready, defers = kept.prepare(indices), whole and torch_collates()
+        pipelines, heads = kept.pipelines, kept.heads(indices) if ready else {}
         items = list[FinishedItem]()
         for index in indices:
-            half = kept.half(index) if ready else None
-            if half is None:
-                items.append(FinishedItem(self._hotlap_dataset[index], []))
+            half = heads.pop(index, None) if type(index) is int else None
+            if half is not None and pipelines is not None:
+                items.append(pipelines.finished(half, defers=defers))
+            elif ready and (found := kept.half(index)) is not None:
+                items.append(found[0].finished(found[1], defers=defers))
             else:
-                pipelines, as_far_as_kept = half
-                items.append(pipelines.finished(as_far_as_kept, defers=defers))
+                items.append(FinishedItem(self._hotlap_dataset[index], []))
         if any(type(result) is Deferred for one in items for result in one.results):
             with suppress(Exception):  # the items themselves will tell
                 return Batch(collated(items, self._hotlap_checked))

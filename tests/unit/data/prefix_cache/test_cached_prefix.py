@@ -4,6 +4,7 @@ import os
 import random
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from torch import nn
 from torch.utils.data import ConcatDataset, Subset
 
 from hotlap.data import cached_prefix
+from hotlap.data.checks.random_state import Streams
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item import pictures
 from hotlap.data.item_cache import again
 from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, Slow, SlowBoth
-from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
+from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
@@ -281,10 +283,40 @@ class Fails(Augmented):
         return super().__getitem__(index)
 
 
+class Batched:
+    """As a loader fetches items."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __getitems__(self, indices: Any) -> Any:
+        return [self._dataset[index] for index in indices]
+
+
 def test_an_error_of_the_data_set_is_its_own() -> None:
     ours = cached_prefix(Fails(Compose([Slow(), Flip()])))
     with pytest.raises(ValueError, match="item 21 is broken"):
         epochs(ours, shuffle=False)
+
+
+def test_draws_in_front_of_an_error_are_those_of_the_script() -> None:
+    def run(dataset: Any) -> Any:
+        seed(0)
+        for start in (0, 8, 16):  # the third batch holds the one that fails, as its sixth
+            with suppress(ValueError):
+                dataset.__getitems__([*range(start, start + 8)])
+        return states()
+
+    assert run(cached_prefix(Fails(Compose([Slow(), Noise()])))) == run(Batched(Fails(Compose([Slow(), Noise()]))))
+
+
+def test_generators_are_looked_at_for_a_batch_not_for_each_of_its_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = cached_prefix(Augmented(Compose([Slow(), Flip()])))
+    ours.__getitems__([0, 1])
+    looked, read = [0], Streams.states
+    monkeypatch.setattr(Streams, "states", lambda streams: looked.append(1) or read(streams))  # type: ignore[func-returns-value]
+    ours.__getitems__([*range(2, 34)])
+    assert ours.num_cached >= 32 and len(looked) < 8
 
 
 class ResizedCrop:
