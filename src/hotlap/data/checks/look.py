@@ -122,8 +122,9 @@ class Look(pickle.Pickler):
         self.clear_memo()
 
     def write(self, data: Any) -> None:
-        """As a file that pickle writes to."""
-        self._spend(len(data) * (_PICKLED_BYTE_S if len(data) < _FRAME_BYTES else _BYTE_S))
+        """As a file that pickle writes to, which hands on long buffers as they are."""
+        data = memoryview(data)
+        self._spend(data.nbytes * (_PICKLED_BYTE_S if data.nbytes < _FRAME_BYTES else _BYTE_S))
         self._hash.update(data)
 
     def reducer_override(self, value: Any) -> Any:

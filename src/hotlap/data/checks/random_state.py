@@ -60,7 +60,8 @@ def _count_system_draws() -> None:
     for owner, name, counts in (
         (os, "urandom", lambda *_: True),
         (random, "_urandom", lambda *_: True),
-        (random.Random, "seed", lambda self, a=None, *_: a is None),
+        # `tempfile` makes one for names of files and locks, of which no item consists.
+        (random.Random, "seed", lambda self, a=None, *_: a is None and "tempfile" not in _modules_of(sys._getframe(2))),
         # `RandomState(seed)` asks for it, and is seeded then.
         (bit_generator, "randbits", lambda *_: _calls_without_arguments(sys._getframe(2))),
     ):
@@ -76,6 +77,11 @@ def _counted(function: Callable[..., Any], counts: Callable[..., bool]) -> Calla
         return result
 
     return wrapper
+
+
+def _modules_of(frame: FrameType) -> set[str]:
+    """Of a frame and the one that called it."""
+    return {str(one.f_globals.get("__name__")) for one in (frame, frame.f_back) if one is not None}
 
 
 def _calls_without_arguments(frame: FrameType) -> bool:

@@ -1,5 +1,7 @@
 """hotlap.data.checks.look: each pixel of a picture counts, wherever Pillow keeps it."""
 
+import pickle
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -53,3 +55,12 @@ def test_a_picture_in_several_pieces_counts_as_well() -> None:
     before = digest(large)
     large.putpixel((4095, 1099), (1, 0, 0))
     assert digest(large) != before
+
+
+def test_a_long_buffer_that_a_library_pickles_as_it_is_counts_to_its_last_byte() -> None:
+    """As those of pyarrow do, in which `datasets` keeps its items."""
+    data = bytearray(1 << 18)
+    before = digest([pickle.PickleBuffer(data)])
+    assert digest([pickle.PickleBuffer(data)]) == before
+    data[-1] = 1
+    assert digest([pickle.PickleBuffer(data)]) != before

@@ -4,6 +4,7 @@ import importlib
 import os
 import random
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable
@@ -147,6 +148,18 @@ def test_generators_with_a_seed_draw_nothing_from_the_operating_system() -> None
     def build(number: int) -> Any:
         drawn = np.random.default_rng(number).random() + random.Random(number).random()
         return torch.tensor(drawn + np.random.RandomState(number).rand())
+
+    kept = cached(Pictures(50, build))
+    epochs(kept)
+    assert kept.num_cached == 50 and kept.note is None
+
+
+def test_a_name_for_a_file_or_a_lock_is_no_draw() -> None:
+    """As that of the lock which `tqdm` makes with its first bar, in the first item of a data set of `datasets`."""
+
+    def build(number: int) -> Any:
+        next(tempfile._RandomNameSequence())  # type: ignore[attr-defined]
+        return torch.tensor(number)
 
     kept = cached(Pictures(50, build))
     epochs(kept)
