@@ -20,7 +20,7 @@ class CallSite:
     end_line: int
     col: int
     end_col: int
-    detail: Mapping[str, Scalar] = field(default_factory=dict)
+    detail: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
     """What a lever must know about this very call (which object it made; the type that a forward returned)."""
 
 

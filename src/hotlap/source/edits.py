@@ -9,6 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from hotlap.errors import UserError
@@ -158,7 +159,7 @@ def patch(edits: Sequence[Edit], *, root: Path) -> Patched:
         if len(recorded) > 1:
             raise UserError(f"{shown(path)} changed while it was measured. Run `hotlap tune` again.")
         source = read(path, sha256=recorded.pop())
-        new = edited(source, some)
+        new = edited(source, tuple(some))
         if new == source.text:
             continue
         texts[path] = new
@@ -168,13 +169,14 @@ def patch(edits: Sequence[Edit], *, root: Path) -> Patched:
     return Patched(diff="".join(diffs), texts=texts, changes=tuple(changes))
 
 
-def edited(source: SourceFile, edits: Sequence[Edit]) -> str:
-    """The new text of one file.
+@lru_cache(maxsize=256)
+def edited(source: SourceFile, edits: tuple[Edit, ...]) -> str:
+    """The new text of one file. (A search asks for that of each lever in each of its rounds.)
 
     Raises:
         CannotEdit: as `patch`.
     """
-    edits = [edit for index, edit in enumerate(edits) if edit not in edits[:index]]
+    edits = tuple(dict.fromkeys(edits))
     inserted = [edit for edit in edits if isinstance(edit, InsertAfterImports)]
     names = frozenset(binding.name for edit in inserted for binding in needed(edit.imports))
     sites = [edit.site for edit in edits if edit not in inserted]
