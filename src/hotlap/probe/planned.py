@@ -7,7 +7,6 @@ a comprehension, or anything else, is not known.
 """
 
 import ast
-import contextlib
 import gc
 import math
 import operator
@@ -22,8 +21,6 @@ from hotlap.probe.loops import Loop, Place, loops_around, place_of, start_of, wa
 from hotlap.probe.sites import is_users, outwards
 
 _WRAPPERS = PROGRESS_BARS | {"enumerate", "list", "iter", "reversed"}
-# `monitor.loop(epochs)` and `monitor.iterate("train", loader)` of labml.
-_LABML = frozenset({"monitor.loop", "monitor.iterate", "monitor.enum"})
 # Comparison -> (True if the sides may be equal while a loop goes on, True if the first is the larger one then).
 _Kinds = Mapping[type[ast.cmpop], tuple[bool, bool]]
 _GOES_ON: _Kinds = {
@@ -63,34 +60,13 @@ def planned_steps(
                 else:
                     count, of_loader = count_of(loop.iter, outer, num_batches)
                     count = min((count, *_left_after(loop, outer)))
-                    updates = _updates_in_a_pass(loop, count, batches_a_step) if of_loader else None
-                    over_loader |= of_loader and updates is None
-                    iterations *= count if updates is None else updates
+                    over_loader |= of_loader
+                    iterations *= count
                 num_loops += 1
     except Exception:  # whatever the script's objects do: then it is not known
         return None
     steps = iterations // (max(1, batches_a_step) if over_loader else 1)
     return steps if num_loops and steps >= made else None
-
-
-def _updates_in_a_pass(loop: ast.For, num_batches: int, batches_a_step: int) -> int | None:
-    """Where the loop's own counter says when an update is due: `if (i + 1) % 4 == 0`. Batches that are left at the end
-    of a pass make no update then, or one where an `or` says so. None where nothing says it like that."""
-    if batches_a_step < 2 or not isinstance(loop.target, ast.Tuple) or "enumerate" not in _names(loop.iter):
-        return None
-    counter = ast.unparse(loop.target.elts[0])
-    for branch in (node for node in ast.walk(loop) if isinstance(node, ast.If)):
-        parts, body = [*ast.walk(branch.test)], [part for one in branch.body for part in ast.walk(one)]
-        divided = (part.left for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod))
-        steps = any(isinstance(part, ast.Attribute) and part.attr == "step" for part in body)
-        if steps and any(counter in _names(left) for left in divided):
-            whole, rest = divmod(num_batches, batches_a_step)
-            return whole + (rest > 0 and any(isinstance(part, ast.Or) for part in parts))
-    return None
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _said_by_trainer(frame: FrameType) -> int | None:
@@ -190,9 +166,8 @@ def count_of(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> t
     """How often a loop over it goes round, and whether it goes over a loader."""
     name = _called(iterable) if isinstance(iterable, ast.Call) else None
     match iterable:
-        case ast.Call(args=[first, *others]) if name in _WRAPPERS or ast.unparse(iterable.func) in _LABML:
-            over = first if name in _WRAPPERS else _of_labml([first, *others][-1], frame)
-            return count_of(over, frame, num_batches)
+        case ast.Call(args=[first, *_]) if name in _WRAPPERS:
+            return count_of(first, frame, num_batches)
         case ast.Call(args=several) if name == "zip":
             return min(count_of(one, frame, num_batches) for one in several)
         case ast.Call(args=limits) if name in ("range", "trange"):
@@ -209,13 +184,6 @@ def count_of(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> t
             value = sized(iterable, frame)
             return len(value), isinstance(value, DataLoader)
     return number, False
-
-
-def _of_labml(over: ast.expr, frame: FrameType) -> ast.expr:
-    """What such a loop goes over: a number is a range."""
-    with contextlib.suppress(Unknown):
-        return ast.Call(ast.Name("range"), [ast.Constant(number_of(over, frame))], [])
-    return over
 
 
 def _generator_of(name: str | None) -> FrameType | None:

@@ -52,12 +52,6 @@ def planned(
     return found
 
 
-LABML = """
-class monitor:
-    def loop(over): return range(over)
-    def iterate(name, over): return over
-    def enum(name, over): return enumerate(over)
-"""
 DATA_ITER = """
 def data_iter(size, features):
     rows = list(range(len(features)))
@@ -115,11 +109,6 @@ def test_batches_of_other_generators_are_not_known(tmp_path: Path, generator: st
         ("for epoch in range(1, args.epochs + 1):\n    train(epoch)", 50),
         ("for step_ in range(config['steps']):\n    step()", 70),
         ("for epoch in tqdm(range(2)):\n    for i in range(len(loader)):\n        step()", 20),
-        (
-            f"{LABML}for e in monitor.loop(args.epochs):\n    for b in monitor.iterate('', loader):\n        step()",
-            50,
-        ),
-        (f"{LABML}for i, batch in monitor.enum('a', x):\n    step()", 100),
         ("def main():\n    n = 4\n    for e in range(n * 2):\n        if e >= 0:\n            train(e)\nmain()", 80),
         ("for seed in (1, 2):\n    for e in range(3):\n        train(e)", 60),
         ("for batch in loader:\n    step()\nfor e in range(9):\n    pass", 10),
@@ -163,35 +152,6 @@ def test_what_the_source_does_not_say_is_not_known(tmp_path: Path, body: str) ->
 
 def test_accumulated_batches_are_one_step(tmp_path: Path) -> None:
     assert planned(tmp_path, "for e in range(4):\n    train(e)", batches_a_step=5) == [8]
-
-
-@pytest.mark.parametrize(
-    ("test", "steps"),
-    [
-        ("(i + 1) % 4 == 0", 6),
-        ("not (i + 1) % 4 or i + 1 == len(loader)", 9),
-        ("total % 4 == 0", 7),
-    ],
-    ids=["what is left makes none", "what is left makes one", "a counter that goes on"],
-)
-def test_batches_that_are_left_at_the_end_of_a_pass_make_the_updates_that_the_source_says(
-    tmp_path: Path, test: str, steps: int
-) -> None:
-    body = f"""
-    class optimizer:
-        step = staticmethod(step)
-    total = made = 0
-    for epoch in range(3):
-        for i, batch in enumerate(tqdm(loader)):
-            total += 1
-            if i % 2 == 0:
-                made += 0
-            if {test}:
-                optimizer.step()
-                made += 1
-    assert made == {steps}
-    """
-    assert planned(tmp_path, body, batches_a_step=4) == [steps]
 
 
 def test_a_loader_that_is_made_in_the_head_of_its_loop_is_known_by_its_batches(tmp_path: Path) -> None:
