@@ -37,7 +37,7 @@ from torch import nn
 net, teacher, batch = nn.Linear(16, 16), nn.Linear(16, 16), torch.randn(4, 16)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(20):
-    for _ in range(2):
+    for _ in range(4):
         with torch.no_grad():
             wanted = teacher(batch)
         optimizer.zero_grad()

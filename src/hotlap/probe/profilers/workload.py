@@ -31,8 +31,8 @@ _PRECISIONS = {torch.float16: Precision.FP16, torch.bfloat16: Precision.BF16}
 
 
 class WorkloadProfiler(Profiler):
-    """Traces one step; a second one where a validation may have fallen into the first. A compiled model runs as it was
-    written for it: the trace wants operators, not kernels of a CPU's compiler."""
+    """Traces one step; a second one where a validation fell into the first. A compiled model runs as it was written for
+    it: the trace wants operators, not kernels of a CPU's compiler."""
 
     num_steps: ClassVar[int] = 2
 
@@ -44,9 +44,6 @@ class WorkloadProfiler(Profiler):
         self._host_s: float | None = None
         self._found: Workload | None = None
         self._outside_s = 0.0
-        # Forward passes that do not train: in the step that is traced, and in the one that is kept.
-        self._looks = 0
-        self._kept_looks = 0
         self._autocasts: WeakKeyDictionary[Any, torch.dtype] = WeakKeyDictionary()
         self._autocast: torch.dtype | None = None
 
@@ -77,21 +74,20 @@ class WorkloadProfiler(Profiler):
         return enter(one)
 
     def steps(self) -> Iterator[None]:
-        """One step more, if the first had forward passes that do not train: they are a validation, unless (a teacher)
-        each step has as many."""
+        """One step more, if the first held a validation."""
         clock = self.session.clock
         self._host_s = self._measured_host_s(self.session.facts.device())
         torch.compiler.set_stance("force_eager")
         for _ in range(self.num_steps):
             self._batch_bytes = self._called_with_bytes = 0.0
-            self._autocast, self._looks = None, 0
+            self._autocast = None
             self._tracer = tracer = Tracer(self.session.facts.parameters(), is_outside=lambda: clock.where == OTHER)
             tracer.start()
             yield
             self._tracer = None
             tracer.stop()
             self._keep(tracer)
-            if not self._kept_looks:
+            if self.validated() is None:
                 return
 
     def close(self) -> None:
@@ -102,18 +98,14 @@ class WorkloadProfiler(Profiler):
         torch.compiler.set_stance("default")
 
     def _keep(self, tracer: Tracer) -> None:
-        """What was traced, unless it has as many forward passes that do not train as what was traced before."""
         work = tracer.workload(batch_bytes=self._batch_bytes or self._called_with_bytes)
-        if self._found is not None and self._looks >= self._kept_looks:
-            return
         state_bytes = sum(_num_bytes(dict(one.state)) for one in self.session.facts.optimizers())
-        work = replace(
+        self._found = replace(
             work,
             optimizer_state_bytes=state_bytes,
             host_s=self._host_s,
             autocast=None if self._autocast is None else _PRECISIONS.get(self._autocast),
         )
-        self._found, self._kept_looks = work, self._looks
         self._outside_s = tracer.outside_s(host_s=self._host_s or 0.0)
 
     def fields(self) -> Mapping[str, Any]:
@@ -137,7 +129,6 @@ class WorkloadProfiler(Profiler):
         # A loss module is called as well, with what the net gave; the first call of a step is the net's.
         if self._tracer is not None:
             self._called_with_bytes = self._called_with_bytes or _num_bytes((args, kwargs))
-            self._looks += not (module.training and torch.is_grad_enabled())
 
     def _measured_host_s(self, device: torch.device) -> float:
         """Seconds of the host for one operator: a chain of tiny products and sums, forward and backward.
