@@ -151,7 +151,8 @@ def test_setup_before_the_first_lap_can_be_forgotten() -> None:
 def test_what_a_step_brought_is_in_its_lap() -> None:
     now = Now()
     clock = Clock(now)
-    clock.note((EPOCH, True, None))
+    for seconds in (2.0, 1.0):
+        clock.note((EPOCH, seconds, None))
     for samples in (32, 16):
         clock.enter(DRAW)
         clock.leave()
@@ -163,8 +164,9 @@ def test_what_a_step_brought_is_in_its_lap() -> None:
     clock.note((STEP_END, clock.now(), clock.now()))
     clock.note((STEP_END, clock.now(), clock.now()))
     first, second = clock.read()
-    assert (first.num_samples, first.losses, first.num_updates, first.epoch_started) == (48, [0.5], 2, True)
-    assert (second.num_samples, second.losses, second.num_updates, second.epoch_started) == (None, [], 0, False)
+    assert (first.num_samples, first.losses, first.num_updates, first.start_s) == (48, [0.5], 2, 3.0)
+    assert first.epoch_started and not second.epoch_started
+    assert (second.num_samples, second.losses, second.num_updates, second.start_s) == (None, [], 0, 0.0)
 
 
 def validation(clock: Clock, now: Now, *, batches: int) -> None:
@@ -208,7 +210,7 @@ def start(clock: Clock, now: Now, *, seconds: float) -> None:
     clock.enter(DRAW)
     now.seconds += seconds
     clock.leave()
-    clock.note((EPOCH, True, None))
+    clock.note((EPOCH, seconds, None))
 
 
 def test_the_start_of_the_held_out_loader_belongs_to_the_validation_and_that_of_the_other_does_not() -> None:
@@ -226,6 +228,7 @@ def test_the_start_of_the_held_out_loader_belongs_to_the_validation_and_that_of_
     assert step.aside is not None
     assert sum(step.aside.spent) == 64 + 3 * 3.5
     assert sum(step.spent) - sum(step.aside.spent) == 32 + 16 + 12
+    assert step.start_s == 16
 
 
 @pytest.mark.parametrize(

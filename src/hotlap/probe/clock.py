@@ -35,7 +35,7 @@ _PHASE_OF = (*range(len(PHASES)), INPUT, FORWARD, FORWARD, OPTIMIZER, record.OWN
 STEP_END = OWN + 1
 """A step is over, at its end. What is still open goes on in the next step; its part of this one counts as OTHER."""
 
-# Not times: what the step brought.
+# Not times: what the step brought (of an epoch's begin the seconds that its loader took to start).
 LOSS, SAMPLES, EPOCH, LOADER = range(STEP_END + 1, STEP_END + 5)
 
 BETWEEN = (OTHER, STEP)
@@ -67,6 +67,8 @@ class StepSpans(record.Step):
     """Of these, in a stretch without training; None if there was none."""
     losses: list[Any] = field(default_factory=list)
     """Scalars that backward was called on, as `probe.losses` notes them; numbers once they are read."""
+    start_s: float = 0.0
+    """For starting loaders."""
     loaders: Sequence[int | None] = ()
     """Of its batches, in order, but for those that were only looked at, as far as they were noted (None: of an iterator
     that nobody knows)."""
@@ -201,9 +203,7 @@ class _Reader:
         since, end_s = self._begin, events[-1]
         pieces: list[record.Piece] = []
         outer: list[record.Piece] = []
-        losses: list[Any] = []
-        loaders: list[int | None] = []
-        num_samples = None
+        brought: dict[int, list[Any]] = {LOSS: [], SAMPLES: [], EPOCH: [], LOADER: [], STEP_END: []}
         triples = iter(events)
         for what, told, end in zip(triples, triples, triples, strict=True):
             if what <= OWN:
@@ -216,24 +216,21 @@ class _Reader:
                 piece = (_PHASE_OF[what], begin, end, seconds)
                 outer.append(piece)
                 pieces.append(piece)
-            elif what == LOSS:
-                losses.append(told)
-            elif what == SAMPLES:
-                num_samples = (num_samples or 0) + told
-            elif what == LOADER:
-                loaders.append(told)
+            else:
+                brought[what].append(told)
         num_looks = kinds.count(LOOK)
         step = StepSpans(
             begin=since,
             end=end_s,
             pieces=pieces,
             spent=record.sums_of(pieces, end_s - since)[: record.OWN],
-            losses=losses,
-            loaders=loaders,
-            num_samples=num_samples,
+            losses=brought[LOSS],
+            start_s=sum(brought[EPOCH]),
+            loaders=brought[LOADER],
+            num_samples=sum(brought[SAMPLES]) if brought[SAMPLES] else None,
             num_updates=kinds.count(STEP),
             num_forwards=kinds.count(TRAIN) + kinds.count(FORWARD) + num_looks,
-            epoch_started=EPOCH in kinds,
+            epoch_started=bool(brought[EPOCH]),
         )
         if num_looks:
             _set_apart(step, kinds, events)
@@ -275,7 +272,8 @@ def _set_apart(step: StepSpans, kinds: list[int], events: list[Any]) -> None:
     told, parts = events[1::3], _by_batch(kinds)
     if step.loaders or step.epoch_started:
         trained = [(a, b) for a, b in parts if BACKWARD in kinds[a:b] or LOOK not in kinds[a:b]]
-        step.epoch_started = any(EPOCH in kinds[a:b] for a, b in trained)
+        starts = [told[k] for a, b in trained for k in range(a, b) if kinds[k] == EPOCH]
+        step.epoch_started, step.start_s = bool(starts), sum(starts)
         step.loaders = [told[k] for a, b in trained for k in range(a, b) if kinds[k] == LOADER]
     looking = [(a, b) for a, b in parts if LOOK in kinds[a:b]]
     untrained = [(a, b) for a, b in looking if TRAIN not in kinds[a:b] and BACKWARD not in kinds[a:b]]

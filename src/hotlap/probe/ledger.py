@@ -75,9 +75,10 @@ class Ledger:
         rows = self._rows if self._thinning is None else self._thinning.rows()
         return validations([*(row.aside for row in rows[-_LOOKED_BACK_AT:]), stretch])[-1] is not None
 
-    def validated_at(self) -> list[tuple[float, float]]:
-        """Begin and end, by the clock, of the validations in recorded steps; empty with thinning."""
-        return [one.at for one in validations([row.aside for row in self._rows]) if one is not None]
+    def start_s(self) -> float:
+        """Mean seconds of the recorded steps for starting loaders; 0 without one."""
+        rows, _ = self._trained()
+        return sum(row.start_s for row in rows) / max(1, len(rows))
 
     def columns(self, *, measured: frozenset[int]) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""

@@ -176,8 +176,9 @@ class ScriptCalls:
         self.updates.stepped()
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
-        """`iter(loader)`."""
-        self._session.clock.note((phases.EPOCH, True, None))
+        """`iter(loader)` was made, and was the last interval of the clock."""
+        clock = self._session.clock
+        clock.note((phases.EPOCH, clock.last_s(), None))
         self.replay.started(iterator, loader_id=self._facts.started_loader(loader), length=length_of(loader))
 
     def batch_drawn(self, iterator: Any, batch: Any) -> None:

@@ -24,14 +24,18 @@ def test_a_validation_is_what_is_rare_among_recorded_steps(
     assert ledger.is_validation(looks(validation)), "it was not taken up"
 
 
-def test_what_validations_spend_in_loaders_and_when_they_were_is_known() -> None:
-    ledger, thinned = Ledger(), Ledger(Thinning())
-    for one in (ledger, thinned):
+def test_what_validations_spend_in_loaders_is_known() -> None:
+    for one in (Ledger(), Ledger(Thinning())):
         for number in range(20):
-            validates = number % 10 == 9
-            one.add(StepSpans(number=number, aside=looks(1)._replace(at=(9.0, 9.5)) if validates else None))
-    for one in (ledger, thinned):
+            one.add(StepSpans(number=number, aside=looks(1) if number % 10 == 9 else None))
         seen = one.columns(measured=frozenset())
         assert (seen["num_validations"], seen["validation_input_s"]) == (2, pytest.approx(0.002))
         assert seen["validation_s"] == pytest.approx(0.002 * len(PHASES))
-    assert ledger.validated_at() == [(9.0, 9.5)] * 2
+
+
+def test_starts_of_loaders_are_shared_out_over_all_recorded_steps() -> None:
+    ledger = Ledger()
+    assert ledger.start_s() == 0.0
+    for number in range(8):
+        ledger.add(StepSpans(number=number, start_s=float(number % 4 == 0)))
+    assert ledger.start_s() == 0.25

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
-from torch.utils.data import DataLoader, dataloader
+from torch.utils.data import dataloader
 
 from hotlap.data.wrapper import unwrapped
-from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
@@ -25,10 +24,8 @@ _MIN_SHARE = 0.05
 
 
 class Input(Profiler):
-    """WINDOW for loaders without workers; starting an iterator is timed in the recorded steps, where it is rare. That
-    of a validation's is in no step.
-
-    With workers the rest of the phase is waiting for them, so nothing more needs to be timed.
+    """WINDOW for loaders without workers. What starting an iterator takes, which is rare, the recorded steps tell; with
+    workers the rest of the phase is waiting for them, so nothing more needs to be timed.
     """
 
     num_steps: ClassVar[int] = 8
@@ -37,27 +34,11 @@ class Input(Profiler):
     def __init__(self) -> None:
         super().__init__()
         self._spent: dict[InputPart, float] = {}
-        self._starts: list[tuple[float, float]] = []
-        """Of each iterator the moment when it was there, and the seconds that it took to start."""
         self._window_s = 0.0
         self._whole: tuple[dict[InputPart, float], float] = ({}, 0.0)
         """Both of the whole steps so far, without those with a validation."""
-        self._workers = False
         self._seen: set[int] = set()
         """Iterators and data sets, which the patch keeps alive."""
-
-    def put_hooks(self, patch: Patch) -> None:
-        """Time each start of an iterator."""
-        self.hook(patch, DataLoader, "__iter__", self._starting)
-
-    def _starting(self, begin: Function, loader: "DataLoader[Any]") -> Any:
-        begun = time.perf_counter()
-        iterator = begin(loader)
-        if self.session.schedule.move.recorded:
-            ended = time.perf_counter()
-            self._starts.append((ended, ended - begun))
-        self._workers |= loader.num_workers > 0
-        return iterator
 
     def steps(self) -> Iterator[None]:
         """Time the parts of each single-process iterator, as it is met, where batches come from loaders at all; where
@@ -110,13 +91,11 @@ class Input(Profiler):
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.input_s`. What was seen in the window is scaled to the recorded steps, which it did not burden."""
-        session, steps = self.session, self.session.num_recorded
-        if not steps or phases.INPUT not in session.clock.entered:
+        session = self.session
+        if not session.num_recorded or phases.INPUT not in session.clock.entered:
             return {}
         mean_s = session.ledger.phase_s()[phases.INPUT]
-        aside = session.ledger.validated_at()
-        counted = (took for at, took in self._starts if not any(begin <= at <= end for begin, end in aside))
-        start_s = min(mean_s, sum(counted) / steps)
+        start_s = min(mean_s, session.ledger.start_s())
         parts: dict[InputPart, float | None] = {InputPart.START: start_s}
         rest_s = mean_s - start_s
         spent, window_s = self._whole
@@ -125,7 +104,7 @@ class Input(Profiler):
             for part, seconds in spent.items():
                 own_s = seconds - within_s if part is InputPart.ITEMS else seconds
                 parts[part] = rest_s * min(1.0, max(0.0, own_s) / window_s)
-        elif self._workers:
+        elif any(one.trained_on and one.num_workers for one in session.facts.loader_facts(sample=False)):
             parts[InputPart.WORKERS] = rest_s
         return {"input_s": parts}
 

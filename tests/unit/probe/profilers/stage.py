@@ -11,7 +11,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe.clock import StepSpans, Stretch
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.probe.session import Session
-from hotlap.record import Phase
+from hotlap.record import LoaderFacts, Phase
 
 
 class Clock:
@@ -44,6 +44,9 @@ class Facts:
     def device(self) -> torch.device:
         return torch.device("cpu")
 
+    def loader_facts(self, *, sample: bool) -> list[LoaderFacts]:
+        return []
+
 
 class Stage:
     """What a profiler asks of its session."""
@@ -58,10 +61,8 @@ class Stage:
         self.ledger = SimpleNamespace(
             phase_s=lambda: [1.0] * len(Phase),
             is_validation=lambda stretch: True,
-            validated_at=lambda: self.validations,
+            start_s=lambda: 0.0,
         )
-        self.validations: list[tuple[float, float]] = []
-        """Begin and end of those in recorded steps."""
         self.out = Path("nowhere")
 
     def validated(self, at: tuple[float, float] | None) -> None:

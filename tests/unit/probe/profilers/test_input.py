@@ -1,20 +1,17 @@
 """The look at the input phase: its parts, and that it leaves data sets as they were."""
 
-import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset
 
 from hotlap.data import cached_prefix
-from hotlap.levers.lever import Patch
 from hotlap.probe.clock import INPUT
 from hotlap.probe.profilers.input import Input
 from hotlap.probe.session import Session
-from hotlap.record import InputPart
+from hotlap.record import InputPart, LoaderFacts
 from tests.unit.data.pictures import usual
 from tests.unit.probe.profilers.stage import Stage, play
 
@@ -36,22 +33,19 @@ def test_a_data_set_behind_ours_gets_its_transform_back(wrap: Callable[[Any], An
     assert vars(data)["transform"] is transform
 
 
-def test_starts_of_iterators_are_shared_out_over_all_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = map(float, itertools.count())
-    monkeypatch.setattr("hotlap.probe.profilers.input.time", SimpleNamespace(perf_counter=lambda: next(seconds)))
-    stage, patch, profiler = Stage(), Patch(), Input()
-    vars(stage)["schedule"] = SimpleNamespace(move=SimpleNamespace(recorded=True))
-    vars(stage)["num_recorded"] = 8  # of a long run not all are in the columns
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_is_left_beside_starts_is_waiting_for_workers_where_there_are_any(workers: int) -> None:
+    stage, profiler = Stage(), Input()
+    vars(stage)["num_recorded"] = 8
     vars(stage.clock)["entered"] = {INPUT}
-    profiler.install(cast(Session, stage), patch)
-    try:
-        for _ in range(2):
-            iter(DataLoader(TensorDataset(torch.zeros(2))))  # each takes a second
-    finally:
-        patch.undo()
-    assert profiler.fields() == {"input_s": {InputPart.START: 0.25}}
-    stage.validations = [(1.5, 5.0)]
-    assert profiler.fields() == {"input_s": {InputPart.START: 0.125}}, "that of a validation is in no step"
+    stage.ledger.start_s = lambda: 0.25
+    facts = LoaderFacts(
+        id=0, dataset="Items", num_items=9, num_workers=workers, batch_size=1, default_collate=True,
+        pin_memory=False, trained_on=True)  # fmt: skip
+    vars(stage.facts)["loader_facts"] = lambda *, sample: [facts]
+    profiler.session = cast(Session, stage)
+    waits = {InputPart.WORKERS: 0.75} if workers else {}
+    assert profiler.fields() == {"input_s": {InputPart.START: 0.25, **waits}}
 
 
 def test_the_items_of_a_validation_are_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +68,6 @@ def test_the_items_of_a_validation_are_no_part_of_a_step(monkeypatch: pytest.Mon
         return items
 
     stage, made = Stage(), list[None]()
-    vars(stage)["schedule"] = SimpleNamespace(move=SimpleNamespace(recorded=False))
     vars(stage)["num_recorded"] = 8
     vars(stage.clock)["entered"] = {INPUT}
 
@@ -107,7 +100,6 @@ def test_a_transform_counts_once_however_many_epochs_begin(monkeypatch: pytest.M
             return item
 
     stage, data = Stage(), Transformed()
-    vars(stage)["schedule"] = SimpleNamespace(move=SimpleNamespace(recorded=False))
     vars(stage)["num_recorded"] = 8
     vars(stage.clock)["entered"] = {INPUT}
     parts = play(Input(), lambda: list(DataLoader(data)), stage=stage, num_steps=8)["input_s"]
