@@ -17,7 +17,6 @@ After:
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.change import readable
 from hotlap.rules.step import finding
 from hotlap.units import duration
 
@@ -31,9 +30,6 @@ _LEVERS = (
     ("data_parallel", "no-sync"),
     ("data_parallel", "gradient-compression"),
 )
-
-# What says in which passes gradients are exchanged.
-_CHOSEN = frozenset({"no_sync", "require_backward_grad_sync", "accumulate"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -50,7 +46,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return finding(
         run,
         cost_s,
-        f"Each step spends {run.with_share(cost_s, ' of it')} on exchanging data {among}{_waits(run)}.{_several(run)}",
+        f"Each step spends {run.with_share(cost_s, ' of it')} on exchanging data {among}{_waits(run)}.",
         levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in wrapped)),
     )
 
@@ -62,20 +58,3 @@ def _waits(run: Run) -> str:
         return f", beside {duration(wait_s)} of waiting for the slowest"
     alone = not run.ranks and run.from_trace
     return "; it holds waiting for the slowest of them, which the traces of all ranks would tell" if alone else ""
-
-
-def _several(run: Run) -> str:
-    """Of a script that takes several batches a step, goes backward by itself, and does not choose when to exchange."""
-    loader, samples = run.main_loader(), [count for count in run.num_samples if count]
-    if loader is None or not loader.batch_size or not samples:
-        return ""
-    num_batches = round(median(samples) / loader.batch_size)
-    if num_batches < 2 or not any(site.detail.get("data_parallel") for site in run.call_sites):
-        return ""
-    files = readable(run)
-    if any(script.spelled(*_CHOSEN) for script in files) or not any(script.spelled("backward") for script in files):
-        return ""
-    return (
-        f" A step takes {num_batches} batches: where each has a backward pass of its own, `with model.no_sync():` "
-        "around all but the last exchanges gradients once."
-    )

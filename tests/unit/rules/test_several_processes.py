@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
 
 import pytest
 
@@ -11,20 +9,6 @@ from hotlap import rules
 from hotlap.record import CpuUse, HotLine, Phase, RankFacts, Run
 from tests.edits.sites import sites
 from tests.rule_runs import firing, healthy
-from tests.sample_runs import loader
-
-SCRIPT = """from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader
-loader = DataLoader(data, batch_size=4)
-net = DDP(layers)
-loss.backward()
-"""
-
-
-def with_script(run: Run, folder: Path, text: str = SCRIPT) -> Run:
-    path = folder / "train.py"
-    path.write_text(text)
-    return replace(run, sources={str(path): sha256(path.read_bytes()).hexdigest()})
 
 
 def rank(number: int, *, phase_s: Mapping[Phase, float], lines: tuple[HotLine, ...] = ()) -> RankFacts:
@@ -126,23 +110,3 @@ def test_what_was_seen_of_the_wrapped_model_says_what_to_try() -> None:
     assert finding.try_levers == ("buffer-broadcast", "no-sync", "gradient-compression")
     (plain,) = [one for one in rules.check(run) if one.code == "communication-bound"]
     assert plain.try_levers == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "num_samples", "said"),
-    [
-        (SCRIPT, 16, "A step takes 4 batches: where each has a backward pass of its own, `with model.no_sync():`"),
-        (SCRIPT, 4, ""),
-        (f"{SCRIPT}with net.no_sync():\n    pass\n", 16, ""),
-        (SCRIPT.replace("loss.backward()", "trainer.fit(net)"), 16, ""),
-    ],
-    ids=["accumulates", "one batch", "chosen", "framework"],
-)
-def test_several_batches_a_step_need_one_exchange(tmp_path: Path, text: str, num_samples: int, said: str) -> None:
-    run = with_script(firing("communication-bound"), tmp_path, text)
-    (site,) = sites("model(x)\n", "model", path="train.py")
-    wrapped = replace(site, calls="forward", detail={"data_parallel": True})
-    of_four = replace(loader(), batch_size=4)
-    run = replace(run, loaders=(of_four,), call_sites=(wrapped,), num_samples=(num_samples,) * len(run.step_s))
-    evidence = found(run)["communication-bound"]
-    assert said in evidence and ("no_sync" in evidence) == bool(said)
