@@ -177,7 +177,7 @@ class Schedule:
     def _next_block(self, block: int) -> Move:
         round_, place = divmod(block, self._num_arms)
         recorded = round_ >= self._rounds_before
-        if recorded and not place:
+        if recorded and not place and self._num_arms > 1:
             self._order = next(self._rounds)
         return Move(recorded=recorded, arm=self._order[place], block=block, new_block=True)
 
