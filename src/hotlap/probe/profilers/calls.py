@@ -7,7 +7,7 @@ same seconds, whatever else the machine did while the recorded steps were made.
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -91,7 +91,7 @@ class Calls(Profiler):
         self._plain: list[Sequence[float]] = []
         """Seconds by phase of each plain step of the window."""
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """Learn the prices first; then plain steps and those that are looked at take turns. Of one with a validation
         nothing counts: most of its operators are in no step."""
         session = self.session

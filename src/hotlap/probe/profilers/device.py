@@ -1,7 +1,7 @@
 """`device`: the phases of some steps by the device's own clock, an event on its stream wherever the host's is read."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -99,7 +99,7 @@ class DevicePhases(Profiler):
         self._looks = False
         self._found: Mapping[str, Any] = {}
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """On the stream on which the model trains."""
         device = self.session.facts.device()
         if accelerator.in_use() is not None and device.type != "cpu":

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -84,7 +84,7 @@ class Indices(Profiler):
         """What backward passes take to make tensors, by their shape."""
         self._backward_s = 0.0
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """Forward passes that train, from in front of them."""
         self.hear(self.session.script.on_forward, self._forward_made)
         for made in self.paced():

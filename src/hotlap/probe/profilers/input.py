@@ -1,7 +1,7 @@
 """What the input phase is made of: starting, drawing indices, making items, transforms, collating, waiting."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -40,7 +40,7 @@ class Input(Profiler):
         self._seen: set[int] = set()
         """Iterators and data sets, which the patch keeps alive."""
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """Time the parts of each single-process iterator, as it is met, where batches come from loaders at all; where
         steps are long and loading takes next to nothing, there are none."""
         phase_s = self.session.ledger.phase_s()

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Generator, Mapping
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -84,32 +84,28 @@ class Lines(Profiler):
         self._samples: list[_Sample] = []
         """Those of whole steps."""
         self._over = threading.Event()
-        self._sampler: threading.Thread | None = None
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """Until there are enough samples of the training thread, which is the one that begins this."""
         if self.session.plan.whole and self.session.facts.compiled:
             return
         self.patch.on_undo(partial(_restore, sys.getswitchinterval()))
         sys.setswitchinterval(_SWITCH_S)
-        self._sampler = threading.Thread(
+        sampler = threading.Thread(
             target=self.guarded(self._sample), args=(threading.get_ident(),), name="hotlap-lines", daemon=True
         )
-        self._sampler.start()
-        for made in self.paced():
-            yield
-            count = len(self._new)
-            self._samples += of_steps(self._new[:count], validation=self.validated())
-            del self._new[:count]
-            if len(self._samples) >= _ENOUGH and made + 1 >= self.fewest_steps:
-                return
-
-    def close(self) -> None:
-        """Stop looking."""
-        self._over.set()
-        if self._sampler is not None:
-            self._sampler.join(timeout=1.0)
-        super().close()
+        sampler.start()
+        try:
+            for made in self.paced():
+                yield
+                count = len(self._new)
+                self._samples += of_steps(self._new[:count], validation=self.validated())
+                del self._new[:count]
+                if len(self._samples) >= _ENOUGH and made + 1 >= self.fewest_steps:
+                    return
+        finally:
+            self._over.set()
+            sampler.join(timeout=1.0)
 
     def fields(self) -> Mapping[str, Any]:
         """Costliest first."""

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -78,7 +78,7 @@ class Operators(Profiler):
         for kind in (torch_profiler.profile, torch_profiler.emit_nvtx, kineto_profiler._KinetoProfile):
             self.hook(patch, kind, "__init__", self._noticing)
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """Count first: how much torch's profiler would have to keep is known then."""
         if unseen.within_compiled():
             # 3 of 12 such processes ended in SIGSEGV, and 0 of 24 without this profiler. Why is not known. (A session

@@ -3,7 +3,7 @@
 import math
 import time
 from abc import ABC
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,7 +34,7 @@ class Profiler(ABC):
 
     session: "Session"
     """Known from `install` on."""
-    _window: Iterator[None] | None = None
+    _window: Generator[None] | None = None
 
     def __init__(self) -> None:
         self.patch, self._guard, self._title = Patch(), Guard(), f"the profiler {type(self).__name__}"
@@ -82,10 +82,10 @@ class Profiler(ABC):
         """PASSIVE: step number `step` (from 0, the warm-up counts) is over. Called about every ten steps: at the end of
         a block, where hotlap looks up, and after each step of the warm-up."""
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """WINDOW: each `yield` is a step that is this profiler's own; what comes behind it is done when the step is
         over. One that has nothing to look at here yields none. It may be left at any of them, so what it has changed
-        `close` puts back, and nothing here."""
+        it puts back in a `finally`, or has its `patch` put back."""
         yield from ()
 
     def paced(self, at_once: int = 1) -> Iterator[int]:
@@ -112,6 +112,8 @@ class Profiler(ABC):
     def close(self) -> None:
         """WINDOW: its steps are over, or were cut off where the script or its time ended. PASSIVE: it has failed, and
         is left out."""
+        if self._window is not None:
+            self._window.close()
         self.patch.undo()
 
     def forked(self) -> None:

@@ -7,7 +7,7 @@ was dispatched since the last one.
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -60,7 +60,7 @@ class Syncs(Profiler):
         self._since: list[tuple[str, float]] = []
         """(operator, seconds) since the last warning."""
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """Have torch warn, and hear the warnings before anybody else does."""
         if accelerator.in_use() is None:
             return

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -49,7 +49,6 @@ class WhatIfs(Profiler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._questions: list[_Question] = []
         self._answers: list[WhatIf] = []
         self._at_begin: tuple[float, Mapping[int, Process]] = (0.0, {})
         """When, and the other programs then."""
@@ -58,27 +57,28 @@ class WhatIfs(Profiler):
         """Look at the other programs."""
         self._at_begin = time.perf_counter(), strangers()
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """Blocks of steps under either setting, in the order ABBA, until each question has its answer."""
-        self._questions = list(self._asked())
         block_steps = _LEAST_BLOCK if sum(self.session.clock.last_spent or ()) > _LONG_STEP_S else _BLOCK
-        while self._questions:
-            question, begun, pairs = self._questions[0], time.perf_counter(), 0
+        for question in list(self._asked()):
+            begun, pairs = time.perf_counter(), 0
             sides = [(question.now, question.now_s), (question.other, question.other_s)]
-            while not _is_enough(pairs, time.perf_counter() - begun):
-                for setting, blocks_s in sides:
-                    question.switch(setting)
-                    seconds = []
-                    for _ in range(block_steps):
-                        step_begun = time.perf_counter()
-                        yield
-                        seconds.append(time.perf_counter() - step_begun)
-                    blocks_s.append(max(_TICK_S, median(seconds[1:])))
-                sides.reverse()
-                pairs += 1
-            question.switch(question.now)
-            self._answers.append(_answer(question))
-            self._questions.pop(0)
+            try:
+                while not _is_enough(pairs, time.perf_counter() - begun):
+                    for setting, blocks_s in sides:
+                        question.switch(setting)
+                        seconds = []
+                        for _ in range(block_steps):
+                            step_begun = time.perf_counter()
+                            yield
+                            seconds.append(time.perf_counter() - step_begun)
+                        blocks_s.append(max(_TICK_S, median(seconds[1:])))
+                    sides.reverse()
+                    pairs += 1
+            finally:
+                question.switch(question.now)
+                if min(len(question.now_s), len(question.other_s)) >= _LEAST_PAIRS:
+                    self._answers.append(_answer(question))
 
     def _asked(self) -> Iterator[_Question]:
         """About which settings is there to be asked?"""
@@ -115,14 +115,6 @@ class WhatIfs(Profiler):
             torch.set_anomaly_enabled(on and always)
 
         return switch
-
-    def close(self) -> None:
-        """Everything as the script had it."""
-        for question in self._questions:
-            question.switch(question.now)
-            if min(len(question.now_s), len(question.other_s)) >= _LEAST_PAIRS:
-                self._answers.append(_answer(question))
-        self._questions = []
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.what_ifs`."""

@@ -1,7 +1,7 @@
 """workload: one step of the script, operator by operator, for `hotlap predict`."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -73,29 +73,28 @@ class WorkloadProfiler(Profiler):
             self._autocast = self._autocasts.get(one, self._autocast)
         return enter(one)
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """One step more, if the first held a validation."""
         clock = self.session.clock
         self._host_s = self._measured_host_s(self.session.facts.device())
         torch.compiler.set_stance("force_eager")
-        for _ in range(self.num_steps):
-            self._batch_bytes = self._called_with_bytes = 0.0
-            self._autocast = None
-            self._tracer = tracer = Tracer(self.session.facts.parameters(), is_outside=lambda: clock.where == OTHER)
-            tracer.start()
-            yield
-            self._tracer = None
-            tracer.stop()
-            self._keep(tracer)
-            if self.validated() is None:
-                return
-
-    def close(self) -> None:
-        """The last step is over, or was cut off."""
-        if self._tracer is not None:
-            self._tracer.stop()
-            self._tracer = None
-        torch.compiler.set_stance("default")
+        try:
+            for _ in range(self.num_steps):
+                self._batch_bytes = self._called_with_bytes = 0.0
+                self._autocast = None
+                tracer = Tracer(self.session.facts.parameters(), is_outside=lambda: clock.where == OTHER)
+                self._tracer = tracer
+                tracer.start()
+                try:
+                    yield
+                finally:
+                    self._tracer = None
+                    tracer.stop()
+                self._keep(tracer)
+                if self.validated() is None:
+                    return
+        finally:
+            torch.compiler.set_stance("default")
 
     def _keep(self, tracer: Tracer) -> None:
         work = tracer.workload(batch_bytes=self._batch_bytes or self._called_with_bytes)
