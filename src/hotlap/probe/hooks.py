@@ -152,7 +152,7 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
         clock.callers[Phase.BACKWARD].add(hook.__code__)
         return wrapper
 
-    for name, losses in (("backward", True), ("grad", False)):
+    for name, losses in (("backward", session.wants_losses), ("grad", False)):
         patch.set(torch.autograd, name, timed(getattr(torch.autograd, name), losses=losses))
 
 

@@ -25,10 +25,10 @@ from hotlap.record import Plan
 
 
 @contextmanager
-def heard(out: Path, *, profilers: tuple[str, ...] = (), warmup: int = 0) -> Iterator[Session]:
+def heard(out: Path, **wanted: Any) -> Iterator[Session]:
     """What trains within is heard."""
     session = Session(
-        Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=warmup, profilers=profilers)
+        Plan(**{"command": ("train.py",), "cwd": ".", "out": str(out), "steps": 10**8, "warmup": 0, **wanted})
     )
     patch = Patch()
     hooks.install(session, patch)
@@ -65,6 +65,16 @@ def test_each_step_is_counted_with_all_that_it_brought(session: Session) -> None
     rows = session.ledger._rows
     assert [row.num_samples for row in rows] == [3] * 7
     assert all(len(row.losses) == 1 and row.num_updates == 1 for row in rows)
+
+
+@pytest.mark.parametrize(("evidence", "number"), [(False, 0), (True, 1)])
+def test_of_steps_that_are_only_compared_no_loss_is_read(tmp_path: Path, evidence: bool, number: int) -> None:
+    model = torch.nn.Linear(2, 1)
+    with heard(tmp_path, arms=((), ()), block=1, evidence=evidence) as session:
+        steps(model, torch.optim.SGD(model.parameters(), lr=0.1), 7)
+    session.account(now=session.clock.now())
+    assert session.steps == 7
+    assert {len(row.losses) for row in session.ledger._rows} == {number}
 
 
 class Doubled(TensorDataset):
