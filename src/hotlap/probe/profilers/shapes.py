@@ -26,31 +26,22 @@ class Shapes(Profiler):
 
     def put_hooks(self, patch: Patch) -> None:
         """Hear of forward passes."""
-        session, grad = self.session, torch.is_grad_enabled
-        seen, elements, looked_at = self._seen, self._elements, -1
+        self.session.script.on_forward.append(self.guarded(self._forward_made))
 
-        def forward_made(module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-            nonlocal looked_at
-            step = session.steps
-            if step == looked_at or not grad():
-                return
-            self._looked_at = looked_at = step
-            self._num_steps += 1
-            # One tensor and nothing else is what nearly all models take.
-            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and not args[0].is_nested:
-                given = [args[0]]
-                shapes: tuple[Any, ...] = args[0].shape
-            else:
-                given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
-                # A nested tensor has no shape of its own.
-                shapes = tuple([() if value.is_nested else value.shape for value in given])
-            if len(elements) < _MOST_STEPS:
-                elements[step] = sum([value.numel() for value in given])
-            if shapes not in seen and len(seen) < _MAX_SHAPES:
-                seen.add(shapes)
-                self._new_steps.append(step)
-
-        session.script.on_forward.append(self.guarded(forward_made))
+    def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        step = self.session.steps
+        if step == self._looked_at or not torch.is_grad_enabled():
+            return
+        self._looked_at = step
+        self._num_steps += 1
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+        # A nested tensor has no shape of its own.
+        shapes = tuple([() if value.is_nested else value.shape for value in given])
+        if len(self._elements) < _MOST_STEPS:
+            self._elements[step] = sum([value.numel() for value in given])
+        if shapes not in self._seen and len(self._seen) < _MAX_SHAPES:
+            self._seen.add(shapes)
+            self._new_steps.append(step)
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.shapes`; nothing where no module was called with tensors."""
