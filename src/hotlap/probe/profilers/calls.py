@@ -70,10 +70,8 @@ class _Calls:
     seconds: list[float] = field(default_factory=list)
 
 
-_Key = tuple[Phase, Any, bool, int, bool]
-"""(phase, operator, it belongs to the graph, bits of the number of bytes, it makes float64)."""
-_Line = tuple[Phase, Spot, Any, int]
-"""(phase, line, operator, bits of the number of bytes)."""
+_Key = tuple[Phase, Spot, Any, bool, int, bool]
+"""(phase, line, operator, it belongs to the graph, bits of the number of bytes, it makes float64)."""
 
 
 class Calls(Profiler):
@@ -130,10 +128,9 @@ class _Prices:
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s, self._call_s = 0.0, dispatch_s()
-        self._step: list[tuple[_Key, _Line | None, int, float]] = []
-        """Of each call in the step in progress also its bytes and seconds; no line where nobody asks for it."""
+        self._step: list[tuple[_Key, int, float]] = []
+        """Of each call in the step in progress also its bytes and seconds."""
         self._seen: dict[_Key, _Calls] = {}
-        self._lines: dict[_Line, list[float]] = {}
         self._event_counter = EventCounter()
         self._unchanged = _Unchanged()
         self._zeros = _Zeros(self._event_counter)
@@ -157,13 +154,10 @@ class _Prices:
         moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
         graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(func, result)
         double = isinstance(result, torch.Tensor) and result.dtype is torch.float64
-        phase = self._phase()
-        place, line = here(), None
-        if phase in (Phase.FORWARD, Phase.BACKWARD) or (graph and phase is Phase.OTHER):
-            line = phase, place, func, moved.bit_length()
+        phase, place = self._phase(), here()
         # A backward pass computes what lines of the forward pass have asked for.
         spot = place if phase in (Phase.FORWARD, Phase.OTHER) else None
-        self._step.append(((phase, func, graph, moved.bit_length(), double), line, moved, seconds))
+        self._step.append(((phase, place, func, graph, moved.bit_length(), double), moved, seconds))
         if spot is not None and double and graph and any(one.dtype is torch.float32 for one in tensors):
             self._event_counter.add(SightingKind.PROMOTED, name_of(func), spot, cost_s=seconds)
         self._zeros.saw(name_of(func), tensors, phase, spot, seconds)
@@ -177,10 +171,8 @@ class _Prices:
 
     def end_step(self, *, counts: bool) -> None:
         """The step is over; one that does not count is forgotten."""
-        for key, line, num_bytes, seconds in self._step if counts else ():
+        for key, num_bytes, seconds in self._step if counts else ():
             self._seen.setdefault(key, _Calls(num_bytes)).seconds.append(seconds)
-            if line is not None:
-                self._lines.setdefault(line, []).append(seconds)
         self._step.clear()
         self._unchanged.end_step(counts=counts)
         self._zeros.end_step()
@@ -193,7 +185,7 @@ class _Prices:
     def facts(self, num_steps: int) -> CallFacts:
         """Each operator counts with the median of its calls: those during which the core was taken away do not."""
         totals: dict[Phase, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        for (phase, func, graph, _, double), calls in self._seen.items():
+        for (phase, _, func, graph, _, double), calls in self._seen.items():
             total = totals[phase]
             number = len(calls.seconds) / num_steps
             arithmetic_s = number * self._arithmetic_s(median(calls.seconds))
@@ -220,13 +212,14 @@ class _Prices:
         """Line -> seconds a step of its operators, and how many they are."""
         lines: dict[str, float] = {}
         numbers: dict[str, float] = {}
-        for (met_in, spot, _, bits), seconds in self._lines.items():
-            if met_in is phase and spot.path is not None:
+        for (met_in, spot, _, graph, bits, _), calls in self._seen.items():
+            of_model = graph if phase is Phase.OTHER else phase in (Phase.FORWARD, Phase.BACKWARD)
+            if of_model and met_in is phase and spot.path is not None:
                 # To take memory back takes the system up to as long as it took to fill it (rules.host_bound).
                 times = 2 if bits >= _LARGE_BYTES.bit_length() else 1
                 line = f"{Path(spot.path).resolve()}:{spot.line}"
-                number = len(seconds) / num_steps
-                lines[line] = lines.get(line, 0.0) + times * median(seconds) * number
+                number = len(calls.seconds) / num_steps
+                lines[line] = lines.get(line, 0.0) + times * median(calls.seconds) * number
                 numbers[line] = numbers.get(line, 0.0) + number
         return lines, numbers
 
