@@ -1,7 +1,6 @@
 """Puts the probe's ears on torch: one `Patch` that can take them all off again."""
 
 import functools
-import sys
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any
@@ -17,6 +16,7 @@ from hotlap.probe import collectives, device, optimizer_hooks, seeds, unseen
 from hotlap.probe.clock import BACKWARD, BETWEEN, DRAW, FORWARD, INPUT, LOOK, LOSS, SAMPLES, TRAIN
 from hotlap.probe.digests import num_samples
 from hotlap.probe.guard import call_behind, surrounded
+from hotlap.probe.imports import after_import
 from hotlap.probe.session import Session
 from hotlap.probe.steps import MAX_ACCUMULATION
 from hotlap.probe.thread import TrainingThread
@@ -41,7 +41,9 @@ def install(session: Session, patch: Patch) -> None:
     _hook_backward(session, patch, thread)
     optimizer_hooks.install(session, patch, thread)
     _hook_loaders(session, patch, thread)
-    _hook_constructors(session, patch, thread)
+    _hook_constructors(session, patch)
+    hook_solves = session.guard(lambda: _hook_solves(session, patch, thread), "the solves of torchdiffeq")
+    after_import("torchdiffeq", hook_solves)
     _hook_state(session, patch)
     collectives.install(session.collectives, patch, thread, session.group_made, session.guard)
     session.graphs.install(patch)
@@ -205,26 +207,17 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     patch.set(DataLoader, "__iter__", __iter__)
 
 
-def _hook_constructors(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    hook_solves = session.guard(lambda: _hook_solves(session, patch, thread), "the solves of torchdiffeq")
-
-    def optimizer_made(optimizer: torch.optim.Optimizer) -> None:
-        session.script.optimizer_constructed(optimizer)
-        hook_solves()
-
+def _hook_constructors(session: Session, patch: Patch) -> None:
     loader_made = session.guard(session.facts.made_loader, "the loaders", off=session.must_be_there)
-    for kind, note in ((DataLoader, loader_made), (torch.optim.Optimizer, optimizer_made)):
+    for kind, note in ((DataLoader, loader_made), (torch.optim.Optimizer, session.script.optimizer_constructed)):
         call_behind(patch, kind, "__init__", note)
 
 
 def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None:
     """A whole solve of torchdiffeq's is the forward phase, and its start and times are what goes into it.
 
-    The calls of the field inside are the solver's: one that rounds otherwise makes others. torchdiffeq is imported
-    after torch, so this is asked when an optimizer is made.
+    The calls of the field inside are the solver's: one that rounds otherwise makes others.
     """
-    if "torchdiffeq" not in sys.modules or session.hears_solves:
-        return
     from hotlap.small.script_solves import known_solves
 
     def around(func: Any, y0: Any, t: Any, run: Callable[[], Any]) -> Any:
@@ -236,7 +229,6 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
         return result
 
     session.clock.callers[Phase.FORWARD].add(around.__code__)
-    session.hears_solves = True
     known_solves().watch(around)
     patch.on_undo(functools.partial(known_solves().watch, None))
 

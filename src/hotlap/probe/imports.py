@@ -25,8 +25,9 @@ _executing: list[str] = []
 
 
 def after_import(name: str, then: Callable[[], None]) -> None:
-    """Call `then` once when `name` has been imported; at once if it has been."""
-    if name in sys.modules:
+    """Call `then` once when `name` has been imported; at once if it has been, and is not on its way."""
+    there = sys.modules.get(name)
+    if there is not None and not getattr(getattr(there, "__spec__", None), "_initializing", False):
         then()
         return
     _waiting.setdefault(name, []).append(then)

@@ -87,7 +87,6 @@ class Session:
         self.losses = Losses(self)
         self.wants_losses = plan.evidence or bool(plan.profilers) or not self.schedule.switches
         """Of steps that are only compared nobody asks for their losses, and to read one takes two microseconds."""
-        self.hears_solves = False
         self.updates_made = self.skipped_updates = 0
         self.steps = 0
         """Steps made so far."""
