@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.lever import Patch
@@ -21,11 +21,10 @@ class Windows:
         """`patience_s`: so long after the first one opened, no other does; None: each gets its steps."""
         self._guard = guard or Guard()
         self._patience_s = math.inf if patience_s is None else patience_s
-        self._first_opened: float | None = None
         self._profilers: list[Profiler] = [named(name)() for name in names]
         self._waiting = [profiler for profiler in self._profilers if profiler.num_steps]
         self._open: Profiler | None = None
-        self._made = 0
+        self._steps = self._in_turns()
         self.notes = self._guard.notes
         for profiler in self._profilers:
             profiler.under(self._guard, lambda profiler=profiler: self._drop(profiler))  # type: ignore[misc]
@@ -48,31 +47,25 @@ class Windows:
 
     def next(self) -> bool:
         """A step is over and none is to be recorded: True if the next one belongs to a profiler."""
-        self._made += 1
-        if self._goes_on():
-            return True
-        self.close()
-        if self._first_opened is None:
-            self._first_opened = time.perf_counter()
-        elif self._waiting and time.perf_counter() - self._first_opened > self._patience_s:
-            self.notes.append(
-                "The time of a first look was over before all was looked at; `hotlap measure` takes longer."
-            )
-            self._waiting = []
-        while self._waiting:
-            profiler = self._waiting.pop(0)
-            self._open, self._made = profiler, 0
-            if self._goes_on():
-                return True
-            self.close()
-        return False
+        return any(True for _ in self._steps)
 
-    def _goes_on(self) -> bool:
-        """The open profiler wants one more step."""
-        profiler = self._open
-        if profiler is None or profiler not in self._profilers:
-            return False
-        return bool(profiler.guarded(profiler.goes_on)()) and self._made < profiler.num_steps
+    def _in_turns(self) -> Iterator[None]:
+        """Each `yield` is a step of the profiler that is open."""
+        begun = time.perf_counter()
+        while self._waiting:
+            profiler = self._open = self._waiting.pop(0)
+            for made in range(profiler.num_steps + 1):
+                # Asked behind its last step as well.
+                goes_on = profiler in self._profilers and profiler.guarded(profiler.goes_on)()
+                if not goes_on or made == profiler.num_steps:
+                    break
+                yield
+            self.close()
+            if self._waiting and time.perf_counter() - begun > self._patience_s:
+                self.notes.append(
+                    "The time of a first look was over before all was looked at; `hotlap measure` takes longer."
+                )
+                self._waiting = []
 
     def close(self) -> None:
         """End the open window, if there is one."""
