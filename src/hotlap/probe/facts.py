@@ -49,7 +49,7 @@ class _Loader:
 
 @dataclass(slots=True)
 class _Optimizer:
-    itself: weakref.ref[torch.optim.Optimizer]
+    number: int
     lines: Made = field(default_factory=dict)
     closure: bool = False
     """A step of it was called with one."""
@@ -74,8 +74,8 @@ class Facts:
         self._loaders: dict[int, _Loader] = {}
         self._loader_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._loader_places: dict[tuple[str, int, int], int] = {}
-        self._optimizers: list[_Optimizer] = []
-        self._optimizer_ids: dict[int, int] = {}
+        self._optimizers: weakref.WeakKeyDictionary[torch.optim.Optimizer, _Optimizer] = weakref.WeakKeyDictionary()
+        self._num_optimizers = 0
         self._last_optimizers: tuple[OptimizerFacts, ...] = ()
         self._forward_sites: dict[tuple[str, int, int], CallSite] = {}
 
@@ -118,29 +118,23 @@ class Facts:
             if number is not None:
                 self._loaders[number].num_trained += 1
 
-    def made_optimizer(self, optimizer: torch.optim.Optimizer) -> int:
-        """An optimizer was constructed, or steps for the first time; returns its number."""
-        # By address: an optimizer steps in each step, and a weak dictionary's lookup alone takes a microsecond.
-        address = id(optimizer)
-        known = self._optimizer_ids.get(address)
-        if known is not None:
-            return known
-        number = len(self._optimizers)
-        self._optimizer_ids[address] = number
-        self._optimizers.append(_Optimizer(weakref.ref(optimizer)))
-        weakref.finalize(optimizer, self._optimizer_ids.pop, address, None).atexit = False
-        return number
+    def made_optimizer(self, optimizer: torch.optim.Optimizer) -> _Optimizer:
+        """An optimizer was constructed, or steps for the first time."""
+        known = self._optimizers.get(optimizer)
+        if known is None:
+            known = self._optimizers[optimizer] = _Optimizer(self._num_optimizers)
+            self._num_optimizers += 1
+        return known
 
-    def made_optimizer_at(self, optimizer: torch.optim.Optimizer) -> int:
+    def made_optimizer_at(self, optimizer: torch.optim.Optimizer) -> None:
         """As `made_optimizer`, within its constructor's call: the call site is recorded as well."""
-        number = self.made_optimizer(optimizer)
-        self._optimizers[number].lines = {id(frame): frame.f_lineno for frame in outwards(sys._getframe())}
-        self._add(call_site(type_name(optimizer), detail={"optimizer": number, **_through(optimizer)}))
-        return number
+        known = self.made_optimizer(optimizer)
+        known.lines = {id(frame): frame.f_lineno for frame in outwards(sys._getframe())}
+        self._add(call_site(type_name(optimizer), detail={"optimizer": known.number, **_through(optimizer)}))
 
     def used_closure(self, optimizer: torch.optim.Optimizer) -> None:
         """step() was called with a closure."""
-        self._optimizers[self.made_optimizer(optimizer)].closure = True
+        self.made_optimizer(optimizer).closure = True
 
     def saw_forward(self, module: torch.nn.Module, result: Any) -> None:
         """A module was called for training; where, has it parameters, and what did it return?"""
@@ -172,11 +166,11 @@ class Facts:
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """Those alive, in order of construction."""
-        return [optimizer for known in self._optimizers if (optimizer := known.itself()) is not None]
+        return list(self._optimizers)
 
     def made(self) -> list[Made]:
         """The same, as they were made."""
-        return [known.lines for known in self._optimizers if known.itself() is not None]
+        return [known.lines for known in self._optimizers.values()]
 
     def parameters(self) -> list[torch.Tensor]:
         """Of all optimizers, those that train."""
@@ -210,9 +204,8 @@ class Facts:
 
     def _optimizer_facts(self, *, denormals: bool) -> tuple[OptimizerFacts, ...]:
         return tuple(
-            _optimizer_facts(number, optimizer, closure=known.closure, denormals=denormals)
-            for number, known in enumerate(self._optimizers)
-            if (optimizer := known.itself()) is not None
+            _optimizer_facts(known.number, optimizer, closure=known.closure, denormals=denormals)
+            for optimizer, known in self._optimizers.items()
         )
 
 
