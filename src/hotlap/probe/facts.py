@@ -81,8 +81,6 @@ class Facts:
 
     def made_loader(self, loader: "DataLoader[Any]") -> None:
         """A DataLoader was constructed (called within its constructor's call)."""
-        if loader in self._loader_ids:
-            return
         number = len(self._loaders)
         site = call_site("torch.utils.data.DataLoader", detail={"loader": number, **_through(loader)})
         if site is not None:
@@ -90,14 +88,12 @@ class Facts:
         if number >= _MAX_LOADERS:
             return
         self._loader_ids[loader] = number
-        if number not in self._loaders:
+        facts, dataset = _loader_facts(number, loader), _reference(loader, keep=self._keeps_data)
+        if number in self._loaders:
+            self._loaders[number].facts, self._loaders[number].dataset = facts, dataset
+        else:
             self._add(site)
-        facts = _loader_facts(number, loader)
-        made = _Loader(facts, _reference(loader, keep=self._keeps_data))
-        earlier = self._loaders.get(number)
-        if earlier is not None:
-            made.datasets, made.loaders, made.num_trained = earlier.datasets, earlier.loaders, earlier.num_trained
-        self._loaders[number] = made
+            self._loaders[number] = _Loader(facts, dataset)
 
     def started_loader(self, loader: "DataLoader[Any]") -> int | None:
         """An epoch of it begins; its number, None if it is not known."""

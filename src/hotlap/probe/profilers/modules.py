@@ -34,8 +34,6 @@ _ATTENTION_STEPS = 6
 # So many callers of a line are looked at for one that makes no other passes than those in vain.
 _MOST_CALLS = 8
 
-_is_grad_enabled = torch.is_grad_enabled
-
 _Calls = tuple[tuple[CodeType, int], ...]
 """Those in the user's source that are being made, the innermost first: function, instruction in it."""
 
@@ -100,7 +98,7 @@ class Modules(Profiler):
     # Forward passes
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        if not _is_grad_enabled():
+        if not torch.is_grad_enabled():
             self._evaluated(module, args, kwargs)
             return
         if self.session.steps == self._step:

@@ -102,8 +102,6 @@ class WhatIfs(Profiler):
         command: each would ask at another time.)"""
         cores = max(1, math.floor(usable_cores()))
         begun, first = self._at_begin
-        if time.perf_counter() <= begun:
-            return cores
         found = neighbours(self.session.out, first, strangers(), time.perf_counter() - begun)
         return cores if any(one.ours for one in found) else max(1, cores // (1 + len(found)))
 
