@@ -192,17 +192,13 @@ class Facts:
 
     def note_optimizers(self) -> None:
         """Remember them: those of a script's `main()` are gone when it has come to its end."""
-        self._last_optimizers = self._optimizer_facts(denormals=False) or self._last_optimizers
+        self._last_optimizers = self.optimizer_facts(denormals=False)
 
-    def optimizer_facts(self) -> tuple[OptimizerFacts, ...]:
-        """All optimizers that are alive; where none is any more, those that were noted last."""
-        return self._optimizer_facts(denormals=True) or self._last_optimizers
-
-    def _optimizer_facts(self, *, denormals: bool) -> tuple[OptimizerFacts, ...]:
-        return tuple(
-            _optimizer_facts(known.number, optimizer, closure=known.closure, denormals=denormals)
-            for optimizer, known in self._optimizers.items()
-        )
+    def optimizer_facts(self, *, denormals: bool = True) -> tuple[OptimizerFacts, ...]:
+        """All optimizers that are alive; where none is any more, those that were noted last. `denormals`: also look for
+        them, at all elements, where they are slow."""
+        found = tuple(_optimizer_facts(*one, denormals=denormals) for one in self._optimizers.items())
+        return found or self._last_optimizers
 
 
 def type_name(value: Any) -> str:
@@ -311,17 +307,14 @@ def _start_method(loader: "DataLoader[Any]") -> str | None:
     return str(context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0])
 
 
-def _optimizer_facts(
-    number: int, optimizer: torch.optim.Optimizer, *, closure: bool, denormals: bool
-) -> OptimizerFacts:
-    """`denormals`: also look for them, at all elements, where they are slow."""
+def _optimizer_facts(optimizer: torch.optim.Optimizer, known: _Optimizer, *, denormals: bool) -> OptimizerFacts:
     params = [p for group in optimizer.param_groups for p in group["params"]]
     state = [value for values in optimizer.state.values() for value in values.values()]
     tensors = (one.detach() for one in (*params, *state) if isinstance(one, torch.Tensor))
     sparse_in_memory = next((p for p in params if not is_dense(p)), None)
     settings = optimizer.param_groups[0] if optimizer.param_groups else {}
     return OptimizerFacts(
-        id=number,
+        id=known.number,
         name=type_name(optimizer),
         fused=settings.get("fused", False),
         foreach=settings.get("foreach"),
@@ -334,7 +327,7 @@ def _optimizer_facts(
         not_dense=None
         if sparse_in_memory is None
         else f"shape {tuple(sparse_in_memory.shape)}, strides {tuple(sparse_in_memory.stride())}",
-        closure=closure,
+        closure=known.closure,
         settings=settings_of(optimizer),
         denormals=denormal_numbers.part_of(tensors) if denormals and denormal_numbers.are_slow() else None,
     )
