@@ -32,13 +32,6 @@ def apply(parser: argparse.ArgumentParser, folder: Path) -> None:
             one.set_defaults(**{name: _value(value, action, f"{path}: {key} = {value!r} in [tool.hotlap]")})
 
 
-class _Several(list[Any]):
-    """The default of an option that may be given again: argparse adds what the line says to a copy, which is empty."""
-
-    def __copy__(self) -> list[Any]:
-        return []
-
-
 def _value(value: Any, action: argparse.Action, what: str) -> Any:
     """What the option would make of it on the line."""
     is_switch = action.nargs == 0
@@ -49,11 +42,7 @@ def _value(value: Any, action: argparse.Action, what: str) -> Any:
     texts = value if isinstance(value, list) else [str(value)]
     if not isinstance(value, str | int | float | list) or not all(isinstance(one, str) for one in texts):
         raise UserError(f"{what} is neither a text, a number, a switch, nor a list of texts.")
-    found = _converted(",".join(texts), action, what)
-    return _Several(found) if isinstance(action, argparse._ExtendAction) else found
-
-
-def _converted(text: str, action: argparse.Action, what: str) -> Any:
+    text = ",".join(texts)
     try:
         found = action.type(text) if callable(action.type) else text
     except UserError as error:

@@ -48,7 +48,7 @@ def _settings(args: argparse.Namespace) -> lab.Settings:
         resolve(name)
     return lab.Settings(
         quick=args.quick,
-        gpu=tuple(args.gpu or ()),
+        gpu=args.gpu or (),
         budget_s=args.budget,
         words=tuple(args.tail),
     )

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 
-from hotlap.cli.words import add_display, add_names, add_number, add_outputs, add_study, add_time, several, share
+from hotlap.cli.words import add_display, add_names, add_number, add_outputs, add_study, add_time, share
 
 FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
 """Exit codes of check: the gate fails it; it, or the times, could not be decided; the same training, and slower."""
@@ -260,9 +260,7 @@ def _predict(parser: argparse.ArgumentParser) -> None:
         "       hotlap predict [options] --workload FILE"
     )
     parser.set_defaults(own_words=0, trains=True)
-    parser.add_argument(
-        "--gpu", action="extend", type=several, metavar="NAME,NAME", help="GPUs to predict (default: nine; --list: all)"
-    )
+    add_names(parser, "--gpu", "GPUs to predict (default: nine; --list: all)", of="NAME,NAME")
     parser.add_argument("--count", default="1", metavar="N,N", help="numbers of GPUs, as 1,2,4 (default: 1)")
     parser.add_argument("--precision", metavar="NAME", help="fp32, fp32-ieee, tf32, fp16, bf16 (default: the script's)")
     parser.add_argument("--interconnect", choices=("nvlink", "pcie", "pcie-no-p2p"), help="how the GPUs are connected")
@@ -290,7 +288,7 @@ def _lab(parser: argparse.ArgumentParser) -> None:
     parser.usage = "hotlap lab [NAME [options] [SCRIPT [ARGS...]]]"
     parser.add_argument("name", nargs="?", metavar="NAME", help="of the experiment")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: under a minute on a quiet machine")
-    parser.add_argument("--gpu", action="extend", type=several, metavar="NAME,NAME", help="GPUs to predict")
+    add_names(parser, "--gpu", "GPUs to predict", of="NAME,NAME")
     add_time(parser, "--budget", "pinning, lorenz, transformer, checklist: time for what is tried")
     parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write the report page of the study there")

@@ -1,7 +1,6 @@
 """`hotlap predict`: what the same training would take on hardware that is not there."""
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -42,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     counts = _counts(args.count)
     # Names are checked before anything runs.
-    for name in (*_gpus(args), args.measured_on or _USUAL[0]):
+    gpus = args.gpu or _USUAL
+    for name in (*gpus, args.measured_on or gpus[0]):
         resolve(name)
     if args.precision is not None:
         parse(args.precision)
@@ -57,19 +57,12 @@ def run(args: argparse.Namespace) -> int:
             measured_step_s=known.step_s,
             interconnect=args.interconnect if count > 1 else None,
         )
-        for name, count in product(_gpus(args), counts)
+        for name, count in product(gpus, counts)
     )
     workbench.write_json(args.json, found)
     if args.json != "-":
         forecast_table.show(Shown(known=known, predictions=found, precision=args.precision), color=args.color)
     return 0
-
-
-def _gpus(args: argparse.Namespace) -> Sequence[str]:
-    """Names of those that are shown."""
-    if args.gpu == []:
-        raise UserError("--gpu names nothing. Give names as in --gpu 4090,H100; --list shows them all.")
-    return args.gpu or _USUAL
 
 
 def _counts(text: str) -> tuple[int, ...]:

@@ -121,9 +121,9 @@ def add_number(
     parser.add_argument(option, metavar="N", type=kind, default=default, help=help_)
 
 
-def add_names(parser: argparse.ArgumentParser, option: str, help_: str) -> None:
-    """An option whose value is a tuple of levers, of one at least."""
-    parser.add_argument(option, metavar="LEVERS", type=partial(names, option=option), help=help_)
+def add_names(parser: argparse.ArgumentParser, option: str, help_: str, *, of: str = "LEVERS") -> None:
+    """An option whose value is a tuple of names, of one at least: levers, or GPUs."""
+    parser.add_argument(option, metavar=of, type=partial(names, option=option), help=help_)
 
 
 def split_command(words: Sequence[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
@@ -232,18 +232,14 @@ def memory(text: str | None, environ: Mapping[str, str]) -> int | None:
     return found
 
 
-def several(text: str) -> list[str]:
-    """ "a, b" -> ["a", "b"]."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def names(text: str, option: str) -> tuple[str, ...]:
-    """ "a,b" -> ("a", "b").
+    """ "a, b" -> ("a", "b").
 
     Raises:
         UserError: there is none.
     """
-    found = tuple(several(text))
+    found = tuple(name.strip() for name in text.split(",") if name.strip())
     if not found:
-        raise UserError(f"{option} names nothing. Give names as in {option} threads,cached-dataset.")
+        example = "4090,H100" if option == "--gpu" else "threads,cached-dataset"
+        raise UserError(f"{option} names nothing. Give names as in {option} {example}.")
     return found

@@ -18,7 +18,6 @@ from hotlap.record import Phase, Run, Study
 from hotlap.report import document, lanes, outcome, story
 from hotlap.report.clean import clean
 from hotlap.report.details import closer_look
-from hotlap.report.scale import percent_of
 from hotlap.units import duration, percent, size
 
 
@@ -84,7 +83,7 @@ def _bars(runs: Sequence[Run]) -> Iterator[tuple[Phase, list[tuple[str, float]]]
 def _bar(part: story.PhasePart | None, longest_s: float) -> tuple[str, float]:
     if part is None or part.mean_s is None:
         return "-" if part is None else "not measured", 0.0
-    return f"{duration(part.mean_s)} ({percent(part.share)})", percent_of(part.mean_s, longest_s)
+    return f"{duration(part.mean_s)} ({percent(part.share)})", story.percent_of(part.mean_s, longest_s)
 
 
 def _environment(study: Study) -> list[tuple[str, str]]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import floor, isfinite, log10
 
 from hotlap.record import Excerpt, Phase, Run
-from hotlap.report.scale import nice_ticks, percent_of
-from hotlap.report.story import LETTERS
+from hotlap.report.story import LETTERS, percent_of
 from hotlap.units import duration
 
 # Narrower blocks have no room for a letter on a phone (3% of 330 pixels are 10).
@@ -73,6 +73,16 @@ def _ticks(span_s: float) -> tuple[tuple[float, str], ...]:
     """Round times on the axis, all in one unit."""
     unit_s, unit = next((one for one in ((1.0, "s"), (1e-3, "ms")) if span_s >= one[0]), (1e-6, "us"))
     return tuple((percent_of(tick, span_s), f"{tick / unit_s:.4g} {unit}") for tick in nice_ticks(span_s))
+
+
+def nice_ticks(span: float) -> tuple[float, ...]:
+    """Round values from 0 up to `span`, about five of them; more than one unless `span` is out of range."""
+    raw = span / 5
+    if not (isfinite(raw) and raw > 0):
+        return (0.0,)
+    power = 10.0 ** floor(log10(raw))
+    width = next((nice * power for nice in (1, 2, 5) if nice * power >= raw), 10 * power)
+    return tuple(i * width for i in range(floor(span / width * (1 + 1e-9)) + 1)) if width > 0 else (0.0,)
 
 
 def _lanes(excerpt: Excerpt, *, span_s: float) -> Lanes:

@@ -22,7 +22,6 @@ from hotlap.record import (
     growth,
     lever_titles,
 )
-from hotlap.report.scale import percent_of
 from hotlap.units import duration, factor, percent, plural
 
 LETTERS = {
@@ -92,6 +91,13 @@ def phases(run: Run) -> tuple[PhasePart, ...]:
         for phase, mean_s in means_s.items()
         if mean_s != 0
     )
+
+
+def percent_of(part: float, whole: float) -> float:
+    """Part of the width, in [0, 100]; 0 where that makes no sense. Percent, not pixels, so that a picture fits a phone
+    and a wall, and the letters in it are not stretched."""
+    share = 100 * part / whole if whole > 0 else 0.0
+    return round(min(max(share, 0.0), 100.0), 3) if isfinite(share) else 0.0
 
 
 def step_sentence(run: Run) -> str:

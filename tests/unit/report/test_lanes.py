@@ -71,3 +71,11 @@ def test_a_gain_of_a_thousand_draws_one_step_beside_all_that_were_seen() -> None
     assert picture.after is not None
     assert picture.span_s == pytest.approx(1.0)
     assert (len(picture.before.step_ends), len(picture.after.step_ends)) == (1, 24)
+
+
+@pytest.mark.parametrize("span", [1e-9, 0.0127, 1.0, 37.0, 5e8])
+def test_ticks_are_round_few_and_within(span: float) -> None:
+    ticks = lanes.nice_ticks(span)
+    assert 2 <= len(ticks) <= 7
+    assert ticks[0] == 0
+    assert ticks[-1] <= span * (1 + 1e-6)
