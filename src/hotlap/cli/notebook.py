@@ -1,5 +1,6 @@
 """hotlap in a notebook: `hotlap.measure(...)` and `hotlap.tune(...)` return a Study that shows itself."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from html import escape
@@ -8,7 +9,6 @@ from pathlib import Path
 from hotlap import cli
 from hotlap.cli import measure as measuring
 from hotlap.cli import tune as tuning
-from hotlap.errors import UserError
 from hotlap.record import Study
 from hotlap.report import html, terminal
 
@@ -44,7 +44,7 @@ def measure(
     """Where the time of a training step goes, and what could be gained at best: `hotlap measure`.
 
     Arguments:
-        command: a script, or its words: "train.py", ["train.py", "--lr", "0.1"], ["-m", "package.train"].
+        command: a line, or its words: "train.py --lr 0.1", ["train.py", "--lr", "0.1"], ["-m", "package.train"].
         steps: to record.
         warmup: steps that are made and thrown away first.
         quick: run the script once only.
@@ -85,16 +85,10 @@ def tune(
 
 
 def _words(command: Command) -> list[str]:
-    """
-    Raises:
-        UserError: a whole line was given as one word.
-    """
-    if not isinstance(command, str | Path):
-        return [str(word) for word in command]
-    words = str(command).split()
-    if len(words) > 1 and not Path(command).exists():
-        raise UserError(f"There is no file {command}. A script with arguments is a list of words: {words}.")
-    return [str(command)]
+    """A text that is no file's name is a line, and is split as a shell does it."""
+    if isinstance(command, str) and not Path(command).exists():
+        return shlex.split(command)
+    return [str(command)] if isinstance(command, str | Path) else [str(word) for word in command]
 
 
 def _study(name: str, words: Sequence[str]) -> ShownStudy:

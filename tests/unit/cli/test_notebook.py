@@ -1,5 +1,6 @@
 """hotlap in a notebook: what is shown, and what is refused. The real runs are in tests/e2e."""
 
+import argparse
 import signal
 import subprocess
 import sys
@@ -92,9 +93,20 @@ def test_one_lever_or_several_may_be_one_text() -> None:
             notebook.tune("train.py", levers=levers)
 
 
-def test_a_line_with_arguments_is_asked_for_as_words() -> None:
-    with pytest.raises(UserError, match=r"list of words: \['train.py', '--lr', '0.1'\]"):
-        notebook.measure("train.py --lr 0.1")
+def test_a_line_with_arguments_is_split_as_a_shell_does_it_unless_a_file_is_called_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tails: list[list[str]] = []
+
+    def studied(args: argparse.Namespace) -> Study:
+        tails.append(args.tail)
+        return samples.study_full()
+
+    monkeypatch.setitem(notebook._STUDIED, "measure", studied)
+    Path("my train.py").write_text("")
+    for command in ("train.py --name 'a b'", ["train.py", "--name", "a b"], "my train.py", Path("my train.py")):
+        notebook.measure(command)
+    assert tails == [["train.py", "--name", "a b"]] * 2 + [["my train.py"]] * 2
 
 
 def test_in_another_thread_signals_stay_the_programs_own() -> None:
