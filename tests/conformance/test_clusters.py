@@ -182,7 +182,8 @@ for _ in range(400):
 def test_trial_groups_come_to_the_same_wherever_they_run(name: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     plan = Plan(command=(sys.executable, "train.py"), cwd=str(tmp_path), out="", steps=22, warmup=2, seed=0)
-    taking_turns = replace(plan, turn=Turn(steps=11, ready="", go=""))
+    # Runs that take turns read no losses but as evidence.
+    taking_turns = replace(plan, turn=Turn(steps=11, ready="", go=""), evidence=True)
     broken = Plan(command=(sys.executable, "none.py"), cwd=plan.cwd, out="")
     with runs_of(name, tmp_path) as runs:
         if isinstance(runs, Placed):
