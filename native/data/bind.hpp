@@ -1,6 +1,8 @@
 // The Python functions of hotlap.data.
 #pragma once
 
+#include <algorithm>
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -62,12 +64,27 @@ inline bool put(uintptr_t table, int64_t size, uintptr_t positions, const std::v
     return fits;
 }
 
+// True if these entries of two lists are the same objects; false also where a number is none of a place in both.
+inline bool same_entries(nb::list now, nb::list then, nb::list numbers) {
+    const Py_ssize_t length = std::min(PyList_Size(now.ptr()), PyList_Size(then.ptr()));
+    for (Py_ssize_t i = 0, count = PyList_Size(numbers.ptr()); i < count; i++) {
+        const Py_ssize_t at = PyLong_AsSsize_t(PyList_GetItem(numbers.ptr(), i));
+        if (at < 0 || at >= length) {
+            PyErr_Clear();  // of what is no number, or a long one
+            return false;
+        }
+        if (PyList_GetItem(now.ptr(), at) != PyList_GetItem(then.ptr(), at)) return false;
+    }
+    return true;
+}
+
 inline void bind_data(nb::module_& m) {
     m.def("resample", &resample);
     m.def("resample_batch", &resample_all);
     m.def("gather_over_255", &gather);
     m.def("put_times_255", &put);
     m.def("picture_bytes", &picture_bytes);
+    m.def("same_entries", &same_entries);
 }
 
 }  // namespace hotlap

@@ -34,7 +34,7 @@ from hotlap.data.checks.random_state import Streams
 from hotlap.data.gather.batched import BatchedDataset
 from hotlap.data.item_cache.cached import CachedDataset
 from hotlap.data.item_cache.for_workers import before_workers, goes_on, still_holds
-from hotlap.data.loader.fetch import collated, plain_positions, role_of, torch_collates, why_no_copies
+from hotlap.data.loader.fetch import collated, plain_positions, positions, role_of, torch_collates, why_no_copies
 from hotlap.data.prefix_cache.cached_prefix import PrefixDataset
 from hotlap.data.wrapper import DatasetWrapper, WholeBatches
 
@@ -156,7 +156,8 @@ class Gathering(_SingleProcessDataLoaderIter):
             return
         batches += itertools.islice(self._sampler_iter, max(0, min(self._num_whole, _BATCHES_AT_ONCE) - 1))
         self._num_whole -= len(batches)
-        index: Any = plain_positions([*itertools.chain.from_iterable(batches)], len(self._gathered))
+        # Of torch's own samplers, so that all of them are Python's own numbers.
+        index: Any = positions([*itertools.chain.from_iterable(batches)], {int}, len(self._gathered))
         self._pulled.extend(
             zip(batches, itertools.repeat(None) if index is None else index.split([*map(len, batches)]), strict=False)
         )
