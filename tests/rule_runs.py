@@ -188,6 +188,9 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
         "unneeded-gradients": _with_unneeded(run),
         "frozen-features": _with_frozen(run),
+        "page-faults": replace(
+            run, cpu=CpuUse(usable_cores=2.0, main=1.8, others=0.1, page_faults=2e5, page_fault_s=1e-6)
+        ),
         "denormal-numbers": replace(run, optimizers=(replace(optimizer(), denormals=0.2),)),
         "attention-over-batch": replace(
             run, sightings=(sighting(SightingKind.ATTENTION_OVER_BATCH, length=32, batch=64),)

@@ -32,7 +32,8 @@ __all__ = [
     "CACHED",
     "FUSED",
     "HOSTILE",
-    "HUGE_PAGES",
+    "KEPT",
+    "MALLOC",
     "PATCH",
     "SCRIPT",
     "SHA",
@@ -53,7 +54,10 @@ __all__ = [
 CACHED: LeverSpec = {"name": "cached-dataset"}
 THREADS: LeverSpec = {"name": "threads", "count": 1}
 FUSED: LeverSpec = {"name": "fused-optimizer"}
-HUGE_PAGES: LeverSpec = {"name": "huge-pages"}
+MALLOC: LeverSpec = {"name": "malloc", "huge_pages": False}
+
+KEPT = "glibc.malloc.trim_threshold=68719476736:glibc.malloc.mmap_threshold=33554432"
+"""What it sets `GLIBC_TUNABLES` to."""
 BF16: LeverSpec = {"name": "bf16-autocast"}
 
 # All that has hurt a page or a terminal before, in one string.
@@ -209,7 +213,7 @@ def study_full() -> Study:
                 cost_s=0.00048,
                 share=0.15,
                 evidence="0.48 ms (15%) are spent in calls shorter than 20 us, where two threads wait for each other",
-                try_levers=("threads", "huge-pages"),
+                try_levers=("threads", "malloc"),
             ),
             Finding(
                 code="optimizer-bound",
@@ -331,7 +335,7 @@ def _trials() -> tuple[Trial, ...]:
             why="losses differ by at most 3e-6, where rounding alone makes 8e-6",
         ),
         Trial(
-            levers=(HUGE_PAGES,),
+            levers=(MALLOC,),
             on_top_of=all_levers,
             scope="process",
             speedup=Interval(low=0.978, mid=1.011, high=1.045),

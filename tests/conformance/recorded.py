@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hotlap.record import (
     CallSite,
+    CpuUse,
     LoaderFacts,
     Machine,
     Phase,
@@ -47,6 +48,7 @@ def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
     return replace(
         run_with(phases=_PHASES),
         num_threads=num_threads,
+        cpu=CpuUse(usable_cores=2.0, main=1.0, others=0.0, page_faults=1e5, page_fault_s=1e-6),
         world_size=2 if b"DistributedDataParallel(" in data else 1,
         loaders=(_loader(data.decode()),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),

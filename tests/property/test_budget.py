@@ -55,7 +55,7 @@ def script(tmp_path: Path) -> Path:
 def drawn(script: Path, seed: int) -> tuple[Crowded, float]:
     """A script and a machine, and a budget."""
     rng = random.Random(seed)
-    costs = {"cached-dataset": rng.choice([0.5, 1.0]), "native-step": rng.choice([0.6, 1.1]), "huge-pages": 0.9}
+    costs = {"cached-dataset": rng.choice([0.5, 1.0]), "native-step": rng.choice([0.6, 1.1]), "malloc": 0.9}
     slow = [rng.choice([1.0, 1.5, 3.0]) for _ in range(rng.choice([1, 1, 4]))]
     world = Crowded(
         path=str(script),

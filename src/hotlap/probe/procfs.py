@@ -4,6 +4,7 @@ Not by psutil: it imports Python's `resource`, in whose place a training may hav
 would run before the script does.
 """
 
+import mmap
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -16,11 +17,13 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Seconds since it began."""
+    """Since it began."""
 
     ran_s: float
     wanted_s: float | None
     """Its threads ran or waited for a core; None where the kernel does not count that."""
+    page_faults: int = 0
+    """Those that read no file."""
 
 
 def process(pid: int) -> Process | None:
@@ -31,9 +34,9 @@ def process(pid: int) -> Process | None:
     except (OSError, IndexError):
         return None
     try:
-        return Process(ran_s, sum(map(wanted_s, (PROC / str(pid) / "task").iterdir())))
+        return Process(ran_s, sum(map(wanted_s, (PROC / str(pid) / "task").iterdir())), int(words[7]))
     except (OSError, ValueError):
-        return Process(ran_s, None)
+        return Process(ran_s, None, int(words[7]))
 
 
 def wanted_s(task: Path) -> float:
@@ -46,6 +49,16 @@ def wanted_s(task: Path) -> float:
     """
     on_core, waiting, _ = (task / "schedstat").read_text().split()
     return (int(on_core) + int(waiting)) / 1e9
+
+
+def page_fault_s() -> float:
+    """Seconds that the kernel takes for a page that is used for the first time, until it is given back."""
+    num_pages, page = 1024, mmap.PAGESIZE
+    begun = time.perf_counter()
+    with mmap.mmap(-1, num_pages * page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        for at in range(0, num_pages * page, page):
+            memory[at] = 1
+    return (time.perf_counter() - begun) / num_pages
 
 
 def _stat(process: Path) -> list[str]:

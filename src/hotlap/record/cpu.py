@@ -44,6 +44,11 @@ class CpuUse:
     """As `runnable`, of the one child process that has the most such threads; None without children."""
     threads: float = 0.0
     """Cores that other Python threads of the training process had or wanted; 0 also where that cannot be seen."""
+    page_faults: float = 0.0
+    """Of the training process a second, each a page of zeros that the kernel hands out; 0 also where that cannot be
+    seen."""
+    page_fault_s: float = 0.0
+    """What one takes here."""
     neighbours: tuple[Neighbour, ...] = ()
     """Other processes that train, or other Python programs that compute, on the same cores."""
 

@@ -282,6 +282,13 @@ class Run:
     """Read from a profiler's trace: of where and how it was made only that tells."""
 
     @property
+    def page_faults_share(self) -> float:
+        """Part of the time that the kernel takes to hand out memory anew, in [0, 1]: all cores at work take their
+        share of the faults."""
+        use = self.cpu
+        return 0.0 if use is None else min(1.0, use.page_faults * use.page_fault_s / max(1.0, use.main))
+
+    @property
     def on_cpu(self) -> bool:
         """The parameters live on the CPU."""
         return self.device == "cpu"

@@ -196,6 +196,9 @@ def _process(run: Run) -> Iterator[Section | None]:
         lead += f", its workers {use.others:.2g}." if use.others >= 0.05 else "."
         if use.throttled:
             lead += f" For {percent(use.throttled)} of the time the cgroup's quota held it still."
+        if use.page_faults:
+            number = use.page_faults * run.mean_step_s()
+            lead += f" {number:,.0f} page faults a step took about {percent(run.page_faults_share)} of it."
         yield _detail("Processor", lead=lead)
     yield _memory(run)
     if run.num_validations:

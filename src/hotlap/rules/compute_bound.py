@@ -50,7 +50,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"Each step spends {run.with_share(cost_s, ' of it')} in the model: "
         f"{percent(run.share_of(forward_s))} forward, {percent(run.share_of(backward_s))} backward{beside}"
         f"{at_lines(_lines(run), cost_s)}.{cores}",
-        levers=chosen({**levers, "threads": run.on_cpu, "huge-pages": run.on_cpu}),
+        levers=chosen({**levers, "threads": run.on_cpu}),
     )
 
 

@@ -50,7 +50,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Each step spends {run.with_share(cost_s, ' of it')} in the model's operators that move "
         "large tensors through memory and compute little.",
-        levers=chosen({"compile": not run.compiled, "bf16-autocast": not run.autocast, "huge-pages": run.on_cpu}),
+        levers=chosen({"compile": not run.compiled, "bf16-autocast": not run.autocast}),
     )
 
 

@@ -37,7 +37,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         cost_s,
         f"Each step spends {run.with_share(cost_s, ' of it')} in the optimizer{size}{_where(run, cost_s)}.",
-        levers=chosen({"fused-optimizer": may_fuse, "threads": run.on_cpu, "huge-pages": run.on_cpu}),
+        levers=chosen({"fused-optimizer": may_fuse, "threads": run.on_cpu}),
     )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from hotlap.record import (
     save,
 )
 from hotlap.source import InsertAfterImports, Patched, patch, top_of
+from tests.samples import KEPT
 
 TEXT = "import torch\r\n\r\nprint('é')"
 
@@ -420,7 +422,7 @@ def test_notes_when_and_what_was_there(project: Path, files: list[Path]) -> None
 @pytest.fixture
 def several(project: Path) -> Path:
     """A study that came to two levers, each of which writes one statement, and to one that writes none."""
-    return tuned(project, {"name": "threads", "count": 1}, {"name": "tf32"}, {"name": "huge-pages"})
+    return tuned(project, {"name": "threads", "count": 1}, {"name": "tf32"}, {"name": "malloc", "huge_pages": False})
 
 
 def tuned(project: Path, *levers_: LeverSpec) -> Path:
@@ -443,7 +445,7 @@ def tuned(project: Path, *levers_: LeverSpec) -> Path:
     return script
 
 
-@pytest.mark.parametrize("words", [("--only", "threads"), ("--without", "tf32,huge-pages")])
+@pytest.mark.parametrize("words", [("--only", "threads"), ("--without", "tf32,malloc")])
 def test_a_part_is_applied_and_taken_back(
     several: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -479,8 +481,8 @@ def test_a_part_and_the_whole_are_not_applied_over_each_other(several: Path) -> 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--only", "warp-drive"), "did not come to a lever 'warp-drive'. Its levers: threads, tf32, huge-pages"),
-        (("--without", "threads,tf32,huge-pages"), "leaves no lever"),
+        (("--only", "warp-drive"), "did not come to a lever 'warp-drive'. Its levers: threads, tf32, malloc"),
+        (("--without", "threads,tf32,malloc"), "leaves no lever"),
         (("--only", ","), "--only names nothing"),
         (("--only", "threads", "--revert"), "do not go with it"),
     ],
@@ -493,7 +495,7 @@ def test_a_part_that_makes_no_sense_is_refused(several: Path, words: tuple[str, 
 
 
 def test_all_levers_named_are_the_whole_patch(several: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hotlap("--only", "huge-pages, threads, tf32")
+    hotlap("--only", "malloc, threads, tf32")
     assert "not confirmed" not in capsys.readouterr().out
     assert b"set_num_threads(1)" in several.read_bytes()
 
@@ -501,9 +503,9 @@ def test_all_levers_named_are_the_whole_patch(several: Path, capsys: pytest.Capt
 def test_what_no_line_can_set_is_told_with_the_patch_and_with_the_part_that_has_it(
     several: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python train.py"
+    command = f"GLIBC_TUNABLES={KEPT} python train.py"
     before = several.read_bytes()
-    for words, told in (((), True), (("--only", "threads,huge-pages"), True), (("--without", "huge-pages"), False)):
+    for words, told in (((), True), (("--only", "threads,malloc"), True), (("--without", "malloc"), False)):
         hotlap(*words)
         assert (command in capsys.readouterr().out) == told
         assert b"GLIBC_TUNABLES" not in several.read_bytes()
@@ -516,7 +518,7 @@ def test_a_study_without_a_patch_tells_what_to_start_the_script_with(several: Pa
     path = several.parent / ".hotlap" / "x" / "study.json"
     save(replace(load(path, Study), patch=None, changes=()), path)
     with pytest.raises(
-        UserError, match=r"has no patch\. To start it: GLIBC_TUNABLES=glibc\.malloc\.hugetlb=1 python train\.py"
+        UserError, match=rf"has no patch\. To start it: GLIBC_TUNABLES={re.escape(KEPT)} python train\.py"
     ):
         hotlap(str(path))
 

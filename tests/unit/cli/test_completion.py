@@ -17,8 +17,8 @@ from hotlap.cli.completion import candidates
     [
         ("m", ["machine", "mcp", "measure"]),
         ("tune --le", ["--levers"]),
-        ("tune --levers huge", ["huge-pages"]),
-        ("tune --skip tf32,huge", ["tf32,huge-pages"]),
+        ("tune --levers mal", ["malloc"]),
+        ("tune --skip tf32,mal", ["tf32,malloc"]),
         ("explain sync-", ["sync-bound"]),
         ("lab pin", ["pinning"]),
         ("show --color al", ["always"]),

@@ -10,12 +10,13 @@ import torch
 from hotlap.levers import Patch, by_name
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.fused_optimizer import FusedOptimizer
-from hotlap.levers.huge_pages import HugePages
+from hotlap.levers.malloc import Malloc
 from hotlap.levers.threads import Threads
-from hotlap.record import CpuUse, Neighbour, Phase, Run
+from hotlap.record import CpuUse, Neighbour, Phase, Run, SwitchFacts
 from hotlap.source import AddArgument, InsertAfterImports, WrapStatement, top_of
 from tests.conformance.recorded import run_of as recorded
 from tests.sample_runs import SCRIPT, SHA, machine, optimizer, run_with, site
+from tests.samples import KEPT
 
 
 def run_of_optimizer(**changes: object) -> Run:
@@ -238,40 +239,58 @@ def test_bf16_computes_in_bfloat16_and_hands_on_float32() -> None:
     assert seen == [torch.bfloat16, torch.float32, torch.float32], "training only, and only while installed"
 
 
-# huge-pages
+# malloc
 
 
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
         ({"libc": ""}, "another libc"),
-        ({"libc": "glibc 2.31"}, "2.35 or newer"),
-        ({"huge_pages": "always"}, "already"),
-        ({"huge_pages": "never"}, "switched off"),
-        ({"huge_pages": None}, "switched off"),
+        ({"libc": "musl"}, "this is musl"),
+        ({"libc": "glibc 2.25"}, "2.26 or newer"),
     ],
 )
-def test_huge_pages_says_what_the_system_lacks(changes: dict[str, str | None], part: str) -> None:
-    reason = HugePages().rejects(run_with(), replace(machine(), **changes))  # type: ignore[arg-type]
+def test_malloc_says_what_the_system_lacks(changes: dict[str, str | None], part: str) -> None:
+    reason = Malloc().rejects(run_with(), replace(machine(), **changes))  # type: ignore[arg-type]
     assert reason is not None
     assert part in reason
+    preloaded = replace(run_with(), switches=SwitchFacts(environment={"LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}))
+    assert "Another malloc" in (Malloc().rejects(preloaded, machine()) or "")
 
 
-def test_huge_pages_adds_its_tunable_behind_those_that_are_set() -> None:
-    assert HugePages().environment({}) == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-    assert HugePages().environment({"GLIBC_TUNABLES": "a=1"}) == {"GLIBC_TUNABLES": "a=1:glibc.malloc.hugetlb=1"}
-    assert HugePages().environment({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"}) == {}
+def test_malloc_adds_its_tunables_behind_those_that_are_set_and_leaves_the_users_own() -> None:
+    huge = f"{KEPT}:glibc.malloc.hugetlb=1"
+    assert Malloc().environment({}) == {"GLIBC_TUNABLES": KEPT}
+    assert Malloc(huge_pages=True).environment({"GLIBC_TUNABLES": "a=1"}) == {"GLIBC_TUNABLES": f"a=1:{huge}"}
+    assert Malloc().environment({"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=2"}) == {}
+    assert Malloc(huge_pages=True).environment({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"}) == {}
 
 
-def test_huge_pages_write_nothing_into_the_script() -> None:
-    assert HugePages().by_environment
-    assert not HugePages().edits(run_with())
+@pytest.mark.parametrize(
+    ("libc", "huge_pages", "number"),
+    [("glibc 2.36", "madvise", 2), ("glibc 2.31", "madvise", 1), ("glibc 2.36", "always", 1), ("musl", None, 1)],
+)
+def test_malloc_is_tried_in_huge_pages_where_the_system_leaves_the_choice(
+    libc: str, huge_pages: str | None, number: int
+) -> None:
+    here = replace(machine(), libc=libc, huge_pages=huge_pages)
+    assert [one.huge_pages for one in Malloc.candidates(run_with(), here)] == [False, True][:number]
 
 
-def test_huge_pages_has_nothing_to_win_on_a_gpu_or_while_waiting() -> None:
-    assert HugePages().saves_at_most_s(run_with(device="NVIDIA H200"), ()) == 0
-    waiting = run_with(phases={Phase.FORWARD: 0.001, Phase.SYNC: 0.009})
-    assert HugePages().saves_at_most_s(waiting, ()) == pytest.approx(0.001 / 3)
+def test_malloc_writes_nothing_into_the_script() -> None:
+    assert Malloc().by_environment
+    assert not Malloc().edits(run_with())
+
+
+def test_malloc_wins_what_page_faults_take_and_nothing_where_a_device_trains() -> None:
+    few, many, most = (CpuUse(usable_cores=2.0, main=1.0, others=0.0, page_faults=n * 1e5) for n in (0, 1, 9))
+    for cpu, share in ((few, 0.0), (many, 0.2), (most, 1.0)):
+        run = replace(run_with(), cpu=replace(cpu, page_fault_s=1e-6))
+        assert Malloc().saves_at_most_s(run, ()) == pytest.approx(share * run.median_step_s())
+        assert Malloc().saves_at_most_s(replace(run, device="NVIDIA H200"), ()) == 0
+    assert Malloc().saves_at_most_s(run_with(), ()) == 0, "not known"
+    shared = CpuUse(usable_cores=2.0, main=2.0, others=0.0, page_faults=1e5, page_fault_s=1e-6)
+    assert replace(run_with(), cpu=shared).page_faults_share == pytest.approx(0.05), "two threads have them at once"
 
 
 def test_levers_are_found_by_name() -> None:

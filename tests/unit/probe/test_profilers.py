@@ -1,11 +1,13 @@
 """What profilers conclude from what they saw, without a training."""
 
+import mmap
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,19 @@ def test_processor_time_is_told_per_process() -> None:
 
 def test_a_worker_that_began_in_between_began_at_zero() -> None:
     assert cpu._use(look(0, 10, None), look(10, 25, 5)).others == 0.5
+
+
+def test_page_faults_are_counted_and_what_one_takes_is_measured() -> None:
+    begun, ended = look(0, 10, 4), look(10, 25, 9)
+    faults = replace(ended, processes={**ended.processes, 1: replace(ended.processes[1], page_faults=5000)})
+    assert cpu._use(begun, ended).page_faults == 0
+    assert cpu._use(begun, faults).page_faults == 500
+    assert cpu._use(begun, ended).page_fault_s > 0
+    before = procfs.process(os.getpid())
+    block = mmap.mmap(-1, 64 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block[:: mmap.PAGESIZE] = bytes(64)
+    after = procfs.process(os.getpid())
+    assert before is not None and after is not None and after.page_faults - before.page_faults >= 1
 
 
 def test_throttled_time_is_read_in_both_versions_of_control_groups(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hotlap.record import CallSite, CpuUse, Finding, Phase, Sweep, Verdict
 from hotlap.report import document, findings, html, markdown, outcome, terminal
 from tests.sample_measured import study_measured
 from tests.sample_runs import run_with
-from tests.samples import study_full, study_without_gain
+from tests.samples import KEPT, study_full, study_without_gain
 
 
 @pytest.mark.parametrize(
@@ -16,14 +16,14 @@ from tests.samples import study_full, study_without_gain
     [
         (("cached-dataset",), False),
         (("cached-dataset", "threads"), True),
-        (("cached-dataset", "huge-pages"), False),
-        (("cached-dataset", "huge-pages", "threads"), True),
+        (("cached-dataset", "malloc"), False),
+        (("cached-dataset", "malloc", "threads"), True),
     ],
 )
 def test_the_plain_part_of_a_patch_is_offered_where_there_is_one(names: tuple[str, ...], plain: bool) -> None:
     study = study_full()
     assert study.result is not None
-    environment = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} if "huge-pages" in names else {}
+    environment = {"GLIBC_TUNABLES": KEPT} if "malloc" in names else {}
     result = replace(study.result, levers=tuple({"name": name} for name in names), environment=environment)
     study = replace(study, patch="+from hotlap.data import cached\n", result=result)
     told = outcome.runs_on(study)

@@ -1175,7 +1175,7 @@ def test_on_a_device_its_own_clock_says_what_the_model_and_the_optimizer_take() 
     assert finding is not None
     assert finding.cost_s == pytest.approx(0.008)
     assert "30% forward, 50% backward" in finding.evidence
-    assert not {"threads", "huge-pages"} & set(finding.try_levers)
+    assert not {"threads", "malloc"} & set(finding.try_levers)
     update = {Phase.FORWARD: (0.001,) * 16, Phase.BACKWARD: (0.002,) * 16, Phase.OPTIMIZER: (0.006,) * 16}
     assert compute_bound.check(replace(run, device_phase_s=update)) is None
     slow = optimizer_bound.check(replace(run, device_phase_s=update))

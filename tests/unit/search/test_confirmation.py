@@ -80,7 +80,7 @@ def test_the_fewest_trial_groups_are_made_late_as_well_but_not_for_ever(spent_be
     now = 0.0
     log.budget = Budget(300.0, longer_s=540.0, spent_s=spent_before_s, now=lambda: now)
     gate = gate_of(log)
-    one = Confirmation(log, gate._executor, gate, ({"name": "huge-pages"},))
+    one = Confirmation(log, gate._executor, gate, ({"name": "malloc", "huge_pages": False},))
     effect = Effect(Arm(), None, log_ratios=[0.1])
     assert one._has_time(effect), "the fewest are made, however late the search has ended"
     end_s = max(spent_before_s, 540.0) - spent_before_s

@@ -17,12 +17,13 @@ from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import statistics
 from hotlap.levers import Numerics
 from hotlap.levers.data_wrappers import CachedDataset, DeviceResident
-from hotlap.levers.huge_pages import HugePages
-from hotlap.record import CpuUse, Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
+from hotlap.levers.malloc import Malloc
+from hotlap.record import Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import again_commands, conclusion
 from hotlap.search import reasons
 from hotlap.tune import Options, StudyLog, tuned
-from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
+from tests.samples import KEPT
+from tests.unit.tune.world import CPU, MACHINE, SCRIPT, Silent, World, new_study, options_for
 
 
 @pytest.fixture
@@ -222,8 +223,8 @@ def test_levers_of_a_process_share_the_baseline(script: Path) -> None:
             return super().__call__(plans, limit_s=limit_s)
 
     digest = hashlib.sha256(script.read_bytes()).hexdigest()
-    tune(Watched(path=str(script), sha256=digest), levers=("cached-dataset", "huge-pages"), budget_s=600.0)
-    assert ["", "cached-dataset", "huge-pages"] in together
+    tune(Watched(path=str(script), sha256=digest), levers=("cached-dataset", "malloc"), budget_s=600.0)
+    assert ["", "cached-dataset", "malloc"] in together
 
 
 def test_what_costs_more_once_than_the_training_gets_back_is_not_taken(script: Path) -> None:
@@ -250,11 +251,11 @@ def test_what_costs_much_once_beside_others_that_do_is_compared_with_the_baselin
     """Its 5 s are 3,300 steps of the 1.5 ms that it saves. Two such processes beside the baseline take 10 s, or 5 s,
     until they are ready: which of both is not known."""
     settings = {
-        "costs": {"cached-dataset": 0.5, "huge-pages": 0.9},
-        "one_time_s": {"cached-dataset": 5.0, "huge-pages": 5.0},
+        "costs": {"cached-dataset": 0.5, "malloc": 0.9},
+        "one_time_s": {"cached-dataset": 5.0, "malloc": 5.0},
     }
     world = world_of(script, one_at_a_time=one_at_a_time, **settings)
-    study = tune(world, levers=("cached-dataset", "huge-pages"), total_steps=total_steps, budget_s=900.0)
+    study = tune(world, levers=("cached-dataset", "malloc"), total_steps=total_steps, budget_s=900.0)
     assert accepted(study) == taken
     tried = [trial for trial in study.trials if trial.levers == ({"name": "cached-dataset"},) and trial.kind == "lever"]
     assert [trial.accepted for trial in tried] == [bool(taken)], "the first comparison is no trial of its own"
@@ -392,7 +393,7 @@ def test_what_fewer_threads_gain_beside_other_programs_is_told_as_such(
 ) -> None:
     class Beside(World):
         def run(self, plan: Plan) -> Run:
-            return replace(super().run(plan), cpu=CpuUse(usable_cores=2.0, main=main, others=0.0, runnable=2.0))
+            return replace(super().run(plan), cpu=replace(CPU, main=main, runnable=2.0))
 
     digest = hashlib.sha256(script.read_bytes()).hexdigest()
     study = tune(Beside(path=str(script), sha256=digest, costs={lever: 0.4}), levers=(lever,))
@@ -541,10 +542,10 @@ def test_a_gain_is_judged_before_the_time_that_its_gate_takes_goes_to_others(
     script: Path, cached: float, pages: float, start_s: float, budget_s: float
 ) -> None:
     """Levers whose own gate does not fit are timed all the same, but not before one that gained."""
-    costs = {"cached-dataset": cached, "huge-pages": pages, "native-step": 0.9, "threads": 0.85}
+    costs = {"cached-dataset": cached, "malloc": pages, "native-step": 0.9, "threads": 0.85}
     world = world_of(script, costs=costs, step_s=0.05, start_s=start_s, seed=39 if start_s == 4.0 else 27)
     study = tune(world, budget_s=budget_s)
-    assert "huge-pages" in accepted(study)
+    assert "malloc" in accepted(study)
     assert world.clock < 1.15 * budget_s
 
 
@@ -587,7 +588,7 @@ def test_no_budget_ends_unspent_while_something_is_untried(script: Path) -> None
     untried = 0
     for seed in range(16):
         rng = random.Random(seed)
-        costs = {"cached-dataset": rng.choice([0.4, 1.0]), "native-step": rng.choice([0.5, 1.1]), "huge-pages": 0.9}
+        costs = {"cached-dataset": rng.choice([0.4, 1.0]), "native-step": rng.choice([0.5, 1.1]), "malloc": 0.9}
         start_s, step_s = rng.choice([1.5, 4.0]), rng.choice([0.003, 0.02])
         world = world_of(script, costs=costs, start_s=start_s, step_s=step_s, process_sd=0.03, seed=seed)
         budget_s = rng.choice([90.0, 120.0, 200.0])
@@ -727,7 +728,7 @@ def test_where_a_group_does_not_fit_those_that_fit_alone_are_tried(script: Path)
     world = world_of(script, costs=costs)
     study = tune(world, budget_s=145.0)
     tried = {trial.levers[0]["name"] for trial in study.trials if trial.scope != "none"}
-    assert {"cached-dataset", "huge-pages", "native-step"} <= tried
+    assert {"cached-dataset", "malloc", "native-step"} <= tried
     assert world.clock <= 145.0
 
 
@@ -980,54 +981,54 @@ def test_what_is_read_before_python_runs_is_given_to_the_patched_copy_and_told(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    world = world_of(script, costs={"cached-dataset": 0.4, "huge-pages": 0.6})
-    study = tune(world, levers=("cached-dataset", "huge-pages"), budget_s=900.0)
-    assert set(accepted(study)) == {"cached-dataset", "huge-pages"}
+    world = world_of(script, costs={"cached-dataset": 0.4, "malloc": 0.6})
+    study = tune(world, levers=("cached-dataset", "malloc"), budget_s=900.0)
+    assert set(accepted(study)) == {"cached-dataset", "malloc"}
     confirmed = next(trial for trial in study.trials if trial.kind == "patch")
     assert confirmed.accepted
     assert study.result is not None
     assert study.result.speedup.low > 1 / (0.4 * 0.7), "the copy alone brings 2.5x"
-    assert study.result.environment == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    assert study.result.environment == {"GLIBC_TUNABLES": KEPT}
     assert study.patch is not None
     assert "cached(" in study.patch
-    assert not {"hugetlb", "exec"} & set(re.findall(r"\w+", study.patch))
+    assert not {"trim_threshold", "exec"} & set(re.findall(r"\w+", study.patch))
 
 
 def test_a_study_of_the_environment_alone_has_no_patch_and_tells_it(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
-    study = tune(world_of(script, costs={"huge-pages": 0.6}), levers=("huge-pages",), budget_s=900.0)
-    assert (accepted(study), study.patch) == (["huge-pages"], None)
+    study = tune(world_of(script, costs={"malloc": 0.6}), levers=("malloc",), budget_s=900.0)
+    assert (accepted(study), study.patch) == (["malloc"], None)
     assert study.result is not None
-    assert study.result.environment == {"GLIBC_TUNABLES": "glibc.malloc.check=1:glibc.malloc.hugetlb=1"}
+    assert study.result.environment == {"GLIBC_TUNABLES": f"glibc.malloc.check=1:{KEPT}"}
     assert not any("No patch" in warning for warning in study.warnings)
 
 
 def test_what_could_not_be_shown_is_compared_on_top_of_what_gained(script: Path) -> None:
-    costs = {"cached-dataset": 0.4, "huge-pages": 0.95}
+    costs = {"cached-dataset": 0.4, "malloc": 0.95}
     again = 0
     for seed in range(4):
         world = world_of(script, costs=costs, process_sd=0.04, block_sd=0.04, seed=seed)
-        study = tune(world, levers=("cached-dataset", "huge-pages"), budget_s=900.0)
-        of_pages = [one for one in study.trials if one.kind == "lever" and one.levers[0]["name"] == "huge-pages"]
+        study = tune(world, levers=("cached-dataset", "malloc"), budget_s=900.0)
+        of_pages = [one for one in study.trials if one.kind == "lever" and one.levers[0]["name"] == "malloc"]
         again += len(of_pages) > 1
         assert {spec["name"] for one in of_pages[1:] for spec in one.on_top_of} <= {"cached-dataset"}
         assert all(one.on_top_of for one in of_pages[1:])
     assert again
 
 
-FAST = {"cached-dataset": 0.7, "native-step": 0.75, "huge-pages": 0.8}
+FAST = {"cached-dataset": 0.7, "native-step": 0.75, "malloc": 0.8}
 
 
 def test_what_gains_in_one_round_is_compared_and_judged_once_as_one(script: Path) -> None:
     study = tune(world_of(script, costs=FAST), levers=tuple(FAST), budget_s=600.0)
-    assert accepted(study) == ["cached-dataset", "native-step", "huge-pages"]
+    assert accepted(study) == ["cached-dataset", "native-step", "malloc"]
     (stack,) = together(study)
     assert stack.accepted and stack.verdict is Verdict.UNHARMED and len(stack.log_ratios) >= 2
     before = study.trials[: study.trials.index(stack)]
     stacked = [one for one in before if one.kind == "screening"]
-    assert {one.levers[0]["name"] for one in stacked} == {"cached-dataset", "native-step", "huge-pages"}
+    assert {one.levers[0]["name"] for one in stacked} == {"cached-dataset", "native-step", "malloc"}
     assert not any(one.accepted for one in before), "nothing was judged before"
 
 
@@ -1058,7 +1059,7 @@ def test_what_harms_is_found_by_halves_and_the_others_are_accepted(script: Path)
 def test_levers_that_fail_only_together_are_told_apart(script: Path) -> None:
     class Clash(World):
         def run(self, plan: Plan) -> Run:
-            if {"cached-dataset", "huge-pages"} <= {str(spec["name"]) for spec in plan.always}:
+            if {"cached-dataset", "malloc"} <= {str(spec["name"]) for spec in plan.always}:
                 return Run(status=Status.CRASHED, error="TypeError: planted", always=plan.always)
             return super().run(plan)
 
@@ -1071,11 +1072,11 @@ def test_levers_that_fail_only_together_are_told_apart(script: Path) -> None:
 
 
 def test_a_lever_that_costs_beside_the_others_goes(script: Path) -> None:
-    world = world_of(script, costs=FAST, together={frozenset({"cached-dataset", "huge-pages"}): 1.35})
+    world = world_of(script, costs=FAST, together={frozenset({"cached-dataset", "malloc"}): 1.35})
     study = tune(world, levers=tuple(FAST), budget_s=900.0)
     assert accepted(study) == ["cached-dataset", "native-step"]
     (gone,) = [one for one in study.trials if one.kind == "leave-one-out" and not one.accepted]
-    assert gone.levers[0]["name"] == "huge-pages" and gone.seen is not None and gone.seen < 1.0
+    assert gone.levers[0]["name"] == "malloc" and gone.seen is not None and gone.seen < 1.0
     assert "it costs, so it goes" in gone.why
 
 
@@ -1127,7 +1128,7 @@ def test_a_study_that_ended_amid_a_round_proves_its_stack_when_it_goes_on(script
     tune(world_of(script, **settings), levers=tuple(FAST), observer=observer, budget_s=900.0)
     part = next(study for study in observer.studies if len(study.trials) == num_trials)
     resumed = tune(world_of(script, **settings), study=part, levers=tuple(FAST), budget_s=900.0)
-    assert set(accepted(resumed)) == {"cached-dataset", "huge-pages"}
+    assert set(accepted(resumed)) == {"cached-dataset", "malloc"}
 
 
 def test_a_gain_that_five_processes_could_not_show_goes_on_with_their_ratios(script: Path) -> None:
@@ -1200,7 +1201,7 @@ def together(study: Study) -> list[Trial]:
 
 
 def test_gains_that_are_too_small_to_be_shown_alone_are_shown_together(script: Path) -> None:
-    costs = {"cached-dataset": 0.92, "huge-pages": 0.92, "fused-optimizer": 0.92}
+    costs = {"cached-dataset": 0.92, "malloc": 0.92, "fused-optimizer": 0.92}
     costs |= {"threads": 1.4, "workers": 1.2, "native-step": 1.1}
     shown = 0
     for seed in range(8):
@@ -1218,7 +1219,7 @@ def test_gains_that_are_too_small_to_be_shown_alone_are_shown_together(script: P
 
 
 def test_what_seemed_to_gain_a_tenth_on_top_of_others_gets_the_longer_budget(script: Path) -> None:
-    costs = {"cached-dataset": 0.7, "huge-pages": 0.94, "fused-optimizer": 0.94, "threads": 1.4, "native-step": 1.1}
+    costs = {"cached-dataset": 0.7, "malloc": 0.94, "fused-optimizer": 0.94, "threads": 1.4, "native-step": 1.1}
 
     def left_undone(long_budget_s: float | None) -> int:
         """Studies that end before what seemed to gain more than a tenth alone was compared again."""
@@ -1258,52 +1259,54 @@ def test_nothing_is_claimed_of_levers_together_that_bring_nothing(script: Path) 
 
 
 def test_a_gate_of_ten_runs_waits_for_the_others(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HugePages, "numerics", Numerics.STATISTICAL)
-    names = ("fused-optimizer", "huge-pages")
+    monkeypatch.setattr(Malloc, "numerics", Numerics.STATISTICAL)
+    names = ("fused-optimizer", "malloc")
 
     def order(**costs: float) -> list[object]:
         costs = {name.replace("_", "-"): cost for name, cost in costs.items()}
         return accepted(tune(world_of(script, costs=costs), levers=names, budget_s=900.0))
 
-    assert order(fused_optimizer=0.85, huge_pages=0.85) == ["fused-optimizer", "huge-pages"]
-    assert order(fused_optimizer=0.85, huge_pages=0.6) == ["fused-optimizer", "huge-pages"]
-    assert order(huge_pages=0.85) == ["huge-pages"]
+    assert order(fused_optimizer=0.85, malloc=0.85) == ["fused-optimizer", "malloc"]
+    assert order(fused_optimizer=0.85, malloc=0.6) == ["fused-optimizer", "malloc"]
+    assert order(malloc=0.85) == ["malloc"]
 
 
 def test_a_gain_that_waits_for_its_gate_comes_before_what_could_not_be_shown(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HugePages, "numerics", Numerics.STATISTICAL)
-    costs = {"huge-pages": 0.75, "fused-optimizer": 0.985, "cached-dataset": 0.985}
+    monkeypatch.setattr(Malloc, "numerics", Numerics.STATISTICAL)
+    costs = {"malloc": 0.75, "fused-optimizer": 0.985, "cached-dataset": 0.985}
     found = 0
     for seed in range(5):
         world = world_of(script, costs=costs, process_sd=0.05, block_sd=0.08, seed=seed)
         study = tune(world, budget_s=900.0)
         judged = [one for one in study.trials if one.accepted and one.kind == "lever"]
         again = [one for one in study.trials if one.why.startswith("Left out once") or together(study).count(one)]
-        found += "huge-pages" in accepted(study)
-        assert judged[:1] == [one for one in judged if one.levers[0]["name"] == "huge-pages"]
+        found += "malloc" in accepted(study)
+        assert judged[:1] == [one for one in judged if one.levers[0]["name"] == "malloc"]
         assert all(study.trials.index(judged[0]) < study.trials.index(one) for one in again)
     assert found == 5
 
 
 def test_a_gain_that_finds_no_time_for_its_gate_is_timed_once(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HugePages, "numerics", Numerics.STATISTICAL)
-    world = world_of(script, costs={"huge-pages": 0.7}, start_s=2.0)
-    study = tune(world, levers=("huge-pages",), budget_s=90.0)
-    (trial,) = [one for one in study.trials if one.levers == ({"name": "huge-pages"},)]
+    monkeypatch.setattr(Malloc, "numerics", Numerics.STATISTICAL)
+    world = world_of(script, costs={"malloc": 0.7}, start_s=2.0)
+    study = tune(world, levers=("malloc",), budget_s=90.0)
+    (trial,) = [one for one in study.trials if one.levers == ({"name": "malloc", "huge_pages": False},)]
     assert not accepted(study) and "too short to check that training stays the same" in trial.why
-    timed = [plan for plan in world.plans if not plan.evidence and {"name": "huge-pages"} in plan.always]
+    timed = [
+        plan for plan in world.plans if not plan.evidence and {"name": "malloc", "huge_pages": False} in plan.always
+    ]
     assert len(timed) == len(trial.log_ratios)
 
 
 def test_what_gained_in_vain_is_told_in_one_sentence_with_its_budget_also_by_a_study_that_goes_on(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for lever in (CachedDataset, HugePages):
+    for lever in (CachedDataset, Malloc):
         monkeypatch.setattr(lever, "numerics", Numerics.STATISTICAL)
-    settings: dict[str, Any] = {"costs": {"cached-dataset": 0.5, "huge-pages": 0.7}, "start_s": 2.0}
-    names, observer = ("cached-dataset", "huge-pages"), Silent()
+    settings: dict[str, Any] = {"costs": {"cached-dataset": 0.5, "malloc": 0.7}, "start_s": 2.0}
+    names, observer = ("cached-dataset", "malloc"), Silent()
     whole = tune(world_of(script, **settings), observer=observer, levers=names, budget_s=90.0)
     part = [study for study in observer.studies if study.result is None][-1]
     assert all("too short to check that training stays the same" in one.why for one in part.trials), "all was told"
@@ -1311,7 +1314,7 @@ def test_what_gained_in_vain_is_told_in_one_sentence_with_its_budget_also_by_a_s
     for study in (whole, resumed):
         assert study.result is not None and study.result.needs_s is not None and study.result.needs_s > 90.0
         assert re.fullmatch(
-            r"cached-dataset gained [\d.]+x a step and huge-pages gained [\d.]+x a step, but "
+            r"cached-dataset gained [\d.]+x a step and malloc gained [\d.]+x a step, but "
             r"what was left of the budget was too short to check that training stays the same under each, and to "
             r"confirm the patched script\. "
             rf"That takes --budget {math.ceil(study.result.needs_s / 60)}m or more\.",
@@ -1320,16 +1323,16 @@ def test_what_gained_in_vain_is_told_in_one_sentence_with_its_budget_also_by_a_s
 
 
 def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HugePages, "numerics", Numerics.STATISTICAL)
+    monkeypatch.setattr(Malloc, "numerics", Numerics.STATISTICAL)
 
     def pages(cost: float, long_budget_s: float | None) -> Study:
-        world = world_of(script, costs={"huge-pages": cost})
-        return tune(world, levers=("huge-pages",), budget_s=130.0, long_budget_s=long_budget_s)
+        world = world_of(script, costs={"malloc": cost})
+        return tune(world, levers=("malloc",), budget_s=130.0, long_budget_s=long_budget_s)
 
     too_short = pages(0.6, None)
     assert not accepted(too_short)
     (told,) = [one for one in too_short.warnings if "too short to check that training stays the same" in one]
-    needs = re.search(r"huge-pages gained 1\.[67]\dx a step,.* --budget (\d+)m or more", told)
+    needs = re.search(r"malloc gained 1\.[67]\dx a step,.* --budget (\d+)m or more", told)
     assert needs, told
     (command, _), *_ = again_commands(too_short)
     assert command.startswith(f"hotlap tune --budget {needs[1]}m ") and conclusion(too_short).sentence == told
@@ -1337,10 +1340,10 @@ def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monke
     assert trial.seen is not None
     assert trial.seen > 1.5
     assert trial.verdict is Verdict.UNDECIDED
-    enough = world_of(script, costs={"huge-pages": 0.6})
-    assert accepted(tune(enough, levers=("huge-pages",), budget_s=60.0 * int(needs[1]))) == ["huge-pages"]
+    enough = world_of(script, costs={"malloc": 0.6})
+    assert accepted(tune(enough, levers=("malloc",), budget_s=60.0 * int(needs[1]))) == ["malloc"]
     found = pages(0.6, 540.0)
-    assert (found.budget_s, accepted(found)) == (540.0, ["huge-pages"])
+    assert (found.budget_s, accepted(found)) == (540.0, ["malloc"])
     in_vain = pages(1.0, 540.0)
     assert in_vain.budget_s < 540.0, "it was timed in what there was"
     assert any(trial.log_ratios for trial in in_vain.trials)

@@ -12,6 +12,7 @@ from hotlap.errors import UserError
 from hotlap.experiment import EditedScript, Stack
 from hotlap.record import (
     CallSite,
+    CpuUse,
     LoaderFacts,
     Machine,
     OptimizerFacts,
@@ -34,10 +35,13 @@ MACHINE = Machine(
     memory_bytes=16 << 30,
     available_bytes=12 << 30,
     shm_bytes=1 << 30,
-    huge_pages="madvise",
+    huge_pages="never",
     libc="glibc 2.36",
     cpu_flags=("avx2",),
 )
+
+# Page faults take a sixth of each step.
+CPU = CpuUse(usable_cores=2.0, main=1.0, others=0.0, page_faults=100_000.0, page_fault_s=1e-5 / 6)
 
 PHASES = {Phase.INPUT: 0.60, Phase.FORWARD: 0.12, Phase.BACKWARD: 0.12, Phase.OPTIMIZER: 0.12, Phase.OTHER: 0.04}
 
@@ -162,6 +166,7 @@ class World:
             call_sites=self._sites(),
             sources={self.path: self.sha256},
             rss_peak_bytes=300 << 20,
+            cpu=CPU,
         )
         return _with_evidence(run, plan) if plan.evidence else run
 

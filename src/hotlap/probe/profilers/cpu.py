@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from hotlap import cgroups
-from hotlap.probe.procfs import Process, is_python, lineage, parents, process, wanted_s, words_of
+from hotlap.probe.procfs import Process, is_python, lineage, page_fault_s, parents, process, wanted_s, words_of
 from hotlap.probe.profilers.profiler import Profiler
 from hotlap.record import CpuUse, Neighbour
 
@@ -111,8 +111,15 @@ def _use(first: _Look, last: _Look) -> CpuUse:
         runnable=sum(counted) if len(counted) == len(wanted) else None,
         throttled=throttled,
         busiest_worker=max(children, default=None),
+        page_faults=_num_faults(first, last) / elapsed_s,
+        page_fault_s=min(page_fault_s() for _ in range(3)),
         threads=sum(now - first.threads.get(one, 0.0) for one, now in last.threads.items()) / elapsed_s,
     )
+
+
+def _num_faults(first: _Look, last: _Look) -> int:
+    now, before = (look.processes.get(last.own) for look in (last, first))
+    return now.page_faults - before.page_faults if now is not None and before is not None else 0
 
 
 def announce(out: Path) -> None:
