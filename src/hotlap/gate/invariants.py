@@ -252,12 +252,13 @@ def _coming_again(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     """More comes again than in the baseline (stale batches, a fixed order, an augmentation that is frozen), or less."""
     for what, values in _FRESH.items():
         usual = max((_new(a, b, values)[0] for a, b in combinations(evidence.baseline(), 2)), default=0.0)
-        found = [_new(pair.base, pair.lever, values) for pair in pairs if not _is_moved(pair, what)]
-        # In one seed of several it may be chance.
-        gap, step, mine, other = sorted(found or [(0.0, 0, 0.0, 0.0)])[(len(found) - 1) // 2]
+        found = sorted(_new(pair.base, pair.lever, values) for pair in pairs if not _is_moved(pair, what))
+        # In one seed of several it may be chance, in each of them it is none.
+        gap, step, mine, other = found[(len(found) - 1) // 2] if found else (0.0, 0, 0.0, 0.0)
         if gap > usual + MAX_REPEATED:
             again = f"{1 - other:.0%} had come before; in the baseline {1 - mine:.0%}"
-            return harmed(f"Of the {what} up to step {step}, {again}.", by_chance=True)
+            in_each = len(found) > 1 and found[0][0] > usual + MAX_REPEATED
+            return harmed(f"Of the {what} up to step {step}, {again}.", by_chance=not in_each)
     return None
 
 

@@ -126,9 +126,9 @@ class GateRuns:
             return replace(first, why=f"{first.why} With other seeds: {second.why}")
         return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
 
-    def harm_by_any(self) -> Ruling | None:
-        """What the last comparison shows to be harm whatever was promised; None where that is not certain."""
-        ruling = self._ask(levers.Numerics.STATISTICAL, _seeds(levers.Numerics.STATISTICAL))
+    def harm_by(self, numerics: levers.Numerics) -> Ruling | None:
+        """What the runs made so far show to be harm by that contract; None where that is not certain."""
+        ruling = self._ask(numerics, _seeds(numerics))
         return ruling if ruling.verdict is Verdict.HARMED and not ruling.by_chance else None
 
     def epoch_ends_s(self) -> EndsS:

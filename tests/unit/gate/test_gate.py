@@ -971,6 +971,7 @@ def test_what_comes_again_more_often_or_more_seldom_is_harm(contract: str, what:
     frozen = judge(contract, with_lever_run({f"fresh_{what}": (0.9,) * 40 + (0.0,) * (NUM_STEPS - 40)}, e))
     assert frozen.verdict is Verdict.HARMED
     assert f"Of the {what} up to step" in frozen.why and "10% had come before; in the baseline 0%" in frozen.why
+    assert frozen.by_chance is (contract != "statistical"), "each seed shows it"
     assert judge(contract, with_lever_run({f"fresh_{what}": (1.0,) * NUM_STEPS}, e)).verdict is Verdict.HARMED
 
 

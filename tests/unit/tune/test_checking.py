@@ -100,6 +100,24 @@ def test_another_training_by_its_bookkeeping_fails_at_once() -> None:
     assert all(plan.evidence for plan in skipping.plans[1:]), "nor are times"
 
 
+def test_other_batches_are_held_to_other_seeds_without_runs_of_what_rounding_does() -> None:
+    class Otherwise(World):
+        """The second version draws its batches in another order."""
+
+        def run(self, plan: Plan) -> Run:
+            run = super().run(plan)
+            if not (plan.replaced and plan.evidence and run.batch_digest):
+                return run
+            others = tuple(f"other {digest}" for digest in run.batch_digest)
+            return replace(run, batch_digest=others, rng_digest=others)
+
+    other = Otherwise(path="/train.py", sha256="0" * 64, harms={LEVER: 1e-3})
+    found = check(other)
+    assert (found.verdict, found.contract) == (Verdict.UNHARMED, "statistical")
+    compared = [plan for plan in other.plans if plan.replaced and plan.evidence and plan.reseed == 0]
+    assert len(compared) == 2, "by bits, and beside other seeds"
+
+
 def test_the_budget_is_first_for_the_training_and_then_for_times() -> None:
     class Rounded(World):
         """The second version rounds otherwise, so that it takes more runs to pass it."""
