@@ -4,7 +4,7 @@ that runs over the batch."""
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from types import CodeType
 from typing import Any
@@ -18,7 +18,6 @@ from hotlap.probe.event_counter import Spot, here
 from hotlap.probe.frozen import Frozen
 from hotlap.probe.guard import Function
 from hotlap.probe.profilers.profiler import Profiler
-from hotlap.probe.sequential import is_sequential
 from hotlap.probe.sites import is_users, outwards, position
 from hotlap.record import Scalar, Sighting, SightingKind
 
@@ -59,6 +58,8 @@ class _Seen:
 
     num: float = 0
     seconds: float = 0.0
+    rows: set[tuple[StorageWeakRef, int, Any]] = field(default_factory=set)
+    """Of single samples: (storage, its version, offset in it) of each tensor."""
 
 
 _Key = tuple[SightingKind, str, _Calls, bool, bool]
@@ -83,6 +84,8 @@ class Modules(Profiler):
         self._trained: set[int] = set()
         self._attention: set[tuple[str, Spot, int, int]] = set()
         """(module, where, length of what it takes for the sequence, of what it takes for the batch)."""
+        self._drew = False
+        """A loader gave batches, of samples that no result of a model has a part in."""
         self._batch_sizes: set[int] = set()
         self._first_dims: set[int] = set()
         self._out_shapes: list[tuple[int, ...]] = []
@@ -118,9 +121,13 @@ class Modules(Profiler):
         self._handed_on(args)
         if self.session.steps < _ATTENTION_STEPS:
             self._note_shapes(args, result)
-        if self._follows and _is_of_one_sample(results((args, kwargs))):
-            key = SightingKind.SINGLE, type(module).__name__, _calls(_MOST_CALLS), not module.training, True
+        if self._follows and _is_of_one_sample(given := results((args, kwargs))):
+            key = SightingKind.SINGLE, type(module).__name__, _calls(1), not module.training, True
             self._add(key, seconds)
+            known = (one for one in given if not one.is_inference())
+            self._seen[key].rows |= {
+                (storage, one._version, one.storage_offset()) for one in known for storage in storages([one])
+            }
         if self._follows or self._step > _FOLLOWED.stop:
             self._follow(module, result, seconds, extra=extra and not self._follows)
 
@@ -198,6 +205,7 @@ class Modules(Profiler):
     # Attention
 
     def _batch_drawn(self, iterator: Any, batch: Any) -> None:
+        self._drew = True
         if self.session.steps in range(_FOLLOWED.start - 1, _FOLLOWED.stop):  # it may be drawn a step ahead
             self._frozen.drew(batch)
         if self._step < _ATTENTION_STEPS:
@@ -251,8 +259,8 @@ class Modules(Profiler):
         """One for each line: in vain is the innermost call in which no other passes are made."""
         by_place: dict[tuple[SightingKind, str, bool, _Calls, bool], list[_Seen]] = defaultdict(list)
         for (kind, name, calls, evaluating, followed), seen in self._seen.items():
-            if kind is SightingKind.SINGLE and is_sequential(calls):
-                continue  # each needs what came of the one before
+            if kind is SightingKind.SINGLE and not (self._drew or _are_of_one_tensor(seen)):
+                continue  # each may need what came of the one before, as what an agent observes does
             in_vain = kind is SightingKind.WASTED_FORWARD
             own = tuple(call for call in calls if not in_vain or call not in self._used)
             steps = max(1, self._followed_steps if followed else self._step)
@@ -294,6 +302,11 @@ def _is_of_one_sample(given: Sequence[torch.Tensor]) -> bool:
         and (one.shape[0] == 1 if one.dim() > 1 else one.dim() == 1 and (len(one) == 1 or one.is_floating_point()))
         for one in given
     )
+
+
+def _are_of_one_tensor(seen: _Seen) -> bool:
+    """There were several that lie in one tensor, which nobody wrote to in between: they were there all at once."""
+    return len(seen.rows) > len({(storage, version) for storage, version, _ in seen.rows})
 
 
 def _first_parameter(module: torch.nn.Module) -> set[int]:

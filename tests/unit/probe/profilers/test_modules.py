@@ -133,7 +133,7 @@ def test_tensors_without_a_storage_are_passed_over(training: Training) -> None:
         (lambda i: X[i : i + 1], True),
         (lambda i: X[i], True),
         (lambda i: X, False),
-        (lambda i: X[i : i + 1].clone().requires_grad_(), True),
+        (lambda i: X[i : i + 1].detach().requires_grad_(), True),
     ],
     ids=["one row", "a sample without a batch", "a batch", "a sample whose gradient is wanted"],
 )
@@ -150,6 +150,22 @@ def test_passes_of_one_sample_each_are_told_with_their_line(
     if single:
         assert (seen["Linear"].kind, seen["Linear"].per_step) == (SightingKind.SINGLE, 3.0)
         assert seen["Linear"].line is not None
+
+
+def test_samples_that_may_follow_from_one_another_are_told_only_where_a_loader_gave_them(training: Training) -> None:
+    """As what an agent observes: tensors of their own, or rows of one that is written to before each pass."""
+    net, other = nn.Linear(4, 2), nn.Bilinear(4, 4, 1)
+    rows = torch.zeros(4, 4)
+
+    def step() -> None:
+        for i in range(3):
+            training.call(net, X[i].clone()).sum().backward()
+            training.call(other, rows[i], rows[i]).sum().backward()
+            rows[i + 1] = i
+
+    assert not wasted(training, step)
+    training.script.on_batch[0](None, X)
+    assert set(wasted(training, step)) == {"Linear", "Bilinear"}
 
 
 def test_a_state_that_goes_from_pass_to_pass_makes_no_samples_of_their_own(training: Training) -> None:
@@ -169,6 +185,7 @@ def test_what_takes_the_result_of_another_pass_is_no_sample_of_its_own(training:
     first, second = nn.Linear(4, 3), nn.Linear(3, 2)
 
     def step() -> None:
+        training.script.on_batch[0](None, X)
         training.call(second, training.call(first, X[:1])).sum().backward()
 
     assert {name: seen.per_step for name, seen in wasted(training, step).items()} == {"Linear": 1.0}
